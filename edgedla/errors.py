@@ -1,0 +1,99 @@
+"""The errors edgedla raises, each with the exit code of the command line.
+
+EdgedlaError            (never raised itself)
+├── UsageError          2   wrong use: an unknown target, a flag that contradicts another
+├── DataError           3   bad input data
+│   ├── ModelError      3   the model file is missing, broken, or refused by TensorRT's parser
+│   ├── RuleError       3   a file under rules/ is wrong (carries file:line)
+│   └── DocumentError   3   a plan, placement, profile, cache or artifact file is wrong, stale or tampered
+├── EnvironmentMissing  4   a library, device or DLA core that the call needs is not here
+├── BuildError          5   the builder refused or failed
+└── RunError            6   a runner, source or pipeline failed, or the accuracy is outside the tolerance
+
+Exit code 0 is success, 1 means that the answer is no (`--fail-on`), 70 is a bug in edgedla.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Dict, Optional
+
+
+class EdgedlaError(Exception):
+    """What is wrong, where, what was found, what is allowed, and what to do about it.
+
+    Args:
+        what: one sentence that names the problem and the value found.
+        where: file, file:line, layer or option, if there is one.
+        allowed: what would have been accepted.
+        hint: what to do next.
+    """
+
+    exit_code: ClassVar[int] = 70
+
+    def __init__(
+        self, what: str, *, where: Optional[str] = None, allowed: Optional[str] = None, hint: Optional[str] = None
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.allowed = allowed
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        if self.allowed:
+            text += f" (allowed: {self.allowed})"
+        if self.hint:
+            text += f"\n  {self.hint}"
+        return text
+
+    def __reduce__(self) -> tuple:
+        # Exceptions with keyword-only arguments do not cross process borders by themselves.
+        return (_rebuild, (type(self), self.what, self.where, self.allowed, self.hint))
+
+    def to_dict(self) -> Dict[str, object]:
+        return {
+            "error": type(self).__name__,
+            "what": self.what,
+            "where": self.where,
+            "allowed": self.allowed,
+            "hint": self.hint,
+            "exit_code": self.exit_code,
+        }
+
+
+def _rebuild(cls: type, what: str, where: Optional[str], allowed: Optional[str], hint: Optional[str]) -> EdgedlaError:
+    error: EdgedlaError = cls(what, where=where, allowed=allowed, hint=hint)
+    return error
+
+
+class UsageError(EdgedlaError):
+    exit_code = 2
+
+
+class DataError(EdgedlaError):
+    exit_code = 3
+
+
+class ModelError(DataError):
+    """The model cannot be read, or TensorRT's parser refuses it."""
+
+
+class RuleError(DataError):
+    """A file under rules/ is wrong; `where` is file:line."""
+
+
+class DocumentError(DataError):
+    """A file that edgedla wrote or reads back (plan, placement, profile, artifact) is wrong."""
+
+
+class EnvironmentMissing(EdgedlaError):
+    exit_code = 4
+
+
+class BuildError(EdgedlaError):
+    exit_code = 5
+
+
+class RunError(EdgedlaError):
+    exit_code = 6

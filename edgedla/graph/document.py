@@ -1,0 +1,96 @@
+"""LayerGraph to and from the `edgedla layers` document, whose layers have the form of the recorded parser output."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping
+
+from edgedla.errors import DocumentError
+from edgedla.graph.layer import Layer, OnnxNode
+from edgedla.graph.layer_graph import LayerGraph
+from edgedla.graph.tensor import Tensor
+
+
+def to_document(graph: LayerGraph) -> Dict[str, Any]:
+    """The graph as one JSON object: model, parsed, error, inputs, outputs, layers (live layers only)."""
+
+    def tensor(name: str) -> Dict[str, Any]:
+        t = graph.tensors[name]
+        return {"name": t.name, "dims": list(t.dims), "dtype": t.dtype}
+
+    return {
+        "model": graph.name,
+        "parsed": True,
+        "error": "",
+        "lowering": graph.lowering,
+        "inputs": [tensor(t) for t in graph.inputs],
+        "outputs": [tensor(t) for t in graph.outputs],
+        "layers": [
+            {
+                "type": layer.type,
+                "name": layer.name,
+                "onnx_node": layer.onnx_node,
+                "onnx_op": layer.onnx_op,
+                "inputs": [tensor(t) for t in layer.inputs if t],
+                "outputs": [tensor(t) for t in layer.outputs],
+                "params": dict(layer.params),
+            }
+            for layer in graph.layers
+        ],
+        "notes": list(graph.notes),
+    }
+
+
+def from_document(document: Mapping[str, Any]) -> LayerGraph:
+    """A LayerGraph from such an object. Tensors that nothing writes and that are no network input are constants.
+
+    Raises:
+        DocumentError: a field is missing or has the wrong form.
+    """
+    try:
+        if not document["parsed"]:
+            raise DocumentError(f"the model was refused: {document.get('error', '')}", where=document.get("model"))
+        inputs = {t["name"] for t in document["inputs"]}
+        written = {t["name"] for entry in document["layers"] for t in entry["outputs"]}
+        tensors: Dict[str, Tensor] = {}
+
+        def add(entry: Mapping[str, Any]) -> str:
+            name = str(entry["name"])
+            constant = name not in written and name not in inputs
+            tensors[name] = Tensor(name, tuple(entry["dims"]), entry["dtype"], constant, name if constant else None)
+            return name
+
+        network_inputs = tuple(add(t) for t in document["inputs"])
+        layers: List[Layer] = []
+        of_node: Dict[str, List[int]] = {}
+        ops: Dict[str, str] = {}
+        users: Dict[str, int] = {}
+        for index, entry in enumerate(document["layers"]):
+            layer = Layer(
+                index=index,
+                type=entry["type"],
+                name=entry["name"],
+                onnx_node=entry.get("onnx_node") or "",
+                onnx_op=entry.get("onnx_op") or "",
+                inputs=tuple(add(t) for t in entry["inputs"]),
+                outputs=tuple(add(t) for t in entry["outputs"]),
+                params=dict(entry["params"]),
+            )
+            layers.append(layer)
+            for t in set(layer.inputs):
+                if tensors[t].is_constant:
+                    users[t] = users.get(t, 0) + 1
+            of_node.setdefault(layer.onnx_node, []).append(index)
+            ops.setdefault(layer.onnx_node, layer.onnx_op)
+        return LayerGraph(
+            name=document["model"],
+            layers=tuple(layers),
+            tensors=tensors,
+            inputs=network_inputs,
+            outputs=tuple(add(t) for t in document["outputs"]),
+            nodes=tuple(OnnxNode(n, ops[n], tuple(ix)) for n, ix in of_node.items()),
+            lowering=document.get("lowering", "10.3"),
+            notes=tuple(document.get("notes", ())),
+            constant_users=users,
+        )
+    except (KeyError, TypeError) as e:
+        raise DocumentError(f"not a layers document: {e!r}", where=str(document.get("model", ""))) from e

@@ -1,0 +1,104 @@
+"""What every layer kind knows: its tensors by axis, its work, its bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Dict, Tuple, Type, TypeVar
+
+from edgedla.graph.layer import Layer
+from edgedla.graph.layer_graph import LayerGraph
+
+K = TypeVar("K", bound="Kind")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Numbers that any layer has, named by axis. Subclasses add those of one TensorRT layer type.
+
+    Every field has a default that is legal for the DLA, so that `Kind(field=value)` is a sample layer in rule examples.
+
+    Attributes:
+        in_dims: dims of the first activation input (the first input if there is none).
+        out_dims: dims of the first output.
+        in_dtype, out_dtype: TensorRT DataType names of the same tensors.
+        activation_inputs, constant_inputs: how many inputs are run-time values and how many are build-time constants.
+    """
+
+    TYPE: ClassVar[str] = ""
+
+    in_dims: Tuple[int, ...] = (1, 64, 56, 56)
+    out_dims: Tuple[int, ...] = (1, 64, 56, 56)
+    in_dtype: str = "FLOAT"
+    out_dtype: str = "FLOAT"
+    activation_inputs: int = 1
+    constant_inputs: int = 0
+
+    @classmethod
+    def common(cls, layer: Layer, graph: LayerGraph) -> Dict[str, Any]:
+        """The base fields, read from the graph."""
+        inputs = graph.input_tensors(layer)
+        activations = [t for t in inputs if not t.is_constant]
+        first = activations[0] if activations else (inputs[0] if inputs else None)
+        out = graph.tensors[layer.outputs[0]] if layer.outputs else None
+        return {
+            "in_dims": first.dims if first else (),
+            "out_dims": out.dims if out else (),
+            "in_dtype": first.dtype if first else "FLOAT",
+            "out_dtype": out.dtype if out else "FLOAT",
+            "activation_inputs": len(activations),
+            "constant_inputs": len(inputs) - len(activations),
+        }
+
+    @classmethod
+    def of(cls: Type[K], layer: Layer, graph: LayerGraph) -> K:
+        """The layer's numbers. Subclasses override this and read `layer.params`."""
+        return cls(**cls.common(layer, graph))
+
+    @property
+    def batch(self) -> int:
+        """DLA's effective batch: product of all dims but the last three (rule G-02)."""
+        n = 1
+        for d in self.in_dims[:-3]:
+            n *= d
+        return n
+
+    @property
+    def in_chw(self) -> Tuple[int, int, int]:
+        c, h, w = ((1, 1, 1) + tuple(self.in_dims))[-3:]
+        return c, h, w
+
+    @property
+    def out_chw(self) -> Tuple[int, int, int]:
+        c, h, w = ((1, 1, 1) + tuple(self.out_dims))[-3:]
+        return c, h, w
+
+    @property
+    def in_volume(self) -> int:
+        return _volume(self.in_dims)
+
+    @property
+    def out_volume(self) -> int:
+        return _volume(self.out_dims)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one run; 0 for layers without any."""
+        return 0
+
+    @property
+    def weight_elements(self) -> int:
+        """Number of weight elements that the layer itself holds."""
+        return 0
+
+    def facts(self) -> Dict[str, Any]:
+        """All fields and the derived numbers, for rule predicates and messages."""
+        known = {f.name: getattr(self, f.name) for f in fields(self)}
+        known.update(batch=self.batch, in_chw=self.in_chw, out_chw=self.out_chw)
+        return known
+
+
+def _volume(dims: Tuple[int, ...]) -> int:
+    n = 1
+    for d in dims:
+        n *= max(d, 0)
+    return n

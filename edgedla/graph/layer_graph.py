@@ -1,0 +1,85 @@
+"""The network as TensorRT's parser makes it: live layers, tensors, and the ONNX nodes behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+
+from edgedla.graph.layer import Layer, OnnxNode
+from edgedla.graph.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class LayerGraph:
+    """A TensorRT network definition as a value.
+
+    `layers` holds live layers only: those whose outputs are build-time constants stand, by type, in
+    `OnnxNode.constant_layers`, and their outputs in `tensors` with `is_constant`.
+
+    Attributes:
+        name: the model's name (file name without its ending).
+        layers: live layers in topological order; `layers[i].index == i`.
+        tensors: every tensor that a live layer reads or writes, by name.
+        inputs, outputs: names of the network's input and output tensors.
+        nodes: all ONNX nodes, in the model's order.
+        lowering: the parser release whose lowering was followed: "8.6" or "10.3".
+        opset: version of the default ONNX domain.
+        sha256: of the model file, hex; "" for a graph that came from no file.
+        notes: what the reader should know (dynamic dims, missing external data).
+        constant_users: how many live layers read each constant, by `Tensor.constant_of`.
+    """
+
+    name: str
+    layers: Tuple[Layer, ...]
+    tensors: Mapping[str, Tensor]
+    inputs: Tuple[str, ...]
+    outputs: Tuple[str, ...]
+    nodes: Tuple[OnnxNode, ...] = ()
+    lowering: str = "10.3"
+    opset: int = 0
+    sha256: str = ""
+    notes: Tuple[str, ...] = ()
+    constant_users: Mapping[str, int] = field(default_factory=dict)
+    _producer: Dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _consumers: Dict[str, List[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for layer in self.layers:
+            for t in layer.outputs:
+                self._producer[t] = layer.index
+            for t in dict.fromkeys(layer.inputs):
+                self._consumers.setdefault(t, []).append(layer.index)
+
+    def producer(self, tensor: str) -> Optional[int]:
+        """Index of the live layer that writes the tensor; None for a network input or a constant."""
+        return self._producer.get(tensor)
+
+    def consumers(self, tensor: str) -> Tuple[int, ...]:
+        """Indices of the live layers that read the tensor, in order."""
+        return tuple(self._consumers.get(tensor, ()))
+
+    def predecessors(self, index: int) -> Tuple[int, ...]:
+        """Indices of the live layers that feed layer `index`, without repeats."""
+        found = (self._producer.get(t) for t in self.layers[index].inputs)
+        return tuple(dict.fromkeys(i for i in found if i is not None))
+
+    def successors(self, index: int) -> Tuple[int, ...]:
+        """Indices of the live layers that read an output of layer `index`, without repeats."""
+        return tuple(dict.fromkeys(c for t in self.layers[index].outputs for c in self._consumers.get(t, ())))
+
+    def input_tensors(self, layer: Layer) -> Tuple[Tensor, ...]:
+        return tuple(self.tensors[t] for t in layer.inputs if t)
+
+    def output_tensors(self, layer: Layer) -> Tuple[Tensor, ...]:
+        return tuple(self.tensors[t] for t in layer.outputs)
+
+    def activations(self, layer: Layer) -> Tuple[Tensor, ...]:
+        """The layer's inputs that are no build-time constants."""
+        return tuple(t for t in self.input_tensors(layer) if not t.is_constant)
+
+    def edges(self) -> Iterator[Tuple[int, int, str]]:
+        """Every (producer, consumer, tensor) between two live layers."""
+        for layer in self.layers:
+            for t in layer.outputs:
+                for c in self._consumers.get(t, ()):
+                    yield layer.index, c, t

@@ -1,0 +1,95 @@
+"""What a rule says of a layer: Support, Finding, Verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Dict, Mapping, Tuple
+
+
+class Support(str, Enum):
+    """Where a layer can run by its own rules. There is no default: unknown stays unknown."""
+
+    DLA = "dla"
+    GPU = "gpu"
+    UNKNOWN = "unknown"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Effect(str, Enum):
+    """What a failing rule means: not on the DLA; nobody knows; legal with a warning; legal but slow."""
+
+    REJECT = "reject"
+    UNKNOWN = "unknown"
+    WARN = "warn"
+    SLOW = "slow"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule that a layer does not meet.
+
+    Attributes:
+        rule: the rule's id, for example CONV009.
+        rule_name: its short name, for example conv-buffer-overflow.
+        layer: the TensorRT layer's name.
+        effect: what follows from it.
+        message: one sentence with the actual value and the limit.
+        facts: the numbers behind the message.
+        sources: ids of rules/sources.yaml.
+        fixes: ids of known remedies.
+    """
+
+    rule: str
+    rule_name: str
+    layer: str
+    effect: Effect
+    message: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    sources: Tuple[str, ...] = ()
+    fixes: Tuple[str, ...] = ()
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "rule": self.rule,
+            "rule_name": self.rule_name,
+            "layer": self.layer,
+            "effect": str(self.effect),
+            "message": self.message,
+            "facts": dict(self.facts),
+            "sources": list(self.sources),
+            "fixes": list(self.fixes),
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A layer's verdict for one platform and precision.
+
+    Attributes:
+        index: the layer's index in its graph.
+        layer: its name.
+        support: the verdict of the per-layer rules (TensorRT's first per-layer check).
+        findings: every rule it does not meet, rejections first.
+        basis: "rules" (documented limits) or "observed" (rests on logs only).
+    """
+
+    index: int
+    layer: str
+    support: Support
+    findings: Tuple[Finding, ...] = ()
+    basis: str = "rules"
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "index": self.index,
+            "layer": self.layer,
+            "support": str(self.support),
+            "basis": self.basis,
+            "findings": [f.to_dict() for f in self.findings],
+        }

@@ -1,0 +1,99 @@
+"""Module, Release and Platform: what a verdict holds for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+
+@dataclass(frozen=True)
+class PowerMode:
+    """One nvpmodel mode. Clocks in MHz at their cap; None where no source states it.
+
+    `dla_mhz` has one entry a core: in low modes the cores of one module can differ by five times.
+    """
+
+    name: str
+    dla_mhz: Tuple[Optional[float], ...]
+    gpu_mhz: Optional[float] = None
+    emc_mhz: Optional[float] = None
+    sources: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Module:
+    """A Jetson module.
+
+    Attributes:
+        id: edgedla's name, for example agx-orin-64gb.
+        title: NVIDIA's name.
+        chip: "xavier", "orin" or "thor".
+        dla_version: 1 (Xavier), 2 (Orin), 0 (no DLA).
+        dla_cores: number of DLA cores.
+        sram_bytes: hardware SRAM one core can use (Orin), or all engines share (Xavier).
+        sram_shared: True where the SRAM is shared by several engines.
+        dram_gb_s: peak DRAM bandwidth.
+        power_modes: by name; "MAXN" is the default.
+    """
+
+    id: str
+    title: str
+    chip: str
+    dla_version: int
+    dla_cores: int
+    sram_bytes: int
+    sram_shared: bool
+    dram_gb_s: float
+    power_modes: Mapping[str, PowerMode]
+    sources: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Release:
+    """A software release. `trt` is the version tuple that rules are matched with."""
+
+    trt: Tuple[int, ...]
+    jetpack: Optional[str] = None
+    l4t: Tuple[str, ...] = ()
+    dla_software: Optional[str] = None
+    sources: Tuple[str, ...] = ()
+
+    @property
+    def trt_text(self) -> str:
+        return ".".join(str(n) for n in self.trt)
+
+    @property
+    def strongly_typed(self) -> bool:
+        """From 11.0 tensor types decide the precision; the FP16 and INT8 builder flags are gone."""
+        return self.trt >= (11,)
+
+
+@dataclass(frozen=True)
+class Platform:
+    """A module with a release. `no_dla` says why the pair has no DLA; None where it has one."""
+
+    module: Module
+    release: Release
+    no_dla: Optional[str] = None
+
+    @property
+    def has_dla(self) -> bool:
+        return self.no_dla is None
+
+    @property
+    def chip(self) -> str:
+        return self.module.chip
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "target": self.module.id,
+            "title": self.module.title,
+            "chip": self.module.chip,
+            "dla_version": self.module.dla_version,
+            "dla_cores": self.module.dla_cores,
+            "has_dla": self.has_dla,
+            "no_dla_reason": self.no_dla,
+            "trt": self.release.trt_text,
+            "jetpack": self.release.jetpack,
+            "dla_software": self.release.dla_software,
+        }
