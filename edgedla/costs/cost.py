@@ -1,0 +1,106 @@
+"""Cost: predicted or measured time and energy of a piece of work, with its basis and spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Iterable, Tuple
+
+#: Where a number comes from, strongest first. A sum is as weak as its weakest part.
+BASES: Tuple[str, ...] = ("measured", "fitted", "guessed")
+
+#: Kinds of engine. "DLA0" and "DLA1" are of kind "DLA".
+DEVICE_KINDS: Tuple[str, ...] = ("GPU", "DLA")
+
+
+def device_kind(device: str) -> str:
+    """ "GPU" or "DLA" for "GPU", "DLA", "DLA0", "DLA1".
+
+    Raises:
+        ValueError: another name.
+    """
+    kind = device[:3].upper()
+    if kind not in DEVICE_KINDS:
+        raise ValueError(f"unknown device {device!r}, allowed: GPU, DLA, DLA0, DLA1")
+    return kind
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Time and energy of one run, with how far they can be trusted.
+
+    Addition: latency and energy add; the basis is the weaker one; the spreads add as absolute deviations, weighted by
+    latency (energy), because the errors of one cost model go the same way in all layers and do not cancel:
+        spread = (spread_a * latency_a + spread_b * latency_b) / (latency_a + latency_b)
+    `Cost()` is the zero of the addition.
+
+    Attributes:
+        latency_us: time in microseconds.
+        energy_mj: energy above idle, in millijoules, at full duty.
+        basis: "measured" (a profile of this layer), "fitted" (coefficients fitted to published figures of this kind of
+            engine and precision), or "guessed" (carried over from another engine, precision or layer kind).
+        spread: relative standard deviation of latency_us (0.1 = 10 %).
+        energy_spread: relative standard deviation of energy_mj.
+    """
+
+    latency_us: float = 0.0
+    energy_mj: float = 0.0
+    basis: str = "measured"
+    spread: float = 0.0
+    energy_spread: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.basis not in BASES:
+            raise ValueError(f"basis {self.basis!r}, allowed: {', '.join(BASES)}")
+        if not (self.latency_us >= 0 and self.energy_mj >= 0 and self.spread >= 0 and self.energy_spread >= 0):
+            raise ValueError(f"negative or undefined cost: {self!r}")
+
+    def __add__(self, other: Cost) -> Cost:
+        if not isinstance(other, Cost):
+            return NotImplemented
+        return Cost(
+            self.latency_us + other.latency_us,
+            self.energy_mj + other.energy_mj,
+            weakest((self.basis, other.basis)),
+            _joined(self.spread, self.latency_us, other.spread, other.latency_us),
+            _joined(self.energy_spread, self.energy_mj, other.energy_spread, other.energy_mj),
+        )
+
+    def __radd__(self, other: object) -> Cost:
+        # sum() starts with the int 0.
+        return self if other == 0 else NotImplemented
+
+    def scaled(self, factor: float) -> Cost:
+        """The cost with its latency and energy multiplied by `factor` (contention, repeated runs)."""
+        return Cost(self.latency_us * factor, self.energy_mj * factor, self.basis, self.spread, self.energy_spread)
+
+    @property
+    def latency_range_us(self) -> Tuple[float, float]:
+        """One standard deviation either side, not below zero."""
+        return max(self.latency_us * (1 - self.spread), 0.0), self.latency_us * (1 + self.spread)
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "latency_us": round(self.latency_us, 3),
+            "energy_mj": round(self.energy_mj, 6),
+            "basis": self.basis,
+            "spread": round(self.spread, 3),
+            "energy_spread": round(self.energy_spread, 3),
+        }
+
+
+def weakest(bases: Iterable[str]) -> str:
+    """The weakest basis of several; "measured" for none."""
+    return BASES[max((BASES.index(b) for b in bases), default=0)]
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """The sum; `Cost()` for none."""
+    result = Cost()
+    for cost in costs:
+        result = result + cost
+    return result
+
+
+def _joined(spread_a: float, weight_a: float, spread_b: float, weight_b: float) -> float:
+    weight = weight_a + weight_b
+    return (spread_a * weight_a + spread_b * weight_b) / weight if weight > 0 else max(spread_a, spread_b)
