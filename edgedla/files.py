@@ -1,11 +1,13 @@
-"""Writing files whole: a reader sees the old file or the new one, never half of it."""
+"""Writing files whole, so that a reader sees the old file or the new one and never half of it; and their SHA-256."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 import tempfile
+from pathlib import Path
 from typing import Iterator, Union
 
 from edgedla.errors import EnvironmentMissing, UsageError
@@ -13,14 +15,15 @@ from edgedla.errors import EnvironmentMissing, UsageError
 PathLike = Union[str, "os.PathLike[str]"]
 
 
-def write_atomic(path: PathLike, data: Union[bytes, str]) -> None:
-    """Writes `data` (text as UTF-8) to a temporary file beside `path`, syncs it, and renames it to `path`.
+def write_atomic(path: PathLike, data: Union[bytes, str]) -> Path:
+    """Writes `data` (text as UTF-8) to a temporary file beside `path`, syncs it, and renames it.
 
-    An existing file keeps its permissions; a new one gets those of the process's umask. A symbolic link keeps
-    pointing where it points, and the file behind it is replaced. Devices and pipes (`/dev/stdout`) are written directly.
+    Missing folders are made. An existing file keeps its permissions; a new one gets those of the process's umask. A
+    symbolic link keeps pointing where it points, and the file behind it is replaced. Devices and pipes (`/dev/stdout`)
+    are written directly.
 
     Raises:
-        UsageError: the folder does not exist, or `path` is a folder.
+        UsageError: `path` is a folder, or something on the way to it is a file.
         EnvironmentMissing: the system refuses (permissions, full disk).
     """
     body = data.encode("utf-8") if isinstance(data, str) else data
@@ -31,8 +34,9 @@ def write_atomic(path: PathLike, data: Union[bytes, str]) -> None:
             # open() answers a folder with IsADirectoryError.
             with open(target, "wb") as special:
                 special.write(body)
-            return
+            return Path(path)
         folder = os.path.dirname(target)
+        os.makedirs(folder, exist_ok=True)
         fd, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)}.", suffix=".part")
         try:
             with os.fdopen(fd, "wb") as f:
@@ -46,6 +50,16 @@ def write_atomic(path: PathLike, data: Union[bytes, str]) -> None:
                 os.unlink(temporary)
             raise
         _sync_folder(folder)
+    return Path(path)
+
+
+def sha256_of(path: PathLike) -> str:
+    """SHA-256 of a file's content, hex."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as f:
+        for block in iter(lambda: f.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _mode(path: str) -> Union[int, None]:
@@ -76,8 +90,8 @@ def _sync_folder(folder: str) -> None:
 def _explained(path: PathLike) -> Iterator[None]:
     try:
         yield
-    except (FileNotFoundError, NotADirectoryError) as e:
-        raise UsageError("cannot write: the folder does not exist", where=os.fspath(path)) from e
+    except (FileExistsError, FileNotFoundError, NotADirectoryError) as e:
+        raise UsageError("cannot write: something on the way to this file is no folder", where=os.fspath(path)) from e
     except IsADirectoryError as e:
         raise UsageError("cannot write: this is a folder", where=os.fspath(path), hint="Name a file.") from e
     except OSError as e:

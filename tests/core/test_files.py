@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgedla import files
+from edgedla.errors import EnvironmentMissing, UsageError
 
 
 def test_text_and_bytes_are_written_and_folders_made(tmp_path: Path) -> None:
@@ -26,7 +27,40 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(EnvironmentMissing, match="No space"):
         files.write_atomic(target, "new")
     assert target.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_an_existing_file_keeps_its_permissions_and_a_new_one_follows_the_umask(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.write_text("x")
+    old.chmod(0o640)
+    files.write_atomic(old, "y")
+    assert old.stat().st_mode & 0o777 == 0o640
+    before = os.umask(0o022)
+    try:
+        assert files.write_atomic(tmp_path / "new", "y").stat().st_mode & 0o777 == 0o644
+    finally:
+        os.umask(before)
+
+
+def test_a_symbolic_link_stays_a_link_and_its_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    files.write_atomic(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+@pytest.mark.parametrize("bad", ["", "file/below"])
+def test_a_folder_or_a_path_through_a_file_is_wrong_use(tmp_path: Path, bad: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot write"):
+        files.write_atomic(tmp_path / bad, "x")
+
+
+def test_a_device_is_written_and_not_replaced() -> None:
+    files.write_atomic("/dev/null", "x")
+    assert not os.path.isfile("/dev/null")

@@ -1,0 +1,49 @@
+"""edgedla: neural networks on the DLA cores of NVIDIA Jetson modules.
+
+The public names below are imported when they are first used (PEP 562), so `import edgedla` is fast and needs no
+library: `edgedla.check("model.onnx", target="agx-orin-64gb")` loads what checking needs and nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Dict, List
+
+from edgedla.version import __version__
+
+#: Public name -> the module that has it.
+_PUBLIC: Dict[str, str] = {
+    "BuildError": "edgedla.errors",
+    "CheckReport": "edgedla.regions.report",
+    "DataError": "edgedla.errors",
+    "DocumentError": "edgedla.errors",
+    "EdgedlaError": "edgedla.errors",
+    "EnvironmentMissing": "edgedla.errors",
+    "Finding": "edgedla.rules.verdict",
+    "LayerGraph": "edgedla.graph",
+    "ModelError": "edgedla.errors",
+    "Platform": "edgedla.targets.platform",
+    "RuleError": "edgedla.errors",
+    "RunError": "edgedla.errors",
+    "Support": "edgedla.rules.verdict",
+    "UsageError": "edgedla.errors",
+    "Verdict": "edgedla.rules.verdict",
+    "check": "edgedla.regions",
+    "load_onnx": "edgedla.importers",
+    "platform_for": "edgedla.targets",
+}
+
+__all__ = ["__version__", *sorted(_PUBLIC)]
+
+
+def __getattr__(name: str) -> Any:
+    module = _PUBLIC.get(name)
+    if module is None:
+        raise AttributeError(f"module 'edgedla' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *_PUBLIC})

@@ -1,0 +1,8 @@
+"""`python -m edgedla` is the `edgedla` command."""
+
+from __future__ import annotations
+
+from edgedla.cli.main import run
+
+if __name__ == "__main__":
+    run()

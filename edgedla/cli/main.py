@@ -1,0 +1,135 @@
+"""The `edgedla` command: a table of verbs that are imported only when they run, and errors as exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from typing import Any, Dict, List, Optional, Tuple
+
+import click
+
+from edgedla.errors import EdgedlaError, EnvironmentMissing
+from edgedla.version import __version__
+
+#: verb -> (where its command stands, one line for `edgedla --help`). The table keeps the help line so that
+#: `edgedla --help` imports no verb. To add a verb: one file edgedla/cli/<verb>.py and one row here.
+VERBS: Dict[str, Tuple[str, str]] = {
+    "check": ("edgedla.cli.check:check", "Say for every layer of a model whether it runs on the DLA, and why not."),
+    "layers": ("edgedla.cli.layers:layers", "Show the TensorRT layers that an ONNX model becomes."),
+    "rules": ("edgedla.cli.rules:rules", "List and explain the rules behind the verdicts."),
+    "targets": ("edgedla.cli.targets:targets", "List the Jetson modules and releases edgedla knows."),
+    "explain": ("edgedla.cli.explain:explain", "Say what a line of a TensorRT log means and what to do."),
+}
+
+EPILOG = """\
+Exit codes: 0 fine; 1 the answer is no (--fail-on); 2 wrong use; 3 bad model or data; 4 something is missing here
+(library, device, permission); 5 the build failed; 6 the run failed; 70 a bug in edgedla; 130 interrupted.
+"""
+
+
+class PipeClosed(Exception):
+    """Whoever reads our output has closed it, as `head` does."""
+
+
+class LazyGroup(click.Group):
+    """A click group whose commands come from VERBS and are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> List[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
+        if cmd_name not in VERBS:
+            return None
+        module, _, attribute = VERBS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: List[str]
+    ) -> Tuple[Optional[str], Optional[click.Command], List[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], VERBS, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"The verbs are: {', '.join(VERBS)}."
+            raise click.UsageError(f"There is no verb {args[0]!r}. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        # click turns a closed pipe into exit code 1, which here means "the answer is no".
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as e:
+            raise PipeClosed from e
+
+
+@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="edgedla")
+def main() -> None:
+    """Check, place, build and run neural networks on the DLA cores of NVIDIA Jetson modules.
+
+    Checking and placing need no Jetson and no NVIDIA software.
+    """
+
+
+def run(args: Optional[List[str]] = None) -> None:
+    """Entry point of the `edgedla` command: runs it and ends the process with the documented exit code."""
+    sys.exit(exit_code_of(args))
+
+
+def exit_code_of(args: Optional[List[str]] = None) -> int:
+    """Runs the command line and returns its exit code; what went wrong stands on stderr, in words."""
+    try:
+        result = main.main(args=args, prog_name="edgedla", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.ClickException as e:
+        e.show()
+        return e.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("edgedla: interrupted", err=True)
+        return 130
+    except (PipeClosed, BrokenPipeError):
+        # Python flushes stdout once more at exit; without this it would complain about the closed pipe there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    except Exception as e:
+        if os.environ.get("EDGEDLA_DEBUG", "") not in ("", "0"):
+            traceback.print_exc()
+        text, code = _explained(e)
+        click.echo(f"edgedla: {text}", err=True)
+        return code
+
+
+def _explained(error: Exception) -> Tuple[str, int]:
+    if isinstance(error, EdgedlaError):
+        return f"error: {error}", error.exit_code
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"error: {where}{error.strerror or error}", EnvironmentMissing.exit_code
+    if isinstance(error, MemoryError):
+        return "error: out of memory", EnvironmentMissing.exit_code
+    if isinstance(error, ImportError) and error.name and error.name.partition(".")[0] != "edgedla":
+        return (
+            f"error: the Python library {error.name!r} cannot be imported ({error})\n"
+            "  `pip install edgedla` brings the libraries that checking, placing and inspecting need.",
+            EnvironmentMissing.exit_code,
+        )
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "unknown place"
+    return (
+        f"bug in edgedla {__version__}: {type(error).__name__}: {error} ({place})\n"
+        "  The fault is edgedla's, not yours. Please report it on the project's issue tracker with this text, the\n"
+        "  command, and the model or what `edgedla layers MODEL --format json` prints.\n"
+        "  EDGEDLA_DEBUG=1 prints the traceback.",
+        EdgedlaError.exit_code,
+    )
+
+
+if __name__ == "__main__":
+    run()

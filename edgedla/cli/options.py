@@ -1,0 +1,184 @@
+"""Options that several verbs share, in our spelling and in trtexec's."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
+
+import click
+
+from edgedla.errors import UsageError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+#: trtexec separates the inputs by commas and a name from its dims by the last colon: names may hold colons.
+_SHAPE = re.compile(r"^(?P<name>.+):(?P<dims>\d+(?:x\d+)*)$")
+
+TRTEXEC_NOTE = """\
+trtexec's spellings are accepted: --onnx=FILE, --useDLACore=N, --allowGPUFallback, --buildDLAStandalone, --fp16,
+--int8, --best, --shapes=. As with trtexec, --useDLACore without --allowGPUFallback is the strict mode.
+"""
+
+
+def parse_shapes(text: str) -> Dict[str, List[int]]:
+    """`name:1x3x640x640,name2:1x8` as trtexec writes it -> {"name": [1, 3, 640, 640], "name2": [1, 8]}.
+
+    Raises:
+        UsageError: another form, a dimension of 0, or an input named twice.
+    """
+    shapes: Dict[str, List[int]] = {}
+    for part in text.split(","):
+        match = _SHAPE.match(part.strip())
+        if match is None:
+            raise UsageError(
+                f"{part!r} is not a shape", where="--shapes", allowed="name:1x3x640x640, several separated by commas"
+            )
+        # trtexec lets names be quoted.
+        name = match["name"].strip("'\"")
+        dims = [int(d) for d in match["dims"].split("x")]
+        if 0 in dims or max(dims) >= 2**31:
+            raise UsageError(f"a dimension of {part!r} is out of range", where="--shapes", allowed="1 to 2147483647")
+        if name in shapes:
+            raise UsageError(f"the input {name!r} is named twice", where="--shapes")
+        shapes[name] = dims
+    return shapes
+
+
+class ShapesType(click.ParamType):
+    """click type of `--shapes`."""
+
+    name = "shapes"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
+        return parse_shapes(value) if isinstance(value, str) else value
+
+
+def _stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def platform_options(default_target: Optional[str] = "agx-orin-64gb") -> Callable[[Command], Command]:
+    """--target, --jetpack, --trt."""
+    return _stack(
+        click.option(
+            "--target",
+            default=default_target,
+            show_default=default_target is not None,
+            metavar="MODULE",
+            help="Jetson module (`edgedla targets` lists them).",
+        ),
+        click.option("--jetpack", metavar="VERSION", help="JetPack release, for example 6.2."),
+        click.option(
+            "--trt", metavar="VERSION", help="TensorRT release, for example 10.3. Default: the newest with DLA."
+        ),
+    )
+
+
+def shape_options() -> Callable[[Command], Command]:
+    """--shapes, --batch."""
+    return _stack(
+        click.option(
+            "--shapes", type=ShapesType(), metavar="NAME:DIMS", help="Fix input shapes: name:1x3x640x640,other:1x8."
+        ),
+        click.option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input."),
+    )
+
+
+def network_options() -> Callable[[Command], Command]:
+    """--precision, --mode, and trtexec's spellings of the same; `resolve_network` turns them into values."""
+    return _stack(
+        click.option(
+            "--precision",
+            type=click.Choice(["fp16", "int8"]),
+            help="int8 means INT8 with FP16 allowed, as `--int8 --fp16`.  [default: fp16]",
+        ),
+        click.option(
+            "--mode",
+            type=click.Choice(["fallback", "strict", "standalone"]),
+            help="fallback: what the DLA refuses runs on the GPU; strict: any refusal fails the build; standalone: one "
+            "DLA loadable.  [default: fallback]",
+        ),
+        click.option("--onnx", "trtexec_onnx", hidden=True, metavar="FILE"),
+        click.option("--useDLACore", "trtexec_core", hidden=True, type=int),
+        click.option("--allowGPUFallback", "trtexec_fallback", hidden=True, is_flag=True),
+        click.option("--buildDLAStandalone", "trtexec_standalone", hidden=True, is_flag=True),
+        click.option("--fp16", "trtexec_fp16", hidden=True, is_flag=True),
+        click.option("--int8", "trtexec_int8", hidden=True, is_flag=True),
+        click.option("--best", "trtexec_best", hidden=True, is_flag=True),
+    )
+
+
+def output_options(*formats: str) -> Callable[[Command], Command]:
+    """--format, -o."""
+    return _stack(
+        click.option(
+            "--format", "output_format", type=click.Choice(formats), help="Form of the output.  [default: text]"
+        ),
+        click.option(
+            "-o",
+            "--output",
+            "output",
+            multiple=True,
+            metavar="FILE",
+            help="Write to FILE; without --format its ending decides. May be given several times.",
+        ),
+    )
+
+
+def split_trtexec(options: Dict[str, Any]) -> Dict[str, Any]:
+    """Takes the trtexec options of `network_options` out of a verb's keyword arguments and returns them."""
+    return {name: options.pop(name) for name in sorted(options) if name.startswith("trtexec_")}
+
+
+def resolve_models(models: Tuple[str, ...], trtexec: Mapping[str, Any]) -> Tuple[str, ...]:
+    """The models, given as arguments or by `--onnx=`.
+
+    Raises:
+        UsageError: none, or both.
+    """
+    named = trtexec["trtexec_onnx"]
+    if named and models:
+        raise UsageError("the model is given twice", where="--onnx", allowed="MODEL or --onnx=MODEL")
+    if not named and not models:
+        raise UsageError("no model given", allowed="MODEL, or trtexec's --onnx=MODEL")
+    return (named,) if named else models
+
+
+def resolve_network(
+    precision: Optional[str], mode: Optional[str], trtexec: Mapping[str, Any]
+) -> Tuple[str, str, Optional[int]]:
+    """(precision, mode, DLA core or None) from our options and trtexec's.
+
+    Raises:
+        UsageError: they contradict each other.
+    """
+    wants_int8 = trtexec["trtexec_int8"] or trtexec["trtexec_best"]
+    spelled_precision = "int8" if wants_int8 else "fp16" if trtexec["trtexec_fp16"] else None
+    core = trtexec["trtexec_core"]
+    # trtexec takes -1 for "no DLA", its default.
+    if core is not None and core < 0:
+        raise UsageError(f"{core} is no DLA core", where="--useDLACore", allowed="0 or 1")
+    if trtexec["trtexec_standalone"]:
+        if trtexec["trtexec_fallback"]:
+            raise UsageError("a standalone loadable has no GPU to fall back to", where="--allowGPUFallback")
+        spelled_mode: Optional[str] = "standalone"
+    elif trtexec["trtexec_fallback"]:
+        spelled_mode = "fallback"
+    else:
+        spelled_mode = "strict" if core is not None and mode is None else None
+    return (
+        _agreed("--precision", precision, spelled_precision) or "fp16",
+        _agreed("--mode", mode, spelled_mode) or "fallback",
+        core,
+    )
+
+
+def _agreed(option: str, ours: Optional[str], spelled: Optional[str]) -> Optional[str]:
+    if ours and spelled and ours != spelled:
+        raise UsageError(f"{ours} contradicts trtexec's options, which mean {spelled}", where=option)
+    return ours or spelled

@@ -1,0 +1,62 @@
+"""Where a verb's result goes: to stdout in one format, or into files, each in the format that its ending names."""
+
+from __future__ import annotations
+
+import sys
+from typing import Callable, Mapping, Optional, Sequence, Tuple
+
+import click
+
+from edgedla.errors import UsageError
+from edgedla.files import write_atomic
+
+#: Ending -> format. The longest ending that fits wins.
+FORMAT_OF_ENDING: Mapping[str, str] = {
+    ".txt": "text", ".log": "text",
+    ".json": "json",
+    ".md": "markdown", ".markdown": "markdown",
+    ".sarif": "sarif", ".sarif.json": "sarif",
+    ".xml": "junit", ".junit": "junit",
+    ".html": "html", ".htm": "html",
+}  # fmt: skip
+
+
+def destinations(
+    output_format: Optional[str], outputs: Sequence[str], formats: Sequence[str]
+) -> Tuple[Tuple[str, str], ...]:
+    """(format, file or "-" for stdout) of everything that is to be written; checked before any work is done.
+
+    Raises:
+        UsageError: a file's ending names no format of this verb, and --format is not given.
+    """
+    if not outputs:
+        return ((output_format or "text", "-"),)
+    found = []
+    for path in outputs:
+        if output_format or path == "-":
+            found.append((output_format or "text", path))
+            continue
+        endings = [e for e in FORMAT_OF_ENDING if path.lower().endswith(e)]
+        wanted = FORMAT_OF_ENDING[max(endings, key=len)] if endings else ""
+        if wanted not in formats:
+            ways = sorted(e for e, f in FORMAT_OF_ENDING.items() if f in formats)
+            raise UsageError(
+                "the ending of this file names no format of this verb",
+                where=path,
+                allowed=", ".join(ways),
+                hint=f"Or say which with --format {'|'.join(formats)}.",
+            )
+        found.append((wanted, path))
+    return tuple(found)
+
+
+def deliver(targets: Sequence[Tuple[str, str]], render: Callable[[str, bool], str]) -> None:
+    """Renders each format and writes it. `render(format, terminal)` gets True where a person looks at a terminal."""
+    for wanted, path in targets:
+        if path == "-":
+            text = render(wanted, sys.stdout.isatty())
+            # color=True: the renderer has already decided; click must not strip what it chose.
+            click.echo(text, nl=not text.endswith("\n"), color=True)
+        else:
+            text = render(wanted, False)
+            write_atomic(path, text if text.endswith("\n") else text + "\n")

@@ -1,0 +1,36 @@
+"""A LayerGraph as the `edgedla layers` document: JSON or a text table."""
+
+from __future__ import annotations
+
+import json
+
+from edgedla.graph import LayerGraph
+from edgedla.graph.document import to_document
+
+
+def render_layers(graph: LayerGraph, output_format: str) -> str:
+    """The layers as "json" (the form of the recorded parser output) or "text"."""
+    if output_format == "json":
+        return json.dumps(to_document(graph), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    rows = [("#", "TYPE", "LAYER", "ONNX NODE", "OP", "INPUT DIMS", "OUTPUT DIMS")]
+    for layer in graph.layers:
+        rows.append(
+            (
+                str(layer.index),
+                layer.type,
+                layer.name,
+                layer.onnx_node,
+                layer.onnx_op,
+                ", ".join(_dims(t.dims) for t in graph.activations(layer)),
+                ", ".join(_dims(t.dims) for t in graph.output_tensors(layer)),
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    head = f"{graph.name}: {len(graph.layers)} TensorRT layers of {len(graph.nodes)} ONNX nodes"
+    head += f", as the ONNX parser of TensorRT {graph.lowering} makes them"
+    return "\n".join([head, *(f"note: {note}" for note in graph.notes), "", *lines]) + "\n"
+
+
+def _dims(dims: tuple) -> str:
+    return "x".join("?" if d < 0 else str(d) for d in dims) or "scalar"
