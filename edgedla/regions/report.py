@@ -1,0 +1,225 @@
+"""CheckReport: the document of `edgedla check --format json` as a frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Tuple
+
+from edgedla.regions.values import Cause, Cut, Placed, RankedChange, Transition
+from edgedla.rules.verdict import Finding, Support
+from edgedla.targets.platform import Platform
+
+#: Raised when a field changes its meaning or goes away; new fields do not raise it.
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """One live TensorRT layer: its own verdict, where it ends and why. See LayerPrediction."""
+
+    index: int
+    name: str
+    type: str
+    onnx_nodes: Tuple[str, ...]
+    support: Support
+    placed: Placed
+    region: Optional[int]
+    macs: int
+    basis: str
+    cause: Cause
+    reason: str
+    because_of: Tuple[int, ...]
+    findings: Tuple[Finding, ...]
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "index": self.index,
+            "name": self.name,
+            "type": self.type,
+            "onnx_nodes": list(self.onnx_nodes),
+            "support": str(self.support),
+            "placed": str(self.placed),
+            "region": self.region,
+            "macs": self.macs,
+            "basis": self.basis,
+            "cause": str(self.cause),
+            "root_cause": self.cause.is_root,
+            "reason": self.reason,
+            "because_of": list(self.because_of),
+            "findings": [f.to_dict() for f in self.findings],
+        }
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """One ONNX node. See NodePrediction."""
+
+    name: str
+    op: str
+    support: Support
+    placed: Placed
+    layers: Tuple[int, ...]
+    cause: Cause
+    reason: str
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "name": self.name,
+            "op": self.op,
+            "support": str(self.support),
+            "placed": str(self.placed),
+            "layers": list(self.layers),
+            "cause": str(self.cause),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class RegionReport:
+    """One candidate subgraph, kept or dropped by the cap. `name` is TensorRT's name for it."""
+
+    id: int
+    name: str
+    layers: Tuple[int, ...]
+    kept: bool
+    size: int
+    batch: int
+    macs: int
+    inputs: Tuple[str, ...]
+    outputs: Tuple[str, ...]
+    cuts: Tuple[Cut, ...]
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "id": self.id,
+            "name": self.name,
+            "layers": list(self.layers),
+            "kept": self.kept,
+            "size": self.size,
+            "batch": self.batch,
+            "macs": self.macs,
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "cuts": [c.to_dict() for c in self.cuts],
+        }
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Counts and shares. Folded layers do no work at run time and count in neither share."""
+
+    layers: int
+    layers_dla: int
+    layers_gpu: int
+    layers_folded: int
+    layers_unknown: int
+    macs: int
+    macs_dla: int
+    regions: int
+    regions_dropped: int
+    transitions: int
+
+    @property
+    def share_layers_dla(self) -> float:
+        return self.layers_dla / max(self.layers_dla + self.layers_gpu, 1)
+
+    @property
+    def share_macs_dla(self) -> float:
+        return self.macs_dla / max(self.macs, 1)
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "layers": self.layers,
+            "layers_dla": self.layers_dla,
+            "layers_gpu": self.layers_gpu,
+            "layers_folded": self.layers_folded,
+            "layers_unknown": self.layers_unknown,
+            "macs": self.macs,
+            "macs_dla": self.macs_dla,
+            "share_layers_dla": round(self.share_layers_dla, 6),
+            "share_macs_dla": round(self.share_macs_dla, 6),
+            "regions": self.regions,
+            "regions_dropped": self.regions_dropped,
+            "transitions": self.transitions,
+        }
+
+
+@dataclass(frozen=True)
+class StrictResult:
+    """Would a build without GPU fallback succeed.
+
+    Attributes:
+        mode: "strict" (trtexec without --allowGPUFallback) or "standalone" (--buildDLAStandalone).
+        passes: True, False, or None where unknown layers leave it open.
+        first_offender: name of the layer that TensorRT's error would name; "" where none.
+        offenders: names of all of them, in network order; constants that TensorRT refuses too are listed by their node.
+        messages: why not, one sentence each.
+    """
+
+    mode: str
+    passes: Optional[bool]
+    first_offender: str
+    offenders: Tuple[str, ...]
+    messages: Tuple[str, ...]
+    findings: Tuple[Finding, ...] = ()
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "mode": self.mode,
+            "passes": self.passes,
+            "first_offender": self.first_offender,
+            "offenders": list(self.offenders),
+            "messages": list(self.messages),
+            "findings": [f.to_dict() for f in self.findings],
+        }
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The answer of `check`: one model on one platform at one precision.
+
+    Attributes:
+        model: name of the model.
+        sha256: of the model file, hex; "" where it came from no file.
+        platform: module and release.
+        precision: "fp16" or "int8".
+        mode: "fallback", "strict" or "standalone".
+        rules_version: version of the rules that answered.
+        strict: the answer for a build without fallback; None in mode "fallback".
+    """
+
+    model: str
+    sha256: str
+    platform: Platform
+    precision: str
+    mode: str
+    rules_version: str
+    lowering: str
+    layers: Tuple[LayerReport, ...]
+    nodes: Tuple[NodeReport, ...]
+    regions: Tuple[RegionReport, ...]
+    transitions: Tuple[Transition, ...]
+    totals: Totals
+    ranking: Tuple[RankedChange, ...]
+    strict: Optional[StrictResult]
+    notes: Tuple[str, ...]
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "document": "edgedla.check",
+            "schema_version": SCHEMA_VERSION,
+            "model": {"name": self.model, "sha256": self.sha256},
+            "platform": self.platform.to_dict(),
+            "precision": self.precision,
+            "mode": self.mode,
+            "rules_version": self.rules_version,
+            "lowering": self.lowering,
+            "totals": self.totals.to_dict(),
+            "layers": [layer.to_dict() for layer in self.layers],
+            "nodes": [node.to_dict() for node in self.nodes],
+            "regions": [region.to_dict() for region in self.regions],
+            "transitions": [t.to_dict() for t in self.transitions],
+            "ranking": [change.to_dict() for change in self.ranking],
+            "strict": self.strict.to_dict() if self.strict else None,
+            "notes": list(self.notes),
+        }

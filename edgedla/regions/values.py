@@ -1,0 +1,208 @@
+"""The values of a prediction: where each layer and node ends, the regions, and what cut them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Dict, Optional, Tuple
+
+from edgedla.rules.verdict import Support
+
+
+class Placed(str, Enum):
+    """Where a layer or node ends in the built engine, as predicted."""
+
+    DLA = "dla"
+    GPU = "gpu"
+    FOLDED = "folded"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Cause(str, Enum):
+    """Why a layer ends where it does.
+
+    Root causes: RULE, UNKNOWN, VALIDATION (TensorRT's second look, at the layer inside its candidate), NO_DLA.
+    Knock-ons: FUSED (merged into a layer that the GPU runs), SUBGRAPH_LIMIT (its candidate was among the smallest ones).
+    """
+
+    ON_DLA = "on_dla"
+    FOLDED = "folded"
+    RULE = "rule"
+    UNKNOWN = "unknown"
+    VALIDATION = "validation"
+    FUSED = "fused_with_gpu_layer"
+    SUBGRAPH_LIMIT = "subgraph_limit"
+    NO_DLA = "no_dla"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def is_root(self) -> bool:
+        return self in (Cause.RULE, Cause.UNKNOWN, Cause.VALIDATION, Cause.NO_DLA)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Why two DLA layers do not stand in one region.
+
+    Attributes:
+        kind: "gpu_layer" (a layer between them runs on the GPU), "batch" (their effective batches differ),
+            "validation" (TensorRT split its candidate at a layer that failed the second look).
+        layer: index of the layer at which the cut is.
+        message: one sentence.
+    """
+
+    kind: str
+    layer: int
+    message: str
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"kind": self.kind, "layer": self.layer, "message": self.message}
+
+
+@dataclass(frozen=True)
+class Region:
+    """A candidate subgraph of the DLA: one loadable, shown by TensorRT as one `{ForeignNode[first...last]}`.
+
+    Members need not be connected. The set is convex: no path leaves it and comes back.
+
+    Attributes:
+        id: position among all candidates, in topological order.
+        layers: indices of its layers, rising.
+        batch: the effective batch that all members share.
+        size: how many layers TensorRT counts in it after its fusions (decides who survives the cap).
+        kept: False where the cap per core dropped it, so that its layers run on the GPU.
+        cuts: what ended it at its borders, by layer.
+    """
+
+    id: int
+    layers: Tuple[int, ...]
+    batch: int
+    size: int
+    kept: bool = True
+    cuts: Tuple[Cut, ...] = ()
+
+
+@dataclass(frozen=True)
+class LayerPrediction:
+    """Where one live layer ends, and why.
+
+    Attributes:
+        index: the layer's index in its graph.
+        support: the verdict of its own rules.
+        placed: where it ends.
+        region: id of its region; None where it is in none. A layer of a dropped region keeps the id and is on the GPU.
+        cause: why it is there.
+        reason: the same as a sentence.
+        because_of: for a knock-on, indices of the layers behind it.
+    """
+
+    index: int
+    support: Support
+    placed: Placed
+    region: Optional[int]
+    cause: Cause
+    reason: str
+    because_of: Tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class NodePrediction:
+    """Where one ONNX node ends: the sum of its layers.
+
+    Attributes:
+        name, op: of the ONNX node.
+        support: GPU if any of its layers is refused, else UNKNOWN if any is unknown, else DLA.
+        placed: DLA where the layer that does the node's work is there, FOLDED where nothing of it is left at run time.
+        layers: indices of its live layers.
+        cause, reason: of the layer that decides.
+    """
+
+    name: str
+    op: str
+    support: Support
+    placed: Placed
+    layers: Tuple[int, ...]
+    cause: Cause
+    reason: str
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A tensor that crosses between DLA and GPU, or between two regions. Sizes at the run's precision, unpadded."""
+
+    tensor: str
+    producer: Optional[int]
+    from_device: str
+    to_device: str
+    size_bytes: int
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "tensor": self.tensor,
+            "producer": self.producer,
+            "from": self.from_device,
+            "to": self.to_device,
+            "size_bytes": self.size_bytes,
+        }
+
+
+@dataclass(frozen=True)
+class RankedChange:
+    """One entry of "change these layers first".
+
+    Attributes:
+        layers: indices of the layers that share the cause and are fixed together.
+        label: what they have in common, for example `REDUCE: RED002`.
+        cause: why they run on the GPU now.
+        message: the first layer's reason.
+        fixes: ids of known remedies, from the findings.
+        regions_after, regions_merged: number of candidates if all of them ran on the DLA, and how many fewer that is.
+        layers_gained, macs_gained: how many more layers and MACs would run on the DLA, knock-ons and the cap included.
+    """
+
+    layers: Tuple[int, ...]
+    label: str
+    cause: Cause
+    message: str
+    fixes: Tuple[str, ...]
+    regions_after: int
+    regions_merged: int
+    layers_gained: int
+    macs_gained: int
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "layers": list(self.layers),
+            "label": self.label,
+            "cause": str(self.cause),
+            "message": self.message,
+            "fixes": list(self.fixes),
+            "regions_after": self.regions_after,
+            "regions_merged": self.regions_merged,
+            "layers_gained": self.layers_gained,
+            "macs_gained": self.macs_gained,
+        }
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What TensorRT will do with a network: `layers[i].index == i`, regions kept and dropped, and the ranking."""
+
+    layers: Tuple[LayerPrediction, ...]
+    nodes: Tuple[NodePrediction, ...]
+    regions: Tuple[Region, ...]
+    transitions: Tuple[Transition, ...]
+    ranking: Tuple[RankedChange, ...]
+    notes: Tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> Tuple[Region, ...]:
+        return tuple(r for r in self.regions if r.kept)
+
+    @property
+    def dropped(self) -> Tuple[Region, ...]:
+        return tuple(r for r in self.regions if not r.kept)
