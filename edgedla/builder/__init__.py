@@ -1,1 +1,8 @@
+"""Plans and builders: from a placement to an engine, a DLA loadable, or a simulated artifact on a laptop."""
+
 from __future__ import annotations
+
+from edgedla.builder.artifact import Artifact, ArtifactFile, Binding
+from edgedla.builder.artifact_load import Running, load_artifact
+
+__all__ = ["Artifact", "ArtifactFile", "Binding", "Running", "load_artifact"]
