@@ -1,1 +1,50 @@
+"""Modules, releases and platforms: `platform_for` answers what a verdict holds for."""
+
 from __future__ import annotations
+
+from functools import lru_cache
+from typing import Optional
+
+from edgedla.targets.modules import module_for, module_ids, modules
+from edgedla.targets.platform import Module, Platform, PowerMode, Release
+from edgedla.targets.releases import JetPack, ReleaseTable, TensorRT, dla_answer, release_for, releases
+from edgedla.targets.versions import Version, VersionRange, padded, parse_version
+
+
+@lru_cache(maxsize=256)
+def platform_for(target: str, jetpack: Optional[str] = None, trt: Optional[str] = None) -> Platform:
+    """The platform that the user names. A pair without DLA is an answer, not an error: see `Platform.no_dla`.
+
+    Args:
+        target: a module's name ("agx-orin-64gb") or an alias ("orin").
+        jetpack: for example "6.2".
+        trt: TensorRT, two to four numbers: "10.3", "8.5.2", "10.3.0.30". A short one means its newest release.
+            Without both the module's default release holds (rules/targets/).
+
+    Raises:
+        UsageError: unknown target, JetPack or TensorRT, or a TensorRT that the JetPack does not carry.
+    """
+    module = module_for(target)
+    release = release_for(module, jetpack, trt)
+    answer, reason = dla_answer(module, release)
+    return Platform(module, release, None if answer == "yes" else reason, answer == "unknown")
+
+
+__all__ = [
+    "JetPack",
+    "Module",
+    "Platform",
+    "PowerMode",
+    "Release",
+    "ReleaseTable",
+    "TensorRT",
+    "Version",
+    "VersionRange",
+    "module_for",
+    "module_ids",
+    "modules",
+    "padded",
+    "parse_version",
+    "platform_for",
+    "releases",
+]

@@ -33,7 +33,10 @@ class Module:
         sram_bytes: hardware SRAM one core can use (Orin), or all engines share (Xavier).
         sram_shared: True where the SRAM is shared by several engines.
         dram_gb_s: peak DRAM bandwidth.
-        power_modes: by name; "MAXN" is the default.
+        power_modes: by name, the fastest first.
+        family: modules of one family run the same JetPack releases, for example "orin-nx".
+        aliases: other names it is asked for by.
+        default_jetpack: the JetPack meant where the user names no release.
     """
 
     id: str
@@ -46,11 +49,22 @@ class Module:
     dram_gb_s: float
     power_modes: Mapping[str, PowerMode]
     sources: Tuple[str, ...] = ()
+    family: str = ""
+    aliases: Tuple[str, ...] = ()
+    default_jetpack: str = ""
+
+    @property
+    def default_power_mode(self) -> Optional[str]:
+        """The first listed mode: MAXN where the module has it. None for modules without DLA."""
+        return next(iter(self.power_modes), None)
 
 
 @dataclass(frozen=True)
 class Release:
-    """A software release. `trt` is the version tuple that rules are matched with."""
+    """A software release. `trt` is the version tuple that rules are matched with.
+
+    `jetpack` is None where only TensorRT was named and several JetPacks carry it.
+    """
 
     trt: Tuple[int, ...]
     jetpack: Optional[str] = None
@@ -70,15 +84,28 @@ class Release:
 
 @dataclass(frozen=True)
 class Platform:
-    """A module with a release. `no_dla` says why the pair has no DLA; None where it has one."""
+    """A module with a release.
+
+    Attributes:
+        no_dla: why no DLA can be counted on; None where the pair has one.
+        dla_unknown: True where `no_dla` says that nobody knows, instead of no.
+    """
 
     module: Module
     release: Release
     no_dla: Optional[str] = None
+    dla_unknown: bool = False
 
     @property
     def has_dla(self) -> bool:
         return self.no_dla is None
+
+    @property
+    def dla_status(self) -> str:
+        """ "yes", "no" or "unknown"."""
+        if self.has_dla:
+            return "yes"
+        return "unknown" if self.dla_unknown else "no"
 
     @property
     def chip(self) -> str:
@@ -92,6 +119,7 @@ class Platform:
             "dla_version": self.module.dla_version,
             "dla_cores": self.module.dla_cores,
             "has_dla": self.has_dla,
+            "dla_status": self.dla_status,
             "no_dla_reason": self.no_dla,
             "trt": self.release.trt_text,
             "jetpack": self.release.jetpack,

@@ -1,0 +1,105 @@
+"""The modules of rules/targets/, one file each: read only when asked for."""
+
+from __future__ import annotations
+
+import difflib
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Mapping, Optional, Tuple
+
+from edgedla import strict_yaml
+from edgedla.data import rules_dir
+from edgedla.errors import UsageError
+from edgedla.targets.platform import Module, PowerMode
+
+_REQUIRED = ("id", "title", "family", "chip", "dla_version", "dla_cores", "sram_kib", "sram_shared", "dram_gb_s")
+_CHIPS = ("xavier", "orin", "thor")
+
+
+@lru_cache(maxsize=None)
+def module_ids() -> Tuple[str, ...]:
+    """The names of all modules, sorted."""
+    return tuple(sorted(p.stem for p in (rules_dir() / "targets").glob("*.yaml")))
+
+
+@lru_cache(maxsize=None)
+def modules() -> Mapping[str, Module]:
+    """All modules by name, sorted."""
+    return MappingProxyType({name: _load(name) for name in module_ids()})
+
+
+def module_for(target: str) -> Module:
+    """The module of that name or alias.
+
+    Raises:
+        UsageError: no such module.
+    """
+    name = target.strip().lower().replace("_", "-").replace(" ", "-")
+    if name.startswith("jetson-"):
+        name = name[len("jetson-") :]
+    if name in module_ids():
+        return _load(name)
+    aliases = {alias: m for m in modules().values() for alias in m.aliases}
+    if name in aliases:
+        return aliases[name]
+    near = difflib.get_close_matches(name, list(module_ids()) + list(aliases), n=1, cutoff=0.5)
+    raise UsageError(
+        f"unknown target {target!r}",
+        allowed=", ".join(list(module_ids()) + sorted(aliases)),
+        hint=f"Did you mean {near[0]}?" if near else None,
+    )
+
+
+@lru_cache(maxsize=None)
+def _load(name: str) -> Module:
+    table = strict_yaml.load(rules_dir() / "targets" / f"{name}.yaml")
+    if not isinstance(table, strict_yaml.Table):
+        raise UsageError(f"rules/targets/{name}.yaml holds no mapping")
+    table.only(_REQUIRED + ("default_jetpack", "power_modes", "sources"), ("aliases",))
+    if table.text("id") != name:
+        raise table.error(f"the id {table['id']!r} differs from the file's name", "id", allowed=name)
+    if table.text("chip") not in _CHIPS:
+        raise table.error(f"unknown chip {table['chip']!r}", "chip", allowed=", ".join(_CHIPS))
+    if not isinstance(table["sram_shared"], bool):
+        raise table.error("'sram_shared' must be true or false", "sram_shared")
+    cores = table.integer("dla_cores")
+    modes = {}
+    for row in table.tables("power_modes"):
+        row.only(("name", "dla", "sources"), ("gpu", "emc"))
+        clocks = tuple(_clock(row, c, "dla") for c in row["dla"]) if isinstance(row["dla"], list) else ()
+        if len(clocks) != cores:
+            raise row.error(f"{len(clocks)} DLA clocks for {cores} cores", "dla")
+        mode = PowerMode(
+            name=row.text("name"),
+            dla_mhz=clocks,
+            gpu_mhz=_clock(row, row.get("gpu"), "gpu"),
+            emc_mhz=_clock(row, row.get("emc"), "emc"),
+            sources=row.texts("sources"),
+        )
+        if mode.name in modes:
+            raise row.error(f"the power mode {mode.name} stands twice", "name")
+        modes[mode.name] = mode
+    return Module(
+        id=name,
+        title=table.text("title"),
+        chip=table.text("chip"),
+        dla_version=table.integer("dla_version"),
+        dla_cores=cores,
+        sram_bytes=table.integer("sram_kib") * 1024,
+        sram_shared=table["sram_shared"],
+        dram_gb_s=float(table.number("dram_gb_s")),
+        power_modes=MappingProxyType(modes),
+        sources=table.texts("sources"),
+        family=table.text("family"),
+        aliases=table.texts("aliases"),
+        default_jetpack=table.text("default_jetpack"),
+    )
+
+
+def _clock(row: strict_yaml.Table, value: Any, key: str) -> Optional[float]:
+    """A clock in MHz; None where the file says nothing of it."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        raise row.error(f"a clock must be a number of MHz above 0, got {value!r}", key)
+    return float(value)

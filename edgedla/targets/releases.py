@@ -1,0 +1,188 @@
+"""The table of rules/releases.yaml: JetPack, L4T, TensorRT, and where a DLA can be used."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Optional, Sequence, Tuple
+
+from edgedla import strict_yaml
+from edgedla.data import rules_dir
+from edgedla.errors import RuleError, UsageError
+from edgedla.targets.platform import Module, Release
+from edgedla.targets.versions import Version, VersionRange, padded, parse_version
+
+
+@dataclass(frozen=True)
+class JetPack:
+    """One JetPack release: the TensorRT it installs, those offered as separate packages, and where it runs."""
+
+    version: str
+    trt: Version
+    also: Tuple[Version, ...]
+    l4t: Tuple[str, ...]
+    families: Tuple[str, ...]
+    dla_software: Optional[str]
+    sources: Tuple[str, ...]
+
+    def carries(self, trt: Version) -> bool:
+        return any(trt[: len(known)] == known for known in (self.trt,) + self.also)
+
+
+@dataclass(frozen=True)
+class TensorRT:
+    """One TensorRT release; `note` says what is special about it ("" if nothing)."""
+
+    version: Version
+    note: str
+    sources: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DlaRow:
+    """An answer to "is there a DLA": for these families and this range of TensorRT."""
+
+    families: Tuple[str, ...]
+    trt: VersionRange
+    answer: str
+    reason: str
+    sources: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReleaseTable:
+    tensorrt: Tuple[TensorRT, ...]
+    jetpack: Tuple[JetPack, ...]
+    dla: Tuple[DlaRow, ...]
+
+
+@lru_cache(maxsize=None)
+def releases() -> ReleaseTable:
+    """The whole table, oldest release first."""
+    root = strict_yaml.load(rules_dir() / "releases.yaml")
+    if not isinstance(root, strict_yaml.Table):
+        raise RuleError("not a mapping", where="rules/releases.yaml")
+    root.only(("tensorrt", "jetpack", "dla"))
+    return ReleaseTable(
+        tuple(_tensorrt(row) for row in root.tables("tensorrt")),
+        tuple(_jetpack(row) for row in root.tables("jetpack")),
+        tuple(_dla(row) for row in root.tables("dla")),
+    )
+
+
+def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> Release:
+    """The release that the user names; the module's default JetPack where neither is named.
+
+    Raises:
+        UsageError: an unknown release, or a TensorRT that this JetPack does not carry.
+    """
+    if jetpack is None and trt is None:
+        jetpack = module.default_jetpack
+    row = _find_jetpack(jetpack) if jetpack is not None else None
+    version = _find_trt(trt) if trt is not None else None
+    if row is None:
+        assert version is not None
+        carriers = [j for j in releases().jetpack if module.family in j.families and j.carries(version)]
+        software = {j.dla_software for j in carriers if padded(j.trt)[:3] == padded(version)[:3]}
+        if len(carriers) == 1:
+            row = carriers[0]
+        else:
+            return Release(trt=version, dla_software=software.pop() if len(software) == 1 else None)
+    if version is None:
+        version = row.trt
+    elif not row.carries(version):
+        known = ", ".join(_text(v) for v in (row.trt,) + row.also)
+        raise UsageError(
+            f"JetPack {row.version} does not carry TensorRT {trt}", allowed=known, hint="Name only one of the two."
+        )
+    # A separate TensorRT package brings its own DLA compiler, so the JetPack's number would be wrong for it.
+    own = padded(row.trt)[:3] == padded(version)[:3]
+    return Release(version, row.version, row.l4t, row.dla_software if own else None, row.sources)
+
+
+def dla_answer(module: Module, release: Release) -> Tuple[str, str]:
+    """ "yes", "no" or "unknown", and why."""
+    jetpack = next((j for j in releases().jetpack if j.version == release.jetpack), None)
+    for row in releases().dla:
+        if module.family not in row.families or not row.trt.contains(release.trt):
+            continue
+        reason = row.reason.format(title=module.title, trt=release.trt_text)
+        if row.answer == "yes" and jetpack is not None and module.family not in jetpack.families:
+            break
+        return row.answer, reason
+    if jetpack is not None and module.family not in jetpack.families:
+        own = [j.version for j in releases().jetpack if module.family in j.families]
+        return (
+            "no",
+            f"JetPack {jetpack.version} does not run on {module.title} (JetPack {own[0]} to {own[-1]} do)",
+        )
+    return "unknown", f"whether {module.title} has a usable DLA with TensorRT {release.trt_text} is not documented"
+
+
+def _find_jetpack(text: str) -> JetPack:
+    asked = parse_version(text.lower().replace("jetpack", "").replace("jp", ""))
+    for row in releases().jetpack:
+        if asked is not None and padded(asked) == padded(parse_version(row.version) or ()):
+            return row
+    raise _unknown("JetPack", text, [j.version for j in releases().jetpack])
+
+
+def _find_trt(text: str) -> Version:
+    """The version asked for; a shorter one becomes the newest listed release that begins with it."""
+    asked = parse_version(text)
+    known = [t.version for t in releases().tensorrt]
+    if asked is not None and len(asked) >= 2:
+        if any(asked[:3] == v for v in known):
+            return asked
+        newest = [v for v in known if v[: len(asked)] == asked]
+        if newest:
+            return max(newest)
+    raise _unknown("TensorRT", text, [_text(v) for v in known])
+
+
+def _unknown(what: str, text: str, known: Sequence[str]) -> UsageError:
+    near = difflib.get_close_matches(text.strip(), known, n=1, cutoff=0.4)
+    return UsageError(
+        f"unknown {what} release {text!r}", allowed=", ".join(known), hint=f"Did you mean {near[0]}?" if near else None
+    )
+
+
+def _text(version: Version) -> str:
+    return ".".join(str(n) for n in version)
+
+
+def _tensorrt(row: strict_yaml.Table) -> TensorRT:
+    row.only(("version", "sources"), ("note",))
+    version = row.version("version")
+    if version is None or len(version) != 3:
+        raise row.error("a TensorRT release has three numbers", "version")
+    return TensorRT(version, row.text("note", ""), row.texts("sources"))
+
+
+def _jetpack(row: strict_yaml.Table) -> JetPack:
+    row.only(("version", "trt", "families", "sources"), ("l4t", "also", "dla_software"))
+    row.version("version")
+    trt = row.version("trt")
+    assert trt is not None
+    also = tuple(parse_version(v) or () for v in row.texts("also"))
+    if () in also:
+        raise row.error("no version", "also")
+    software = row.text("dla_software") if "dla_software" in row else None
+    return JetPack(
+        row.text("version"), trt, also, row.texts("l4t"), row.texts("families"), software, row.texts("sources")
+    )
+
+
+def _dla(row: strict_yaml.Table) -> DlaRow:
+    row.only(("families", "answer", "sources"), ("trt", "reason"))
+    answer = row.text("answer")
+    if answer not in ("yes", "no", "unknown"):
+        raise row.error(f"{answer!r} is no answer", "answer", allowed='"yes", "no", "unknown"')
+    if answer != "yes" and "reason" not in row:
+        raise row.error("every answer but yes needs a reason")
+    span = VersionRange()
+    if "trt" in row:
+        limits = row.table("trt").only((), ("from", "to"))
+        span = VersionRange(limits.version("from"), limits.version("to"))
+    return DlaRow(row.texts("families"), span, answer, row.text("reason", ""), row.texts("sources"))

@@ -1,0 +1,149 @@
+"""platform_for: names, versions, and the pairs without DLA."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgedla.errors import UsageError
+from edgedla.targets import VersionRange, module_ids, modules, parse_version, platform_for, releases
+
+NAMES = (
+    "agx-orin-32gb agx-orin-64gb agx-thor-t5000 agx-xavier-32gb agx-xavier-64gb orin-nano-4gb orin-nano-8gb "
+    "orin-nx-16gb orin-nx-8gb xavier-nx-16gb xavier-nx-8gb"
+).split()
+
+
+def test_every_promised_module_is_there():
+    assert list(module_ids()) == NAMES
+    assert [m.id for m in modules().values()] == NAMES
+
+
+@pytest.mark.parametrize(
+    ("asked", "version"),
+    [("10.3", (10, 3, 0)), ("10.3.0", (10, 3, 0)), ("10.3.0.30", (10, 3, 0, 30)), ("10.7", (10, 7, 0))],
+)
+def test_short_and_long_tensorrt_versions_mean_the_same_release(asked, version):
+    assert platform_for("agx-orin-64gb", trt=asked).release.trt == version
+
+
+@pytest.mark.parametrize(("asked", "version"), [("8.5.2", (8, 5, 2)), ("8.5", (8, 5, 2)), ("8.5.2.2", (8, 5, 2, 2))])
+def test_short_and_long_versions_on_xavier(asked, version):
+    platform = platform_for("xavier", trt=asked)
+    assert platform.release.trt == version
+    assert platform.has_dla
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"), [("xavier", "agx-xavier-32gb"), ("orin", "agx-orin-64gb"), ("Jetson AGX Orin", "agx-orin-64gb")]
+)
+def test_aliases(alias, name):
+    assert platform_for(alias).module.id == name
+
+
+@pytest.mark.parametrize(
+    ("target", "jetpack", "trt", "status", "reason"),
+    [
+        ("agx-orin-64gb", "6.2", None, "yes", None),
+        ("orin-nx-8gb", None, "8.5.2", "yes", None),
+        ("agx-orin-64gb", None, "11.4.1", "yes", None),
+        ("xavier-nx-8gb", "4.6.1", None, "yes", None),
+        ("agx-orin-64gb", None, "8.4", "yes", None),
+        ("orin-nano-8gb", "6.2", None, "no", "no DLA core"),
+        ("agx-thor-t5000", "7.0", None, "no", "no DLA hardware"),
+        ("agx-orin-64gb", None, "10.8", "no", "10.7"),
+        ("agx-orin-64gb", "7.2", None, "no", "10.7"),
+        ("agx-orin-64gb", None, "11.3", "no", "11.4.1"),
+        ("agx-orin-64gb", None, "11.4.0", "no", "Windows"),
+        ("xavier", None, "8.6", "no", "8.5.2"),
+        ("xavier", "6.2", None, "no", "JetPack 5"),
+        ("orin-nx-16gb", None, "8.4", "no", "JetPack 5.1"),
+        ("agx-orin-64gb", "4.6", None, "no", "JetPack 5.0"),
+        ("orin-nx-16gb", None, "11.4.1", "unknown", "not documented"),
+    ],
+)
+def test_pairs_answer_with_their_reason(target, jetpack, trt, status, reason):
+    platform = platform_for(target, jetpack, trt)
+    assert platform.dla_status == status
+    assert platform.has_dla == (status == "yes")
+    if reason is None:
+        assert platform.no_dla is None
+    else:
+        assert reason in platform.no_dla
+    assert platform.to_dict()["no_dla_reason"] == platform.no_dla
+
+
+def test_without_a_release_the_module_default_holds():
+    assert platform_for("orin").release.jetpack == "6.2.2"
+    assert platform_for("orin").release.trt == (10, 3, 0)
+    assert platform_for("xavier").release.trt == (8, 5, 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_default_releases_have_a_dla_where_the_module_has_one(name):
+    platform = platform_for(name)
+    assert platform.has_dla == (platform.module.dla_cores > 0)
+
+
+def test_jetpack_brings_l4t_and_dla_software():
+    release = platform_for("orin", jetpack="6.0").release
+    assert (release.trt, release.l4t, release.dla_software) == ((8, 6, 2), ("36.2.0", "36.3.0"), "3.14.1")
+    assert platform_for("orin", jetpack="6.0", trt="10.7").release.dla_software is None
+
+
+@pytest.mark.parametrize(
+    ("target", "jetpack", "trt", "words"),
+    [
+        ("agx-orine", None, None, "Did you mean agx-orin"),
+        ("orin", None, "10.33", "10.3.0"),
+        ("orin", None, "10", "unknown TensorRT"),
+        ("orin", None, "8.6.12", "unknown TensorRT"),
+        ("orin", "6.3", None, "6.2.2"),
+        ("orin", "6.2", "8.5", "does not carry"),
+        ("orin", None, "newest", "unknown TensorRT"),
+    ],
+)
+def test_unknown_names_say_what_is_known(target, jetpack, trt, words):
+    with pytest.raises(UsageError) as caught:
+        platform_for(target, jetpack, trt)
+    assert words in str(caught.value)
+    assert caught.value.allowed
+
+
+def test_every_pair_of_module_and_release_answers():
+    for name in NAMES:
+        for release in releases().tensorrt:
+            platform = platform_for(name, trt=".".join(map(str, release.version)))
+            assert platform.dla_status in ("yes", "no", "unknown")
+            assert platform.has_dla or platform.no_dla
+        for jetpack in releases().jetpack:
+            assert platform_for(name, jetpack=jetpack.version).dla_status in ("yes", "no", "unknown")
+
+
+def test_power_modes_have_one_clock_a_core_and_cores_can_differ():
+    low = platform_for("orin-nx-16gb").module.power_modes["10W"]
+    assert low.dla_mhz == (153.6, 115.2)
+    assert platform_for("orin-nx-8gb").module.power_modes["10W"].dla_mhz == (153.6,)
+    assert platform_for("orin").module.default_power_mode == "MAXN"
+    assert platform_for("xavier-nx-8gb").module.default_power_mode == "20W"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "version", "inside"),
+    [
+        ("8.4", "8.5", "8.5.2.2", True),
+        ("8.4", "8.5", "8.6", False),
+        ("10.4", None, "10.3.0.30", False),
+        ("10.3.0", None, "10.3", True),
+        (None, "10.7", "10.7.0.23", True),
+        (None, "10", "10.16.1", True),
+        (None, "10", "11.0", False),
+    ],
+)
+def test_version_ranges_include_all_that_begins_with_their_end(low, high, version, inside):
+    span = VersionRange(parse_version(low) if low else None, parse_version(high) if high else None)
+    assert span.contains(parse_version(version)) is inside
+
+
+def test_version_ranges_overlap():
+    assert VersionRange((8, 4), (8, 5)).overlaps(VersionRange((8, 5, 2), None))
+    assert not VersionRange((8, 4), (8, 5)).overlaps(VersionRange((8, 6), None))
