@@ -77,6 +77,9 @@ class Verdict:
         support: the verdict of the per-layer rules (TensorRT's first per-layer check).
         findings: every rule it does not meet, rejections first.
         basis: "rules" (documented limits) or "observed" (rests on logs only).
+        validation: rules of TensorRT's second look that it does not meet. They say nothing about `support`: the first check
+            passes, and the layer is thrown out later, when its candidate subgraph is validated (8.5.2 logs: dims above
+            8192, reshape beside Slice or Concat, operands of different dims).
     """
 
     index: int
@@ -84,6 +87,7 @@ class Verdict:
     support: Support
     findings: Tuple[Finding, ...] = ()
     basis: str = "rules"
+    validation: Tuple[Finding, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -92,4 +96,5 @@ class Verdict:
             "support": str(self.support),
             "basis": self.basis,
             "findings": [f.to_dict() for f in self.findings],
+            "validation": [f.to_dict() for f in self.validation],
         }
