@@ -1,0 +1,194 @@
+"""BuildPlan: everything a backend needs to know, decided before anything is built."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from edgedla.errors import DocumentError
+
+SCHEMA = "edgedla.plan/1"
+GPU = "GPU"
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """Where one TensorRT layer runs.
+
+    Attributes:
+        name: TensorRT's layer name. type: LayerType name.
+        device: "GPU", "DLA0" or "DLA1".
+        precision: "fp16", "int8", or None where TensorRT is free to choose (or the tensor types decide).
+        capable: what the rules say of the layer by itself: "dla", "gpu" or "unknown".
+        outputs: names of the tensors it writes.
+    """
+
+    name: str
+    type: str
+    device: str
+    precision: Optional[str] = None
+    capable: str = "unknown"
+    outputs: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class IoPlan:
+    """One network input or output at the border of the engine.
+
+    Attributes:
+        name: tensor name. shape_nchw: its static sizes. dtype: TensorRT DataType name at the border.
+        format: edgedla.formats.TensorFormat name. scale: real = scale * stored for INT8, else None.
+    """
+
+    name: str
+    is_input: bool
+    shape_nchw: Tuple[int, ...]
+    dtype: str
+    format: str
+    scale: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Upper bounds of the builder's memory pools in bytes; set explicitly because the defaults differ by release.
+
+    `workspace_bytes` None leaves TensorRT's default (all device memory).
+    """
+
+    dla_sram_bytes: int
+    dla_local_dram_bytes: int
+    dla_global_dram_bytes: int
+    workspace_bytes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Where INT8 scales come from.
+
+    Attributes:
+        source: "cache" (a TensorRT calibration cache), "data" (the user's data), "synthetic" (random input: fine to
+            try the flow, meaningless for accuracy), "typed" (Q/DQ in the model), "none".
+        absmax: tensor name -> largest magnitude; scale = absmax / 127.
+        detail: one line for people: file name, number of samples.
+    """
+
+    source: str = "none"
+    absmax: Mapping[str, float] = field(default_factory=dict)
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What is built, for what, and how. Pure data: equal plans give equal calls.
+
+    Attributes:
+        model: {"name", "sha256"}.
+        platform: Platform.to_dict().
+        mode: "hybrid" (TensorRT engine) or "standalone" (one DLA loadable).
+        precision: "fp16" or "int8" (INT8 with FP16 allowed).
+        dla_core: core given to the builder; None where no layer runs on the DLA.
+        gpu_fallback: whether any layer or reformat may run on the GPU.
+        strongly_typed: tensor types decide the precision (TensorRT 11); no precision flags, no calibrator then.
+        sparsity: allow 2:4 structured sparsity.
+        obey_precision: layer precisions are obeyed, not only preferred.
+        concurrent_engines: how many engines share the core's (Orin) or the chip's (Xavier) SRAM.
+        regions: expected DLA subgraphs as (first layer, last layer, number of layers).
+        timing_cache: reuse timings between builds of this folder.
+        notes: what a person should know.
+    """
+
+    model: Mapping[str, str]
+    platform: Mapping[str, Any]
+    mode: str
+    precision: str
+    dla_core: Optional[int]
+    gpu_fallback: bool
+    strongly_typed: bool
+    layers: Tuple[LayerPlan, ...]
+    io: Tuple[IoPlan, ...]
+    pools: Pools
+    calibration: Calibration = field(default_factory=Calibration)
+    sparsity: bool = False
+    obey_precision: bool = False
+    concurrent_engines: int = 1
+    timing_cache: bool = True
+    regions: Tuple[Tuple[str, str, int], ...] = ()
+    notes: Tuple[str, ...] = ()
+
+    @property
+    def trt(self) -> Tuple[int, ...]:
+        return tuple(int(n) for n in str(self.platform["trt"]).split("."))
+
+    @property
+    def direct_io(self) -> bool:
+        """No reformat at the border: without GPU fallback even that would be GPU work (developer guide 8.6.1, 12)."""
+        return not self.gpu_fallback
+
+    @property
+    def dla_layers(self) -> Tuple[LayerPlan, ...]:
+        return tuple(layer for layer in self.layers if layer.device != GPU)
+
+    @property
+    def inputs(self) -> Tuple[IoPlan, ...]:
+        return tuple(io for io in self.io if io.is_input)
+
+    @property
+    def outputs(self) -> Tuple[IoPlan, ...]:
+        return tuple(io for io in self.io if not io.is_input)
+
+    def to_dict(self) -> Dict[str, Any]:
+        document: Dict[str, Any] = {"schema": SCHEMA}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name in ("layers", "io"):
+                document[f.name] = [_plain(v) for v in value]
+            elif f.name in ("pools", "calibration"):
+                document[f.name] = _plain(value)
+            elif f.name == "regions":
+                document[f.name] = [list(r) for r in value]
+            elif f.name in ("model", "platform"):
+                document[f.name] = dict(value)
+            else:
+                document[f.name] = list(value) if isinstance(value, tuple) else value
+        return document
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=1, sort_keys=True) + "\n"
+
+
+def _plain(value: Any) -> Dict[str, Any]:
+    entry: Dict[str, Any] = {}
+    for f in fields(value):
+        item = getattr(value, f.name)
+        if isinstance(item, tuple):
+            item = list(item)
+        elif isinstance(item, Mapping):
+            item = dict(sorted(item.items()))
+        entry[f.name] = item
+    return entry
+
+
+def plan_from_dict(document: Mapping[str, Any], where: str = "plan") -> BuildPlan:
+    """The plan from its document.
+
+    Raises:
+        DocumentError: another schema, a missing or unknown field, a value of the wrong form.
+    """
+    if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
+        found = document.get("schema") if isinstance(document, Mapping) else type(document).__name__
+        raise DocumentError(f"not a build plan: schema {found!r}", where=where, allowed=SCHEMA)
+    values = {k: v for k, v in document.items() if k != "schema"}
+    try:
+        values["layers"] = tuple(LayerPlan(**{**v, "outputs": tuple(v["outputs"])}) for v in values["layers"])
+        values["io"] = tuple(IoPlan(**{**v, "shape_nchw": tuple(v["shape_nchw"])}) for v in values["io"])
+        values["pools"] = Pools(**values["pools"])
+        values["calibration"] = Calibration(**values["calibration"])
+        values["regions"] = tuple((first, last, size) for first, last, size in values["regions"])
+        values["notes"] = tuple(values["notes"])
+        plan = BuildPlan(**values)
+        if plan.mode not in ("hybrid", "standalone") or plan.precision not in ("fp16", "int8") or not plan.trt:
+            raise ValueError(f"mode {plan.mode!r}, precision {plan.precision!r}")
+        return plan
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        raise DocumentError(f"the plan lacks, repeats or misnames a field: {e}", where=where) from e
