@@ -152,7 +152,8 @@ class StrictResult:
         mode: "strict" (trtexec without --allowGPUFallback) or "standalone" (--buildDLAStandalone).
         passes: True, False, or None where unknown layers leave it open.
         first_offender: name of the layer that TensorRT's error would name; "" where none.
-        offenders: names of all of them, in network order; constants that TensorRT refuses too are listed by their node.
+        offenders: names of all of them, in network order; constants that TensorRT refuses too are listed by their
+        node.
         messages: why not, one sentence each.
     """
 

@@ -24,7 +24,8 @@ class Cause(str, Enum):
     """Why a layer ends where it does.
 
     Root causes: RULE, UNKNOWN, VALIDATION (TensorRT's second look, at the layer inside its candidate), NO_DLA.
-    Knock-ons: FUSED (merged into a layer that the GPU runs), SUBGRAPH_LIMIT (its candidate was among the smallest ones).
+    Knock-ons: FUSED (merged into a layer that the GPU runs), SUBGRAPH_LIMIT (its candidate was among the smallest
+    ones).
     """
 
     ON_DLA = "on_dla"
@@ -94,7 +95,8 @@ class LayerPrediction:
         index: the layer's index in its graph.
         support: the verdict of its own rules.
         placed: where it ends.
-        region: id of its region; None where it is in none. A layer of a dropped region keeps the id and is on the GPU.
+        region: id of its region; None where it is in none. A layer of a dropped region keeps the id and is on the
+        GPU.
         cause: why it is there.
         reason: the same as a sentence.
         because_of: for a knock-on, indices of the layers behind it.
@@ -116,7 +118,8 @@ class NodePrediction:
     Attributes:
         name, op: of the ONNX node.
         support: GPU if any of its layers is refused, else UNKNOWN if any is unknown, else DLA.
-        placed: DLA where the layer that does the node's work is there, FOLDED where nothing of it is left at run time.
+        placed: DLA where the layer that does the node's work is there, FOLDED where nothing of it is left at run
+        time.
         layers: indices of its live layers.
         cause, reason: of the layer that decides.
     """
@@ -161,7 +164,8 @@ class RankedChange:
         message: the first layer's reason.
         fixes: ids of known remedies, from the findings.
         regions_after, regions_merged: number of candidates if all of them ran on the DLA, and how many fewer that is.
-        layers_gained, macs_gained: how many more layers and MACs would run on the DLA, knock-ons and the cap included.
+        layers_gained, macs_gained: how many more layers and MACs would run on the DLA, knock-ons and the cap
+        included.
     """
 
     layers: Tuple[int, ...]

@@ -1,0 +1,156 @@
+"""The DLA's candidate subgraphs as TensorRT forms them, and the cuts of its second look.
+
+How the groups come about, as far as logs show it (no document states it). The network is walked from its outputs to
+its inputs. All DLA layers whose readers are done are taken into one group, then all GPU layers whose readers are
+done are passed, then the next group begins. Groups are therefore convex, and members need not be connected. All
+members of a group share one effective batch: a ready layer of another batch waits for a later group (FP16), or forms
+its own at once (INT8).
+
+Where this was measured: DETR on AGX Orin, TensorRT 10.3: 162 candidates in FP16 and 179 in INT8, both exactly; in
+FP16 the v projection waits for q and k of its block, in INT8 it stands alone. YOLO11 on Xavier, TensorRT 8.5.2: the
+six subgraphs of the log, of which `{Split_20...Transpose_1}` and the lone `{/model.10/Split}` only arise when
+walking backwards. The difference between FP16 and INT8 rests on that one network.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Dict, List, Mapping, Sequence, Tuple
+
+from edgedla.graph import LayerGraph
+from edgedla.regions.fusions import UnitGraph, fuse
+from edgedla.regions.values import Cut, Region
+from edgedla.targets import Platform
+
+
+def candidates(
+    graph: LayerGraph,
+    on_dla: Sequence[bool],
+    platform: Platform,
+    precision: str = "fp16",
+    validation: Mapping[int, str] = {},
+) -> Tuple[Region, ...]:
+    """The candidate subgraphs that TensorRT makes of a set of DLA layers, in topological order, before the cap.
+
+    Args:
+        graph: the network.
+        on_dla: for each layer of `graph`, whether it is to run on the DLA.
+        platform: where; a platform without DLA gives no candidates.
+        precision: "fp16" or "int8".
+        validation: layers that pass the first check and fail inside a candidate, with the message. They are thrown
+        out and split their candidate.
+    """
+    if not platform.has_dla:
+        return ()
+    units = fuse(graph)
+    groups = form_groups(units, unit_devices(units, on_dla), waits_for_batch=precision != "int8")
+    failing = {units.unit_of[i]: message for i, message in validation.items() if i in units.unit_of and on_dla[i]}
+    groups = split_groups(groups, failing)
+    return describe(graph, units, groups, failing)
+
+
+def unit_devices(units: UnitGraph, on_dla: Sequence[bool]) -> List[bool]:
+    """For each unit whether the DLA runs it: all its layers do, and no reshape of a transform is merged into it."""
+    return [not unit.reshape_of and all(on_dla[i] for i in unit.layers) for unit in units.units]
+
+
+def form_groups(units: UnitGraph, on_dla: Sequence[bool], waits_for_batch: bool = True) -> List[List[int]]:
+    """Groups of unit indices in topological order. Linear in edges, times the logarithm of the ready units."""
+    open_readers = [len(s) for s in units.successors]
+    ready_dla: List[int] = []
+    ready_gpu: List[int] = []
+
+    def done(unit: int) -> None:
+        for p in units.predecessors[unit]:
+            open_readers[p] -= 1
+            if open_readers[p] == 0:
+                heapq.heappush(ready_dla if on_dla[p] else ready_gpu, -p)
+
+    for i, readers in enumerate(open_readers):
+        if readers == 0:
+            heapq.heappush(ready_dla if on_dla[i] else ready_gpu, -i)
+    groups: List[List[int]] = []
+    while ready_dla or ready_gpu:
+        while ready_dla:
+            group: List[int] = []
+            waiting: List[int] = []
+            batch = units.units[-ready_dla[0]].batch
+            while ready_dla:
+                i = -heapq.heappop(ready_dla)
+                if units.units[i].batch == batch:
+                    group.append(i)
+                    done(i)
+                else:
+                    waiting.append(-i)
+            groups.append(sorted(group))
+            ready_dla = waiting
+            heapq.heapify(ready_dla)
+            if waits_for_batch and ready_gpu:
+                break
+        while ready_gpu:
+            done(-heapq.heappop(ready_gpu))
+    groups.reverse()
+    return groups
+
+
+def split_groups(groups: Sequence[Sequence[int]], failing: Mapping[int, str]) -> List[List[int]]:
+    """`Splitting DLA subgraph at: X`: what stands before X in the network and what stands behind it, apart."""
+    result: List[List[int]] = []
+    for group in groups:
+        part: List[int] = []
+        for unit in group:
+            if unit in failing:
+                if part:
+                    result.append(part)
+                part = []
+            else:
+                part.append(unit)
+        if part:
+            result.append(part)
+    return result
+
+
+def describe(
+    graph: LayerGraph, units: UnitGraph, groups: Sequence[Sequence[int]], failing: Mapping[int, str]
+) -> Tuple[Region, ...]:
+    """Regions of the groups, each with what stands at its borders."""
+    group_of = {u: g for g, group in enumerate(groups) for u in group}
+    return tuple(
+        Region(
+            id=g,
+            layers=tuple(sorted(i for u in group for i in units.units[u].layers)),
+            batch=units.units[group[0]].batch,
+            size=len(group),
+            cuts=_cuts(graph, units, g, group, group_of, failing),
+        )
+        for g, group in enumerate(groups)
+    )
+
+
+def _cuts(
+    graph: LayerGraph,
+    units: UnitGraph,
+    g: int,
+    group: Sequence[int],
+    group_of: Mapping[int, int],
+    failing: Mapping[int, str],
+) -> Tuple[Cut, ...]:
+    found: Dict[Tuple[str, int], Cut] = {}
+    for u in group:
+        for v in units.predecessors[u] + units.successors[u]:
+            if group_of.get(v) == g:
+                continue
+            other = units.units[v]
+            layer = other.layers[0] if other.layers else other.reshape_of[0]
+            name = graph.layers[layer].name
+            if v in failing:
+                cut = Cut("validation", layer, f"split at {name}: {failing[v]}")
+            elif v not in group_of:
+                what = name if other.layers else f"the reshape beside {name}"
+                cut = Cut("gpu_layer", layer, f"{what} runs on the GPU")
+            elif other.batch != units.units[u].batch:
+                cut = Cut("batch", layer, f"{name} has batch {other.batch}, this region {units.units[u].batch}")
+            else:
+                cut = Cut("path", layer, f"together with {name} it would wait for a GPU layer that waits for it")
+            found.setdefault((cut.kind, layer), cut)
+    return tuple(found[key] for key in sorted(found))
