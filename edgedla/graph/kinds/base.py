@@ -18,6 +18,7 @@ class Kind:
     Every field has a default that is legal for the DLA, so that `Kind(field=value)` is a sample layer in rule examples.
 
     Attributes:
+        type: TensorRT's LayerType name.
         in_dims: dims of the first activation input (the first input if there is none).
         out_dims: dims of the first output.
         in_dtype, out_dtype: TensorRT DataType names of the same tensors.
@@ -32,14 +33,16 @@ class Kind:
     out_dtype: str = "FLOAT"
     activation_inputs: int = 1
     constant_inputs: int = 0
+    type: str = ""
 
     @classmethod
     def common(cls, layer: Layer, graph: LayerGraph) -> Dict[str, Any]:
         """The base fields, read from the graph."""
-        inputs = graph.input_tensors(layer)
+        tensors = graph.tensors
+        inputs = [tensors[t] for t in layer.inputs if t]
         activations = [t for t in inputs if not t.is_constant]
         first = activations[0] if activations else (inputs[0] if inputs else None)
-        out = graph.tensors[layer.outputs[0]] if layer.outputs else None
+        out = tensors[layer.outputs[0]] if layer.outputs else None
         return {
             "in_dims": first.dims if first else (),
             "out_dims": out.dims if out else (),
@@ -47,6 +50,7 @@ class Kind:
             "out_dtype": out.dtype if out else "FLOAT",
             "activation_inputs": len(activations),
             "constant_inputs": len(inputs) - len(activations),
+            "type": layer.type,
         }
 
     @classmethod
@@ -73,12 +77,43 @@ class Kind:
         return c, h, w
 
     @property
+    def in_rank(self) -> int:
+        return len(self.in_dims)
+
+    @property
+    def out_rank(self) -> int:
+        return len(self.out_dims)
+
+    @property
+    def dims_of_tensors(self) -> Tuple[Tuple[int, ...], ...]:
+        """Dims of every run-time tensor that it reads or writes. Kinds with several inputs override this."""
+        return (self.in_dims, self.out_dims)
+
+    @property
+    def all_dims(self) -> Tuple[int, ...]:
+        """Every dimension of those tensors, in one row."""
+        return tuple(d for dims in self.dims_of_tensors for d in dims)
+
+    @property
+    def non_batch_dims(self) -> Tuple[int, ...]:
+        """The last three dims of each of those tensors, in one row."""
+        return tuple(d for dims in self.dims_of_tensors for d in dims[-3:])
+
+    @property
+    def ranks(self) -> Tuple[int, ...]:
+        return tuple(len(dims) for dims in self.dims_of_tensors)
+
+    @property
+    def dtypes(self) -> Tuple[str, str]:
+        return self.in_dtype, self.out_dtype
+
+    @property
     def in_volume(self) -> int:
-        return _volume(self.in_dims)
+        return volume(self.in_dims)
 
     @property
     def out_volume(self) -> int:
-        return _volume(self.out_dims)
+        return volume(self.out_dims)
 
     @property
     def macs(self) -> int:
@@ -91,14 +126,32 @@ class Kind:
         return 0
 
     def facts(self) -> Dict[str, Any]:
-        """All fields and the derived numbers, for rule predicates and messages."""
+        """All fields and the derived numbers, for rule messages."""
         known = {f.name: getattr(self, f.name) for f in fields(self)}
         known.update(batch=self.batch, in_chw=self.in_chw, out_chw=self.out_chw)
         return known
 
 
-def _volume(dims: Tuple[int, ...]) -> int:
+def volume(dims: Tuple[int, ...]) -> int:
+    """Number of elements; 0 where a dimension is dynamic."""
     n = 1
     for d in dims:
         n *= max(d, 0)
     return n
+
+
+def is_constant(layer: Layer, graph: LayerGraph, position: int) -> bool:
+    """True where that input is a build-time constant or is not there."""
+    if position >= len(layer.inputs) or not layer.inputs[position]:
+        return True
+    return graph.tensors[layer.inputs[position]].is_constant
+
+
+def dims_of_activations(layer: Layer, graph: LayerGraph) -> Tuple[Tuple[int, ...], ...]:
+    return tuple(t.dims for t in graph.activations(layer))
+
+
+def neighbour_types(layer: Layer, graph: LayerGraph) -> Tuple[str, ...]:
+    """LayerType names of the live layers directly before and after it, sorted, without repeats."""
+    near = graph.predecessors(layer.index) + graph.successors(layer.index)
+    return tuple(sorted({graph.layers[i].type for i in near}))

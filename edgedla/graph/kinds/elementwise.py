@@ -1,0 +1,87 @@
+"""ELEMENTWISE: two operands, broadcast where a dim is 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Tuple
+
+from edgedla.graph.kinds.base import Kind, volume
+from edgedla.graph.layer import Layer
+from edgedla.graph.layer_graph import LayerGraph
+
+
+@dataclass(frozen=True)
+class Elementwise(Kind):
+    """IElementWiseLayer.
+
+    Attributes:
+        op: SUM, PROD, MAX, MIN, SUB, DIV, POW, FLOOR_DIV, AND, OR, XOR, EQUAL, GREATER, LESS.
+        a_dims, b_dims: dims of the operands, in order.
+        a_constant, b_constant: which of them are build-time constants.
+        constant_users: how many live layers read the constant operand (0: no operand is constant).
+        consumers: LayerType names of the layers that read the result.
+        is_network_output: the result leaves the network.
+    """
+
+    TYPE: ClassVar[str] = "ELEMENTWISE"
+
+    op: str = "SUM"
+    a_dims: Tuple[int, ...] = (1, 64, 56, 56)
+    b_dims: Tuple[int, ...] = (1, 64, 56, 56)
+    a_constant: bool = False
+    b_constant: bool = False
+    constant_users: int = 0
+    consumers: Tuple[str, ...] = ("CONVOLUTION",)
+    is_network_output: bool = False
+    activation_inputs: int = 2
+
+    @classmethod
+    def of(cls, layer: Layer, graph: LayerGraph) -> Elementwise:
+        a, b = graph.tensors[layer.inputs[0]], graph.tensors[layer.inputs[1]]
+        constant = next((t for t in (a, b) if t.is_constant), None)
+        users = 0
+        if constant is not None:
+            users = graph.constant_users.get(constant.constant_of or constant.name, len(graph.consumers(constant.name)))
+        return cls(
+            **cls.common(layer, graph),
+            op=str(layer.params.get("op", "")),
+            a_dims=a.dims,
+            b_dims=b.dims,
+            a_constant=a.is_constant,
+            b_constant=b.is_constant,
+            constant_users=users,
+            consumers=tuple(graph.layers[i].type for i in graph.successors(layer.index)),
+            is_network_output=layer.outputs[0] in graph.outputs,
+        )
+
+    @property
+    def dims_of_tensors(self) -> Tuple[Tuple[int, ...], ...]:
+        operands = tuple(
+            d for d, fixed in ((self.a_dims, self.a_constant), (self.b_dims, self.b_constant)) if not fixed
+        )
+        return operands + (self.out_dims,)
+
+    @property
+    def constant_dims(self) -> Tuple[int, ...]:
+        """Dims of the constant operand; () where there is none or it is a scalar."""
+        return self.b_dims if self.b_constant else (self.a_dims if self.a_constant else ())
+
+    @property
+    def has_constant(self) -> bool:
+        return self.a_constant or self.b_constant
+
+    @property
+    def same_dims(self) -> bool:
+        return self.a_dims == self.b_dims
+
+    @property
+    def constant_is_foldable(self) -> bool:
+        """A lone scalar or per-channel constant: TensorRT folds it into a SCALE before placement.
+
+        Shared constants stay a second operand (seen in 8.5.2 logs of YOLO11l, where the attention scale has two users).
+        """
+        if not self.has_constant or self.constant_users > 1:
+            return False
+        dims = self.constant_dims
+        # Scalar (1,1,1,1), or one value a channel (1,C,1,1).
+        return volume(dims) == 1 or (len(dims) >= 3 and volume(dims) == dims[-3])
