@@ -1,0 +1,215 @@
+"""NCHW NumPy arrays to and from the bytes of a tensor format, quantisation included."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, Dict, Optional, Tuple, Union
+
+import numpy as np
+
+from edgedla.errors import UsageError
+from edgedla.formats.layout import Layout
+
+Buffer = Union[bytes, bytearray, memoryview, np.ndarray]
+
+NUMPY_TYPE: Dict[str, type] = {
+    "FLOAT": np.float32, "HALF": np.float16, "INT8": np.int8, "UINT8": np.uint8,
+    "INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_,
+}  # fmt: skip
+
+#: Buffers from this size on are shared out to threads: NumPy interleaves bytes one by one but without the GIL.
+PARALLEL_FROM_BYTES = 512 * 1024
+MAX_THREADS = 4
+
+#: With fewer channels than this in a group, one strided copy a channel beats one transposed copy of the group (measured).
+TRANSPOSE_FROM_CHANNELS = 8
+
+_pool: Tuple[int, Optional[ThreadPoolExecutor]] = (0, None)
+
+
+def quantize(values: np.ndarray, scale: float) -> np.ndarray:
+    """FP32 or FP16 values to INT8 as the DLA does it: q = clamp(round_half_away(values / scale), -128, 127).
+
+    The DLA rounds halves away from zero (developer guide 8.6.1, quantization table), unlike NumPy and PyTorch,
+    which round them to even. NaN becomes 0; infinities saturate.
+
+    Raises:
+        UsageError: the scale is not a positive finite number.
+    """
+    _check_scale(scale)
+    # One contiguous FP32 working copy; every further step is in place.
+    with np.errstate(over="ignore"):
+        work = np.divide(values, np.float32(scale), dtype=np.float32)
+    np.clip(work, -128.0, 127.0, out=work)
+    # Adding 0.5 itself would carry 0.49999997 up to 1.0 in FP32; its predecessor is exact for every |x| < 2**22.
+    work += np.copysign(np.float32(0.49999997), work)
+    if work.size and np.isnan(work.min()):
+        np.nan_to_num(work, copy=False, nan=0.0)
+    return work.astype(np.int8)
+
+
+def dequantize(values: np.ndarray, scale: float) -> np.ndarray:
+    """INT8 to FP32: values * scale."""
+    _check_scale(scale)
+    return np.multiply(values, np.float32(scale), dtype=np.float32)
+
+
+def pack(
+    array: np.ndarray,
+    layout: Layout,
+    *,
+    scale: Optional[float] = None,
+    out: Optional[np.ndarray] = None,
+    threads: Optional[int] = None,
+) -> np.ndarray:
+    """The buffer of a tensor: a C-contiguous array of `layout.storage_shape`; `.tobytes()` gives its bytes.
+
+    Padding, in rows and in unused channels, is zero.
+
+    Args:
+        array: the tensor in NCHW order, of `layout.dims`. Any strides: an HWC image seen as CHW is read in place.
+        scale: real value of one INT8 step; needed to pack floats as INT8.
+        out: a buffer of `layout.size_bytes` to write to (a pinned or mapped one), instead of a new array.
+        threads: copies at once; by default 1 below 512 KiB and up to 4 above.
+
+    Raises:
+        UsageError: shape, type, scale or buffer do not fit the layout.
+    """
+    if tuple(array.shape) != layout.dims:
+        raise UsageError(f"the array has shape {list(array.shape)}, the layout holds {list(layout.dims)}")
+    wanted = np.dtype(_numpy_type(layout))
+    values = _convert(array, wanted, scale).reshape(layout.nchw)
+    store = np.empty(layout.storage_shape, wanted) if out is None else _storage(out, layout, writable=True)
+    c, h, w = layout.nchw[1:]
+    if layout.row_vectors > w:
+        store[:, :, :, w:] = 0
+    if layout.vector == 1:
+        np.copyto(store[:, :, :, :w, 0], values)
+        return store
+    as_words = layout.vector == 4 and wanted == np.int8
+
+    def rows(begin: int, end: int) -> None:
+        for group in range(layout.groups):
+            first = group * layout.vector
+            part = values[:, first : min(c, first + layout.vector), begin:end]
+            target = store[:, group, begin:end, :w]
+            if as_words:
+                _four_bytes(part, target)
+                continue
+            count = part.shape[1]
+            if count < TRANSPOSE_FROM_CHANNELS:
+                target[...] = 0
+                for channel in range(count):
+                    np.copyto(target[..., channel], part[:, channel])
+            else:
+                np.copyto(target[..., :count], part.transpose(0, 2, 3, 1))
+                target[..., count:] = 0
+
+    _share(rows, h, layout.size_bytes, threads)
+    return store
+
+
+def unpack(
+    buffer: Buffer, layout: Layout, *, scale: Optional[float] = None, threads: Optional[int] = None
+) -> np.ndarray:
+    """The tensor in NCHW order, of `layout.dims`; padding is dropped.
+
+    Args:
+        buffer: `layout.size_bytes` bytes, or an array of that many.
+        scale: with it INT8 comes back as FP32 values; without it as INT8.
+
+    Raises:
+        UsageError: the buffer has another size, or the scale is given for a type that has none.
+    """
+    if scale is not None and layout.dtype != "INT8":
+        raise UsageError(f"a scale belongs to INT8, the layout holds {layout.dtype}")
+    store = _storage(buffer, layout, writable=False)
+    _, c, h, w = layout.nchw
+    if layout.vector == 1:
+        values = store[:, :, :, :w, 0].copy().reshape(layout.dims)
+        return values if scale is None else dequantize(values, scale)
+    values = np.empty(layout.nchw, store.dtype)
+
+    def rows(begin: int, end: int) -> None:
+        for group in range(layout.groups):
+            first = group * layout.vector
+            part = values[:, first : min(c, first + layout.vector), begin:end]
+            np.copyto(part, store[:, group, begin:end, :w, : part.shape[1]].transpose(0, 3, 1, 2))
+
+    _share(rows, h, layout.size_bytes, threads)
+    values = values.reshape(layout.dims)
+    return values if scale is None else dequantize(values, scale)
+
+
+def _convert(array: np.ndarray, wanted: np.dtype, scale: Optional[float]) -> np.ndarray:
+    if array.dtype == wanted:
+        return array
+    if wanted == np.int8:
+        if array.dtype.kind != "f":
+            raise UsageError(f"{array.dtype} values cannot become INT8 without loss", allowed="INT8, FP32 or FP16")
+        if scale is None:
+            raise UsageError("floats become INT8 by a scale, and none is given", hint="pass scale=, or INT8 values")
+        return quantize(array, scale)
+    if wanted.kind == "f" and array.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # FP16 has no larger value than 65504; beyond it lies infinity
+            return array.astype(wanted)
+    raise UsageError(f"{array.dtype} values do not fit {wanted}", hint="convert the array first")
+
+
+def _storage(buffer: Buffer, layout: Layout, writable: bool) -> np.ndarray:
+    flat = buffer if isinstance(buffer, np.ndarray) else np.frombuffer(buffer, np.uint8)
+    if flat.nbytes != layout.size_bytes:
+        takes = f"{layout.format} of {list(layout.dims)} takes {layout.size_bytes}"
+        raise UsageError(f"the buffer holds {flat.nbytes} bytes, {takes}")
+    if not flat.flags.c_contiguous or (writable and not flat.flags.writeable):
+        raise UsageError("the buffer is not contiguous" + (" or not writable" if writable else ""))
+    return flat.reshape(-1).view(np.uint8).view(_numpy_type(layout)).reshape(layout.storage_shape)
+
+
+def _four_bytes(part: np.ndarray, target: np.ndarray) -> None:
+    """Up to four INT8 planes (N, channels, H, W) to pixels of four bytes, as 32-bit words: vectorised, unlike byte copies.
+
+    word = c0 | c1 << 8 | c2 << 16 | c3 << 24. Both Jetson and PC are little-endian.
+    """
+    bytes_of = part.view(np.uint8)
+    words = bytes_of[:, part.shape[1] - 1].astype(np.uint32)
+    for channel in range(part.shape[1] - 2, -1, -1):
+        np.left_shift(words, 8, out=words)
+        np.bitwise_or(words, bytes_of[:, channel], out=words)
+    target.view("<u4")[..., 0] = words
+
+
+def _numpy_type(layout: Layout) -> type:
+    try:
+        return NUMPY_TYPE[layout.dtype]
+    except KeyError:
+        raise UsageError(f"NumPy has no type for {layout.dtype}", allowed=", ".join(sorted(NUMPY_TYPE)))
+
+
+def _check_scale(scale: float) -> None:
+    if not (np.isfinite(scale) and scale > 0):
+        raise UsageError(f"scale {scale!r} is not a positive finite number")
+
+
+def _share(work: Callable[[int, int], None], rows: int, size_bytes: int, threads: Optional[int]) -> None:
+    if threads is None:
+        threads = min(MAX_THREADS, os.cpu_count() or 1) if size_bytes >= PARALLEL_FROM_BYTES else 1
+    threads = max(1, min(threads, rows))
+    if threads == 1:
+        work(0, rows)
+        return
+    edges = [rows * i // threads for i in range(threads + 1)]
+    waiting = [_executor().submit(work, a, b) for a, b in zip(edges[1:], edges[2:])]
+    work(edges[0], edges[1])
+    for each in waiting:
+        each.result()
+
+
+def _executor() -> ThreadPoolExecutor:
+    """One pool a process. A forked child has no threads of its parent's pool, so it makes its own."""
+    global _pool
+    if _pool[1] is None or _pool[0] != os.getpid():
+        _pool = (os.getpid(), ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="edgedla-pack"))
+    assert _pool[1] is not None
+    return _pool[1]
