@@ -1,0 +1,61 @@
+"""`edgedla explain LINE`: what a line of a TensorRT log, or a whole log, says about the DLA."""
+
+from __future__ import annotations
+
+import os
+from typing import Iterable, List, Optional, Tuple
+
+import click
+
+from edgedla.cli.options import output_options
+from edgedla.cli.output import deliver, destinations
+from edgedla.errors import UsageError
+
+FORMATS = ("text", "json")
+
+
+@click.command()
+@click.argument("line", required=False)
+@click.option("--list", "list_all", is_flag=True, help="List every message of the catalogue.")
+@output_options(*FORMATS)
+@click.pass_context
+def explain(
+    ctx: click.Context, line: Optional[str], list_all: bool, output_format: Optional[str], output: Tuple[str, ...]
+) -> None:
+    """Say what a line of a TensorRT, trtexec or cuDLA log means and what to do.
+
+    LINE is the text itself, the id of a message (MSG201), a log file, or - for a log on standard input. A line that
+    nobody knows ends with exit code 1; so does a log in which no line is known.
+    """
+    targets = destinations(output_format, output, FORMATS)
+    if bool(line) == list_all:
+        raise UsageError("nothing to explain", allowed="a line in quotes, a log file, -, or --list")
+    from edgedla.reports.explain import render_explained
+    from edgedla.rules.messages import Explained, explain_log, messages
+
+    by_id = {message.id: message for message in messages()}
+    if list_all:
+        found = tuple(Explained(message) for message in messages())
+        unknown: Tuple[Tuple[int, str], ...] = ()
+    elif line in by_id:
+        found, unknown = (Explained(by_id[line]),), ()
+    else:
+        assert line is not None
+        lines = _lines(line)
+        found, unknown = explain_log(lines)
+        if not found and not unknown and not _is_log(line):
+            unknown = ((1, line),)
+    deliver(targets, lambda wanted, terminal: render_explained(found, unknown, wanted, terminal))
+    ctx.exit(0 if found else 1)
+
+
+def _is_log(line: str) -> bool:
+    return line == "-" or os.path.isfile(line)
+
+
+def _lines(line: str) -> Iterable[str]:
+    if not _is_log(line):
+        return [line]
+    with click.open_file(line, encoding="utf-8", errors="replace") as f:
+        found: List[str] = f.read().splitlines()
+    return found

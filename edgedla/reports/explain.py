@@ -1,0 +1,53 @@
+"""What a log says about the DLA, as text or as the `edgedla.explain` document."""
+
+from __future__ import annotations
+
+from typing import Iterator, Sequence, Tuple
+
+from edgedla.reports.json_document import dump
+from edgedla.reports.text import Line, clean, print_lines
+from edgedla.rules.messages import Explained
+
+_FATAL = {
+    True: "fails a build without GPU fallback",
+    False: "harmless without GPU fallback",
+    None: "not known whether it fails a build without GPU fallback",
+}
+
+
+def render_explained(
+    found: Sequence[Explained], unknown: Sequence[Tuple[int, str]], output_format: str, terminal: bool
+) -> str:
+    """The messages of a log in order of first appearance, then the lines about the DLA that the catalogue lacks."""
+    if output_format == "json":
+        return dump(
+            {
+                "document": "edgedla.explain",
+                "schema_version": 1,
+                "messages": [e.to_dict() for e in found],
+                "unknown": [{"number": number, "text": text} for number, text in unknown],
+            }
+        )
+    return print_lines(list(_lines(found, unknown)), terminal)
+
+
+def _lines(found: Sequence[Explained], unknown: Sequence[Tuple[int, str]]) -> Iterator[Line]:
+    for explained in found:
+        m = explained.message
+        times = f"  ({len(explained.lines)} lines)" if len(explained.lines) > 1 else ""
+        yield "title", 0, f"{m.id} {m.name}{times}"
+        for number, text, groups in explained.lines:
+            where = f"line {number}: " if len(explained.lines) > 1 or number > 1 else ""
+            yield "dim", 2, clean(f"{where}{groups.get('layer', text) if len(explained.lines) > 1 else text}")
+        yield "", 2, f"Meaning: {m.meaning}"
+        yield "", 2, f"To do:   {m.advice}"
+        seen = f"TensorRT {', '.join(m.seen)}" if m.seen else "version not known"
+        effect = "" if m.stage == "run time" else f"{_FATAL[m.fatal]}; "
+        yield "dim", 2, f"Stage:   {m.stage}; {effect}seen in {seen}"
+        yield "dim", 2, f"Sources: {', '.join(m.sources)}"
+        yield "", 0, ""
+    if unknown:
+        yield "unknown", 0, "Not in the catalogue:"
+        yield from (("", 2, clean(f"line {number}: {text}")) for number, text in unknown)
+    if not found and not unknown:
+        yield "unknown", 0, "No line of this log is about the DLA."

@@ -1,0 +1,47 @@
+"""What `--fail-on` counts: which layers make the answer "no"."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from edgedla.regions.report import CheckReport, LayerReport
+from edgedla.regions.values import Placed
+from edgedla.rules.verdict import Support
+
+#: From the mildest to the strictest that fails; each counts all that stands before it.
+#: never: nothing. unsupported: a layer that the DLA refuses, or a build that would fail. fallback: any layer that ends
+#: on the GPU, knock-ons too. unknown: any layer of which nobody knows.
+FAIL_ON: Tuple[str, ...] = ("never", "unsupported", "fallback", "unknown")
+
+
+def offenders(report: CheckReport, fail_on: str) -> Tuple[LayerReport, ...]:
+    """The layers that count under `fail_on`, in network order."""
+    level = FAIL_ON.index(fail_on)
+    return tuple(layer for layer in report.layers if 0 < _severity(layer) <= level)
+
+
+def passes(report: CheckReport, fail_on: str) -> bool:
+    """Whether the answer is yes under `fail_on`: no layer counts, and a build without fallback would not fail."""
+    level = FAIL_ON.index(fail_on)
+    if level == 0:
+        return True
+    if not report.platform.has_dla:
+        return False
+    if report.strict is not None:
+        if report.strict.passes is False:
+            return False
+        if report.strict.passes is None and level >= FAIL_ON.index("unknown"):
+            return False
+    return not offenders(report, fail_on)
+
+
+def _severity(layer: LayerReport) -> int:
+    """Index in FAIL_ON of the mildest setting that counts the layer; 0 where none does."""
+    if layer.placed is Placed.FOLDED:
+        return 0
+    if layer.support is Support.UNKNOWN:
+        # Not "unsupported": nobody knows. Where it is predicted on the GPU, it is there because it is unknown.
+        return FAIL_ON.index("unknown")
+    if layer.placed is Placed.DLA:
+        return 0
+    return FAIL_ON.index("unsupported") if layer.cause.is_root else FAIL_ON.index("fallback")

@@ -1,0 +1,58 @@
+"""A check report as JUnit XML: one test case a layer; what `--fail-on` counts is a failure."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, Sequence
+from xml.sax.saxutils import quoteattr
+
+from edgedla.regions.report import CheckReport, LayerReport
+from edgedla.regions.values import Placed
+from edgedla.reports import gate, summary
+from edgedla.reports.text import clean
+from edgedla.rules.verdict import Support
+
+# What XML 1.0 cannot hold, not even escaped.
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def to_junit(reports: Sequence[CheckReport], fail_on: str) -> str:
+    """One <testsuite> a report. A layer that nobody knows and that does not count as a failure is skipped, not passed."""
+    suites = [line for report in reports for line in _suite(report, fail_on)]
+    return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>"]) + "\n"
+
+
+def _suite(report: CheckReport, fail_on: str) -> Iterator[str]:
+    failing = {layer.index for layer in gate.offenders(report, fail_on)}
+    layers = [layer for layer in report.layers if layer.placed is not Placed.FOLDED]
+    skipped = {layer.index for layer in layers if layer.support is Support.UNKNOWN} - failing
+    # The build as a whole can fail where no layer does (formats, two subgraphs), and a platform can lack the DLA.
+    whole = gate.passes(report, fail_on)
+    yield (
+        f"<testsuite name={_attr(summary.subject(report))} tests='{len(layers) + 1}' "
+        f"failures='{len(failing) + (not whole)}' errors='0' skipped='{len(skipped)}'>"
+    )
+    answer = summary.headline(report).text
+    name = _attr(report.model)
+    if whole:
+        yield f"<testcase classname={name} name='network'/>"
+    else:
+        yield f"<testcase classname={name} name='network'><failure message={_attr(answer)}/></testcase>"
+    for layer in layers:
+        case = f"<testcase classname={name} name={_attr(f'{layer.type} {layer.name}')}"
+        if layer.index in failing:
+            yield f"{case}><failure type={_attr(str(layer.cause))} message={_attr(_why(layer))}/></testcase>"
+        elif layer.index in skipped:
+            yield f"{case}><skipped message={_attr('unknown: ' + _why(layer))}/></testcase>"
+        else:
+            yield f"{case}/>"
+    yield "</testsuite>"
+
+
+def _why(layer: LayerReport) -> str:
+    findings = summary.decisive(layer)
+    return "; ".join(f"{f.rule} {f.message}" for f in findings) or layer.reason
+
+
+def _attr(text: str) -> str:
+    return quoteattr(_NOT_XML.sub("?", clean(text)))

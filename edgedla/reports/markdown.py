@@ -1,0 +1,82 @@
+"""A check report as Markdown, for a pull request or a job summary."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, Sequence
+
+from edgedla.regions.cap import subgraphs_per_core
+from edgedla.regions.report import CheckReport
+from edgedla.reports import summary
+from edgedla.reports.summary import Group, count, macs_text, percent
+from edgedla.reports.text import clean
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~-])")
+
+
+def to_markdown(reports: Sequence[CheckReport]) -> str:
+    """The reports one after the other, each under a heading of its own."""
+    return "\n".join(line for report in reports for line in _report(report)) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text that Markdown and the HTML inside it take literally."""
+    return _SPECIAL.sub(r"\\\1", clean(text).replace("&", "&amp;"))
+
+
+def code(text: str) -> str:
+    """A name in backticks, safe inside a table cell."""
+    body = clean(text).replace("|", "\\|")
+    fence = "`" * (max((len(run) for run in re.findall("`+", body)), default=0) + 1)
+    pad = " " if "`" in body else ""
+    return f"{fence}{pad}{body}{pad}{fence}"
+
+
+def _report(report: CheckReport) -> Iterator[str]:
+    totals = report.totals
+    yield f"## {escape(summary.subject(report))}\n"
+    yield f"**{escape(summary.headline(report).text)}**\n"
+    yield "| | |\n|---|---|"
+    if report.platform.has_dla:
+        limit = subgraphs_per_core(report.platform)
+        yield f"| Loadables | {totals.regions} of at most {limit} on one core, {totals.regions_dropped} dropped |"
+        yield f"| Transitions | {totals.transitions} |"
+    yield f"| Layers | {totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded |"
+    yield f"| Unknown verdicts | {totals.layers_unknown} |"
+    yield f"| MACs | {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA |"
+    yield f"| Basis | rules {escape(report.rules_version)}; a prediction |\n"
+    if report.strict is not None:
+        yield from (f"- {escape(message)}" for message in report.strict.messages)
+        yield from (f"- {escape(f.rule)}: {escape(f.message)}" for f in report.strict.findings)
+        if report.strict.offenders:
+            yield f"- Offenders: {', '.join(code(name) for name in report.strict.offenders)}"
+        yield ""
+    if report.ranking:
+        yield "### Change these layers first\n"
+        yield "| | Layers | Gain | Why | Fix |\n|---|---|---|---|---|"
+        for place, change in enumerate(report.ranking, 1):
+            gain = f"{count(change.layers_gained, 'layer')}, {change.regions_merged} loadables fewer"
+            name = f"{escape(change.label)} ({len(change.layers)})"
+            yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(', '.join(change.fixes))} |"
+        yield ""
+    if report.platform.has_dla:
+        yield from _groups("Refused by the DLA", summary.refused(report))
+        yield from _groups("Unknown: verify on the device", summary.unknown(report))
+        yield from _groups("On the GPU because of other layers", summary.knocked_on(report))
+        yield from _groups("Runs on the DLA, but", summary.warnings(report))
+    if report.notes:
+        yield "### Notes\n"
+        yield from (f"- {escape(note)}" for note in report.notes)
+        yield ""
+
+
+def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
+    if not groups:
+        return
+    yield f"### {title}\n"
+    for group in groups:
+        yield f"- **{escape(group.key)}** {escape(group.title)} ({count(group.layers, 'layer')})"
+        for message, layers in group.entries:
+            names = ", ".join(code(layer.name) for layer in layers)
+            yield f"  - {escape(message)}: {names}"
+    yield ""

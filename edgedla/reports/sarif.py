@@ -1,0 +1,109 @@
+"""A check report as SARIF 2.1.0 (OASIS standard), which code hosts show beside the model file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from edgedla.regions.report import CheckReport, LayerReport
+from edgedla.regions.values import Placed
+from edgedla.reports import summary
+from edgedla.reports.json_document import dump
+from edgedla.rules.verdict import Effect, Support
+from edgedla.version import __version__
+
+SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+def to_sarif(reports: Sequence[CheckReport], files: Optional[Sequence[str]] = None) -> str:
+    """One run with the results of all reports. `files` are the models' paths as given, one a report."""
+    rules: Dict[str, Dict[str, Any]] = {}
+    results: List[Dict[str, Any]] = []
+    for report, path in zip(reports, files or [report.model for report in reports]):
+        for result, title in _results(report, _uri(path)):
+            results.append(result)
+            rules.setdefault(
+                result["ruleId"], {"id": result["ruleId"], "shortDescription": {"text": title or result["ruleId"]}}
+            )
+    driver = {
+        "name": "edgedla",
+        "version": __version__,
+        "rules": [rules[key] for key in sorted(rules)],
+    }
+    index = {key: i for i, key in enumerate(sorted(rules))}
+    for result in results:
+        result["ruleIndex"] = index[result["ruleId"]]
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return dump({"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]})
+
+
+def _results(report: CheckReport, uri: str) -> Iterator[Tuple[Dict[str, Any], str]]:
+    """(result, title of its rule) of everything that keeps the model from running wholly on the DLA."""
+    if not report.platform.has_dla:
+        yield _result(report, uri, None, "no_dla", "error", str(report.platform.no_dla)), "no DLA"
+        return
+    refusal = "warning" if report.mode == "fallback" else "error"
+    for layer in report.layers:
+        if layer.placed is Placed.FOLDED:
+            continue
+        for finding in layer.findings:
+            level = {Effect.REJECT: refusal, Effect.UNKNOWN: "none"}.get(finding.effect, "note")
+            result = _result(report, uri, layer, finding.rule, level, finding.message)
+            yield result, finding.rule_name
+        if layer.placed is Placed.GPU and not summary.decisive(layer):
+            level = "none" if layer.support is Support.UNKNOWN else "note" if not layer.cause.is_root else refusal
+            yield _result(report, uri, layer, str(layer.cause), level, layer.reason), summary.CAUSES[layer.cause]
+    if report.strict is not None and report.strict.passes is not True:
+        level = "none" if report.strict.passes is None else "error"
+        for finding in report.strict.findings:
+            yield _result(report, uri, None, finding.rule, level, finding.message), finding.rule_name
+        for message in report.strict.messages:
+            yield (
+                _result(report, uri, None, f"{report.strict.mode}_build", level, message),
+                "build without GPU fallback",
+            )
+
+
+def _result(
+    report: CheckReport, uri: str, layer: Optional[LayerReport], rule: str, level: str, message: str
+) -> Dict[str, Any]:
+    where: Dict[str, Any] = {
+        "physicalLocation": {
+            "artifactLocation": {"uri": uri},
+            # A model file has no lines; code hosts refuse a result without one.
+            "region": {"startLine": 1},
+        }
+    }
+    text = message
+    if layer is not None:
+        text = f"{layer.type} {layer.name}: {message}"
+        nodes = [node for node in layer.onnx_nodes if node]
+        where["logicalLocations"] = [
+            {"name": layer.name or "(unnamed)", "kind": "layer"},
+            *({"name": node, "kind": "onnx node"} for node in nodes),
+        ]
+    identity = "\0".join([rule, layer.name if layer else "", report.platform.module.id, report.precision, message])
+    result: Dict[str, Any] = {
+        "ruleId": rule,
+        # The standard asks for level "none" with every kind but "fail"; "open" says that nobody could decide.
+        "kind": "open" if level == "none" else "fail",
+        "level": level,
+        "message": {"text": f"{text} [{summary.subject(report)}]"},
+        "locations": [where],
+        "partialFingerprints": {"edgedlaFinding/v1": hashlib.sha256(identity.encode("utf-8")).hexdigest()},
+    }
+    return result
+
+
+def _uri(path: str) -> str:
+    """A relative path as a relative URI, which code hosts resolve from the repository's root; others as file://."""
+    if os.path.isabs(path):
+        inside = os.path.relpath(path)
+        if inside.startswith(os.pardir):
+            return Path(path).as_uri()
+        path = inside
+    from urllib.parse import quote
+
+    return quote(path.replace(os.sep, "/"))

@@ -1,0 +1,159 @@
+"""A check report as text: the answer and the ranking on one screen, then every finding, failures first."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, List, Sequence, Tuple
+
+from edgedla.regions.cap import subgraphs_per_core
+from edgedla.regions.report import CheckReport, LayerReport
+from edgedla.reports import summary
+from edgedla.reports.summary import Group, count, macs_text, percent
+
+#: (style, indent, text). Styles: "good", "mixed", "bad", "unknown", "title", "dim", "".
+Line = Tuple[str, int, str]
+
+#: Style -> rich's style. Colours only ever reach a terminal.
+STYLES = {
+    "good": "bold green",
+    "mixed": "bold yellow",
+    "bad": "bold red",
+    "unknown": "bold magenta",
+    "title": "bold",
+    "dim": "dim",
+    "": "",
+}
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def to_text(reports: Sequence[CheckReport], terminal: bool = False) -> str:
+    """The reports one after the other; for a terminal with its colours (NO_COLOR honoured) and wrapped to its width."""
+    lines: List[Line] = []
+    for report in reports:
+        if lines:
+            lines += [("", 0, ""), ("dim", 0, "-" * 80), ("", 0, "")]
+        lines += report_lines(report)
+    return print_lines(lines, terminal)
+
+
+def print_lines(lines: Sequence[Line], terminal: bool) -> str:
+    """Lines as text: plain and never cut, or through rich for a terminal."""
+    if not terminal:
+        return "".join((" " * indent + text).rstrip() + "\n" for _, indent, text in lines)
+    import io
+
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = Console(file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False)
+    for style, indent, text in lines:
+        # fold, not crop: a long layer name goes on in the next line.
+        console.print(Padding(Text(text, style=STYLES[style], overflow="fold"), (0, 0, 0, indent), expand=False))
+    written: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return written
+
+
+def clean(name: str) -> str:
+    """A name from a model, with control characters shown instead of obeyed."""
+    return _CONTROL.sub(lambda m: ascii(m.group())[1:-1], name)
+
+
+def report_lines(report: CheckReport) -> Iterator[Line]:
+    """The whole report, line by line."""
+    head = summary.headline(report)
+    yield "title", 0, clean(summary.subject(report))
+    yield head.tone, 0, clean(head.text)
+    yield "", 0, ""
+    yield from _figures(report)
+    if report.strict is not None:
+        yield from _strict(report)
+    yield from _ranking(report)
+    if report.platform.has_dla:
+        yield from _groups("Refused by the DLA", "bad", summary.refused(report))
+        yield from _groups("Unknown: verify on the device", "unknown", summary.unknown(report))
+        yield from _groups("On the GPU because of other layers", "mixed", summary.knocked_on(report))
+        yield from _groups("Runs on the DLA, but", "title", summary.warnings(report))
+        yield from _regions(report)
+    if report.notes:
+        yield from (("", 0, ""), ("title", 0, "Notes"))
+        yield from (("", 2, clean(note)) for note in report.notes)
+
+
+def _figures(report: CheckReport) -> Iterator[Line]:
+    totals = report.totals
+    if report.platform.has_dla:
+        cap = f" of at most {subgraphs_per_core(report.platform)}"
+        dropped = f"; {totals.regions_dropped} more dropped by that limit" if totals.regions_dropped else ""
+        yield "", 2, f"loadables    {totals.regions}{cap} on one core{dropped}"
+        size = sum(t.size_bytes for t in report.transitions)
+        yield "", 2, f"transitions  {totals.transitions} ({size / 1e6:.3g} MB cross between DLA and GPU)"
+    layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
+    yield "", 2, f"layers       {layers}; unknown verdicts: {totals.layers_unknown}"
+    yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
+    yield "dim", 2, f"basis        rules {report.rules_version}, parser lowering {report.lowering}; a prediction"
+
+
+def _strict(report: CheckReport) -> Iterator[Line]:
+    assert report.strict is not None
+    strict = report.strict
+    answer = {True: ("good", "succeeds"), False: ("bad", "fails"), None: ("unknown", "unknown")}[strict.passes]
+    what = "Standalone loadable" if strict.mode == "standalone" else "Build without GPU fallback"
+    yield "", 0, ""
+    yield answer[0], 0, f"{what}: {answer[1]}"
+    yield from (("", 2, clean(message)) for message in strict.messages)
+    for finding in strict.findings:
+        yield "", 2, f"{finding.rule} {finding.rule_name}: {clean(finding.message)}"
+    if strict.offenders:
+        yield "", 2, f"{count(len(strict.offenders), 'offender')}: {', '.join(clean(o) for o in strict.offenders)}"
+
+
+def _ranking(report: CheckReport) -> Iterator[Line]:
+    if not report.ranking:
+        return
+    yield from (("", 0, ""), ("title", 0, "Change these layers first"))
+    for place, change in enumerate(report.ranking, 1):
+        gains = [f"+{count(change.layers_gained, 'layer')}"]
+        if report.totals.macs:
+            gains.append(f"+{percent(change.macs_gained / report.totals.macs)} of MACs")
+        if change.regions_merged:
+            fewer = "fewer" if change.regions_merged > 0 else "more"
+            gains.append(f"{count(abs(change.regions_merged), 'loadable')} {fewer}")
+        yield "", 2, f"{place}. {clean(change.label)} ({count(len(change.layers), 'layer')}): {', '.join(gains)}"
+        first = report.layers[change.layers[0]]
+        yield "dim", 5, f"{clean(first.name)}: {clean(change.message)}"
+        if change.fixes:
+            yield "dim", 5, f"fix: {', '.join(change.fixes)}"
+
+
+def _groups(title: str, style: str, groups: Sequence[Group]) -> Iterator[Line]:
+    if not groups:
+        return
+    yield from (("", 0, ""), (style, 0, title))
+    for group in groups:
+        yield "title", 2, f"{group.key}  {group.title} ({count(group.layers, 'layer')})"
+        for message, layers in group.entries:
+            yield "", 4, clean(message)
+            fixes = sorted({fix for layer in layers for f in layer.findings if f.rule == group.key for fix in f.fixes})
+            if fixes:
+                yield "dim", 6, f"fix: {', '.join(fixes)}"
+            yield from (("dim", 6, _layer(layer)) for layer in layers)
+
+
+def _layer(layer: LayerReport) -> str:
+    nodes = [n for n in layer.onnx_nodes if n and n != layer.name]
+    from_nodes = f"  from {', '.join(nodes)}" if nodes else ""
+    return clean(f"{layer.type} {layer.name}{from_nodes}")
+
+
+def _regions(report: CheckReport) -> Iterator[Line]:
+    if not report.regions:
+        return
+    yield from (("", 0, ""), ("title", 0, "Loadables"))
+    for region in report.regions:
+        state = "" if region.kept else "  dropped: runs on the GPU"
+        figures = f"{count(len(region.layers), 'layer')}, {macs_text(region.macs)} MACs, batch {region.batch}"
+        yield "", 2, f"{region.id}: {clean(region.name)}  {figures}{state}"
+        for cut in region.cuts:
+            yield "dim", 5, clean(f"ends at {report.layers[cut.layer].name}: {cut.message}")

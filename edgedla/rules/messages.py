@@ -1,0 +1,154 @@
+"""The message catalogue: what a line of a TensorRT, trtexec or cuDLA log means, from rules/messages.yaml."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Pattern, Tuple
+
+from edgedla import strict_yaml
+from edgedla.data import rules_dir
+from edgedla.errors import RuleError
+
+#: Time, severity and logger name before the text, as trtexec, Polygraphy, DeepStream and Python print them.
+_PREFIX = re.compile(
+    r"^\s*(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\]\s*|\[[VIWEF]\]\s*|\[TRT\]\s*|\[TensorRT\]\s*|"
+    r"(?:ERROR|WARNING|INFO|VERBOSE):\s*(?:\[TRT\]:?\s*)?)+"
+)
+#: A line that speaks of the DLA; if no message explains it, that is worth saying.
+_ABOUT_DLA = re.compile(r"\bDLA|DLA\b|[Cc]uDLA|ForeignNode|DlaLayer")
+#: trtexec's echo of its own options mentions the DLA and means nothing.
+_ECHO = re.compile(r"^(?:Memory Pools:|DLACore:|DLA (?:local|global|SRAM)|&&&& (?:RUNNING|PASSED|FAILED) )")
+
+
+@dataclass(frozen=True)
+class Message:
+    """One known text.
+
+    Attributes:
+        id, name: for example MSG201, subgraph-limit.
+        pattern: found in a line without its prefix.
+        stage: at which point of TensorRT's work it is printed.
+        seen: TensorRT versions whose logs or sources show it.
+        fatal: whether a build without GPU fallback fails; None where that is not known.
+        meaning, advice: what it says and what to do.
+        sources: ids of rules/sources.yaml.
+        examples: literal lines.
+    """
+
+    id: str
+    name: str
+    pattern: Pattern[str]
+    stage: str
+    seen: Tuple[str, ...]
+    fatal: Optional[bool]
+    meaning: str
+    advice: str
+    sources: Tuple[str, ...]
+    examples: Tuple[str, ...]
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "id": self.id,
+            "name": self.name,
+            "stage": self.stage,
+            "seen": list(self.seen),
+            "fatal_without_fallback": self.fatal,
+            "meaning": self.meaning,
+            "advice": self.advice,
+            "sources": list(self.sources),
+        }
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A message found in a log, with all lines that it explains.
+
+    Attributes:
+        lines: (line number from 1, the line without its prefix, what its named groups found).
+    """
+
+    message: Message
+    lines: Tuple[Tuple[int, str, Mapping[str, str]], ...] = field(default=())
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            **self.message.to_dict(),
+            "lines": [{"number": number, "text": text, **found} for number, text, found in self.lines],
+        }
+
+
+@lru_cache(maxsize=None)
+def messages() -> Tuple[Message, ...]:
+    """The catalogue, in the order in which it is tried.
+
+    Raises:
+        RuleError: rules/messages.yaml is wrong; `where` is file:line.
+    """
+    found: List[Message] = []
+    table = strict_yaml.load(rules_dir() / "messages.yaml").only(["messages"])
+    for entry in table.tables("messages"):
+        entry.only(
+            ["id", "name", "regex", "stage", "seen", "fatal", "meaning", "do", "sources", "examples"],
+        )
+        if entry["fatal"] not in (True, False, "unknown"):
+            raise entry.error("'fatal' must be true, false or \"unknown\"", "fatal")
+        if any(m.id == entry["id"] for m in found):
+            raise entry.error(f"the id {entry['id']} stands twice", "id")
+        found.append(
+            Message(
+                id=entry.text("id"),
+                name=entry.text("name"),
+                pattern=_compiled(entry),
+                stage=entry.text("stage"),
+                seen=entry.texts("seen"),
+                fatal=None if entry["fatal"] == "unknown" else bool(entry["fatal"]),
+                meaning=entry.text("meaning"),
+                advice=entry.text("do"),
+                sources=entry.texts("sources"),
+                examples=entry.texts("examples"),
+            )
+        )
+    return tuple(found)
+
+
+def _compiled(entry: strict_yaml.Table) -> Pattern[str]:
+    try:
+        return re.compile(entry.text("regex"))
+    except re.error as e:
+        raise RuleError(f"not a regular expression: {e}", where=entry.where("regex")) from e
+
+
+def strip_prefix(line: str) -> str:
+    """The line without time, severity and logger name; at most the first 10,000 characters."""
+    return _PREFIX.sub("", line[:10_000].rstrip("\r\n"), count=1).strip()
+
+
+def explain_line(line: str) -> Optional[Tuple[Message, Mapping[str, str]]]:
+    """The message behind a line and what its named groups found; None for a line nobody knows."""
+    text = strip_prefix(line)
+    for message in messages():
+        match = message.pattern.search(text)
+        if match:
+            return message, {name: value for name, value in match.groupdict().items() if value}
+    return None
+
+
+def explain_log(lines: Iterable[str]) -> Tuple[Tuple[Explained, ...], Tuple[Tuple[int, str], ...]]:
+    """(the messages of a log with their lines, in order of first appearance; lines about the DLA that nobody knows)."""
+    found: Dict[str, List[Tuple[int, str, Mapping[str, str]]]] = {}
+    by_id: Dict[str, Message] = {}
+    unknown: List[Tuple[int, str]] = []
+    for number, line in enumerate(lines, 1):
+        text = strip_prefix(line)
+        if not text or _ECHO.match(text):
+            continue
+        answer = explain_line(line)
+        if answer:
+            message, groups = answer
+            by_id[message.id] = message
+            found.setdefault(message.id, []).append((number, text, groups))
+        elif _ABOUT_DLA.search(text):
+            unknown.append((number, text))
+    return tuple(Explained(by_id[key], tuple(value)) for key, value in found.items()), tuple(unknown)
