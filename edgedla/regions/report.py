@@ -15,7 +15,10 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class LayerReport:
-    """One live TensorRT layer: its own verdict, where it ends and why. See LayerPrediction."""
+    """One live TensorRT layer: its own verdict, where it ends and why. See LayerPrediction.
+
+    `predecessors` are the indices of the live layers that feed it.
+    """
 
     index: int
     name: str
@@ -30,6 +33,7 @@ class LayerReport:
     reason: str
     because_of: Tuple[int, ...]
     findings: Tuple[Finding, ...]
+    predecessors: Tuple[int, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -46,6 +50,7 @@ class LayerReport:
             "root_cause": self.cause.is_root,
             "reason": self.reason,
             "because_of": list(self.because_of),
+            "predecessors": list(self.predecessors),
             "findings": [f.to_dict() for f in self.findings],
         }
 
