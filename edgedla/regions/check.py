@@ -1,0 +1,219 @@
+"""`check`: from a model and a platform to a CheckReport."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple, Union
+
+from edgedla.errors import UsageError
+from edgedla.graph import LayerGraph
+from edgedla.graph.kinds import kind_of
+from edgedla.regions.prediction import predict
+from edgedla.regions.report import CheckReport, LayerReport, NodeReport, RegionReport, StrictResult, Totals
+from edgedla.regions.strict import check_strict
+from edgedla.regions.values import Placed, Prediction, Region
+from edgedla.rules.verdict import Support, Verdict
+from edgedla.targets import Platform, platform_for
+
+if TYPE_CHECKING:
+    from edgedla.rules import RuleSet
+
+PRECISIONS = ("fp16", "int8")
+MODES = ("fallback", "strict", "standalone")
+
+
+def check(
+    model: Union[str, Path, bytes, Any],
+    *,
+    target: str,
+    jetpack: Optional[str] = None,
+    trt: Optional[str] = None,
+    precision: str = "fp16",
+    mode: str = "fallback",
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    batch: Optional[int] = None,
+) -> CheckReport:
+    """What TensorRT will run on the DLA of this module, layer by layer, and why not the rest.
+
+    A module or release without DLA is an answer: `platform.has_dla` is False and everything runs on the GPU.
+
+    Args:
+        model: path of an ONNX file, its bytes, or a ModelProto. Weights are not needed.
+        target: a module's name, for example "agx-orin-64gb", or an alias.
+        jetpack, trt: the software release; without both the module's newest with DLA.
+        precision: "fp16", or "int8" (INT8 with FP16 allowed, as trtexec --int8 --fp16).
+        mode: "fallback" (--allowGPUFallback), "strict" (without it) or "standalone" (--buildDLAStandalone).
+        shapes: dims for dynamic inputs, by input name.
+        batch: replaces the first dim of every input.
+
+    Raises:
+        UsageError: unknown target, release, precision or mode.
+        ModelError: the model cannot be read, or TensorRT's parser refuses it.
+    """
+    from edgedla.importers import load_onnx  # lazily: onnx takes longer to load than most checks take to run
+
+    _known("precision", precision, PRECISIONS)
+    _known("mode", mode, MODES)
+    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    graph = load_onnx(model, trt=platform.release.trt, shapes=shapes, batch=batch)
+    return check_graph(graph, platform, precision, mode)
+
+
+def compare(
+    model: Union[str, Path, bytes, Any],
+    platforms: Sequence[Platform],
+    *,
+    precision: str = "fp16",
+    mode: str = "fallback",
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    batch: Optional[int] = None,
+) -> Tuple[CheckReport, ...]:
+    """The same model on several platforms, in their order. Releases that share a lowering share one import.
+
+    Raises:
+        UsageError: no platform, unknown precision or mode.
+        ModelError: the model cannot be read, or TensorRT's parser refuses it.
+    """
+    from edgedla.importers import load_onnx
+
+    _known("precision", precision, PRECISIONS)
+    _known("mode", mode, MODES)
+    if not platforms:
+        raise UsageError("there is nothing to compare", hint="name at least one target")
+    graphs: List[Tuple[Tuple[int, ...], LayerGraph]] = []
+    reports = []
+    for platform in platforms:
+        trt = platform.release.trt
+        graph = next((g for release, g in graphs if release == trt), None)
+        if graph is None:
+            graph = load_onnx(model, trt=trt, shapes=shapes, batch=batch)
+            graphs.append((trt, graph))
+        reports.append(check_graph(graph, platform, precision, mode))
+    return tuple(reports)
+
+
+def check_graph(
+    graph: LayerGraph, platform: Platform, precision: str, mode: str = "fallback", rules: Optional[RuleSet] = None
+) -> CheckReport:
+    """The same for a graph that is already imported."""
+    from edgedla.rules import load_rules
+
+    rules = rules or load_rules()
+    verdicts = rules.check(graph, platform, precision)
+    prediction = predict(graph, verdicts, platform, precision, mode)
+    strict: Optional[StrictResult] = None
+    if mode != "fallback":
+        findings = rules.check_io(graph, platform, precision, mode)
+        strict = check_strict(graph, prediction, platform, mode, findings)
+    return assemble(graph, verdicts, prediction, platform, precision, mode, rules.version, strict)
+
+
+def assemble(
+    graph: LayerGraph,
+    verdicts: Sequence[Verdict],
+    prediction: Prediction,
+    platform: Platform,
+    precision: str,
+    mode: str,
+    rules_version: str,
+    strict: Optional[StrictResult],
+) -> CheckReport:
+    """The report of a prediction: names in place of indices, totals, notes."""
+    layers = tuple(_layer(graph, v, prediction) for v in verdicts)
+    return CheckReport(
+        model=graph.name,
+        sha256=graph.sha256,
+        platform=platform,
+        precision=precision,
+        mode=mode,
+        rules_version=rules_version,
+        lowering=graph.lowering,
+        layers=layers,
+        nodes=tuple(
+            NodeReport(n.name, n.op, n.support, n.placed, n.layers, n.cause, n.reason) for n in prediction.nodes
+        ),
+        regions=tuple(_region(graph, r, layers) for r in prediction.regions),
+        transitions=prediction.transitions,
+        totals=_totals(layers, prediction),
+        ranking=prediction.ranking,
+        strict=strict,
+        notes=_notes(graph, platform, prediction),
+    )
+
+
+def _layer(graph: LayerGraph, verdict: Verdict, prediction: Prediction) -> LayerReport:
+    layer = graph.layers[verdict.index]
+    p = prediction.layers[verdict.index]
+    return LayerReport(
+        index=p.index,
+        name=layer.name,
+        type=layer.type,
+        onnx_nodes=(layer.onnx_node,) if layer.onnx_node else (),
+        support=p.support,
+        placed=p.placed,
+        region=p.region,
+        macs=kind_of(layer, graph).macs,
+        basis=verdict.basis,
+        cause=p.cause,
+        reason=p.reason,
+        because_of=p.because_of,
+        findings=verdict.findings + verdict.validation,
+    )
+
+
+def _region(graph: LayerGraph, region: Region, layers: Sequence[LayerReport]) -> RegionReport:
+    inside = set(region.layers)
+    read = [t for i in region.layers for t in graph.activations(graph.layers[i])]
+    inputs = [t.name for t in read if graph.producer(t.name) not in inside]
+    outputs = [
+        t
+        for i in region.layers
+        for t in graph.layers[i].outputs
+        if t in graph.outputs or any(c not in inside for c in graph.consumers(t))
+    ]
+    first, last = (graph.layers[i].name for i in (region.layers[0], region.layers[-1]))
+    return RegionReport(
+        id=region.id,
+        name="{ForeignNode[%s]}" % (first if len(region.layers) == 1 else f"{first}...{last}"),
+        layers=region.layers,
+        kept=region.kept,
+        size=region.size,
+        batch=region.batch,
+        macs=sum(layers[i].macs for i in region.layers),
+        inputs=tuple(dict.fromkeys(inputs)),
+        outputs=tuple(dict.fromkeys(outputs)),
+        cuts=region.cuts,
+    )
+
+
+def _totals(layers: Sequence[LayerReport], prediction: Prediction) -> Totals:
+    def count(placed: Placed) -> int:
+        return sum(layer.placed is placed for layer in layers)
+
+    return Totals(
+        layers=len(layers),
+        layers_dla=count(Placed.DLA),
+        layers_gpu=count(Placed.GPU),
+        layers_folded=count(Placed.FOLDED),
+        layers_unknown=sum(layer.support is Support.UNKNOWN for layer in layers),
+        macs=sum(layer.macs for layer in layers),
+        macs_dla=sum(layer.macs for layer in layers if layer.placed is Placed.DLA),
+        regions=len(prediction.kept),
+        regions_dropped=len(prediction.dropped),
+        transitions=len(prediction.transitions),
+    )
+
+
+def _notes(graph: LayerGraph, platform: Platform, prediction: Prediction) -> Tuple[str, ...]:
+    notes = list(graph.notes) + list(prediction.notes)
+    if platform.no_dla:
+        notes.insert(0, platform.no_dla)
+    unknown = sum(p.support is Support.UNKNOWN for p in prediction.layers)
+    if unknown and platform.has_dla:
+        notes.append(f"{unknown} layers have unknown support; they are predicted on the GPU")
+    return tuple(notes)
+
+
+def _known(name: str, value: str, allowed: Tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{name} {value!r} is not known", where=f"--{name}", allowed=", ".join(allowed))

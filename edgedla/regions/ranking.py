@@ -1,0 +1,89 @@
+"""Change these layers first: what each root cause costs, found by predicting again as if it were fixed."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from edgedla.graph import LayerGraph
+from edgedla.graph.kinds import kind_of
+from edgedla.regions.candidates import form_groups, split_groups, unit_devices
+from edgedla.regions.fusions import UnitGraph
+from edgedla.regions.values import Cause, LayerPrediction, RankedChange
+from edgedla.rules.verdict import Effect, Finding, Support, Verdict
+
+#: Each entry costs one more run of the grouping; the causes with the most layers are tried.
+MOST_CAUSES = 40
+
+
+def rank_changes(
+    graph: LayerGraph,
+    units: UnitGraph,
+    verdicts: Sequence[Verdict],
+    supported: Sequence[bool],
+    failing: Dict[int, str],
+    layers: Sequence[LayerPrediction],
+    limit: int,
+    precision: str,
+) -> Tuple[RankedChange, ...]:
+    """Root causes by what fixing all their layers would bring: regions merged, then layers and MACs gained.
+
+    Layers share an entry when they have the same type and the same first rule. An entry says what would follow if
+    exactly these layers ran on the DLA and nothing else changed: candidates, second look and cap are worked out anew.
+    """
+    causes: Dict[Tuple[str, str, Cause], List[int]] = {}
+    for p in layers:
+        if p.cause in (Cause.RULE, Cause.UNKNOWN, Cause.VALIDATION):
+            finding = _deciding(verdicts[p.index])
+            rule = f"{finding.rule} {finding.rule_name}" if finding else "no rule"
+            causes.setdefault((_kind_label(graph, p.index), rule, p.cause), []).append(p.index)
+    macs = {i: kind_of(graph.layers[i], graph).macs for i in range(len(layers)) if graph.layers[i].type in _WITH_MACS}
+
+    def outcome(on_dla: Sequence[bool], thrown_out: Dict[int, str]) -> Tuple[int, int, int]:
+        """Candidates before the cap; layers and MACs on the DLA after it."""
+        groups = form_groups(units, unit_devices(units, on_dla), waits_for_batch=precision != "int8")
+        groups = split_groups(groups, thrown_out)
+        kept = sorted(range(len(groups)), key=lambda g: (-len(groups[g]), g))[:limit]
+        members = [i for g in kept for u in groups[g] for i in units.units[u].layers]
+        return len(groups), len(members), sum(macs.get(i, 0) for i in members)
+
+    now = outcome(supported, failing)
+    ranked: List[RankedChange] = []
+    for (kind, rule, cause), members in sorted(causes.items(), key=lambda item: (-len(item[1]), item[1]))[:MOST_CAUSES]:
+        fixed = list(supported)
+        for i in members:
+            fixed[i] = True
+        mended = {units.unit_of[i] for i in members if i in units.unit_of}
+        after = outcome(fixed, {u: m for u, m in failing.items() if u not in mended})
+        findings = [f for f in (_deciding(verdicts[i]) for i in members) if f]
+        ranked.append(
+            RankedChange(
+                layers=tuple(members),
+                label=f"{kind}: {rule}",
+                cause=cause,
+                message=layers[members[0]].reason,
+                fixes=tuple(sorted({fix for f in findings for fix in f.fixes})),
+                regions_after=after[0],
+                regions_merged=now[0] - after[0],
+                layers_gained=after[1] - now[1],
+                macs_gained=after[2] - now[2],
+            )
+        )
+    ranked.sort(key=lambda c: (-c.regions_merged, -c.layers_gained, -c.macs_gained, c.layers))
+    return tuple(ranked)
+
+
+#: Layer types whose kind counts multiply-accumulates.
+_WITH_MACS = frozenset({"CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY", "FULLY_CONNECTED"})
+
+
+def _deciding(verdict: Verdict) -> Optional[Finding]:
+    if verdict.support is Support.DLA:
+        return verdict.validation[0] if verdict.validation else None
+    wanted = Effect.REJECT if verdict.support is Support.GPU else Effect.UNKNOWN
+    return next((f for f in verdict.findings if f.effect is wanted), None)
+
+
+def _kind_label(graph: LayerGraph, index: int) -> str:
+    layer = graph.layers[index]
+    operation = layer.params.get("op")
+    return f"{layer.type} {operation}" if isinstance(operation, str) else layer.type
