@@ -158,6 +158,7 @@ def _layer(graph: LayerGraph, verdict: Verdict, prediction: Prediction) -> Layer
         reason=p.reason,
         because_of=p.because_of,
         findings=verdict.findings + verdict.validation,
+        predecessors=graph.predecessors(p.index),
     )
 
 
