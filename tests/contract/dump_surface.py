@@ -1,7 +1,7 @@
 """Prints the surface of a TensorRT Python module as JSON: classes, methods with their parameters, properties, enums.
 
-Runs in a process of its own, because two releases of one extension module cannot live in one process. Everything is read
-from the module itself: pybind11 writes each signature into the docstring.
+Runs in a process of its own, because two releases of one extension module cannot live in one process. Everything is
+read from the module itself: pybind11 writes each signature into the docstring.
 
 usage: dump_surface.py MODULE
 """
@@ -63,7 +63,7 @@ def split_top_level(text: str) -> List[str]:
 def describe(cls: Any) -> Dict[str, Any]:
     members = getattr(cls, "__members__", None)
     if members is not None:
-        return {"members": sorted(members)}
+        return {"members": {name: int(value) for name, value in sorted(members.items())}}
     methods: Dict[str, Any] = {}
     properties: Dict[str, str] = {}
     for name in sorted(dir(cls)):

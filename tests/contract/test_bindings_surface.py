@@ -41,8 +41,7 @@ def test_recorded_surface_is_that_of_the_real_bindings(
     done = subprocess.run(
         [sys.executable, str(HERE / "dump_surface.py"), "tensorrt_bindings"],
         env={**os.environ, "PYTHONPATH": str(wheel), "LD_LIBRARY_PATH": str(stub_folder)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()

@@ -1,0 +1,231 @@
+"""The TensorRT backend on a fake with the exact surface of each release: planned calls, and every way to fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, List
+
+import pytest
+
+from edgedla.builder.plan import BuildPlan, Calibration, LayerPlan
+from edgedla.builder.tensorrt_api import build_engine, installed_version
+from edgedla.errors import BuildError, EnvironmentMissing, ModelError
+
+RELEASES = ["8.4.1", "8.5.2", "8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]
+MODEL = Path("small.onnx")
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "standalone"])
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+@pytest.mark.parametrize("release", RELEASES)
+def test_calls_of_a_golden_plan(
+    release: str,
+    precision: str,
+    mode: str,
+    fake_tensorrt: Callable[..., Any],
+    plan_for: Callable[..., BuildPlan],
+    golden: Callable[[str, str], None],
+) -> None:
+    fake = fake_tensorrt(release)
+    phases: List[str] = []
+    built = build_engine(plan_for(release, mode, precision), MODEL, timing_cache=b"old", progress=phases.append)
+    golden(f"builder/calls-{release}-{mode}-{precision}.txt", "\n".join(fake.world.calls) + "\n")
+    assert built.version == release
+    assert built.timing_cache == b"old+"
+    assert (built.inspector is None) == (mode == "standalone")
+    assert phases == (["Building Engine"] if release >= "10" and release[0] == "1" else [])
+
+
+def test_devices_are_set_layer_by_layer_and_nothing_else_goes_to_the_dla(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake = fake_tensorrt("10.3.0")
+    build_engine(plan_for("10.3.0"), MODEL)
+    set_devices = [c for c in fake.world.calls if "device_type" in c]
+    assert set_devices == [
+        "IBuilderConfig.default_device_type = DeviceType.GPU",
+        "IBuilderConfig.set_device_type(<ILayer conv>, DeviceType.DLA)",
+        "IBuilderConfig.set_device_type(<ILayer relu>, DeviceType.DLA)",
+        "IBuilderConfig.set_device_type(<ILayer softmax>, DeviceType.GPU)",
+    ]
+
+
+@pytest.mark.parametrize("release", ["8.5.2", "10.3.0"])
+def test_int8_scales_come_from_the_plan_as_an_entropy_2_cache(
+    release: str, fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake = fake_tensorrt(release)
+    caches = []
+    original = fake.IInt8EntropyCalibrator2
+
+    class Spy(original):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            original.__init__(self)
+            caches.append(self)
+
+    fake.IInt8EntropyCalibrator2 = Spy
+    build_engine(plan_for(release, precision="int8"), MODEL)
+    text = caches[0].read_calibration_cache().decode()
+    assert text.splitlines()[0] == {"8.5.2": "TRT-8502", "10.3.0": "TRT-100300"}[release] + "-EntropyCalibration2"
+    assert len(text.splitlines()) == 5
+    assert caches[0].get_batch(["image"]) is None
+
+
+def test_int8_ranges_are_set_tensor_by_tensor_without_a_calibrator(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake = fake_tensorrt("8.6.1")
+    plan = plan_for("8.6.1", precision="int8", calibration=Calibration("ranges", {"image": 2.0, "a": 3.0}))
+    build_engine(plan, MODEL)
+    assert [c for c in fake.world.calls if "range" in c] == [
+        "ITensor[image].set_dynamic_range(-2.0, 2.0)",
+        "ITensor[a].set_dynamic_range(-3.0, 3.0)",
+    ]
+    assert not any("int8_calibrator" in c for c in fake.world.calls)
+
+
+def test_dynamic_inputs_become_static(fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]) -> None:
+    fake = fake_tensorrt("10.3.0", inputs={"image": (-1, 3, 8, 8)})
+    build_engine(plan_for("10.3.0"), MODEL)
+    assert "ITensor[image].shape = [1, 3, 8, 8]" in fake.world.calls
+
+
+def test_without_a_progress_callback_and_timing_cache_neither_is_set(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake = fake_tensorrt("10.3.0")
+    built = build_engine(plan_for("10.3.0", timing_cache=False), MODEL)
+    assert built.timing_cache is None
+    assert not any("timing_cache" in c or "progress" in c for c in fake.world.calls)
+
+
+def test_drift_is_reported_before_anything_is_built(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake = fake_tensorrt("10.3.0", cannot=("relu", "softmax"))
+    seen = []
+    with pytest.raises(BuildError, match="refuses on the DLA: relu") as caught:
+        build_engine(plan_for("10.3.0"), MODEL, on_drift=seen.append)
+    assert "--allow-drift" in str(caught.value)
+    assert not any("build_serialized_network" in c for c in fake.world.calls)
+    assert seen[0].refused == ("relu",)
+    assert seen[0].unplanned == ("weights",)
+    document = seen[0].to_dict(plan_for("10.3.0"))
+    # softmax is refused too, but so say the rules: no difference.
+    assert document["layers"] == [
+        {"layer": "relu", "type": "ACTIVATION", "planned": "DLA0", "rules": "dla", "tensorrt": "gpu"}
+    ]
+
+
+def test_allowed_drift_puts_the_refused_layer_on_the_gpu_by_name(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake = fake_tensorrt("10.3.0", cannot=("relu",))
+    built = build_engine(plan_for("10.3.0"), MODEL, allow_drift=True)
+    assert built.drift.refused == ("relu",)
+    assert "IBuilderConfig.set_device_type(<ILayer relu>, DeviceType.GPU)" in fake.world.calls
+
+
+def test_a_planned_layer_that_the_network_lacks_is_refused(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake_tensorrt("10.3.0")
+    plan = plan_for("10.3.0")
+    ghost = LayerPlan("ghost", "CONVOLUTION", "DLA0", None, "dla", ("g",))
+    with pytest.raises(BuildError, match="does not have: ghost"):
+        build_engine(plan_for("10.3.0", layers=(*plan.layers, ghost)), MODEL)
+
+
+def test_standalone_refuses_any_refused_layer_even_with_allowed_drift(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake_tensorrt("10.3.0", cannot=("conv", "softmax"))
+    with pytest.raises(BuildError, match="standalone loadable has no GPU: conv, softmax"):
+        build_engine(plan_for("10.3.0", "standalone"), MODEL, allow_drift=True)
+
+
+def test_parser_errors_are_a_model_error_with_node_and_reason(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake_tensorrt("10.3.0", parse_errors=("In node 0 with name: x and operator: Foo: unsupported",))
+    with pytest.raises(ModelError, match="node 0: In node 0 with name: x and operator: Foo") as caught:
+        build_engine(plan_for("10.3.0"), MODEL)
+    assert caught.value.exit_code == 3
+
+
+LOG = (
+    ("VERBOSE", "trying tactics"),
+    ("ERROR", "10: Could not find any implementation for node {ForeignNode[conv...relu]}."),
+    ("ERROR", "2: [builder.cpp] Error Code 2"),
+)
+
+
+@pytest.mark.parametrize(
+    ("build", "what"),
+    [
+        ("none", r"built nothing: 10: Could not find any implementation for node \{ForeignNode\[conv\.\.\.relu\]\}"),
+        ("raise", "raised RuntimeError: internal error in the DLA compiler"),
+    ],
+)
+def test_failed_builds_say_cause_and_last_lines_and_hand_over_the_log(
+    build: str, what: str, fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake_tensorrt("10.3.0", build=build, log=LOG)
+    logs: List[str] = []
+    with pytest.raises(BuildError, match=what) as caught:
+        build_engine(plan_for("10.3.0"), MODEL, on_log=logs.append)
+    assert caught.value.exit_code == 5
+    assert "[E] [TRT] 2: [builder.cpp] Error Code 2" in str(caught.value)
+    assert logs[0].splitlines()[0] == "[V] [TRT] trying tactics"
+
+
+def test_a_build_that_says_nothing_says_so(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake_tensorrt("10.3.0", build="none")
+    with pytest.raises(BuildError, match="gave no reason") as caught:
+        build_engine(plan_for("10.3.0"), MODEL)
+    assert "it logged nothing" in str(caught.value)
+
+
+def test_other_inputs_than_planned_are_refused(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake_tensorrt("10.3.0", inputs={"picture": (1, 3, 8, 8)})
+    with pytest.raises(BuildError, match=r"\['image', 'picture'\]"):
+        build_engine(plan_for("10.3.0"), MODEL)
+
+
+def test_missing_environment_is_told_from_a_failed_build(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_tensorrt("10.3.0")
+    with pytest.raises(EnvironmentMissing, match=r"plan is for TensorRT 8.5.2, this is 10.3.0"):
+        build_engine(plan_for("8.5.2"), MODEL)
+    fake_tensorrt("10.3.0", cores=0)
+    with pytest.raises(EnvironmentMissing, match="DLA core 0, TensorRT sees 0 DLA cores"):
+        build_engine(plan_for("10.3.0"), MODEL)
+    fake_tensorrt("10.3.0", cores=1)
+    with pytest.raises(EnvironmentMissing, match="DLA core 1, TensorRT sees 1"):
+        build_engine(plan_for("10.3.0", dla_core=1), MODEL)
+    monkeypatch.setitem(sys.modules, "tensorrt", None)
+    assert installed_version() is None
+    with pytest.raises(EnvironmentMissing, match="cannot be imported"):
+        build_engine(plan_for("10.3.0"), MODEL)
+
+
+def test_builds_without_dla_layers_need_no_dla_core(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake = fake_tensorrt("10.3.0", cores=0)
+    plan = plan_for("10.3.0")
+    on_gpu = tuple(LayerPlan(x.name, x.type, "GPU", None, x.capable, x.outputs) for x in plan.layers)
+    build_engine(plan_for("10.3.0", layers=on_gpu, dla_core=None), MODEL)
+    assert not any("DLA_core" in c or "GPU_FALLBACK" in c or "DLA_MANAGED" in c for c in fake.world.calls)
+
+
+def test_importing_the_backend_imports_no_tensorrt() -> None:
+    code = "import sys, edgedla.builder.tensorrt_api; sys.exit('tensorrt' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

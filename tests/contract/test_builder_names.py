@@ -1,0 +1,165 @@
+"""Every TensorRT name and keyword in the builder's source exists in each release, or stands where it is guarded.
+
+Nothing is listed by hand: the names are read out of the source. TensorRT objects stand in variables named after their
+class, and an attribute of any other variable than those of the two tables below fails the test.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = [ROOT / "edgedla/builder/tensorrt_api.py", ROOT / "edgedla/builder/tensorrt_config.py"]
+RELEASES = ["8.4.1", "8.5.2", "8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]
+TENSORRT = {
+    "builder": "Builder", "network": "INetworkDefinition", "config": "IBuilderConfig", "parser": "OnnxParser",
+    "error": "ParserError", "layer": "ILayer", "tensor": "ITensor", "cache": "ITimingCache", "memory": "IHostMemory",
+    "runtime": "Runtime", "engine": "ICudaEngine", "inspector": "EngineInspector",
+}  # fmt: skip
+PYTHON = {
+    "plan", "planned", "io", "pools", "drift", "lines", "line", "errors", "layers", "answers", "importlib", "json",
+    "severity", "reasons", "parts", "moved", "found", "_LETTERS", "tensors",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Use:
+    """One name of TensorRT in the source; `arguments` is (positional count, keywords) where it is called."""
+
+    cls: str
+    member: str
+    where: str
+    guards: Tuple[str, ...]
+    arguments: Optional[Tuple[int, Tuple[str, ...]]] = None
+
+
+def load_fake_surface() -> Any:
+    spec = importlib.util.spec_from_file_location("fake_surface", ROOT / "tests/fake_tensorrt/surface.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SURFACES: Dict[str, Dict[str, Any]] = {r: load_fake_surface().load_surface(r) for r in RELEASES}
+
+
+def uses(path: Path) -> Iterator[Use]:
+    source = path.read_text()
+    tree = ast.parse(source)
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+    def guards(node: ast.AST) -> Iterator[str]:
+        while node in parents:
+            child, node = node, parents[node]
+            if isinstance(node, (ast.If, ast.IfExp)) and child is not node.test:
+                yield ast.get_source_segment(source, node.test) or ""
+            if isinstance(node, ast.FunctionDef):
+                early_returns = [n for n in node.body if isinstance(n, ast.If) and isinstance(n.body[0], ast.Return)]
+                yield from (ast.get_source_segment(source, n.test) or "" for n in early_returns)
+                if node.name.startswith("implicit_"):
+                    yield "implicit"
+
+    for node in ast.walk(tree):
+        where = f"{path.name}:{getattr(node, 'lineno', 0)}"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.startswith("implicit_"):
+            assert any("strongly_typed" in g or g == "implicit" for g in guards(node)), f"{where}: unguarded call"
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, (ast.Name, ast.Attribute)):
+            continue
+        base = node.value
+        call = parents[node] if isinstance(parents[node], ast.Call) and parents[node].func is node else None  # type: ignore[attr-defined]
+        arguments = (len(call.args), tuple(k.arg or "**" for k in call.keywords)) if call is not None else None
+        if isinstance(base, ast.Name) and base.id == "trt":
+            yield Use(node.attr, "", where, tuple(guards(node)), arguments)
+        elif isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name) and base.value.id == "trt":
+            yield Use(base.attr, node.attr, where, tuple(guards(node)), arguments)
+        elif isinstance(base, ast.Name) and base.id in TENSORRT:
+            yield Use(TENSORRT[base.id], node.attr, where, tuple(guards(node)), arguments)
+        elif isinstance(base, ast.Name):
+            assert base.id in PYTHON, f"{where}: is {base.id!r} a TensorRT object? Name it after its class"
+
+
+ALL_USES: List[Use] = [use for source in SOURCES for use in uses(source)]
+
+
+def missing(use: Use, surface: Dict[str, Any]) -> str:
+    """Why the use does not fit the release; "" where it does."""
+    if use.cls == "__version__":
+        return ""
+    entry = surface["classes"].get(use.cls)
+    if entry is None:
+        return f"no {use.cls}"
+    if not use.member:
+        constructors = entry.get("methods", {}).get("__init__", [])
+        return "" if use.arguments is None else unfit(use.arguments, constructors)
+    if "members" in entry:
+        return "" if use.member in (*entry["members"], "__members__") else f"no {use.cls}.{use.member}"
+    if use.member in entry["methods"]:
+        # Class.__init__(self) and Class.method(self, ...) hand self over by hand.
+        if use.arguments is None or use.member == "__init__":
+            return ""
+        return unfit(use.arguments, entry["methods"][use.member])
+    return "" if use.member in entry["properties"] else f"no {use.cls}.{use.member}"
+
+
+def unfit(arguments: Tuple[int, Tuple[str, ...]], overloads: List[List[str]]) -> str:
+    positional, keywords = arguments
+    for overload in overloads:
+        names = [p.rstrip("=") for p in overload]
+        needed = {p for p in overload[positional:] if not p.endswith("=")}
+        if positional <= len(names) and set(keywords) <= set(names[positional:]) and needed <= set(keywords):
+            return ""
+    return f"called with {positional} arguments and {keywords}, takes {overloads}"
+
+
+def test_the_source_was_read() -> None:
+    assert len(ALL_USES) > 60
+    assert {"Builder", "IBuilderConfig", "IInt8EntropyCalibrator2", "IProgressMonitor"} <= {use.cls for use in ALL_USES}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_name_exists_in_the_release_or_is_guarded(release: str) -> None:
+    wrong = []
+    for use in ALL_USES:
+        problem = missing(use, SURFACES[release])
+        guarded = any(
+            "hasattr" in g or "plan.trt" in g or "strongly_typed" in g or (g == "implicit" and release.startswith("11"))
+            for g in use.guards
+        )
+        if problem and not guarded:
+            wrong.append(f"{use.where}: {problem}")
+    assert not wrong
+
+
+def test_every_name_exists_in_some_release() -> None:
+    wrong = [f"{u.where}: {u.cls}.{u.member}" for u in ALL_USES if all(missing(u, s) for s in SURFACES.values())]
+    assert not wrong
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_names_looked_up_by_value_exist(release: str) -> None:
+    classes = SURFACES[release]["classes"]
+    assert {"LINEAR", "DLA_LINEAR", "DLA_HWC4", "CHW4", "CHW16", "CHW32"} <= set(classes["TensorFormat"]["members"])
+    assert {"FLOAT", "HALF", "INT8", "INT32", "BOOL"} <= set(classes["DataType"]["members"])
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_properties_that_are_written_can_be_written(release: str) -> None:
+    wrong = []
+    for source in SOURCES:
+        for node in ast.walk(ast.parse(source.read_text())):
+            for target in getattr(node, "targets", []):
+                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                    cls = TENSORRT[target.value.id]
+                    access = SURFACES[release]["classes"][cls]["properties"].get(target.attr)
+                    # Absent ones are the business of the test above.
+                    if access == "r" and not (target.attr == "dtype" and release.startswith("11")):
+                        wrong.append(f"{cls}.{target.attr}")
+    assert not wrong

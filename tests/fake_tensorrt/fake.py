@@ -1,0 +1,234 @@
+"""A fake `tensorrt` module: the surface of one release, a scripted network behind it, every call recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import types
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from fake_surface import Member, load_surface, make_class, make_enum  # registered by the fixture
+
+
+@dataclass
+class Script:
+    """What the fake does.
+
+    Attributes:
+        layers: (name, LayerType, input tensors, output tensors) in network order.
+        inputs, outputs: network tensors: name -> shape.
+        cannot: layers for which can_run_on_DLA answers False.
+        parse_errors: errors of the parser; with any, parsing fails.
+        log: (severity, message) that the builder logs while building.
+        build: "ok", "none" (returns None), "raise", "die" (the process ends at once, as under kill -9).
+        inspector: what the engine inspector answers.
+        engine_formats: border formats of the built engine that are not LINEAR.
+        cores: number of DLA cores.
+    """
+
+    layers: List[Tuple[str, str, Tuple[str, ...], Tuple[str, ...]]]
+    inputs: Dict[str, Tuple[int, ...]]
+    outputs: Dict[str, Tuple[int, ...]]
+    cannot: Tuple[str, ...] = ()
+    parse_errors: Tuple[str, ...] = ()
+    log: Tuple[Tuple[str, str], ...] = ()
+    build: str = "ok"
+    inspector: Any = field(default_factory=lambda: {"Layers": [], "Bindings": []})
+    engine_formats: Dict[str, str] = field(default_factory=dict)
+    cores: int = 2
+
+
+class World:
+    """The record of all calls, as text; objects are shown by class and name."""
+
+    def __init__(self) -> None:
+        self.calls: List[str] = []
+
+    def record(self, what: str, args: tuple, kwargs: Dict[str, Any]) -> None:
+        parts = [self.show(a) for a in args] + [f"{k}={self.show(v)}" for k, v in sorted(kwargs.items())]
+        self.calls.append(f"{what}({', '.join(parts)})" if not what.endswith("=") else f"{what} {parts[0]}")
+
+    def show(self, value: Any) -> str:
+        if isinstance(value, (Member, int, float, str)) or value is None:
+            return repr(value) if not isinstance(value, str) else value
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return f"<{len(value)} bytes>" if len(value) else "<empty>"
+        if isinstance(value, (list, tuple)):
+            return "[" + ", ".join(self.show(v) for v in value) + "]"
+        name = value.__dict__.get("_name") if hasattr(value, "__dict__") else None
+        return f"<{type(value).__name__}{' ' + name if name else ''}>"
+
+
+def make_module(version: str, script: Script) -> Any:
+    """The module. `module.world.calls` has the calls; `module.script` may be changed between builds."""
+    world = World()
+    surface = load_surface(version)
+    module: Any = types.ModuleType("tensorrt")
+    module.__version__ = version
+    module.world, module.script = world, script
+    behaviour: Dict[str, Callable[..., Any]] = {}
+    for name, entry in surface["classes"].items():
+        if "members" in entry:
+            setattr(module, name, make_enum(name, entry["members"]))
+        else:
+            setattr(module, name, make_class(name, entry, world, behaviour))
+    if "ILogger" in surface["classes"]:
+        severities = ["INTERNAL_ERROR", "ERROR", "WARNING", "INFO", "VERBOSE"]
+        severity = make_enum("Severity", {s: i for i, s in enumerate(severities)})
+        for cls in (module.ILogger, module.Logger):
+            cls.Severity = severity
+            for s in severities:
+                setattr(cls, s, getattr(severity, s))
+    module.init_libnvinfer_plugins = lambda logger, namespace: True
+    behaviour.update(_behaviour(module))
+    return module
+
+
+def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
+    script: Script = module.script
+    make = _quiet_maker(module)
+
+    def create_network(self: Any, flags: int = 0) -> Any:
+        tensors = {n: make("ITensor", name=n, shape=s) for n, s in script.inputs.items()}
+        network = make("INetworkDefinition", name="net")
+        network._flags, network._tensors, network._layer_list = flags, tensors, []
+        return network
+
+    def parse(self: Any, model: Any, path: Optional[str] = None) -> bool:
+        return fill(self._network)
+
+    def parse_from_file(self: Any, model: str) -> bool:
+        return fill(self._network)
+
+    def fill(network: Any) -> bool:
+        if script.parse_errors:
+            return False
+        tensors = network._tensors
+        for name, kind, inputs, outputs in script.layers:
+            for t in (*inputs, *outputs):
+                tensors.setdefault(t, make("ITensor", name=t, shape=script.outputs.get(t, (1, 8, 8, 8))))
+            # A layer type that a release does not know cannot be scripted for it.
+            layer = make("ILayer", name=name, type=getattr(module.LayerType, kind))
+            layer._in, layer._out = [tensors[t] for t in inputs], [tensors[t] for t in outputs]
+            network._layer_list.append(layer)
+        return True
+
+    def new_parser(self: Any, network: Any, logger: Any) -> None:
+        self.__dict__["_network"] = network
+
+    def new_builder(self: Any, logger: Any) -> None:
+        self.__dict__["_logger"] = logger
+
+    def new_config(self: Any) -> Any:
+        config = make("IBuilderConfig")
+        config._flags, config._devices, config._pools = set(), {}, {}
+        return config
+
+    def parser_error(self: Any, index: int) -> Any:
+        error = make("ParserError", name=f"error {index}")
+        error._text = script.parse_errors[index]
+        return error
+
+    def build(self: Any, network: Any, config: Any) -> Any:
+        monitor = config.__dict__.get("_progress_monitor")
+        if monitor is not None:
+            monitor.phase_start("Building Engine", None, 2)
+            monitor.step_complete("Building Engine", 0)
+        calibrator = config.__dict__.get("_int8_calibrator")
+        if calibrator is not None:
+            config._calibration = bytes(calibrator.read_calibration_cache())
+        for severity, message in script.log:
+            self._logger.log(getattr(module.ILogger, severity), message)
+        if monitor is not None:
+            monitor.phase_finish("Building Engine")
+        if script.build == "raise":
+            raise RuntimeError("internal error in the DLA compiler")
+        if script.build == "die":
+            os._exit(137)
+        if script.build == "none":
+            return None
+        placed = sorted((layer._name, device.name) for layer, device in config._devices.items())
+        flags = sorted(f.name for f in config._flags)
+        memory = make("IHostMemory")
+        memory._bytes = json.dumps({"engine": placed, "flags": flags}).encode()
+        return memory
+
+    def timing_cache(self: Any, serialized: Any) -> Any:
+        cache = make("ITimingCache")
+        cache._bytes = bytes(serialized) + b"+"
+        return cache
+
+    def host_memory(data: bytes) -> Any:
+        memory = make("IHostMemory")
+        memory._bytes = data
+        return memory
+
+    def inspector(self: Any) -> Any:
+        return make("EngineInspector")
+
+    def deserialize(self: Any, serialized_engine: Any) -> Any:
+        return make("ICudaEngine", name="engine") if bytes(serialized_engine) else None
+
+    def engine_format(self: Any, name: str) -> Any:
+        return module.TensorFormat.__members__[script.engine_formats.get(name, "LINEAR")]
+
+    def device_of(self: Any, layer: Any) -> Any:
+        return self._devices.get(layer, self.__dict__.get("_default_device_type") or module.DeviceType.GPU)
+
+    return {
+        "Builder.__init__": new_builder,
+        "Builder.num_DLA_cores": lambda self: script.cores,
+        "Builder.create_network": create_network,
+        "Builder.create_builder_config": new_config,
+        "Builder.build_serialized_network": build,
+        "OnnxParser.__init__": new_parser,
+        "OnnxParser.parse": parse,
+        "OnnxParser.parse_from_file": parse_from_file,
+        "OnnxParser.num_errors": lambda self: len(script.parse_errors),
+        "OnnxParser.get_error": parser_error,
+        "ParserError.desc": lambda self: self._text,
+        "ParserError.node": lambda self: 0,
+        "ParserError.code": lambda self: 8,
+        "INetworkDefinition.num_layers": lambda self: len(self._layer_list),
+        "INetworkDefinition.num_inputs": lambda self: len(script.inputs),
+        "INetworkDefinition.num_outputs": lambda self: len(script.outputs),
+        "INetworkDefinition.get_layer": lambda self, index: self._layer_list[index],
+        "INetworkDefinition.get_input": lambda self, index: self._tensors[list(script.inputs)[index]],
+        "INetworkDefinition.get_output": lambda self, index: self._tensors[list(script.outputs)[index]],
+        "ILayer.num_outputs": lambda self: len(self._out),
+        "ILayer.num_inputs": lambda self: len(self._in),
+        "ILayer.get_output": lambda self, index: self._out[index],
+        "ILayer.get_input": lambda self, index: self._in[index],
+        "ITensor.set_dynamic_range": lambda self, *args, **kwargs: True,
+        "IBuilderConfig.set_flag": lambda self, flag: self._flags.add(flag),
+        "IBuilderConfig.get_flag": lambda self, flag: flag in self._flags,
+        "IBuilderConfig.can_run_on_DLA": lambda self, layer: layer._name not in script.cannot,
+        "IBuilderConfig.set_device_type": lambda self, layer, device_type: self._devices.update({layer: device_type}),
+        "IBuilderConfig.get_device_type": device_of,
+        "IBuilderConfig.create_timing_cache": timing_cache,
+        "IBuilderConfig.set_timing_cache": lambda self, cache, ignore_mismatch: setattr(self, "_cache", cache) or True,
+        "IBuilderConfig.get_timing_cache": lambda self: self.__dict__.get("_cache"),
+        "ITimingCache.serialize": lambda self: host_memory(self._bytes),
+        "Runtime.deserialize_cuda_engine": deserialize,
+        "ICudaEngine.create_engine_inspector": inspector,
+        "ICudaEngine.num_io_tensors": lambda self: len(script.inputs) + len(script.outputs),
+        "ICudaEngine.get_tensor_name": lambda self, index: [*script.inputs, *script.outputs][index],
+        "ICudaEngine.get_tensor_format": engine_format,
+        "EngineInspector.get_engine_information": lambda self, format: json.dumps(script.inspector),
+        "IHostMemory.nbytes": lambda self: len(self._bytes),
+        "IHostMemory.__bytes__": lambda self: self._bytes,
+    }
+
+
+def _quiet_maker(module: Any) -> Callable[..., Any]:
+    """Makes an object of a class that Python code cannot construct itself, without recording anything."""
+
+    def make(cls: str, **values: Any) -> Any:
+        target = getattr(module, cls)
+        made = target.__new__(target)
+        for key, value in values.items():
+            made.__dict__["_" + key] = value
+        return made
+
+    return make

@@ -1,0 +1,76 @@
+"""TensorRT calibration caches: the published form, round trip, and what is refused."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Dict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgedla.errors import DocumentError
+from edgedla.quantization.calibration_cache import parse_cache, read_cache, version_number, write_cache
+
+
+@pytest.mark.parametrize(
+    ("trt", "number"),
+    [((8, 4, 1), 8401), ((8, 5, 2), 8502), ((8, 6, 1), 8601), ((10, 3, 0), 100300), ((10, 7), 100700)],
+)
+def test_version_numbers_are_those_of_nvinferversion(trt: tuple, number: int) -> None:
+    assert version_number(trt) == number
+
+
+def test_the_published_form() -> None:
+    # 0x3c010a14 is the scale that an image input in [-1, 1] gets in many public caches: about 1/127.
+    text = "TRT-8502-EntropyCalibration2\ninput: 3c010a14\nblock:1/out: 3d8f5c29\n\nzero: 00000000\n"
+    ranges = parse_cache(text)
+    assert sorted(ranges) == ["block:1/out", "input"]
+    assert ranges["input"] == pytest.approx(1.0, abs=1e-3)
+    assert write_cache({"input": 127 * struct.unpack(">f", bytes.fromhex("3c010a14"))[0]}, (8, 5, 2)) == (
+        "TRT-8502-EntropyCalibration2\ninput: 3c010a14\n"
+    )
+
+
+NAMES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
+RANGES = st.floats(1e-6, 1e6)
+
+
+@given(st.dictionaries(NAMES, RANGES, max_size=8))
+def test_written_caches_read_back_to_float32(absmax: Dict[str, float]) -> None:
+    back = parse_cache(write_cache(absmax, (10, 3, 0)))
+    assert sorted(back) == sorted(absmax)
+    for name, value in absmax.items():
+        assert back[name] == pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no calibration cache"),
+        ("input: 3c010a14\n", "begins with 'input"),
+        ("TRT-8502-MinMaxCalibration\ninput: 3c010a14\n", "made by MinMaxCalibration"),
+        ("TRT-8502-EntropyCalibration2\ninput 3c010a14\n", "no scale"),
+        ("TRT-8502-EntropyCalibration2\ninput: 3c01\n", "no scale"),
+        ("TRT-8502-EntropyCalibration2\ninput: 7fc00000\n", "no scale"),
+        ("TRT-8502-EntropyCalibration2\ninput: bc010a14\n", "no scale"),
+    ],
+)
+def test_what_is_no_cache_is_refused(text: str, why: str) -> None:
+    with pytest.raises(DocumentError, match=why):
+        parse_cache(text)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_ranges_that_are_no_range_are_not_written(value: float) -> None:
+    with pytest.raises(DocumentError, match="no positive number"):
+        write_cache({"x": value}, (8, 5, 2))
+
+
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="cannot be read"):
+        read_cache(tmp_path / "none.cache")
+    (tmp_path / "binary.cache").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DocumentError, match="cannot be read"):
+        read_cache(tmp_path / "binary.cache")
