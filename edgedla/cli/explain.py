@@ -18,10 +18,7 @@ FORMATS = ("text", "json")
 @click.argument("line", required=False)
 @click.option("--list", "list_all", is_flag=True, help="List every message of the catalogue.")
 @output_options(*FORMATS)
-@click.pass_context
-def explain(
-    ctx: click.Context, line: Optional[str], list_all: bool, output_format: Optional[str], output: Tuple[str, ...]
-) -> None:
+def explain(line: Optional[str], list_all: bool, output_format: Optional[str], output: Tuple[str, ...]) -> int:
     """Say what a line of a TensorRT, trtexec or cuDLA log means and what to do.
 
     LINE is the text itself, the id of a message (MSG201), a log file, or - for a log on standard input. A line that
@@ -46,7 +43,7 @@ def explain(
         if not found and not unknown and not _is_log(line):
             unknown = ((1, line),)
     deliver(targets, lambda wanted, terminal: render_explained(found, unknown, wanted, terminal))
-    ctx.exit(0 if found else 1)
+    return 0 if found else 1
 
 
 def _is_log(line: str) -> bool:

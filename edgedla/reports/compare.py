@@ -10,7 +10,7 @@ from edgedla.reports import summary
 from edgedla.reports.json_document import dump
 from edgedla.reports.markdown import code, escape
 from edgedla.reports.summary import percent
-from edgedla.reports.text import Line, clean, print_lines
+from edgedla.reports.text import Line, aligned, clean, print_lines
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _build(report: CheckReport) -> str:
 def _text(comparison: Comparison, header: List[str], rows: List[List[str]]) -> Iterator[Line]:
     yield "title", 0, clean(f"{comparison.reports[0].model}: {len(comparison.labels)} platforms compared")
     yield "", 0, ""
-    for i, line in enumerate(_aligned([header, *rows])):
+    for i, line in enumerate(aligned([header, *rows])):
         yield ("title" if i == 0 else ""), 2, line
     yield "", 0, ""
     if not comparison.differences:
@@ -127,7 +127,7 @@ def _text(comparison: Comparison, header: List[str], rows: List[List[str]]) -> I
     yield "title", 0, f"{len(comparison.differences)} ONNX nodes differ"
     table = [["node", "op", *comparison.labels]]
     table += [[clean(d.name), clean(d.op), *(_cell(n) for n in d.nodes)] for d in comparison.differences]
-    for i, line in enumerate(_aligned(table)):
+    for i, line in enumerate(aligned(table)):
         yield ("title" if i == 0 else ""), 2, line
     yield "", 0, ""
     yield "title", 0, "Why"
@@ -142,12 +142,6 @@ def _cell(node: NodeReport) -> str:
     """Where the node ends; its own verdict in brackets where that is another."""
     placed, support = str(node.placed), str(node.support)
     return placed if placed == support or placed == "folded" else f"{placed} ({support})"
-
-
-def _aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    for row in table:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ FAIL_ON: Tuple[str, ...] = ("never", "unsupported", "fallback", "unknown")
 def offenders(report: CheckReport, fail_on: str) -> Tuple[LayerReport, ...]:
     """The layers that count under `fail_on`, in network order."""
     level = FAIL_ON.index(fail_on)
-    return tuple(layer for layer in report.layers if 0 < _severity(layer) <= level)
+    return tuple(layer for layer in report.layers if 0 < _severity(report, layer) <= level)
 
 
 def passes(report: CheckReport, fail_on: str) -> bool:
@@ -26,7 +26,7 @@ def passes(report: CheckReport, fail_on: str) -> bool:
     if level == 0:
         return True
     if not report.platform.has_dla:
-        return False
+        return report.platform.dla_unknown and level < FAIL_ON.index("unknown")
     if report.strict is not None:
         if report.strict.passes is False:
             return False
@@ -35,11 +35,11 @@ def passes(report: CheckReport, fail_on: str) -> bool:
     return not offenders(report, fail_on)
 
 
-def _severity(layer: LayerReport) -> int:
+def _severity(report: CheckReport, layer: LayerReport) -> int:
     """Index in FAIL_ON of the mildest setting that counts the layer; 0 where none does."""
     if layer.placed is Placed.FOLDED:
         return 0
-    if layer.support is Support.UNKNOWN:
+    if layer.support is Support.UNKNOWN or report.platform.dla_unknown:
         # Not "unsupported": nobody knows. Where it is predicted on the GPU, it is there because it is unknown.
         return FAIL_ON.index("unknown")
     if layer.placed is Placed.DLA:

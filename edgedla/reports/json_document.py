@@ -14,6 +14,8 @@ SCHEMAS: Mapping[str, str] = {
     "edgedla.check": "check.schema.json",
     "edgedla.check-list": "check-list.schema.json",
     "edgedla.compare": "compare.schema.json",
+    "edgedla.explain": "explain.schema.json",
+    "edgedla.targets": "targets.schema.json",
 }
 
 

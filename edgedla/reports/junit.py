@@ -17,7 +17,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(reports: Sequence[CheckReport], fail_on: str) -> str:
-    """One <testsuite> a report. A layer that nobody knows and that does not count as a failure is skipped, not passed."""
+    """One <testsuite> a report. What nobody knows is skipped, not passed, unless it counts as a failure."""
     suites = [line for report in reports for line in _suite(report, fail_on)]
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>"]) + "\n"
 

@@ -6,6 +6,7 @@ import json
 
 from edgedla.graph import LayerGraph
 from edgedla.graph.document import to_document
+from edgedla.reports.text import aligned, clean
 
 
 def render_layers(graph: LayerGraph, output_format: str) -> str:
@@ -18,18 +19,16 @@ def render_layers(graph: LayerGraph, output_format: str) -> str:
             (
                 str(layer.index),
                 layer.type,
-                layer.name,
-                layer.onnx_node,
-                layer.onnx_op,
+                clean(layer.name),
+                clean(layer.onnx_node),
+                clean(layer.onnx_op),
                 ", ".join(_dims(t.dims) for t in graph.activations(layer)),
                 ", ".join(_dims(t.dims) for t in graph.output_tensors(layer)),
             )
         )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     head = f"{graph.name}: {len(graph.layers)} TensorRT layers of {len(graph.nodes)} ONNX nodes"
     head += f", as the ONNX parser of TensorRT {graph.lowering} makes them"
-    return "\n".join([head, *(f"note: {note}" for note in graph.notes), "", *lines]) + "\n"
+    return "\n".join([clean(head), *(f"note: {clean(note)}" for note in graph.notes), "", *aligned(rows)]) + "\n"
 
 
 def _dims(dims: tuple) -> str:

@@ -42,7 +42,8 @@ def to_sarif(reports: Sequence[CheckReport], files: Optional[Sequence[str]] = No
 def _results(report: CheckReport, uri: str) -> Iterator[Tuple[Dict[str, Any], str]]:
     """(result, title of its rule) of everything that keeps the model from running wholly on the DLA."""
     if not report.platform.has_dla:
-        yield _result(report, uri, None, "no_dla", "error", str(report.platform.no_dla)), "no DLA"
+        level = "none" if report.platform.dla_unknown else "error"
+        yield _result(report, uri, None, "no_dla", level, str(report.platform.no_dla)), "no DLA"
         return
     refusal = "warning" if report.mode == "fallback" else "error"
     for layer in report.layers:

@@ -40,6 +40,8 @@ class Group:
 def headline(report: CheckReport) -> Headline:
     """The verdict on the whole model, for the mode that was asked for."""
     totals = report.totals
+    if report.platform.dla_unknown:
+        return Headline("unknown", f"UNKNOWN WHETHER THERE IS A DLA: {report.platform.no_dla}")
     if not report.platform.has_dla:
         return Headline("bad", f"NO DLA HERE: {report.platform.no_dla}")
     if report.strict is not None and report.strict.passes is False:

@@ -60,6 +60,13 @@ def clean(name: str) -> str:
     return _CONTROL.sub(lambda m: ascii(m.group())[1:-1], name)
 
 
+def aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The rows of a table with columns of one width."""
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    for row in table:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+
+
 def report_lines(report: CheckReport) -> Iterator[Line]:
     """The whole report, line by line."""
     head = summary.headline(report)

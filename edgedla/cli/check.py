@@ -1,0 +1,142 @@
+"""`edgedla check MODEL`: which layers run on the DLA, and why not the others."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import click
+
+from edgedla.cli.options import (
+    TRTEXEC_NOTE,
+    network_options,
+    output_options,
+    platform_options,
+    resolve_models,
+    resolve_network,
+    shape_options,
+    split_trtexec,
+)
+from edgedla.cli.output import deliver, destinations
+from edgedla.errors import UsageError
+
+FORMATS = ("text", "json", "markdown", "sarif", "junit", "html")
+COMPARE_FORMATS = ("text", "json", "markdown")
+FAIL_ON = ("unsupported", "fallback", "unknown", "never")
+
+_RELEASE = re.compile(
+    r"^(?:(?P<jetpack>(?:jp|jetpack-?)(?P<jp>\d[\d.]*))|(?:trt-?|tensorrt-?)?(?P<trt>\d[\d.]*))$", re.I
+)
+
+
+@click.command(epilog=TRTEXEC_NOTE)
+@click.argument("models", nargs=-1, metavar="MODEL...")
+@platform_options()
+@network_options()
+@shape_options()
+@click.option(
+    "--compare",
+    metavar="A,B,C",
+    help="Compare platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), or both (xavier-nx-8gb@jp5.1.4).",
+)
+@output_options(*FORMATS)
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    default="unsupported",
+    show_default=True,
+    help="Exit with 1 if a layer is refused by the DLA or a strict build fails (unsupported), if anything else ends on "
+    "the GPU too (fallback), if there is an unknown verdict too (unknown), or never.",
+)
+def check(
+    models: Tuple[str, ...],
+    target: str,
+    jetpack: Optional[str],
+    trt: Optional[str],
+    precision: Optional[str],
+    mode: Optional[str],
+    shapes: Any,
+    batch: Optional[int],
+    compare: Optional[str],
+    output_format: Optional[str],
+    output: Tuple[str, ...],
+    fail_on: str,
+    **options: Any,
+) -> int:
+    """Say for every layer of an ONNX model whether it runs on the DLA, and why not.
+
+    Needs no Jetson, no NVIDIA software and no weights. Exit code 0: the answer is yes in the sense of --fail-on;
+    1: it is no; 3: the model is broken, or TensorRT's parser refuses it.
+    """
+    trtexec = split_trtexec(options)
+    models = resolve_models(models, trtexec)
+    precision, mode, core = resolve_network(precision, mode, trtexec)
+    network: Dict[str, Any] = {"precision": precision, "mode": mode, "shapes": shapes, "batch": batch}
+    if compare:
+        return _compare(models, compare, target, network, fail_on, output_format, output)
+    targets = destinations(output_format, output, FORMATS)
+    from edgedla import regions
+    from edgedla.reports import gate, render_check
+
+    if core is not None:
+        _check_core(core, target, jetpack, trt)
+    reports = [regions.check(model, target=target, jetpack=jetpack, trt=trt, **network) for model in models]
+    deliver(
+        targets,
+        lambda wanted, terminal: render_check(reports, wanted, files=models, fail_on=fail_on, terminal=terminal),
+    )
+    return 0 if all(gate.passes(report, fail_on) for report in reports) else 1
+
+
+def _compare(
+    models: Sequence[str],
+    labels: str,
+    target: str,
+    network: Dict[str, Any],
+    fail_on: str,
+    output_format: Optional[str],
+    output: Tuple[str, ...],
+) -> int:
+    if len(models) != 1:
+        raise UsageError(f"{len(models)} models given", where="--compare", allowed="one model, several platforms")
+    targets = destinations(output_format, output, COMPARE_FORMATS)
+    if output_format and output_format not in COMPARE_FORMATS:
+        raise UsageError(f"{output_format} holds no comparison", where="--format", allowed=", ".join(COMPARE_FORMATS))
+    from edgedla import regions
+    from edgedla.reports import gate
+    from edgedla.reports.compare import compare, render_comparison
+    from edgedla.targets import platform_for
+
+    names = [label.strip() for label in labels.split(",") if label.strip()]
+    platforms = [platform_for(**parse_platform(name, target)) for name in names]
+    reports = regions.compare(models[0], platforms, **network)
+    comparison = compare(names, reports)
+    deliver(targets, lambda wanted, terminal: render_comparison(comparison, wanted, terminal))
+    return 0 if all(gate.passes(report, fail_on) for report in reports) else 1
+
+
+def parse_platform(text: str, default_target: str) -> Dict[str, str]:
+    """`module`, `release` or `module@release` as arguments of platform_for; a release is jp6.2, trt10.3 or 10.3."""
+    found: Dict[str, str] = {}
+    for part in text.split("@"):
+        release = _RELEASE.match(part)
+        if release is None:
+            found.setdefault("target", part)
+        elif release["jetpack"]:
+            found["jetpack"] = release["jetpack"]
+        else:
+            found["trt"] = release["trt"]
+    found.setdefault("target", default_target)
+    return found
+
+
+def _check_core(core: int, target: str, jetpack: Optional[str], trt: Optional[str]) -> None:
+    from edgedla.targets import platform_for
+
+    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    cores: List[str] = [str(n) for n in range(platform.module.dla_cores)]
+    # A module without DLA gets its own answer instead.
+    if platform.has_dla and str(core) not in cores:
+        raise UsageError(
+            f"{platform.module.title} has no DLA core {core}", where="--useDLACore", allowed=", ".join(cores)
+        )
