@@ -78,11 +78,17 @@ def _layers(
         i = verdict.index
         root = roots[i]
         region = region_of.get(i)
+        support = verdict.support if platform.has_dla else Support.GPU
 
         def end(
-            placed: Placed, cause: Cause, reason: str, because_of: Tuple[int, ...] = (), i: int = i,
-            support: Support = verdict.support, region: Optional[Region] = region,
-        ) -> LayerPrediction:  # fmt: skip
+            placed: Placed,
+            cause: Cause,
+            reason: str,
+            because_of: Tuple[int, ...] = (),
+            i: int = i,
+            support: Support = support,
+            region: Optional[Region] = region,
+        ) -> LayerPrediction:
             return LayerPrediction(i, support, placed, region.id if region else None, cause, reason, because_of)
 
         if i in erased:
