@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple,
 
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
-from edgedla.graph.kinds import kind_of
+from edgedla.graph.kinds import Kind, kind_of
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, NodeReport, RegionReport, StrictResult, Totals
 from edgedla.regions.strict import check_strict
@@ -99,40 +99,27 @@ def check_graph(
     from edgedla.rules import load_rules
 
     rules = rules or load_rules()
-    verdicts = rules.check(graph, platform, precision)
+    verdicts = rules.check(graph, platform, precision, mode=mode)
     prediction = predict(graph, verdicts, platform, precision, mode)
     strict: Optional[StrictResult] = None
     if mode != "fallback":
         findings = rules.check_io(graph, platform, precision, mode)
         strict = check_strict(graph, prediction, platform, mode, findings)
-    return assemble(graph, verdicts, prediction, platform, precision, mode, rules.version, strict)
-
-
-def assemble(
-    graph: LayerGraph,
-    verdicts: Sequence[Verdict],
-    prediction: Prediction,
-    platform: Platform,
-    precision: str,
-    mode: str,
-    rules_version: str,
-    strict: Optional[StrictResult],
-) -> CheckReport:
-    """The report of a prediction: names in place of indices, totals, notes."""
-    layers = tuple(_layer(graph, v, prediction) for v in verdicts)
+    kinds = [kind_of(layer, graph) for layer in graph.layers]
+    layers = tuple(_layer(graph, v, prediction, kinds) for v in verdicts)
     return CheckReport(
         model=graph.name,
         sha256=graph.sha256,
         platform=platform,
         precision=precision,
         mode=mode,
-        rules_version=rules_version,
+        rules_version=rules.version,
         lowering=graph.lowering,
         layers=layers,
         nodes=tuple(
             NodeReport(n.name, n.op, n.support, n.placed, n.layers, n.cause, n.reason) for n in prediction.nodes
         ),
-        regions=tuple(_region(graph, r, layers) for r in prediction.regions),
+        regions=tuple(_region(graph, r, kinds, platform, precision, rules) for r in prediction.regions),
         transitions=prediction.transitions,
         totals=_totals(layers, prediction),
         ranking=prediction.ranking,
@@ -141,7 +128,7 @@ def assemble(
     )
 
 
-def _layer(graph: LayerGraph, verdict: Verdict, prediction: Prediction) -> LayerReport:
+def _layer(graph: LayerGraph, verdict: Verdict, prediction: Prediction, kinds: Sequence[Kind]) -> LayerReport:
     layer = graph.layers[verdict.index]
     p = prediction.layers[verdict.index]
     return LayerReport(
@@ -152,7 +139,7 @@ def _layer(graph: LayerGraph, verdict: Verdict, prediction: Prediction) -> Layer
         support=p.support,
         placed=p.placed,
         region=p.region,
-        macs=kind_of(layer, graph).macs,
+        macs=kinds[p.index].macs,
         basis=verdict.basis,
         cause=p.cause,
         reason=p.reason,
@@ -162,28 +149,33 @@ def _layer(graph: LayerGraph, verdict: Verdict, prediction: Prediction) -> Layer
     )
 
 
-def _region(graph: LayerGraph, region: Region, layers: Sequence[LayerReport]) -> RegionReport:
+def _region(
+    graph: LayerGraph, region: Region, kinds: Sequence[Kind], platform: Platform, precision: str, rules: RuleSet
+) -> RegionReport:
     inside = set(region.layers)
     read = [t for i in region.layers for t in graph.activations(graph.layers[i])]
     inputs = [t.name for t in read if graph.producer(t.name) not in inside]
-    outputs = [
-        t
-        for i in region.layers
-        for t in graph.layers[i].outputs
-        if t in graph.outputs or any(c not in inside for c in graph.consumers(t))
-    ]
+    written = [t for i in region.layers for t in graph.layers[i].outputs]
+    outputs = {t for t in written if t in graph.outputs or any(c not in inside for c in graph.consumers(t))}
+    element_bytes = 1 if precision == "int8" else 2
+    weight_bytes = sum(kinds[i].weight_elements for i in region.layers) * element_bytes
+    internal_bytes = sum(graph.tensors[t].size_bytes(element_bytes) for t in written if t not in outputs)
     first, last = (graph.layers[i].name for i in (region.layers[0], region.layers[-1]))
+    name = first if len(region.layers) == 1 else f"{first}...{last}"
     return RegionReport(
         id=region.id,
-        name="{ForeignNode[%s]}" % (first if len(region.layers) == 1 else f"{first}...{last}"),
+        name=f"{{ForeignNode[{name}]}}",
         layers=region.layers,
         kept=region.kept,
         size=region.size,
         batch=region.batch,
-        macs=sum(layers[i].macs for i in region.layers),
+        macs=sum(kinds[i].macs for i in region.layers),
         inputs=tuple(dict.fromkeys(inputs)),
-        outputs=tuple(dict.fromkeys(outputs)),
+        outputs=tuple(t for t in written if t in outputs),
         cuts=region.cuts,
+        weight_bytes=weight_bytes,
+        internal_bytes=internal_bytes,
+        findings=rules.check_loadable(weight_bytes, internal_bytes, platform, name),
     )
 
 

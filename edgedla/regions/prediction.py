@@ -20,9 +20,9 @@ def predict(
 ) -> Prediction:
     """What TensorRT will do with the network on this platform.
 
-    A layer whose support is unknown is predicted on the GPU and marked: the prediction never counts on what no source
-    states. The prediction is the same in every mode; what a build without fallback says to it stands in
-    `edgedla.regions.strict`.
+    A layer whose support is unknown, in the first check or in the second look, is predicted on the GPU and marked:
+    the prediction never counts on what no source states. The prediction is the same in every mode; what a build
+    without fallback says to it stands in `edgedla.regions.strict`.
 
     Args:
         graph: the network.
@@ -78,7 +78,7 @@ def _layers(
         i = verdict.index
         root = roots[i]
         region = region_of.get(i)
-        support = verdict.support if platform.has_dla else Support.GPU
+        support = verdict.support if platform.has_dla or platform.dla_unknown else Support.GPU
 
         def end(
             placed: Placed,
@@ -105,7 +105,9 @@ def _layers(
             )
             result.append(end(Placed.GPU, Cause.SUBGRAPH_LIMIT, reason, behind))
         elif verdict.validation and units.unit_of[i] in failing:
-            result.append(end(Placed.GPU, Cause.VALIDATION, verdict.validation[0].message))
+            finding = verdict.validation[0]
+            cause = Cause.VALIDATION if finding.effect is Effect.REJECT else Cause.UNKNOWN
+            result.append(end(Placed.GPU, cause, finding.message))
         else:
             unit = units.units[units.unit_of[i]]
             others = tuple(j for j in unit.layers if j != i and (roots[j] or verdicts[j].validation))
@@ -118,7 +120,7 @@ def _layers(
 
 def _root_cause(verdict: Verdict, platform: Platform) -> Optional[Tuple[Cause, str]]:
     if not platform.has_dla:
-        return Cause.NO_DLA, platform.no_dla or "no DLA"
+        return (Cause.UNKNOWN if platform.dla_unknown else Cause.NO_DLA), platform.no_dla or "no DLA"
     if verdict.support is Support.DLA:
         return None
     wanted = Effect.REJECT if verdict.support is Support.GPU else Effect.UNKNOWN

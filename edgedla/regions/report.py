@@ -81,7 +81,11 @@ class NodeReport:
 
 @dataclass(frozen=True)
 class RegionReport:
-    """One candidate subgraph, kept or dropped by the cap. `name` is TensorRT's name for it."""
+    """One candidate subgraph, kept or dropped by the cap. `name` is TensorRT's name for it.
+
+    `weight_bytes` and `internal_bytes` (tensors that are neither its inputs nor its outputs) are at the precision asked
+    for; `findings` are the limits of one loadable that they break.
+    """
 
     id: int
     name: str
@@ -93,6 +97,9 @@ class RegionReport:
     inputs: Tuple[str, ...]
     outputs: Tuple[str, ...]
     cuts: Tuple[Cut, ...]
+    weight_bytes: int = 0
+    internal_bytes: int = 0
+    findings: Tuple[Finding, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -106,6 +113,9 @@ class RegionReport:
             "inputs": list(self.inputs),
             "outputs": list(self.outputs),
             "cuts": [c.to_dict() for c in self.cuts],
+            "weight_bytes": self.weight_bytes,
+            "internal_bytes": self.internal_bytes,
+            "findings": [f.to_dict() for f in self.findings],
         }
 
 

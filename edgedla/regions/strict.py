@@ -30,7 +30,7 @@ def check_strict(
     """
     if not platform.has_dla:
         reason = platform.no_dla or "no DLA"
-        return StrictResult(mode, False, "", (), (reason,))
+        return StrictResult(mode, None if platform.dla_unknown else False, "", (), (reason,))
     refused = list(_refused(graph, prediction))
     later = [
         (graph.layers[p.index].name, p.reason)

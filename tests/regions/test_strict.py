@@ -1,0 +1,94 @@
+"""Builds without GPU fallback: who stops them, and who would be named first."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence, Tuple
+
+import pytest
+
+from edgedla.graph import LayerGraph
+from edgedla.regions import StrictResult, predict
+from edgedla.regions.strict import check_strict
+from edgedla.rules.verdict import Effect, Finding
+from edgedla.targets import Platform, platform_for
+
+RELU = {"op": "RELU"}
+SAME = (1, 64, 56, 56)
+
+
+def line(type_: str, name: str, *inputs: str, out: Sequence[int] = SAME, **params: Any) -> Tuple[Any, ...]:
+    return (type_, name, list(inputs), tuple(out), params or RELU)
+
+
+def strict(graph: LayerGraph, verdicts: Any, platform: Platform, mode: str = "strict", **kwargs: Any) -> StrictResult:
+    return check_strict(graph, predict(graph, verdicts, platform, "fp16", mode), platform, mode, **kwargs)
+
+
+def test_all_on_the_dla_passes(net: Any, judge: Any, orin: Platform) -> None:
+    graph = net([line("ACTIVATION", "a", "x"), line("ACTIVATION", "b", "a")])
+    for mode in ("strict", "standalone"):
+        assert strict(graph, judge(graph), orin, mode) == StrictResult(mode, True, "", (), ())
+
+
+def test_every_offender_is_named_and_the_first_of_the_network_first(net: Any, judge: Any, orin: Platform) -> None:
+    graph = net([line("ACTIVATION", "a", "x"), line("REDUCE", "r", "a"), line("SOFTMAX", "s", "r")])
+    result = strict(graph, judge(graph, gpu={"s": "not this softmax", "r": "no AVG Reduce"}), orin)
+    assert result.passes is False
+    assert result.first_offender == "r"
+    assert result.offenders == ("r", "s")
+    assert result.messages == ("r: no AVG Reduce", "s: not this softmax")
+
+
+def test_a_constant_operand_is_fatal_and_stands_before_its_reader(net: Any, judge: Any, orin: Platform) -> None:
+    graph = net([line("ELEMENTWISE", "scale", "x", "=1x1x1x1", op="PROD"), line("REDUCE", "r", "scale")])
+    result = strict(graph, judge(graph, gpu={"r": "no"}), orin)
+    assert result.offenders == ("scale.1", "r"), "with fallback the constant is folded, without it nothing folds it"
+
+
+def test_the_reshapes_around_a_gemm_stop_the_build(net: Any, judge: Any, orin: Platform) -> None:
+    graph = net([line("MATRIX_MULTIPLY", "fc", "x", "=10x512", out=(1, 10), op1="TRANSPOSE")], x=(1, 512))
+    result = strict(graph, judge(graph), orin)
+    assert result.passes is False
+    assert result.first_offender == "fc.1"
+    assert {"reshape_before_fc", "reshape_after_fc"} <= set(result.offenders)
+
+
+def test_the_second_look_counts_after_the_first_check(net: Any, judge: Any, xavier: Platform) -> None:
+    graph = net([line("SLICE", "wide", "x"), line("REDUCE", "r", "wide")])
+    verdicts = judge(graph, gpu={"r": "no"}, validation={"wide": "8400 is above 8192"})
+    result = strict(graph, verdicts, xavier)
+    assert result.first_offender == "r", "the per-layer check runs over the whole network first"
+    assert result.offenders == ("r", "wide")
+
+
+def test_unknown_layers_leave_the_answer_open(net: Any, judge: Any, orin: Platform) -> None:
+    graph = net([line("ACTIVATION", "a", "x"), line("SLICE", "u", "a")])
+    result = strict(graph, judge(graph, unknown={"u": "sources differ"}), orin)
+    assert result.passes is None
+    assert result.first_offender == ""
+    assert result.messages == ("u: sources differ",)
+
+
+@pytest.mark.parametrize(("effect", "passes"), [(Effect.REJECT, False), (Effect.UNKNOWN, None), (Effect.WARN, True)])
+def test_io_findings_decide_too(net: Any, judge: Any, orin: Platform, effect: Effect, passes: Any) -> None:
+    graph = net([line("ACTIVATION", "a", "x")])
+    finding = Finding("IO001", "io-format", "x", effect, "linear input needs a reformat on the GPU")
+    result = strict(graph, judge(graph), orin, io_findings=(finding,))
+    assert result.passes is passes
+    assert result.findings == (finding,)
+
+
+def test_standalone_needs_exactly_one_region(net: Any, judge: Any, orin: Platform) -> None:
+    # The layers differ in their effective batch: both run on the DLA, in two loadables.
+    graph = net([line("ACTIVATION", "a", "x"), line("ACTIVATION", "b", "a", out=(2, 32, 56, 56))])
+    assert strict(graph, judge(graph), orin, "strict").passes is True
+    result = strict(graph, judge(graph), orin, "standalone")
+    assert result.passes is False
+    assert result.messages == ("a standalone loadable holds the whole network in one region; this one has 2",)
+
+
+def test_no_dla_is_the_reason(net: Any, judge: Any) -> None:
+    platform = platform_for("orin-nano-8gb", trt="10.3")
+    graph = net([line("ACTIVATION", "a", "x")])
+    result = strict(graph, judge(graph), platform)
+    assert (result.passes, result.messages) == (False, (platform.no_dla,))
