@@ -119,7 +119,10 @@ def loss_of(outputs, flat) -> torch.Tensor:
             left = goal.long()
             frac = goal - left
             logp = dist.log_softmax(-1)
-            dfl = -(logp.gather(-1, left[..., None])[..., 0] * (1 - frac) + logp.gather(-1, left[..., None] + 1)[..., 0] * frac)
+            dfl = -(
+                logp.gather(-1, left[..., None])[..., 0] * (1 - frac)
+                + logp.gather(-1, left[..., None] + 1)[..., 0] * frac
+            )
             got = (dist.softmax(-1) * project).sum(-1)
             inter = (torch.minimum(got, goal)[:, :2] + torch.minimum(got, goal)[:, 2:]).prod(-1)
             area = lambda d: (d[:, 0] + d[:, 2]) * (d[:, 1] + d[:, 3])  # noqa: E731

@@ -1,0 +1,31 @@
+"""Network outputs to results. To add a decoder, write its file and name it in DECODERS."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict
+
+from edgedla.runtime.decode.dense import ClassScore, segmentation, top_k
+from edgedla.runtime.decode.detections import Detection, NmsOptions
+from edgedla.runtime.decode.ssd import decode_ssd
+from edgedla.runtime.decode.yolo import decode_anchors, decode_dfl
+
+DECODERS: Dict[str, Callable] = {
+    "classification": top_k,
+    "segmentation": segmentation,
+    "ssd": decode_ssd,
+    "yolov5": decode_anchors,
+    "yolov8": decode_dfl,
+    "yolo11": decode_dfl,
+}
+
+__all__ = [
+    "DECODERS",
+    "ClassScore",
+    "Detection",
+    "NmsOptions",
+    "decode_anchors",
+    "decode_dfl",
+    "decode_ssd",
+    "segmentation",
+    "top_k",
+]

@@ -1,0 +1,102 @@
+"""Detections of one frame, and the step every detector ends with: threshold, class-wise NMS, back to frame pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Detection:
+    """One object: box as (x1, y1, x2, y2) in pixels of the source frame, score in 0..1, class index."""
+
+    box_xyxy: Tuple[float, float, float, float]
+    score: float
+    cls: int
+    label: str = ""
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "box_xyxy": [round(v, 2) for v in self.box_xyxy],
+            "score": round(self.score, 4),
+            "class": self.cls,
+            "label": self.label,
+        }
+
+
+@dataclass(frozen=True)
+class NmsOptions:
+    """Thresholds as detectors use them: `score` and `iou` in 0..1, at most `limit` detections, candidates capped."""
+
+    score: float = 0.25
+    iou: float = 0.45
+    limit: int = 300
+    candidates: int = 5000
+    class_agnostic: bool = False
+
+
+def nms(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, options: NmsOptions) -> np.ndarray:
+    """Indices of the kept boxes, best first, by OpenCV's NMS, class by class unless `class_agnostic`.
+
+    Args:
+        boxes_xyxy: float (n, 4). scores: float (n,). classes: int (n,).
+    """
+    import cv2
+
+    keep = np.flatnonzero(scores >= options.score)
+    if keep.size > options.candidates:
+        keep = keep[np.argpartition(-scores[keep], options.candidates)[: options.candidates]]
+    if not keep.size:
+        return keep
+    boxes, found = boxes_xyxy[keep].astype(np.float64), scores[keep].astype(np.float64)
+    xywh = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1)
+    if not options.class_agnostic:
+        # Boxes of different classes are moved apart, which makes one NMS call class-wise in every OpenCV version.
+        span = float(np.abs(boxes).max() + 1) * 2
+        xywh[:, :2] += (classes[keep] * span)[:, None]
+    chosen = cv2.dnn.NMSBoxes(xywh.tolist(), found.tolist(), options.score, options.iou)
+    # OpenCV before 4.5.4 returns (n, 1).
+    order = np.asarray(chosen, np.int64).reshape(-1)
+    order = order[np.argsort(-found[order], kind="stable")][: options.limit]
+    return keep[order]
+
+
+def finish(
+    boxes_xyxy: np.ndarray,
+    scores: np.ndarray,
+    classes: np.ndarray,
+    options: NmsOptions,
+    geometry: Optional[Any] = None,
+    labels: Sequence[str] = (),
+) -> List[Detection]:
+    """NMS in network pixels, then boxes mapped to the source frame by `geometry` (see runtime.geometry) and clipped to it."""
+    keep = nms(boxes_xyxy, scores, classes, options)
+    boxes = boxes_xyxy[keep].astype(np.float64)
+    if geometry is not None:
+        boxes = geometry.to_source(boxes)
+    return [
+        Detection(
+            (float(b[0]), float(b[1]), float(b[2]), float(b[3])),
+            float(scores[i]),
+            int(classes[i]),
+            _label(labels, int(classes[i])),
+        )
+        for b, i in zip(boxes, keep)
+    ]
+
+
+def _label(labels: Sequence[str], cls: int) -> str:
+    return labels[cls] if 0 <= cls < len(labels) else ""
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """Logistic function; large negative inputs do not overflow."""
+    return (0.5 * (1.0 + np.tanh(0.5 * x.astype(np.float32)))).astype(np.float32)
+
+
+def softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    e = np.exp(x.astype(np.float32) - x.max(axis=axis, keepdims=True))
+    result: np.ndarray = e / e.sum(axis=axis, keepdims=True)
+    return result

@@ -1,0 +1,124 @@
+"""YOLO heads: v5 with anchors, v8 and v11 with box distributions (DFL), both as raw convolution outputs.
+
+Ending the network at its last convolutions keeps it on the DLA; what follows (sigmoid, DFL, grids) is done here for the
+candidates above the score threshold only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.errors import RunError
+from edgedla.runtime.decode.detections import Detection, NmsOptions, finish, sigmoid, softmax
+
+#: Anchor sizes (w, h) in pixels of the stock YOLOv5 models, by stride.
+YOLOV5_ANCHORS = {
+    8: ((10, 13), (16, 30), (33, 23)),
+    16: ((30, 61), (62, 45), (59, 119)),
+    32: ((116, 90), (156, 198), (373, 326)),
+}
+
+
+def logit(p: float) -> float:
+    p = min(max(p, 1e-6), 1 - 1e-6)
+    return math.log(p / (1 - p))
+
+
+def stride_of(head: np.ndarray, input_hw: Tuple[int, int]) -> int:
+    """Stride of a raw head (1, channels, h, w) for a network input of `input_hw`."""
+    stride = input_hw[0] // head.shape[2]
+    if stride * head.shape[2] != input_hw[0] or stride * head.shape[3] != input_hw[1]:
+        raise RunError(
+            f"a head of {head.shape[2]}x{head.shape[3]} does not divide the network input {input_hw[0]}x{input_hw[1]}",
+            hint="give the decoder the network's own input size",
+        )
+    return stride
+
+
+def decode_dfl(
+    heads: Sequence[np.ndarray],
+    input_hw: Tuple[int, int],
+    options: Optional[NmsOptions] = None,
+    geometry: Optional[Any] = None,
+    labels: Sequence[str] = (),
+    reg_max: int = 16,
+) -> List[Detection]:
+    """YOLOv8 and YOLO11 raw heads.
+
+    Args:
+        heads: one array a scale, (1, 4 * reg_max + classes, h, w): for each side left, top, right, bottom a distribution
+            over 0 .. reg_max - 1 strides, then the class logits.
+        input_hw: network input in pixels.
+        reg_max: bins of a distribution; 16 in the stock models.
+    """
+    options = options or NmsOptions()
+    threshold = logit(options.score)
+    boxes, scores, classes = [], [], []
+    bins = np.arange(reg_max, dtype=np.float32)
+    for head in heads:
+        stride = stride_of(head, input_hw)
+        nc = head.shape[1] - 4 * reg_max
+        if nc < 1:
+            raise RunError(
+                f"a head with {head.shape[1]} channels has no class for reg_max {reg_max}",
+                allowed=f"more than {4 * reg_max}",
+            )
+        logits = head[0, 4 * reg_max :]
+        best = logits.max(axis=0)
+        ys, xs = np.nonzero(best >= threshold)
+        if not ys.size:
+            continue
+        dist = softmax(head[0, : 4 * reg_max, ys, xs].reshape(-1, 4, reg_max), 2) @ bins
+        centre = np.stack([xs + 0.5, ys + 0.5], 1)
+        boxes.append(np.concatenate([centre - dist[:, :2], centre + dist[:, 2:]], 1) * stride)
+        scores.append(sigmoid(best[ys, xs]))
+        classes.append(logits[:, ys, xs].argmax(axis=0))
+    if not boxes:
+        return []
+    return finish(np.concatenate(boxes), np.concatenate(scores), np.concatenate(classes), options, geometry, labels)
+
+
+def decode_anchors(
+    heads: Sequence[np.ndarray],
+    input_hw: Tuple[int, int],
+    options: Optional[NmsOptions] = None,
+    geometry: Optional[Any] = None,
+    labels: Sequence[str] = (),
+    anchors: Optional[dict] = None,
+) -> List[Detection]:
+    """YOLOv5 raw heads.
+
+    Args:
+        heads: one array a scale, (1, anchors * (5 + classes), h, w): for each anchor x, y, w, h, objectness, class logits.
+            xy = (2 sigmoid - 0.5 + cell) * stride, wh = (2 sigmoid)^2 * anchor (YOLOv5 6.0 and later).
+        anchors: {stride: ((w, h), ...)} in pixels; the stock anchors if not given.
+    """
+    options = options or NmsOptions()
+    table = anchors or YOLOV5_ANCHORS
+    threshold = logit(options.score)
+    boxes, scores, classes = [], [], []
+    for head in heads:
+        stride = stride_of(head, input_hw)
+        if stride not in table:
+            raise RunError(f"no anchors for stride {stride}", allowed=", ".join(str(s) for s in sorted(table)))
+        sizes = np.asarray(table[stride], np.float32)
+        h, w = head.shape[2:]
+        raw = head[0].reshape(len(sizes), -1, h, w)
+        # score = objectness * class probability <= objectness, so weak objectness can be dropped before any sigmoid.
+        a, ys, xs = np.nonzero(raw[:, 4] >= threshold)
+        if not ys.size:
+            continue
+        picked = sigmoid(raw[a, :, ys, xs])
+        cls = picked[:, 5:].argmax(1) if picked.shape[1] > 5 else np.zeros(len(a), np.int64)
+        score = picked[:, 4] * (picked[np.arange(len(a)), 5 + cls] if picked.shape[1] > 5 else 1)
+        xy = (picked[:, :2] * 2 - 0.5 + np.stack([xs, ys], 1)) * stride
+        wh = (picked[:, 2:4] * 2) ** 2 * sizes[a]
+        boxes.append(np.concatenate([xy - wh / 2, xy + wh / 2], 1))
+        scores.append(score)
+        classes.append(cls)
+    if not boxes:
+        return []
+    return finish(np.concatenate(boxes), np.concatenate(scores), np.concatenate(classes), options, geometry, labels)

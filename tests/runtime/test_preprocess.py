@@ -1,0 +1,167 @@
+"""CPU preprocessing against a reference written pixel by pixel, and the CUDA kernel against the CPU where a GPU is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgedla.errors import UsageError
+from edgedla.formats import TensorFormat
+from edgedla.formats.pack import unpack
+from edgedla.runtime.cuda_preprocess import kernel_macros, kernel_params
+from edgedla.runtime.geometry import Geometry
+from edgedla.runtime.preprocess import CpuPreprocessor, Preprocess
+
+cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
+
+FORMATS = [
+    ("HALF", TensorFormat.LINEAR), ("HALF", TensorFormat.DLA_LINEAR), ("HALF", TensorFormat.DLA_HWC4), ("HALF", TensorFormat.CHW16),
+    ("INT8", TensorFormat.LINEAR), ("INT8", TensorFormat.DLA_LINEAR), ("INT8", TensorFormat.DLA_HWC4), ("INT8", TensorFormat.CHW32),
+]  # fmt: skip
+
+
+def frame_of(shape, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
+
+
+def reference(spec: Preprocess, frame: np.ndarray) -> np.ndarray:
+    """Real values (3, H, W), one network pixel after another, with exact bilinear sampling."""
+    if spec.pixels == "nv12":
+        frame = cv2.cvtColor(frame, cv2.COLOR_YUV2BGR_NV12)
+    g = spec.geometry
+    h, w = spec.input_chw[1:]
+    out = np.full((h, w, 3), float(spec.pad))
+    x0, y0, sw, sh = g.src_xywh
+    src = frame[y0 : y0 + sh, x0 : x0 + sw].astype(np.float64)
+    for j in range(g.size_hw[0]):
+        for i in range(g.size_hw[1]):
+            fy, fx = (j + 0.5) * g.step_xy[1] - 0.5, (i + 0.5) * g.step_xy[0] - 0.5
+            ty, tx = int(np.floor(fy)), int(np.floor(fx))
+            ay, ax = fy - ty, fx - tx
+            rows, cols = np.clip([ty, ty + 1], 0, sh - 1), np.clip([tx, tx + 1], 0, sw - 1)
+            top = src[rows[0], cols[0]] * (1 - ax) + src[rows[0], cols[1]] * ax
+            low = src[rows[1], cols[0]] * (1 - ax) + src[rows[1], cols[1]] * ax
+            out[g.offset_xy[1] + j, g.offset_xy[0] + i] = top * (1 - ay) + low * ay
+    if ("bgr" if spec.pixels == "nv12" else spec.pixels) != spec.colour:
+        out = out[..., ::-1]
+    return ((out - spec.mean) / spec.std).transpose(2, 0, 1)
+
+
+@pytest.mark.parametrize("fit", ["letterbox", "stretch", "crop"])
+@pytest.mark.parametrize("pixels", ["bgr", "rgb", "nv12"])
+def test_cpu_result_is_the_reference_within_one_grey_value(pixels, fit):
+    spec = Preprocess(
+        (34, 52), (3, 24, 40), pixels=pixels, fit=fit, mean=(123.7, 116.3, 103.5), std=(58.4, 57.1, 57.4), dtype="FLOAT"
+    )
+    frame = frame_of(spec.frame_shape)
+    got = unpack(CpuPreprocessor(spec)(frame), spec.layout)[0]
+    # OpenCV resizes 8-bit images in fixed point and rounds to whole grey values.
+    assert np.abs(got - reference(spec, frame)).max() <= 1.0 / 57.1
+
+
+@pytest.mark.parametrize(("dtype", "fmt"), FORMATS)
+@pytest.mark.parametrize("chip", ["xavier", "orin"])
+def test_every_input_format_holds_the_same_values(dtype, fmt, chip):
+    plain = Preprocess((30, 50), (3, 25, 45), dtype="FLOAT")
+    spec = Preprocess(
+        (30, 50), (3, 25, 45), dtype=dtype, scale=1 / 127 if dtype == "INT8" else None, format=fmt, chip=chip
+    )
+    frame = frame_of(spec.frame_shape)
+    real = unpack(CpuPreprocessor(plain)(frame), plain.layout)
+    buffer = CpuPreprocessor(spec)(frame)
+    assert buffer.nbytes == spec.layout.size_bytes
+    got = unpack(buffer, spec.layout, scale=spec.scale)
+    assert np.abs(got.astype(np.float64) - real).max() <= (0.5 / 127 + 1e-6 if dtype == "INT8" else 5e-4)
+
+
+def test_a_second_frame_leaves_nothing_of_the_first():
+    spec = Preprocess((20, 60), (3, 32, 32), dtype="FLOAT")
+    one = CpuPreprocessor(spec)
+    one(frame_of(spec.frame_shape, 1))
+    again = one(frame_of(spec.frame_shape, 2)).copy()
+    assert np.array_equal(again, CpuPreprocessor(spec)(frame_of(spec.frame_shape, 2)))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"pixels": "yuyv"}, "pixel order"),
+        ({"dtype": "INT8"}, "needs its scale"),
+        ({"input_chw": (1, 8, 8)}, "1 channels"),
+        ({"pixels": "nv12", "frame_hw": (31, 50)}, "even width"),
+        ({"std": (1, 0, 1)}, "zero"),
+        ({"fit": "squash"}, "unknown fit"),
+    ],
+)
+def test_wrong_settings_are_refused_with_what_is_allowed(change, says):
+    settings = {"frame_hw": (30, 50), "input_chw": (3, 8, 8), **change}
+    with pytest.raises(UsageError, match=says):
+        CpuPreprocessor(Preprocess(**settings))
+
+
+def test_a_frame_of_another_size_is_refused():
+    spec = Preprocess((30, 50), (3, 8, 8))
+    with pytest.raises(UsageError, match=r"uint8 \[30, 50, 3\]"):
+        CpuPreprocessor(spec)(np.zeros((50, 30, 3), np.uint8))
+
+
+@pytest.mark.parametrize("how", ["letterbox", "stretch", "crop"])
+@pytest.mark.parametrize("src", [(480, 640), (1080, 1920), (33, 7)])
+def test_boxes_come_back_from_the_network_to_the_frame(how, src):
+    g = Geometry.fit(src, (640, 512), how)
+    x, y, w, h = g.src_xywh
+    box = np.array([[x + 0.2 * w, y + 0.1 * h, x + 0.9 * w, y + 0.8 * h]])
+    assert np.allclose(g.to_source(g.to_network(box)), box)
+
+
+def test_kernel_parameters_follow_the_layout():
+    spec = Preprocess(
+        (1080, 1920),
+        (3, 640, 640),
+        pixels="nv12",
+        dtype="INT8",
+        scale=1 / 127,
+        format=TensorFormat.DLA_HWC4,
+        chip="orin",
+    )
+    p = kernel_params(spec)
+    assert p["row_elements"] * p["dst_h"] == spec.layout.size_bytes
+    assert kernel_macros(spec) == ("-DSOURCE=1", "-DINT8=1", "-DLAYOUT=1")
+    with pytest.raises(UsageError, match="CHW32 with HALF"):
+        kernel_macros(Preprocess((10, 10), (3, 8, 8), format=TensorFormat.CHW32))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pixels", ["bgr", "rgb", "nv12"])
+@pytest.mark.parametrize("fit", ["letterbox", "stretch", "crop"])
+@pytest.mark.parametrize(("dtype", "fmt"), FORMATS)
+def test_cuda_kernel_equals_the_cpu_within_rounding(dtype, fmt, fit, pixels):
+    pytest.importorskip("pycuda.driver", reason="pycuda or a CUDA driver is missing", exc_type=Exception)
+    from pycuda import driver, gpuarray
+
+    driver.init()
+    if not driver.Device.count():
+        pytest.skip("no CUDA device")
+    context = driver.Device(0).retain_primary_context()
+    context.push()
+    try:
+        from edgedla.runtime.cuda_preprocess import CudaPreprocessor
+
+        spec = Preprocess(
+            (270, 482), (3, 160, 200), pixels=pixels, fit=fit, mean=(10, 20, 30), std=(250, 240, 230), dtype=dtype,
+            scale=0.01 if dtype == "INT8" else None, format=fmt, chip="orin",
+        )  # fmt: skip
+        frames = np.stack([frame_of(spec.frame_shape, s) for s in (1, 2)])
+        out = gpuarray.zeros(2 * spec.layout.size_bytes, np.uint8)
+        CudaPreprocessor(spec)(gpuarray.to_gpu(frames).gpudata, out.gpudata, batch=2)
+        got = out.get().reshape(2, -1)
+    finally:
+        context.pop()
+    cpu = CpuPreprocessor(spec)
+    for frame, buffer in zip(frames, got):
+        want = cpu(frame).view(np.uint8).reshape(-1)
+        kind = np.int8 if dtype == "INT8" else np.float16
+        a, b = buffer.view(kind).astype(np.float64), want.view(kind).astype(np.float64)
+        # One grey value of the fixed-point resize, and one step of the quantisation.
+        assert np.abs(a - b).max() <= (1 if dtype == "INT8" else 1.02 / 230)
+        assert np.count_nonzero(a != b) < 0.002 * a.size
