@@ -1,0 +1,139 @@
+"""How the parser brings operands to one rank, and the reshapes it writes for squeeze, unsqueeze, flatten, transpose."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence, Tuple
+
+from edgedla.importers import shape_tensor as st
+from edgedla.importers.context import Context
+from edgedla.importers.network import arithmetic, shapes
+from edgedla.importers.network.core import NetTensor
+from edgedla.importers.node import Node
+from edgedla.importers.refuse import Refused
+
+
+def to_rank(ctx: Context, x: NetTensor, rank: int) -> NetTensor:
+    """`x` with leading ones up to `rank`, by a SHUFFLE where it has fewer dims."""
+    if ctx.v10 and ctx.opset < 7:
+        raise Refused("Pre-opset 7 broadcasting is unsupported in this version of the ONNX parser")
+    own = len(x.dims)
+    if own > rank:
+        raise Refused("Cannot broadcast a higher rank tensor to a lower rank tensor.")
+    if own == rank:
+        return x
+    dims = st.concat(ctx, st.fill(ctx, 1, st.vector(rank - own)), st.shape_of(x))
+    out = st.add_shuffle(ctx, x, dims)
+    if ctx.v10:
+        ctx.net.register(out, "ONNXTRT_Broadcast")
+    return out
+
+
+def same_rank(ctx: Context, a: NetTensor, b: NetTensor) -> Tuple[NetTensor, NetTensor]:
+    rank_a, rank_b = len(a.dims), len(b.dims)
+    if rank_a == rank_b:
+        return a, b
+    if rank_a > rank_b:
+        return a, to_rank(ctx, b, rank_a)
+    return to_rank(ctx, a, rank_b), b
+
+
+def squeeze(ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None) -> NetTensor:
+    """Drop `axes` (non-negative) by a reshape; named after the node if it is given."""
+    keep = [i for i in range(len(x.dims)) if i not in axes]
+    dims = st.gather(ctx, st.shape_of(x), st.vector_of(keep))
+    out = st.add_shuffle(ctx, x, dims)
+    return _named(ctx, out, node, "ONNXTRT_squeezeTensor")
+
+
+def unsqueeze(ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None) -> NetTensor:
+    """Insert a 1 at each of `axes` (positions in the result) by a reshape."""
+    wanted = sorted(set(axes))
+    rank = len(x.dims)
+    if rank + len(wanted) > shapes.MAX_DIMS:
+        raise Refused("Failed to unsqueeze tensor!")
+    subscripts: List[int] = list(range(rank))
+    for axis in wanted:
+        subscripts.insert(axis, rank)
+    dims = st.interlace(ctx, st.shape_of(x), st.vector(1), st.vector_of(subscripts))
+    out = st.add_shuffle(ctx, x, dims)
+    return _named(ctx, out, node, "ONNXTRT_unsqueezeTensor")
+
+
+def flatten(ctx: Context, x: NetTensor, axis: int, node: Optional[Node] = None) -> NetTensor:
+    """A reshape to 2-D: the dims before `axis` and the others."""
+    dims = st.shape_of(x)
+    first = st.product(ctx, dims, 0, axis, 1)
+    second = st.product(ctx, dims, axis, dims.size, 1)
+    out = st.add_shuffle(ctx, x, st.concat(ctx, first, second), zero_is_placeholder=False)
+    return _named(ctx, out, node, "ONNXTRT_flattenTensor")
+
+
+def _named(ctx: Context, out: NetTensor, node: Optional[Node], helper: str) -> NetTensor:
+    if node is not None:
+        ctx.net.register(out, node.name)
+    else:
+        ctx.net.register(out, helper)
+    return out
+
+
+def to_scalar(ctx: Context, x: NetTensor) -> NetTensor:
+    """A 0-D view of a tensor of one element.
+
+    Raises:
+        Refused: it has more.
+    """
+    if not x.dims:
+        return x
+    if shapes.volume(x.dims) != 1:
+        raise Refused(f"Failed to convert an input of dims {list(x.dims)} to a scalar.")
+    out = shapes.shuffle(ctx.net, x, reshape=())
+    if ctx.v10:
+        ctx.net.register(out, "ONNXTRT_convertToScalar")
+    return out
+
+
+def transpose(ctx: Context, x: NetTensor, perm: Sequence[int], node: Node) -> NetTensor:
+    """A SHUFFLE with a first transpose; 8.6 writes a reshape where only ones move."""
+    rank = len(x.dims)
+    if sorted(perm) != list(range(rank)):
+        raise Refused(f"Failed to transpose the input: {list(perm)} is no permutation of {rank} axes")
+    if ctx.v10 or _moves_data(x.dims, perm):
+        out = shapes.shuffle(ctx.net, x, first=perm)
+    else:
+        out = shapes.shuffle(ctx.net, x, reshape=[x.dims[i] for i in perm], zero_is_placeholder=False)
+    ctx.net.register(out, node.name)
+    return out
+
+
+def _moves_data(dims: Sequence[int], perm: Sequence[int]) -> bool:
+    last = 0
+    for source in perm:
+        if dims[source] == -1:
+            return True
+        if dims[source] != 1:
+            if source < last:
+                return True
+            last = source
+    return False
+
+
+def axis_length(ctx: Context, x: NetTensor, axis: int, dims: Tuple[int, ...] = (), dtype: str = "INT32") -> NetTensor:
+    """The size of one axis as a tensor: a CONSTANT where it is static, else a GATHER from the shape."""
+    if not 0 <= axis < len(x.dims):
+        raise Refused(f"axis {axis} does not exist in a tensor of rank {len(x.dims)}")
+    if x.dims[axis] >= 0:
+        return ctx.scalar(x.dims[axis], dtype, dims)
+    shape = shapes.shape(ctx.net, x, "INT32")
+    if ctx.v10:
+        shape = arithmetic.cast(ctx.net, shape, dtype)
+    out = shapes.gather(ctx.net, shape, ctx.scalar(axis, "INT32", dims), 0)
+    ctx.net.register(out, "ONNXTRT_gatherDimension")
+    return out
+
+
+def constant_of_shape(ctx: Context, value: NetTensor, shape: NetTensor) -> NetTensor:
+    """`value` repeated to the dims held by the tensor `shape`: a SLICE with stride 0."""
+    dims = st.from_tensor(shape)
+    zeros = st.similar(ctx, dims, 0)
+    value = st.reshape(ctx, value, st.similar(ctx, dims, 1))
+    return st.add_slice(ctx, value, zeros, dims, zeros)

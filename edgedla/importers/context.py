@@ -1,0 +1,187 @@
+"""The parser's state while it walks a graph: what each ONNX tensor name stands for, scopes, names, opset."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from edgedla.importers.network import arithmetic, shapes
+from edgedla.importers.network.core import NetTensor, Network
+from edgedla.importers.node import Node
+from edgedla.importers.refuse import Refused
+from edgedla.importers.values import Weights
+
+#: What an ONNX tensor name stands for: weights, a network tensor, or nothing (an optional input left out).
+Value = Any
+
+#: Nested subgraphs and functions that the parser follows (ModelImporter.cpp, kMAX_NESTED_SUBGRAPHS).
+MAX_NESTED_SUBGRAPHS = 24
+
+TEMPORARY = "ONNXTRT_temporary_weights"
+
+
+class Context:
+    """State of one import.
+
+    Attributes:
+        net: the network under construction.
+        lowering: "8.6" or "10.3".
+        v10: lowering is 10.3.
+        opset: version of the default ONNX domain.
+        tensors: ONNX tensor name -> Value.
+        functions: model-local functions by name.
+    """
+
+    def __init__(self, lowering: str, opset: int) -> None:
+        self.net = Network()
+        self.lowering = lowering
+        self.v10 = lowering != "8.6"
+        self.opset = opset
+        self.index_type = "INT64" if self.v10 else "INT32"
+        self.tensors: Dict[str, Value] = {}
+        self.functions: Dict[str, Any] = {}
+        self.function_attributes: List[Dict[str, Any]] = []
+        self.graph_outputs: Dict[str, None] = {}
+        self.nodes: List[Any] = []
+        self.depth = 0
+        self.parse_graph: Callable[..., None] = _not_set
+        self.parse_node: Callable[..., None] = _not_set
+        self.weights_of: Callable[[Any], Weights] = _not_set
+        self._constants: Dict[str, NetTensor] = {}
+        self._scopes: List[Dict[str, Tuple[bool, Value]]] = []
+
+    # Names -----------------------------------------------------------------------------------------------------------
+
+    def name(self, tensor: NetTensor, node: Node) -> NetTensor:
+        """Call the layer behind `tensor` after its ONNX node."""
+        self.net.register(tensor, node.name)
+        return tensor
+
+    def helper_name(self, tensor: NetTensor, base: str) -> NetTensor:
+        """Name a layer that the parser adds by itself; 8.6 leaves the layers of shape arithmetic unnamed."""
+        if self.v10:
+            self.net.register(tensor, base)
+        return tensor
+
+    def _temporary(self) -> None:
+        # Weights of the parser's own take a name too, and with it a number of the shared counter.
+        if self.v10:
+            self.net.unique_tensor_name(TEMPORARY)
+
+    # Values ----------------------------------------------------------------------------------------------------------
+
+    def tensor(self, x: Value) -> NetTensor:
+        """The network tensor of a node's input; weights become a CONSTANT layer, once for each name."""
+        if isinstance(x, NetTensor):
+            return x
+        if not isinstance(x, Weights):
+            raise Refused("an input that the operator needs is missing")
+        if x.name:
+            known = self._constants.get(x.name)
+            if known is not None:
+                return known
+        made = self.net.constant(x.dims, x.dtype, x.array(), x.name or None)
+        if x.name:
+            self._constants[self.net.register(made, x.name)] = made
+        return made
+
+    def has_constant(self, name: str) -> bool:
+        """True where weights of this name stand in a CONSTANT layer already."""
+        return bool(name) and name in self._constants
+
+    def constant(self, values: Sequence[float], dtype: str, dims: Optional[Tuple[int, ...]] = None) -> NetTensor:
+        """A CONSTANT of the parser's own."""
+        self._temporary()
+        return arithmetic.constant(self.net, values, dtype, dims)
+
+    def scalar(self, value: float, dtype: str, dims: Tuple[int, ...] = ()) -> NetTensor:
+        self._temporary()
+        return arithmetic.scalar(self.net, value, dtype, dims)
+
+    def shape_constant(self, values: List[int], dims: Tuple[int, ...]) -> NetTensor:
+        """A CONSTANT with known shape values."""
+        self._temporary()
+        bound = (1 << 63) - 1 if self.v10 else (1 << 31) - 1
+        clipped = [max(-bound - 1, min(bound, v)) for v in values]
+        made = arithmetic.constant(self.net, clipped, self.index_type, dims)
+        return self.helper_name(made, "ONNXTRT_ShapeTensorFromDims")
+
+    def shape_layer(self, x: NetTensor) -> NetTensor:
+        """SHAPE of a tensor whose dims are not all known; 10.3 casts it to INT64."""
+        made = shapes.shape(self.net, x, "INT32" if self.v10 else "INT32")
+        if self.v10:
+            self.helper_name(made, "ONNXTRT_ShapeShape")
+            made = self.cast_helper(made, "INT64")
+        return made
+
+    def cast_helper(self, x: NetTensor, dtype: str) -> NetTensor:
+        """A cast that the parser adds by itself: CAST in 10.3, IDENTITY with an output type in 8.6."""
+        if self.v10:
+            made = arithmetic.cast(self.net, x, dtype)
+            self.net.register(made, "ONNXTRT_castHelper")
+            return made
+        return arithmetic.identity(self.net, x, dtype)
+
+    def identity(self, x: Value) -> Value:
+        """Weights as they are; a tensor through an IDENTITY layer."""
+        if isinstance(x, Weights):
+            return x
+        made = arithmetic.identity(self.net, self.tensor(x))
+        if self.v10:
+            self.net.register(made, "ONNXTRT_identity")
+        return made
+
+    # Scopes ----------------------------------------------------------------------------------------------------------
+
+    def set(self, name: str, value: Value, unique: bool = False) -> None:
+        """Register what an ONNX tensor name stands for.
+
+        Raises:
+            Refused: the name is taken.
+        """
+        unique_name = self.net.unique_tensor_name(name)
+        if isinstance(value, NetTensor):
+            value.name = unique_name
+        elif isinstance(value, Weights):
+            value = self._weights(value, unique_name if self._scopes else name)
+        key = unique_name if unique else name
+        fresh = key not in self.tensors
+        before = self.tensors.get(key)
+        if self._scopes:
+            scope = self._scopes[-1]
+            taken = key in scope
+            if not taken:
+                scope[key] = (fresh, before)
+        else:
+            taken = not fresh and before is not None
+        if taken:
+            raise Refused(f"ONNX graph has duplicate tensor name: {key}")
+        self.tensors[key] = value
+
+    def _weights(self, w: Weights, name: str) -> Weights:
+        if not self.v10 and w.dtype == "INT64":
+            return _narrowed(w, name)
+        return w.renamed(name)
+
+    def push_scope(self) -> None:
+        self._scopes.append({})
+
+    def pop_scope(self) -> None:
+        for name, (fresh, before) in self._scopes.pop().items():
+            if fresh:
+                self.tensors.pop(name, None)
+            else:
+                self.tensors[name] = before
+
+
+def _narrowed(w: Weights, name: str) -> Weights:
+    """INT64 weights as 8.6 keeps them: INT32, out-of-range numbers clamped."""
+
+    def load() -> Any:
+        array = w.array()
+        return None if array is None else array.clip(-(1 << 31), (1 << 31) - 1).astype("int32")
+
+    return Weights(name, w.dims, "INT32", 6, load)
+
+
+def _not_set(*_: Any) -> Any:
+    raise AssertionError("the context is not wired to the graph walk")

@@ -1,0 +1,46 @@
+"""Element types: which ONNX types TensorRT's parser knows, and what it calls them."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+from edgedla.importers.context import Context
+from edgedla.importers.refuse import Refused
+from edgedla.importers.values import ONNX_TYPES
+
+#: ONNX element type number -> TensorRT DataType name. 8.6 has no INT64, BF16 or FP8 tensors of its own.
+TRT_TYPES_103: Dict[int, str] = {
+    ONNX_TYPES["DOUBLE"]: "FLOAT", ONNX_TYPES["FLOAT"]: "FLOAT", ONNX_TYPES["INT8"]: "INT8",
+    ONNX_TYPES["UINT8"]: "UINT8", ONNX_TYPES["FLOAT16"]: "HALF", ONNX_TYPES["BFLOAT16"]: "BF16",
+    ONNX_TYPES["BOOL"]: "BOOL", ONNX_TYPES["INT32"]: "INT32", ONNX_TYPES["INT64"]: "INT64",
+    ONNX_TYPES["FLOAT8E4M3FN"]: "FP8", ONNX_TYPES["INT4"]: "INT4",
+}  # fmt: skip
+TRT_TYPES_86: Dict[int, str] = {
+    ONNX_TYPES["DOUBLE"]: "FLOAT", ONNX_TYPES["FLOAT"]: "FLOAT", ONNX_TYPES["INT8"]: "INT8",
+    ONNX_TYPES["UINT8"]: "UINT8", ONNX_TYPES["FLOAT16"]: "HALF", ONNX_TYPES["BOOL"]: "BOOL",
+    ONNX_TYPES["INT32"]: "INT32", ONNX_TYPES["INT64"]: "INT32", ONNX_TYPES["FLOAT8E4M3FN"]: "FP8",
+}  # fmt: skip
+
+
+def trt_type(ctx: Context, onnx_type: int) -> Optional[str]:
+    """TensorRT's name of an ONNX element type; None where the parser knows none."""
+    return (TRT_TYPES_103 if ctx.v10 else TRT_TYPES_86).get(onnx_type)
+
+
+def dtype_of(x: Any) -> str:
+    """Type of a node's input; "FLOAT" for one that is left out, as the parser has it."""
+    return "FLOAT" if x is None else str(x.dtype)
+
+
+def rank_of(x: Any) -> int:
+    if x is None:
+        raise Refused("an input that the operator needs is missing")
+    return len(x.dims)
+
+
+def refuse_types(x: Any, *types: str) -> None:
+    """Raises:
+    Refused: `x` has one of `types`.
+    """
+    if x is not None and x.dtype in types:
+        raise Refused(f"Found unsupported input type of {x.dtype}")

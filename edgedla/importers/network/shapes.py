@@ -1,0 +1,325 @@
+"""Layers that move data without arithmetic: shuffle, slice, concatenation, gather, scatter, fill, shape."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.importers.network.core import Dims, NetTensor, Network
+from edgedla.importers.network.fold import MAX_FOLDED_ELEMENTS, evaluate
+from edgedla.importers.refuse import Refused
+
+#: TensorRT's Dims::MAX_DIMS.
+MAX_DIMS = 8
+
+
+def volume(dims: Sequence[int]) -> int:
+    """Number of elements; -1 where a dim is dynamic."""
+    n = 1
+    for d in dims:
+        if d < 0:
+            return -1
+        n *= d
+    return n
+
+
+def resolve_reshape(source: Dims, wanted: Sequence[int], zero_is_placeholder: bool) -> Dims:
+    """The dims that a reshape to `wanted` gives: 0 copies the dim (where it is a placeholder), one -1 is inferred.
+
+    Raises:
+        Refused: the volumes differ.
+    """
+    out = list(wanted)
+    if zero_is_placeholder:
+        for i, d in enumerate(out):
+            if d == 0:
+                if i >= len(source):
+                    raise Refused(f"reshape dim {i} is a 0 placeholder beyond the input's rank {len(source)}")
+                out[i] = source[i]
+    total = volume(source)
+    inferred = [i for i, d in enumerate(wanted) if d == -1]
+    if len(inferred) > 1:
+        raise Refused(f"reshape to {list(wanted)}: more than one -1")
+    if inferred:
+        rest = 1
+        dynamic = False
+        for i, d in enumerate(out):
+            if i != inferred[0]:
+                dynamic = dynamic or d < 0
+                rest *= d
+        if not dynamic and total >= 0:
+            if rest == 0 or total % rest:
+                if not (rest == 0 and total == 0):
+                    raise Refused(f"reshape changes volume: {list(source)} to {list(wanted)}")
+                out[inferred[0]] = 0
+            else:
+                out[inferred[0]] = total // rest
+        elif dynamic:
+            # Dims copied from a dynamic input cancel out where both sides hold them.
+            out[inferred[0]] = _cancel(source, out, inferred[0])
+    elif total >= 0 and volume(out) >= 0 and volume(out) != total:
+        raise Refused(f"reshape changes volume: {list(source)} to {list(wanted)}")
+    return tuple(out)
+
+
+def _cancel(source: Dims, out: List[int], at: int) -> int:
+    if sum(d < 0 for d in source) != sum(d < 0 for i, d in enumerate(out) if i != at):
+        return -1
+    known_source = volume([d for d in source if d >= 0])
+    known_out = volume([d for i, d in enumerate(out) if i != at and d >= 0])
+    return known_source // known_out if known_out and known_source % known_out == 0 else -1
+
+
+def shuffle(
+    net: Network,
+    x: NetTensor,
+    *,
+    first: Optional[Sequence[int]] = None,
+    reshape: Optional[Sequence[int]] = None,
+    reshape_tensor: Optional[NetTensor] = None,
+    second: Optional[Sequence[int]] = None,
+    zero_is_placeholder: bool = True,
+) -> NetTensor:
+    """Transpose, reshape (to dims or to a tensor's value), transpose."""
+    dims = x.dims
+    value = x.value if x.const else None
+    if first is not None:
+        dims = tuple(dims[i] for i in first)
+    params: Dict[str, Any] = {"first_transpose": None if first is None else list(first), "reshape": None}
+    inputs: List[Optional[NetTensor]] = [x]
+    if reshape_tensor is not None:
+        inputs.append(reshape_tensor)
+        params["reshape"] = "dynamic"
+        if reshape_tensor.value is not None:
+            wanted = [int(d) for d in reshape_tensor.value.ravel()]
+            dims = resolve_reshape(dims, wanted, zero_is_placeholder)
+        else:
+            dims = (-1,) * max(reshape_tensor.dims[0] if reshape_tensor.dims else 1, 0)
+        params["reshape_resolved"] = list(dims)
+    elif reshape is not None:
+        params["reshape"] = list(reshape)
+        dims = resolve_reshape(dims, reshape, zero_is_placeholder)
+    if value is not None:
+        middle = dims
+        value = evaluate(lambda v: _shuffled(v, first, middle, second), value, dtype=x.dtype)
+    if second is not None:
+        dims = tuple(dims[i] for i in second)
+    params["second_transpose"] = None if second is None else list(second)
+    params["zero_is_placeholder"] = zero_is_placeholder
+    return net.emit("SHUFFLE", inputs, params, dims, x.dtype, value=value)
+
+
+def _shuffled(value: Any, first: Optional[Sequence[int]], dims: Dims, second: Optional[Sequence[int]]) -> Any:
+    if first is not None:
+        value = value.transpose(first)
+    value = value.reshape(dims)
+    return value if second is None else value.transpose(second)
+
+
+def slice_layer(
+    net: Network,
+    x: NetTensor,
+    start: Any,
+    size: Any,
+    stride: Any,
+    *,
+    axes: Optional[Sequence[int]] = None,
+    mode: str = "STRICT_BOUNDS",
+    fill: Optional[NetTensor] = None,
+) -> NetTensor:
+    """A SLICE. `start`, `size` and `stride` are sequences of numbers, or tensors, which become inputs 1, 2 and 3.
+
+    With `axes`, they hold one entry for each of these axes; the others are taken whole.
+    """
+    params: Dict[str, Any] = {}
+    inputs: List[Optional[NetTensor]] = [x, None, None, None, fill]
+    numbers: List[Optional[List[int]]] = []
+    for i, (key, given) in enumerate((("start", start), ("size", size), ("stride", stride))):
+        if isinstance(given, NetTensor):
+            inputs[i + 1] = given
+            params[key + "_source"] = "tensor"
+            numbers.append(None if given.value is None else [int(v) for v in given.value.ravel()])
+        else:
+            numbers.append(list(given))
+        params[key] = numbers[-1]
+    if axes is not None:
+        params["axes"] = list(axes)
+    params["mode"] = mode
+    if fill is not None:
+        params["has_fill_input"] = True
+    while inputs[-1] is None:
+        inputs.pop()
+    sizes = numbers[1]
+    dims = list(x.dims)
+    for i, axis in enumerate(axes if axes is not None else range(len(dims))):
+        dims[axis] = sizes[i] if sizes is not None and i < len(sizes) else -1
+    value = None
+    if x.value is not None and all(n is not None for n in numbers) and mode == "STRICT_BOUNDS":
+        value = evaluate(lambda v: _sliced(v, numbers, axes), x.value, dtype=x.dtype)
+    return net.emit("SLICE", inputs, params, tuple(dims), x.dtype, value=value)
+
+
+def _sliced(value: Any, numbers: List[Any], axes: Optional[Sequence[int]]) -> Any:
+    """What a strict-bounds slice takes; stride 0 repeats one element, as TensorRT broadcasts."""
+    starts, sizes, strides = numbers
+    for i, axis in enumerate(axes if axes is not None else range(value.ndim)):
+        if sizes[i] * max(1, value.size // max(1, value.shape[axis])) > 1 << 20:
+            return None
+        value = value.take(starts[i] + strides[i] * np.arange(sizes[i]), axis=axis)
+    return value
+
+
+def concatenation(net: Network, inputs: Sequence[NetTensor], axis: int = 0) -> NetTensor:
+    first = inputs[0]
+    dims = list(first.dims)
+    if not 0 <= axis < len(dims):
+        raise Refused(f"concatenation axis {axis} invalid for rank {len(dims)}")
+    total = 0
+    for t in inputs:
+        if len(t.dims) != len(dims):
+            raise Refused(
+                "all concat input tensors must have the same number of dimensions, got "
+                + ", ".join(str(list(i.dims)) for i in inputs)
+            )
+        for i, d in enumerate(t.dims):
+            if i == axis:
+                total = -1 if d < 0 or total < 0 else total + d
+            elif dims[i] < 0:
+                dims[i] = d
+            elif d >= 0 and d != dims[i]:
+                raise Refused(
+                    "all concat input tensors must have the same dimensions except on the concatenation axis "
+                    f"({axis}), but dimensions mismatched at index {i}: {list(first.dims)} and {list(t.dims)}"
+                )
+    dims[axis] = total
+    value = None
+    if all(t.value is not None for t in inputs):
+        value = evaluate(lambda *vs: np.concatenate(vs, axis=axis), *[t.value for t in inputs], dtype=first.dtype)
+    return net.emit("CONCATENATION", list(inputs), {"axis": axis}, tuple(dims), first.dtype, value=value)
+
+
+def shape(net: Network, x: NetTensor, dtype: str) -> NetTensor:
+    """SHAPE: a vector of the dims, constant where all of them are static."""
+    static = all(d >= 0 for d in x.dims)
+    number = net.number_of_layers
+    if static:
+        net.number_of_layers = number + 1
+        net.node.constant_layers.append("SHAPE")
+        value = np.array(x.dims, dtype=np.int64 if dtype == "INT64" else np.int32)
+        return NetTensor((len(x.dims),), dtype, index=number, word="Shape", const=True, value=value)
+    out = net.emit("SHAPE", [x], {}, (len(x.dims),), dtype, always_live=True)
+    return out
+
+
+def gather(net: Network, data: NetTensor, indices: NetTensor, axis: int) -> NetTensor:
+    dims = data.dims[:axis] + indices.dims + data.dims[axis + 1 :]
+    value = None
+    if data.value is not None and indices.value is not None:
+        value = evaluate(lambda d, i: d.take(i, axis=axis), data.value, indices.value, dtype=data.dtype)
+    params = {"mode": "DEFAULT", "axis": axis, "nb_elementwise_dims": 0}
+    return net.emit("GATHER", [data, indices], params, dims, data.dtype, value=value)
+
+
+def gather_v2(
+    net: Network, data: NetTensor, indices: NetTensor, mode: str, axis: int = 0, elementwise_dims: int = 0
+) -> NetTensor:
+    """GatherElements (ELEMENT) and GatherND (ND)."""
+    params = {"mode": mode, "axis": axis, "nb_elementwise_dims": elementwise_dims}
+    if mode == "ELEMENT":
+        dims = indices.dims
+    else:
+        if not indices.dims:
+            raise Refused("GatherND indices must have rank 1 or more")
+        last = indices.dims[-1]
+        if last < 0 or elementwise_dims + last > len(data.dims):
+            raise Refused(f"GatherND: index depth {last} does not fit data of rank {len(data.dims)}")
+        dims = indices.dims[:-1] + data.dims[elementwise_dims + last :]
+    return net.emit("GATHER", [data, indices], params, dims, data.dtype)
+
+
+def scatter(
+    net: Network, data: NetTensor, indices: NetTensor, updates: NetTensor, mode: str, axis: int = 0
+) -> NetTensor:
+    return net.emit("SCATTER", [data, indices, updates], {"mode": mode, "axis": axis}, data.dims, data.dtype)
+
+
+def fill(
+    net: Network,
+    size: Any,
+    op: str,
+    dtype: str,
+    *,
+    alpha: Any = None,
+    beta: Any = None,
+    type_set: bool = False,
+) -> NetTensor:
+    """FILL. `size`: numbers, or a tensor (input 0). `alpha`, `beta`: numbers, or tensors (inputs 1 and 2)."""
+    inputs: List[Optional[NetTensor]] = [None, None, None]
+    params: Dict[str, Any] = {"op": op}
+    if isinstance(size, NetTensor):
+        inputs[0] = size
+        dims: Tuple[int, ...]
+        if size.value is not None:
+            dims = tuple(int(v) for v in size.value.ravel())
+        else:
+            dims = (-1,) * max(size.dims[0] if size.dims else 1, 0)
+        params["dims_resolved"] = list(dims)
+    else:
+        dims = tuple(size)
+        params["dims"] = list(dims)
+    for i, (key, given) in enumerate((("alpha", alpha), ("beta", beta))):
+        if isinstance(given, NetTensor):
+            inputs[i + 1] = given
+            params[key + "_from_tensor"] = True
+        elif given is not None:
+            params[key] = given
+    params["dtype"] = dtype
+    if type_set:
+        params["output_type_set"] = dtype
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    value = None
+    if op == "LINSPACE" and len(dims) == 1 and 0 <= dims[0] <= MAX_FOLDED_ELEMENTS and _known(inputs):
+        first = alpha.value if isinstance(alpha, NetTensor) else np.asarray(alpha or 0)
+        step = beta.value if isinstance(beta, NetTensor) else np.asarray(beta or 0)
+        value = evaluate(lambda a, b: a.ravel() + b.ravel() * np.arange(dims[0]), first, step, dtype=dtype)
+    # A FILL that reads tensors stays in the network even where all of them are constants; random values are no constants.
+    live = bool(inputs) or op != "LINSPACE"
+    out = net.emit("FILL", inputs, params, dims, dtype, value=value, always_live=live)
+    out.value = value
+    return out
+
+
+def _known(tensors: Sequence[Optional[NetTensor]]) -> bool:
+    return all(t is None or t.value is not None for t in tensors)
+
+
+def one_hot(net: Network, indices: NetTensor, values: NetTensor, depth: NetTensor, axis: int) -> NetTensor:
+    at = axis + len(indices.dims) + 1 if axis < 0 else axis
+    size = int(depth.value.ravel()[0]) if depth.value is not None else -1
+    dims = indices.dims[:at] + (size,) + indices.dims[at:]
+    return net.emit("ONE_HOT", [indices, values, depth], {"axis": axis}, dims, values.dtype)
+
+
+def non_zero(net: Network, x: NetTensor, dtype: str) -> NetTensor:
+    return net.emit("NON_ZERO", [x], {}, (len(x.dims), -1), dtype)
+
+
+def reverse_sequence(net: Network, x: NetTensor, lengths: NetTensor, batch_axis: int, sequence_axis: int) -> NetTensor:
+    params = {"batch_axis": batch_axis, "sequence_axis": sequence_axis}
+    return net.emit("REVERSE_SEQUENCE", [x, lengths], params, x.dims, x.dtype)
+
+
+def top_k(
+    net: Network, x: NetTensor, op: str, k: int, axis: int, k_tensor: Optional[NetTensor] = None
+) -> List[NetTensor]:
+    params: Dict[str, Any] = {"op": op, "k": k, "axes": [axis]}
+    inputs: List[Optional[NetTensor]] = [x]
+    if k_tensor is not None:
+        inputs.append(k_tensor)
+        params["k_from_tensor"] = True
+        k = int(k_tensor.value.ravel()[0]) if k_tensor.value is not None else -1
+        params["k"] = k
+    dims = x.dims[:axis] + (k,) + x.dims[axis + 1 :]
+    return net.emit_many("TOPK", inputs, params, [(dims, x.dtype), (dims, "INT32")])

@@ -1,0 +1,154 @@
+"""From a model in any form to a LayerGraph: reads the file, walks the graph, collects what is left at run time."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.errors import ModelError, UsageError
+from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
+from edgedla.importers.context import Context
+from edgedla.importers.network.core import NetTensor
+from edgedla.importers.onnx_file import OnnxFile, infer_tensors, read
+from edgedla.importers.refuse import CannotTell, Refused
+from edgedla.importers.tensor_data import TensorReader
+from edgedla.importers.walk import DEFAULT_DOMAINS, Walk, import_inputs, output_tensors
+
+#: Constants of up to this many elements keep their value in the LayerGraph.
+MAX_VALUE_ELEMENTS = 64
+
+
+def import_model(
+    model: Any,
+    *,
+    trt: Tuple[int, ...],
+    shapes: Optional[Mapping[str, Sequence[int]]],
+    batch: Optional[int],
+) -> LayerGraph:
+    lowering = "8.6" if tuple(trt) < (10,) else "10.3"
+    source = read(model)
+    proto = source.model
+    opset = _opset(source)
+    ctx = Context(lowering, opset)
+    reader = TensorReader(ctx, source.folder)
+    walk = Walk(ctx, source.where, reader.weights, lambda: infer_tensors(ctx, source))
+    graph = proto.graph
+    for function in proto.functions:
+        ctx.functions[function.name] = function
+    wanted = _fixed_shapes(source, shapes, batch)
+    try:
+        for output in graph.output:
+            # The parser reserves the outputs' names, so that other tensors get different ones.
+            ctx.set(output.name, None)
+        inputs, notes = import_inputs(ctx, graph, wanted, batch)
+        walk.parse_graph(graph)
+        outputs = output_tensors(ctx, graph)
+    except Refused as e:
+        raise walk.refuse(str(e)) from e
+    except CannotTell as e:
+        raise ModelError(str(e), where=source.where) from e
+    except RecursionError as e:
+        raise ModelError("subgraphs are nested too deeply", where=source.where) from e
+    notes += source.notes + reader.notes()
+    return _collect(ctx, source, inputs, outputs, notes)
+
+
+def _opset(source: OnnxFile) -> int:
+    for entry in source.model.opset_import:
+        if entry.domain in DEFAULT_DOMAINS:
+            return int(entry.version)
+    return 1 if not source.model.opset_import else 0
+
+
+def _fixed_shapes(
+    source: OnnxFile, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
+) -> Dict[str, Tuple[int, ...]]:
+    if batch is not None and batch < 1:
+        raise UsageError(f"a batch of {batch}", allowed="1 or more")
+    graph = source.model.graph
+    initializers = {i.name for i in graph.initializer}
+    ranks = {
+        v.name: len(v.type.tensor_type.shape.dim) if v.type.tensor_type.HasField("shape") else None
+        for v in graph.input
+        if v.name not in initializers
+    }
+    fixed: Dict[str, Tuple[int, ...]] = {}
+    for name, dims in (shapes or {}).items():
+        if name not in ranks:
+            raise UsageError(
+                f"--shapes names {name!r}, which is no input of the model",
+                where=source.where,
+                allowed=", ".join(sorted(ranks)) or "no inputs",
+            )
+        if any(int(d) < 0 for d in dims):
+            raise UsageError(f"--shapes {name}: {list(dims)} holds a negative dim", where=source.where)
+        if ranks[name] is not None and ranks[name] != len(dims):
+            raise UsageError(
+                f"--shapes {name}: {'x'.join(str(d) for d in dims)} has {len(dims)} dims, the input has {ranks[name]}",
+                where=source.where,
+            )
+        fixed[name] = tuple(int(d) for d in dims)
+    return fixed
+
+
+def _collect(
+    ctx: Context, source: OnnxFile, inputs: List[NetTensor], outputs: List[NetTensor], notes: Sequence[str]
+) -> LayerGraph:
+    tensors: Dict[str, Tensor] = {}
+    seen: Dict[int, str] = {}
+    users: Dict[str, int] = {}
+    layers: List[Layer] = []
+    of_node: Dict[int, List[int]] = {}
+
+    def name_of(t: NetTensor) -> str:
+        name = seen.get(id(t))
+        if name is None:
+            name = t.name
+            seen[id(t)] = name
+            value = t.value if t.const and t.value is not None and t.value.size <= MAX_VALUE_ELEMENTS else None
+            of = (t.source or name) if t.const else None
+            tensors[name] = Tensor(name, (-1,) if t.dims is None else t.dims, t.dtype, t.const, of, value)
+        return name
+
+    input_names = tuple(name_of(t) for t in inputs)
+    for index, made in enumerate(ctx.net.layers):
+        read: Dict[str, None] = {}
+        names = []
+        for t in made.inputs:
+            if t is None:
+                names.append("")
+                continue
+            name = name_of(t)
+            names.append(name)
+            if t.const:
+                read[tensors[name].constant_of or name] = None
+        for constant in read:
+            users[constant] = users.get(constant, 0) + 1
+        layers.append(
+            Layer(
+                index,
+                made.type,
+                made.name,
+                made.node.name,
+                made.node.op,
+                tuple(names),
+                tuple(name_of(t) for t in made.outputs),
+                made.params,
+            )
+        )
+        of_node.setdefault(id(made.node), []).append(index)
+    nodes = tuple(
+        OnnxNode(r.name, r.op, tuple(of_node.get(id(r), ())), tuple(r.constant_layers), r.unknown) for r in ctx.nodes
+    )
+    return LayerGraph(
+        name=source.name,
+        layers=tuple(layers),
+        tensors=tensors,
+        inputs=input_names,
+        outputs=tuple(name_of(t) for t in outputs),
+        nodes=nodes,
+        lowering=ctx.lowering,
+        opset=ctx.opset,
+        sha256=source.sha256,
+        notes=tuple(notes),
+        constant_users=users,
+    )

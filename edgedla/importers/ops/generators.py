@@ -1,0 +1,199 @@
+"""Operators that make tensors: Constant, ConstantOfShape, Range, EyeLike, Trilu, random values, window functions."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional
+
+import numpy as np
+
+from edgedla.importers import shape_tensor as st
+from edgedla.importers.broadcast import constant_of_shape as filled
+from edgedla.importers.broadcast import unsqueeze
+from edgedla.importers.context import Context
+from edgedla.importers.dtypes import dtype_of, refuse_types, trt_type
+from edgedla.importers.network import arithmetic, shapes
+from edgedla.importers.network.core import NetTensor
+from edgedla.importers.network.fold import MAX_FOLDED_ELEMENTS
+from edgedla.importers.node import Node
+from edgedla.importers.ops.elementwise import combine, or_equal_layer, zero_like
+from edgedla.importers.refuse import Refused
+from edgedla.importers.values import ONNX_TYPE_NAMES, ONNX_TYPES, Weights
+
+
+def constant(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    """No layer: weights that other nodes pick up."""
+    for key in ("sparse_value", "value_string", "value_strings"):
+        if node.has(key):
+            raise Refused(
+                "This version of TensorRT does not support the sparse_value, value_string and value_strings attributes."
+            )
+    if ctx.opset >= 12:
+        number = ONNX_TYPES["FLOAT"]
+        if node.has("value_float"):
+            return [Weights("", (), "FLOAT", number, array=np.array(node.float("value_float", 0.0), np.float32))]
+        if node.has("value_floats"):
+            floats = node.floats("value_floats")
+            return [Weights("", (len(floats),), "FLOAT", number, array=np.array(floats, np.float32))]
+        number = ONNX_TYPES["INT64"]
+        if node.has("value_int"):
+            return [Weights("", (), "INT64", number, array=np.array(node.int("value_int", 0), np.int64))]
+        if node.has("value_ints"):
+            ints = node.ints("value_ints")
+            return [Weights("", (len(ints),), "INT64", number, array=np.array(ints, np.int64))]
+    return [ctx.weights_of(node.required("value").t)]
+
+
+def constant_of_shape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    shape = ctx.tensor(inputs[0])
+    if node.has("value"):
+        weights = ctx.weights_of(node.required("value").t)
+        refuse_types(weights, "UINT8")
+        weights.name = ""
+        value = ctx.tensor(weights)
+    else:
+        value = arithmetic.constant(ctx.net, [0.0], "FLOAT")
+    return [filled(ctx, value, shape)]
+
+
+def range_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    """FILL of max(0 - floor((start - limit) / delta), 0) elements."""
+    dtype = dtype_of(inputs[0])
+    if dtype not in ("INT32", "INT64", "FLOAT"):
+        raise Refused("This version of TensorRT only supports int32, int64, and float input types for Range!")
+    if any(dtype_of(x) != dtype for x in inputs[1:3]):
+        raise Refused(
+            "For range operator types for start, limit, and delta must be identical. "
+            f"Types = {', '.join(dtype_of(x) for x in inputs[:3])}."
+        )
+    zero = st.scalar(0)
+    if dtype == "FLOAT":
+        start, limit, delta = (st.from_input(ctx, x) for x in inputs[:3])
+    elif ctx.v10:
+        start, limit, delta = (st.from_tensor(t) for t in [ctx.cast_helper(ctx.tensor(x), "INT64") for x in inputs[:3]])
+    else:
+        start, limit, delta = (st.from_input(ctx, x) for x in inputs[:3])
+    quotient = st.floor_div(ctx, st.sub(ctx, start, limit), delta)
+    if ctx.v10:
+        if dtype != "INT64":
+            quotient = st.from_tensor(ctx.cast_helper(st.tensor_of(ctx, quotient), "INT64"))
+    elif dtype == "FLOAT":
+        quotient = st.from_tensor(ctx.cast_helper(st.tensor_of(ctx, quotient), "INT32"))
+    count = st.maximum(ctx, st.sub(ctx, zero, quotient), zero)
+    size = st.convert_to_1d(ctx, count)
+    out_type = {"INT32": "INT32", "INT64": "INT64"}.get(dtype, "FLOAT")
+    number = ctx.net.number_of_layers
+    if size.known:
+        sizes: Any = size.numbers()
+    else:
+        sizes = st.tensor_of(ctx, size)
+        number = ctx.net.number_of_layers
+    ctx.net.number_of_layers += 1
+    alpha: Any
+    beta: Any
+    type_set = not ctx.v10
+    if start.known and delta.known:
+        alpha, beta = start.numbers()[0], delta.numbers()[0]
+    elif ctx.v10 and dtype == "INT32" and isinstance(inputs[0], Weights) and isinstance(inputs[2], Weights):
+        alpha, beta = inputs[0].integers()[0], inputs[2].integers()[0]
+    else:
+        alpha = st.tensor_of(ctx, start)
+        beta = st.tensor_of(ctx, st.convert_to_1d(ctx, delta))
+    out = shapes.fill(ctx.net, sizes, "LINSPACE", out_type, alpha=alpha, beta=beta, type_set=type_set)
+    ctx.net.renumber([out], number)
+    return [ctx.name(out, node)]
+
+
+def eye_like(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    refuse_types(inputs[0], "UINT8")
+    x = ctx.tensor(inputs[0])
+    if len(x.dims) != 2:
+        raise Refused("Only 2D tensors are supported. Input must be of rank 2.")
+    dtype = x.dtype
+    if node.has("dtype"):
+        wanted = trt_type(ctx, node.int("dtype", 1))
+        if wanted is None:
+            raise Refused("Unsupported cast!")
+        dtype = wanted
+    if any(d < 0 for d in x.dims):
+        raise Refused("Eyelike does not work for dynamically shaped tensors.")
+    value = None
+    if x.dims[0] * x.dims[1] <= MAX_FOLDED_ELEMENTS:
+        value = np.eye(x.dims[0], x.dims[1], node.int("k", 0), dtype=np.int32)
+    out = ctx.net.constant(x.dims, "INT32", value)
+    ctx.net.register(out, node.name)
+    return [ctx.cast_helper(out, dtype) if dtype != "INT32" else out]
+
+
+def _iota(ctx: Context, dims: st.ShapeTensor, axis: int) -> NetTensor:
+    """A FILL that counts along one axis."""
+    steps = [0] * dims.size
+    steps[axis] = 1
+    number = ctx.net.number_of_layers
+    ctx.net.number_of_layers += 1
+    start = ctx.scalar(0, "INT32")
+    delta = ctx.constant(steps, "INT32")
+    size = st.tensor_of(ctx, dims.copy())
+    out = shapes.fill(ctx.net, size, "LINSPACE", "INT32", alpha=start, beta=delta, type_set=not ctx.v10)
+    ctx.net.renumber([out], number)
+    if not ctx.v10:
+        return out
+    ctx.net.register(out, "ONNXTRT_iota")
+    return ctx.cast_helper(out, "INT64")
+
+
+def trilu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    """select(row >= column - k, x, 0), or <= for the upper triangle."""
+    refuse_types(inputs[0], "UINT8")
+    x = ctx.tensor(inputs[0])
+    rank = len(x.dims)
+    if rank < 2:
+        raise Refused(f"Trilu input must have at least 2 dimensions! Current number of dimensions = {rank}.")
+    dims = st.shape_of(x)
+    plane = st.concat(ctx, st.gather(ctx, dims, st.vector(rank - 2)), st.gather(ctx, dims, st.vector(rank - 1)))
+    rows, columns = _iota(ctx, plane, 0), _iota(ctx, plane, 1)
+    zero = zero_like(ctx, x)
+    if len(inputs) == 2 and inputs[1] is not None:
+        columns = combine(ctx, node, [columns, ctx.tensor(inputs[1])], "SUB")
+    if rank > 2:
+        batch = list(range(rank - 2))
+        rows, columns = unsqueeze(ctx, rows, batch), unsqueeze(ctx, columns, batch)
+    condition = or_equal_layer(ctx, node, rows, columns, "LESS" if node.int("upper", 0) else "GREATER")
+    return [arithmetic.select(ctx.net, condition, x, zero)]
+
+
+def random(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
+    """RandomUniform and RandomNormal; the -Like forms take their dims from an input."""
+    like = node.op.endswith("Like")
+    dims: List[int]
+    dtype = "FLOAT"
+    size: Any
+    if like:
+        if len(inputs) != 1:
+            raise Refused(f"The {node.op} operator requires exactly 1 input. Current input size = {len(inputs)}.")
+        if not isinstance(inputs[0], NetTensor):
+            raise Refused("The input tensor cannot be an initializer.")
+        shape = st.shape_of(inputs[0])
+        dtype = inputs[0].dtype
+        size = shape.numbers() if shape.known else st.tensor_of(ctx, shape)
+    else:
+        dims = list(node.required("shape").ints)
+        if len(dims) > shapes.MAX_DIMS or any(d < 0 for d in dims):
+            raise Refused(f"the shape {dims} of {node.op} is not usable")
+        size = dims
+    if node.has("dtype"):
+        wanted = node.int("dtype", 1)
+        dtype = {ONNX_TYPES["FLOAT"]: "FLOAT", ONNX_TYPES["FLOAT16"]: "HALF"}.get(wanted, "")
+        if not dtype:
+            raise Refused(f"Unsupported data type {ONNX_TYPE_NAMES.get(wanted, wanted)} in {node.op}")
+    uniform = op == "RANDOM_UNIFORM"
+    alpha = node.float("low" if uniform else "mean", 0.0)
+    beta = node.float("high" if uniform else "scale", 1.0)
+    return [ctx.name(shapes.fill(ctx.net, size, op, dtype, alpha=alpha, beta=beta), node)]
+
+
+def window(ctx: Context, node: Node, inputs: List[Any], *, terms: List[float]) -> List[Any]:
+    """HannWindow, HammingWindow, BlackmanWindow; not in 8.6."""
+    raise Refused(f"no lowering of {node.op}")
+
+
+_UNUSED: Optional[int] = None

@@ -1,0 +1,235 @@
+"""Gather and scatter operators, OneHot, NonZero, NonMaxSuppression, RoiAlign, GridSample, ReverseSequence."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional
+
+from edgedla.importers.broadcast import to_scalar
+from edgedla.importers.context import Context
+from edgedla.importers.dtypes import dtype_of, rank_of, refuse_types
+from edgedla.importers.network import arithmetic, dense, shapes
+from edgedla.importers.network.core import NetTensor
+from edgedla.importers.node import Node, positive_axis, single_axis
+from edgedla.importers.refuse import Refused
+from edgedla.importers.values import Weights
+
+
+def _indices(ctx: Context, data: NetTensor, indices: NetTensor) -> NetTensor:
+    """10.3 casts indices to INT32, unless the data is INT64."""
+    if ctx.v10 and data.dtype != "INT64":
+        return ctx.cast_helper(indices, "INT32")
+    return indices
+
+
+def gather(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    refuse_types(inputs[0], "UINT8")
+    data = ctx.tensor(inputs[0])
+    indices = ctx.tensor(inputs[1])
+    axis = single_axis(node.int("axis", 0), rank_of(inputs[0]))
+    return [ctx.name(shapes.gather(ctx.net, data, _indices(ctx, data, indices), axis), node)]
+
+
+def gather_elements(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    refuse_types(inputs[0], "UINT8")
+    data = ctx.tensor(inputs[0])
+    indices = ctx.tensor(inputs[1])
+    axis = single_axis(node.int("axis", 0), len(data.dims))
+    return [ctx.name(shapes.gather_v2(ctx.net, data, _indices(ctx, data, indices), "ELEMENT", axis), node)]
+
+
+def gather_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    refuse_types(inputs[0], "UINT8")
+    data = ctx.tensor(inputs[0])
+    indices = ctx.tensor(inputs[1])
+    batch = node.int("batch_dims", 0)
+    out = shapes.gather_v2(ctx.net, data, _indices(ctx, data, indices), "ND", 0, batch)
+    return [ctx.name(out, node)]
+
+
+def _scatter(ctx: Context, node: Node, inputs: List[Any], mode: str, axis: int) -> NetTensor:
+    refuse_types(inputs[0], "UINT8")
+    data, indices, updates = ctx.tensor(inputs[0]), ctx.tensor(inputs[1]), ctx.tensor(inputs[2])
+    if mode == "ELEMENT":
+        if not len(data.dims) == len(indices.dims) == len(updates.dims):
+            raise Refused(
+                "Input dimensions to ScatterElements must have the same rank! "
+                f"data rank =  {len(data.dims)}, indices rank = {len(indices.dims)}, updates rank = {len(updates.dims)}."
+            )
+        for what, t in (("Indices", indices), ("Updates", updates)):
+            for i, (small, large) in enumerate(zip(t.dims, data.dims)):
+                if small > large >= 0:
+                    raise Refused(
+                        f"{what} dimensions must be less than data dimensions! {what.lower()} dimension = {small}, "
+                        f"data dimension = {large} on index {i}."
+                    )
+    if ctx.v10:
+        indices = arithmetic.cast(ctx.net, indices, "INT32")
+    return ctx.name(shapes.scatter(ctx.net, data, indices, updates, mode, axis), node)
+
+
+def scatter_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    return [_scatter(ctx, node, inputs, "ND", 0)]
+
+
+def scatter_elements(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    axis = positive_axis(node.int("axis", 0), rank_of(inputs[0]))
+    reduction = node.str("reduction", "none")
+    if ctx.v10 and reduction != "none":
+        return [_scatter_plugin(ctx, node, inputs, axis, reduction)]
+    return [_scatter(ctx, node, inputs, "ELEMENT", axis)]
+
+
+def _scatter_plugin(ctx: Context, node: Node, inputs: List[Any], axis: int, reduction: str) -> NetTensor:
+    """With a reduction 10.3 uses the plugin ScatterElements."""
+    data, indices, updates = ctx.tensor(inputs[0]), ctx.tensor(inputs[1]), ctx.tensor(inputs[2])
+    fields = {"axis": axis, "reduction": reduction}
+    out = dense.plugin(ctx.net, [data, indices, updates], "ScatterElements", "2", "V3", fields, data.dims)
+    return ctx.name(out, node)
+
+
+def one_hot(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    for x in inputs[:3]:
+        refuse_types(x, "UINT8")
+    values, indices, depth = ctx.tensor(inputs[2]), ctx.tensor(inputs[0]), None
+    if ctx.v10:
+        if dtype_of(inputs[0]) != "INT32":
+            indices = ctx.cast_helper(indices, "INT32")
+        depth = ctx.tensor(inputs[1])
+        if dtype_of(inputs[1]) != "INT32":
+            depth = ctx.cast_helper(depth, "INT32")
+    else:
+        depth = ctx.tensor(inputs[1])
+        if indices.dtype != "INT32":
+            indices = ctx.cast_helper(indices, "INT32")
+        if depth.dtype != "INT32":
+            depth = ctx.cast_helper(depth, "INT32")
+    depth = to_scalar(ctx, depth)
+    axis = node.int("axis", -1)
+    positive_axis(axis, len(indices.dims) + 1)
+    return [ctx.name(shapes.one_hot(ctx.net, indices, values, depth, axis), node)]
+
+
+def non_zero(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    x = ctx.tensor(inputs[0])
+    allowed = ("FLOAT", "HALF", "BF16", "INT32", "INT64", "INT8", "BOOL")
+    if x.dtype not in allowed:
+        raise Refused(
+            "Only FLOAT32, FLOAT16, BFLOAT16, INT32, INT64, INT8 or BOOL input is supported for the NonZero operator "
+            f"in this version of TensorRT. The current type is {x.dtype}."
+        )
+    out = ctx.name(shapes.non_zero(ctx.net, x, "INT32"), node)
+    return [ctx.cast_helper(out, "INT64") if ctx.v10 else out]
+
+
+def _scalar_input(ctx: Context, x: Any) -> NetTensor:
+    """A 0-D tensor of a node's input; weights of one element become a 0-D CONSTANT at once."""
+    if isinstance(x, Weights):
+        if x.count != 1:
+            raise Refused(f"Cannot convert weights of dims {list(x.dims)} to a scalar.")
+        array = x.array()
+        return ctx.net.constant((), x.dtype, None if array is None else array.reshape(()), x.name or None)
+    return to_scalar(ctx, ctx.tensor(x))
+
+
+def non_max_suppression(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    if not 2 <= len(inputs) <= 5:
+        raise Refused(f"The node requires between 2-5 inputs. The actual input size is {len(inputs)}.")
+    boxes, scores = ctx.tensor(inputs[0]), ctx.tensor(inputs[1])
+    for what, t in (("boxes", boxes), ("scores", scores)):
+        if len(t.dims) != 3:
+            raise Refused(f"The {what} tensor must be 3D. The actual rank is {len(t.dims)}.")
+    limit_input, overlap_input, score_input = (inputs + [None] * 3)[2:5]
+    if limit_input is not None:
+        limit = _scalar_input(ctx, limit_input)
+        if ctx.v10:
+            largest = ctx.scalar((1 << 31) - 1, "INT64")
+            limit = arithmetic.elementwise(ctx.net, limit, largest, "MIN")
+            limit = ctx.cast_helper(limit, "INT32")
+    else:
+        limit = arithmetic.scalar(ctx.net, 0, "INT32")
+    overlap: Optional[NetTensor] = None if overlap_input is None else _scalar_input(ctx, overlap_input)
+    score: Optional[NetTensor] = None if score_input is None else _scalar_input(ctx, score_input)
+    transposed = shapes.shuffle(ctx.net, scores, first=[0, 2, 1])
+    ctx.net.register(transposed, node.name)
+    center = node.int("center_point_box", 0)
+    if center not in (0, 1):
+        raise Refused("Invalid value provided for the center_point_box attribute")
+    made = dense.nms(ctx.net, [boxes, transposed, limit, overlap, score], "CENTER_SIZES" if center else "CORNER_PAIRS")
+    ctx.net.register(made[0], node.name)
+    return [ctx.cast_helper(made[0], "INT64") if ctx.v10 else made[0]]
+
+
+def roi_align(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    mode = node.str("mode", "avg")
+    if mode not in ("avg", "max"):
+        raise Refused("Mode must be avg or max!")
+    ratio = node.int("sampling_ratio", 0)
+    if ratio < 0:
+        raise Refused("Sampling ratio cannot be negative!")
+    half_pixel = 0
+    if ctx.opset >= 16:
+        form = node.str("coordinate_transformation_mode", "half_pixel")
+        if form not in ("half_pixel", "output_half_pixel"):
+            raise Refused("Coordinate transformation mode must be half_pixel or output_half_pixel!")
+        half_pixel = int(form == "half_pixel")
+    x, rois, batch = ctx.tensor(inputs[0]), ctx.tensor(inputs[1]), ctx.tensor(inputs[2])
+    if ctx.v10:
+        batch = ctx.cast_helper(batch, "INT32")
+    if len(rois.dims) != 2 or rois.dims[1] not in (4, -1):
+        raise Refused(f"Found incorrect dimensions for ROIs input! Rank of ROI input = {len(rois.dims)}.")
+    height, width = node.int("output_height", 1), node.int("output_width", 1)
+    fields = {
+        "coordinate_transformation_mode": half_pixel,
+        "mode": int(mode == "avg"),
+        "output_height": height,
+        "output_width": width,
+        "sampling_ratio": node.int("sampling_ratio", 1 if not ctx.v10 else 0),
+        "spatial_scale": node.float("spatial_scale", 1.0),
+    }
+    dims = (rois.dims[0], x.dims[1], height, width)
+    version, api = ("2", "V3") if ctx.v10 else ("1", "V2")
+    return [ctx.name(dense.plugin(ctx.net, [x, rois, batch], "ROIAlign_TRT", version, api, fields, dims), node)]
+
+
+def grid_sample(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    refuse_types(inputs[0], "BOOL", "UINT8")
+    refuse_types(inputs[1], "BOOL", "UINT8")
+    if len(inputs) != 2:
+        raise Refused("TRT expects two input tensors: grid and input")
+    x, grid = ctx.tensor(inputs[0]), ctx.tensor(inputs[1])
+    if not x.dims:
+        raise Refused("The input tensor cannot be a scalar.")
+    if len(x.dims) != len(grid.dims):
+        raise Refused(
+            "The input tensor and the grid tensor must have the same rank. "
+            f"Rank of grid tensor = {len(grid.dims)}, rank of input = {len(x.dims)}."
+        )
+    sample = {"zeros": "FILL", "border": "CLAMP", "reflection": "REFLECT"}
+    modes = {"nearest": "NEAREST", "bilinear": "LINEAR", "linear": "LINEAR", "bicubic": "CUBIC", "cubic": "CUBIC"}
+    if not ctx.v10:
+        modes = {k: v for k, v in modes.items() if k not in ("linear", "cubic")}
+    out = dense.grid_sample(
+        ctx.net, x, grid, modes.get(node.str("mode", "bilinear"), "NEAREST"), node.int("align_corners", 0) == 1,
+        sample.get(node.str("padding_mode", "zeros"), "FILL"),
+    )  # fmt: skip
+    return [ctx.name(out, node)]
+
+
+def reverse_sequence(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    batch, sequence = node.int("batch_axis", 1), node.int("time_axis", 0)
+    if batch == sequence:
+        raise Refused("batch_axis and time_axis cannot be the same")
+    if len(inputs) != 2:
+        raise Refused(
+            f"ReverseSequence expects two input tensors: input and sequence_lens. Current input size = {len(inputs)}."
+        )
+    refuse_types(inputs[0], "UINT8")
+    x, lengths = ctx.tensor(inputs[0]), ctx.tensor(inputs[1])
+    if len(x.dims) < 2:
+        raise Refused(f"Rank of input must be at least two. Current rank of inputs = {len(x.dims)}.")
+    if len(lengths.dims) != 1:
+        raise Refused(f"Rank of sequence_lens must be one. Current rank of sequence lens = {len(lengths.dims)}.")
+    for name, axis in (("batch_axis", batch), ("time_axis", sequence)):
+        if not 0 <= axis <= len(x.dims):
+            raise Refused(f"Invalid {name}")
+    return [ctx.name(shapes.reverse_sequence(ctx.net, x, lengths, batch, sequence), node)]

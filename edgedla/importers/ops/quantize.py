@@ -1,0 +1,90 @@
+"""QuantizeLinear and DequantizeLinear."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+from edgedla.importers.context import Context
+from edgedla.importers.dtypes import refuse_types
+from edgedla.importers.network import dense, shapes
+from edgedla.importers.network.core import NetTensor
+from edgedla.importers.node import Node, positive_axis
+from edgedla.importers.refuse import Refused
+from edgedla.importers.values import Weights
+
+
+def _scale(ctx: Context, node: Node, x: Any) -> NetTensor:
+    if isinstance(x, Weights) and not ctx.has_constant(x.name):
+        if x.count <= 0:
+            raise Refused("Cannot have scale with no coefficients.")
+        array = x.array()
+        if array is not None and not (array > 0).all():
+            raise Refused("Scale coefficients must all be positive")
+    return ctx.tensor(x)
+
+
+def _zero_point(ctx: Context, x: Any, chosen: str, dequantizes: bool) -> Optional[NetTensor]:
+    """The zero point as a tensor of FLOAT zeros; none where the type alone counts."""
+    if isinstance(x, Weights) and not ctx.has_constant(x.name):
+        array = x.array()
+        if array is not None and array.any():
+            raise Refused(
+                "TensorRT only supports symmetric quantization. The zero point for the QuantizeLinear/DequantizeLinear "
+                "operator must be all zeros."
+            )
+        zeros = None if array is None else array.astype("float32")
+        return ctx.tensor(Weights(x.name, x.dims, "FLOAT", 1, array=zeros))
+    return ctx.tensor(x)
+
+
+def quantize(ctx: Context, node: Node, inputs: List[Any], *, dequantizes: bool, fp8: bool = False) -> List[Any]:
+    refuse_types(inputs[0], "UINT8")
+    if len(inputs) < 2:
+        raise Refused(
+            "This version of TensorRT requires at least 2 inputs for the QuantizeLinear/DequantizeLinear operator."
+        )
+    if not dequantizes and len(inputs) >= 3:
+        refuse_types(inputs[2], "UINT8")
+    x = ctx.tensor(inputs[0])
+    scale = _scale(ctx, node, inputs[1])
+    size = shapes.volume(scale.dims)
+    chosen = "FP8" if fp8 else "INT8"
+    zero: Optional[NetTensor] = None
+    if len(inputs) > 2 and inputs[2] is not None:
+        chosen = inputs[2].dtype if inputs[2].dtype in ("FP8", "INT8", "INT4") else "INT8"
+        if chosen != "FP8":
+            zero = _zero_point(ctx, inputs[2], chosen, dequantizes)
+        if zero is not None and shapes.volume(zero.dims) != size:
+            raise Refused(
+                "The scale and zero point must have the same volume. "
+                f"Size of zero point = {shapes.volume(zero.dims)}, size of the scale = {size}."
+            )
+    rank = len(x.dims)
+    axis = positive_axis(node.int("axis", rank), rank)
+    if size != 1:
+        if axis == rank:
+            axis = 0
+        if rank and x.dims[axis] != size:
+            raise Refused(
+                "The number of scales is not equal to the number of output channels. "
+                f"Number of output channels = {x.dims[axis]}, number of scales = {size}."
+            )
+    else:
+        axis = 0 if rank <= 1 else 1
+    if rank == 0:
+        x = shapes.shuffle(ctx.net, x, reshape=(1,), zero_is_placeholder=False)
+        if ctx.v10:
+            ctx.net.register(x, "ONNXTRT_reshapeTensor")
+    params: Dict[str, Any]
+    if dequantizes:
+        params = {"to": "FLOAT", "output_type_set": scale.dtype} if ctx.v10 else {"to": "FLOAT"}
+        out = dense.dequantize(ctx.net, x, scale, zero, axis, scale.dtype, params)
+    else:
+        if ctx.v10:
+            params = {"to": chosen, "precision": scale.dtype, "output_type_set": chosen}
+        else:
+            params = {"to": "FLOAT"}
+        out = dense.quantize(ctx.net, x, scale, zero, axis, chosen, params)
+    if out.layer is not None:
+        out.layer.name = node.name
+    return [out]

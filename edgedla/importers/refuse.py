@@ -1,0 +1,11 @@
+"""Why a model does not become a TensorRT network: refused by the parser, or not to be told from what is at hand."""
+
+from __future__ import annotations
+
+
+class Refused(Exception):
+    """TensorRT's parser refuses the node; the text is the parser's reason."""
+
+
+class CannotTell(Exception):
+    """The node's layers depend on something that is not here: missing data, an operator nobody has met."""

@@ -1,0 +1,85 @@
+"""Initializers and Constant outputs: dims and type always, the numbers only when something asks for them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from edgedla.importers.refuse import CannotTell
+
+#: ONNX TensorProto.DataType numbers by name (onnx.proto).
+ONNX_TYPES: Dict[str, int] = {
+    "FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7, "STRING": 8, "BOOL": 9,
+    "FLOAT16": 10, "DOUBLE": 11, "UINT32": 12, "UINT64": 13, "COMPLEX64": 14, "COMPLEX128": 15, "BFLOAT16": 16,
+    "FLOAT8E4M3FN": 17, "FLOAT8E4M3FNUZ": 18, "FLOAT8E5M2": 19, "FLOAT8E5M2FNUZ": 20, "UINT4": 21, "INT4": 22,
+    "FLOAT4E2M1": 23,
+}  # fmt: skip
+ONNX_TYPE_NAMES: Dict[int, str] = {number: name for name, number in ONNX_TYPES.items()}
+
+#: NumPy types of raw TensorProto data.
+RAW_TYPES: Dict[int, Any] = {
+    1: np.dtype("<f4"), 2: np.dtype("u1"), 3: np.dtype("i1"), 4: np.dtype("<u2"), 5: np.dtype("<i2"),
+    6: np.dtype("<i4"), 7: np.dtype("<i8"), 9: np.dtype("?"), 10: np.dtype("<f2"), 11: np.dtype("<f8"),
+    12: np.dtype("<u4"), 13: np.dtype("<u8"),
+}  # fmt: skip
+
+
+class Weights:
+    """Weights that stand in no layer yet.
+
+    Attributes:
+        name: the ONNX tensor's name; "" for weights of the parser's own.
+        dims: sizes.
+        dtype: TensorRT's DataType name.
+        onnx_type: ONNX element type number.
+    """
+
+    __slots__ = ("_array", "_load", "dims", "dtype", "name", "onnx_type")
+
+    def __init__(
+        self,
+        name: str,
+        dims: Tuple[int, ...],
+        dtype: str,
+        onnx_type: int,
+        load: Optional[Callable[[], Any]] = None,
+        array: Any = None,
+    ) -> None:
+        self.name = name
+        self.dims = dims
+        self.dtype = dtype
+        self.onnx_type = onnx_type
+        self._load = load
+        self._array = array
+
+    @property
+    def count(self) -> int:
+        n = 1
+        for d in self.dims:
+            n *= d
+        return n
+
+    def array(self) -> Any:
+        """The numbers in the weights' dims; None where their data is missing or too large to be worth reading."""
+        if self._array is None and self._load is not None:
+            self._array = self._load()
+            self._load = None
+        return self._array
+
+    def known(self) -> Any:
+        """The numbers.
+
+        Raises:
+            CannotTell: they are not at hand.
+        """
+        array = self.array()
+        if array is None:
+            raise CannotTell(f"the value of {self.name!r} decides the layers, but its data is not in the model file")
+        return array
+
+    def integers(self) -> List[int]:
+        return [int(v) for v in self.known().ravel()]
+
+    def renamed(self, name: str, dtype: Optional[str] = None) -> Weights:
+        return Weights(name, self.dims, dtype or self.dtype, self.onnx_type, self._load, self._array)

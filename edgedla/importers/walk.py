@@ -1,0 +1,284 @@
+"""The walk over an ONNX graph: initializers, inputs, nodes in topological order, outputs."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.errors import ModelError
+from edgedla.importers import known_ops
+from edgedla.importers.context import MAX_NESTED_SUBGRAPHS, Context
+from edgedla.importers.dtypes import trt_type
+from edgedla.importers.network.core import NetTensor, NodeRecord
+from edgedla.importers.node import Node, node_name
+from edgedla.importers.ops import OPERATORS, SINCE_103
+from edgedla.importers.ops.control import function_call
+from edgedla.importers.refuse import CannotTell, Refused
+from edgedla.importers.values import ONNX_TYPE_NAMES, Weights
+
+#: The default domain of ONNX, under both of its names.
+DEFAULT_DOMAINS = ("", "ai.onnx")
+
+
+class Walk:
+    """One import: holds the context, the model's name for messages, and what the reader gave."""
+
+    def __init__(self, ctx: Context, where: str, weights_of: Any, infer: Any) -> None:
+        self.ctx = ctx
+        self.where = where
+        self.infer = infer
+        self.inferred: Optional[Dict[str, Tuple[Tuple[int, ...], str]]] = None
+        ctx.parse_graph = self.parse_graph
+        ctx.parse_node = self.parse_node
+        ctx.weights_of = weights_of
+
+    # The parser stops at the first node that it refuses.
+    def refuse(self, reason: str, node: Optional[Any] = None) -> ModelError:
+        where = self.where
+        if node is not None:
+            where = f"{where}, node {node_name(node)!r} [{node.op_type}]"
+        return ModelError(
+            f"TensorRT's ONNX parser refuses the model: {reason}",
+            where=where,
+            hint=f"lowering followed: TensorRT {self.ctx.lowering}",
+        )
+
+    def parse_graph(self, graph: Any) -> None:
+        ctx = self.ctx
+        for initializer in graph.initializer:
+            ctx.set(initializer.name, self.initializer(initializer))
+        for output in graph.output:
+            ctx.graph_outputs[output.name] = None
+        for proto in topological(graph.node):
+            self.parse_node(proto)
+
+    def initializer(self, proto: Any) -> Weights:
+        try:
+            return self.ctx.weights_of(proto)
+        except Refused as e:
+            raise Refused(f"Failed to import initializer {proto.name!r}: {e}") from e
+
+    def parse_node(self, proto: Any) -> None:
+        ctx = self.ctx
+        if ctx.depth > MAX_NESTED_SUBGRAPHS:
+            raise Refused("ONNX graph contains nested structures that exceed the maximum allowed by TensorRT!")
+        node = Node(proto, ctx.function_attributes[-1] if ctx.function_attributes else None)
+        record = NodeRecord(node.name, node.op)
+        ctx.nodes.append(record)
+        ctx.net.node = record
+        ctx.depth += 1
+        try:
+            outputs = self.lower(node, record)
+        except (Refused, ModelError):
+            raise
+        finally:
+            ctx.depth -= 1
+        if len(node.outputs) > len(outputs):
+            raise self.refuse(
+                "Node has more output tensors than TRT expected, expected output size is "
+                f"{len(outputs)}, actual output size is {len(node.outputs)}.",
+                proto,
+            )
+        for name, value in zip(node.outputs, outputs):
+            if name and value is not None:
+                try:
+                    ctx.set(name, value)
+                except Refused as e:
+                    raise self.refuse(str(e), proto) from e
+                if value.dtype == "UINT8" and ctx.v10 and name not in ctx.graph_outputs:
+                    raise self.refuse("TensorRT does not support UINT8 types for intermediate tensors!", proto)
+
+    def lower(self, node: Node, record: NodeRecord) -> List[Any]:
+        ctx = self.ctx
+        inputs: List[Any] = []
+        unknown = ""
+        for name in node.proto.input:
+            if not name:
+                inputs.append(None)
+                continue
+            if name not in ctx.tensors:
+                raise self.refuse(f"Node input {name!r} was not registered.", node.proto)
+            value = ctx.tensors[name]
+            if isinstance(value, NetTensor) and value.dims is None:
+                unknown = f"the shape of its input {name!r} is unknown"
+            inputs.append(value)
+        function = OPERATORS.get(node.op)
+        if function is not None and not ctx.v10 and node.op in SINCE_103:
+            function = None
+        if function is None:
+            if node.op in ctx.functions:
+                function = function_call
+            elif known_ops.is_standard(node.op, node.domain):
+                raise self.refuse(
+                    f"TensorRT has no importer for the operator {node.op}; it would look for a plugin of that name.",
+                    node.proto,
+                )
+            else:
+                unknown = f"nobody has met the operator {node.op!r}; TensorRT would look for a plugin of that name"
+        if not unknown:
+            assert function is not None
+            try:
+                return function(ctx, node, inputs)
+            except Refused as e:
+                raise self.refuse(str(e), node.proto) from e
+            except CannotTell as e:
+                unknown = str(e)
+            except (IndexError, KeyError) as e:
+                raise self.refuse(f"the node lacks an input or attribute ({type(e).__name__}: {e})", node.proto) from e
+        record.unknown = unknown
+        return self.unknown_outputs(node, inputs)
+
+    def unknown_outputs(self, node: Node, inputs: Sequence[Any]) -> List[Any]:
+        """One UNKNOWN layer, with the dims that ONNX shape inference gives its outputs, if any."""
+        ctx = self.ctx
+        if self.inferred is None:
+            self.inferred = self.infer()
+        outputs = []
+        for name in node.outputs:
+            dims, dtype = self.inferred.get(name, (None, "FLOAT"))
+            outputs.append((dims, dtype))
+        tensors: List[Optional[NetTensor]] = [ctx.tensor(x) for x in inputs if x is not None]
+        made = ctx.net.emit_many("UNKNOWN", tensors, {"onnx_op": node.op}, outputs, always_live=True)
+        if made:
+            ctx.net.register(made[0], node.name)
+        return list(made)
+
+
+def topological(nodes: Any) -> List[Any]:
+    """The nodes so that each comes after those that write its inputs; their own order where it is one already.
+
+    Raises:
+        Refused: the graph has a cycle.
+    """
+    listed = list(nodes)
+    written: Dict[str, int] = {}
+    for i, node in enumerate(listed):
+        for name in node.output:
+            written[name] = i
+    in_order = True
+    for i, node in enumerate(listed):
+        for name in node.input:
+            if written.get(name, -1) >= i and name:
+                in_order = False
+                break
+        if not in_order:
+            break
+    if in_order:
+        return listed
+    return _sorted(listed, written)
+
+
+def _sorted(listed: List[Any], written: Dict[str, int]) -> List[Any]:
+    """Depth-first from each node, inputs first."""
+    state = [0] * len(listed)
+    out: List[Any] = []
+    for root in range(len(listed)):
+        if state[root]:
+            continue
+        state[root] = 1
+        stack = [(root, iter(list(listed[root].input)))]
+        while stack:
+            index, pending = stack[-1]
+            for name in pending:
+                source = written.get(name, -1) if name else -1
+                if source < 0 or state[source] == 2:
+                    continue
+                if state[source] == 1:
+                    raise Refused("Failed to sort the model topologically: the graph has a cycle.")
+                state[source] = 1
+                stack.append((source, iter(list(listed[source].input))))
+                break
+            else:
+                state[index] = 2
+                out.append(listed[index])
+                stack.pop()
+    return out
+
+
+def import_inputs(
+    ctx: Context, graph: Any, shapes: Dict[str, Tuple[int, ...]], batch: Optional[int]
+) -> Tuple[List[NetTensor], List[str]]:
+    """Register the network inputs; returns them and notes about dynamic dims.
+
+    Raises:
+        Refused: an input's type is not one that TensorRT knows.
+    """
+    initializers = {i.name for i in graph.initializer}
+    made: List[NetTensor] = []
+    notes: List[str] = []
+    for value in graph.input:
+        if value.name in initializers:
+            continue
+        if not value.type.HasField("tensor_type"):
+            raise Refused(
+                f"Failed to convert ONNX date type to TensorRT data type. (input {value.name!r} is no tensor)"
+            )
+        tensor_type = value.type.tensor_type
+        dtype = trt_type(ctx, tensor_type.elem_type)
+        if dtype is None:
+            name = ONNX_TYPE_NAMES.get(tensor_type.elem_type, str(tensor_type.elem_type))
+            raise Refused(
+                f"Failed to convert ONNX date type to TensorRT data type. (input {value.name!r} has type {name})"
+            )
+        if not tensor_type.HasField("shape"):
+            dims: Any = shapes.get(value.name)
+        else:
+            dims = input_dims(value.name, tensor_type.shape.dim, shapes, batch)
+        if dims is not None and len(dims) > 8:
+            raise Refused(f"input {value.name!r} has rank {len(dims)}, TensorRT allows 8")
+        if dims is None:
+            notes.append(f"input {value.name!r} has no shape; fix it with --shapes {value.name}:1x3x224x224")
+        elif any(d < 0 for d in dims):
+            text = "x".join("?" if d < 0 else str(d) for d in dims)
+            notes.append(f"input {value.name!r} has dynamic dims {text}; fix them with --shapes {value.name}:...")
+        tensor = NetTensor(dims, dtype, name=value.name, is_input=True)
+        made.append(tensor)
+        ctx.set(value.name, tensor)
+    return made, notes
+
+
+def input_dims(name: str, protos: Any, shapes: Dict[str, Tuple[int, ...]], batch: Optional[int]) -> Tuple[int, ...]:
+    """An input's dims: those of the model, then `batch` for the first, then what the caller fixed."""
+    dims = []
+    for d in protos:
+        dims.append(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else -1)
+    if batch is not None and dims:
+        dims[0] = batch
+    if name in shapes:
+        return tuple(shapes[name])
+    return tuple(dims)
+
+
+def output_tensors(ctx: Context, graph: Any) -> List[NetTensor]:
+    """Mark the network outputs; an input that is one goes through an IDENTITY.
+
+    Raises:
+        Refused: an output was never written, or its type is unknown to TensorRT.
+    """
+    made = []
+    for value in graph.output:
+        found = ctx.tensors.get(value.name)
+        if found is None:
+            raise Refused(f"The output tensor {value.name!r} was not registered.")
+        tensor = ctx.tensor(found)
+        tensor.name = value.name
+        if tensor.is_input:
+            tensor.name = "__" + value.name
+            tensor = ctx.identity(tensor)
+            tensor.name = value.name
+        declared = value.type.tensor_type.elem_type
+        dtype = trt_type(ctx, declared) if declared else tensor.dtype
+        if dtype is None:
+            name = ONNX_TYPE_NAMES.get(declared, str(declared))
+            raise Refused(
+                f"Failed to convert ONNX date type to TensorRT data type. (output {value.name!r} has type {name})"
+            )
+        if tensor.dtype == "INT32" and dtype != "INT32":
+            raise Refused("For INT32 tensors, the output type must also be INT32.")
+        tensor.dtype = dtype
+        made.append(tensor)
+    return made
+
+
+_ARRAY = np.ndarray
