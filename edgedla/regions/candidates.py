@@ -57,38 +57,47 @@ def unit_devices(units: UnitGraph, on_dla: Sequence[bool]) -> List[bool]:
 def form_groups(units: UnitGraph, on_dla: Sequence[bool], waits_for_batch: bool = True) -> List[List[int]]:
     """Groups of unit indices in topological order. Linear in edges, times the logarithm of the ready units."""
     open_readers = [len(s) for s in units.successors]
-    ready_dla: List[int] = []
+    grouped = [False] * len(units.units)
     ready_gpu: List[int] = []
+    # Ready DLA units, last in the network first: by batch, and all of them (with stale entries) to choose the next
+    # batch.
+    ready_dla: Dict[int, List[int]] = {}
+    next_dla: List[int] = []
+
+    def ready(unit: int) -> None:
+        if on_dla[unit]:
+            heapq.heappush(ready_dla.setdefault(units.units[unit].batch, []), -unit)
+            heapq.heappush(next_dla, -unit)
+        else:
+            ready_gpu.append(unit)
 
     def done(unit: int) -> None:
         for p in units.predecessors[unit]:
             open_readers[p] -= 1
             if open_readers[p] == 0:
-                heapq.heappush(ready_dla if on_dla[p] else ready_gpu, -p)
+                ready(p)
 
     for i, readers in enumerate(open_readers):
         if readers == 0:
-            heapq.heappush(ready_dla if on_dla[i] else ready_gpu, -i)
+            ready(i)
     groups: List[List[int]] = []
-    while ready_dla or ready_gpu:
-        while ready_dla:
+    while next_dla or ready_gpu:
+        while next_dla:
+            first = -heapq.heappop(next_dla)
+            if grouped[first]:
+                continue
             group: List[int] = []
-            waiting: List[int] = []
-            batch = units.units[-ready_dla[0]].batch
-            while ready_dla:
-                i = -heapq.heappop(ready_dla)
-                if units.units[i].batch == batch:
-                    group.append(i)
-                    done(i)
-                else:
-                    waiting.append(-i)
+            same_batch = ready_dla[units.units[first].batch]
+            while same_batch:
+                i = -heapq.heappop(same_batch)
+                grouped[i] = True
+                group.append(i)
+                done(i)
             groups.append(sorted(group))
-            ready_dla = waiting
-            heapq.heapify(ready_dla)
             if waits_for_batch and ready_gpu:
                 break
         while ready_gpu:
-            done(-heapq.heappop(ready_gpu))
+            done(ready_gpu.pop())
     groups.reverse()
     return groups
 

@@ -11,8 +11,10 @@ from edgedla.regions.fusions import UnitGraph
 from edgedla.regions.values import Cause, LayerPrediction, RankedChange
 from edgedla.rules.verdict import Effect, Finding, Support, Verdict
 
-#: Each entry costs one more run of the grouping; the causes with the most layers are tried.
+#: Each entry costs one more run of the grouping: the causes with the most layers are tried, fewer in very large
+#: networks.
 MOST_CAUSES = 40
+MOST_UNIT_VISITS = 400_000
 
 
 def rank_changes(
@@ -47,8 +49,9 @@ def rank_changes(
         return len(groups), len(members), sum(macs.get(i, 0) for i in members)
 
     now = outcome(supported, failing)
+    tried = min(MOST_CAUSES, max(3, MOST_UNIT_VISITS // max(len(units.units), 1)))
     ranked: List[RankedChange] = []
-    for (kind, rule, cause), members in sorted(causes.items(), key=lambda item: (-len(item[1]), item[1]))[:MOST_CAUSES]:
+    for (kind, rule, cause), members in sorted(causes.items(), key=lambda item: (-len(item[1]), item[1]))[:tried]:
         fixed = list(supported)
         for i in members:
             fixed[i] = True

@@ -83,8 +83,8 @@ class NodeReport:
 class RegionReport:
     """One candidate subgraph, kept or dropped by the cap. `name` is TensorRT's name for it.
 
-    `weight_bytes` and `internal_bytes` (tensors that are neither its inputs nor its outputs) are at the precision asked
-    for; `findings` are the limits of one loadable that they break.
+    `weight_bytes` and `internal_bytes` (tensors that are neither its inputs nor its outputs) are at the precision
+    asked for; `findings` are the limits of one loadable that they break.
     """
 
     id: int

@@ -21,7 +21,8 @@ def check_strict(
 ) -> StrictResult:
     """The answer for mode "strict" (no GPU fallback) or "standalone" (a loadable without TensorRT around it).
 
-    TensorRT stops at the first layer of the network that its per-layer check refuses. Constants are layers too, and are
+    TensorRT stops at the first layer of the network that its per-layer check refuses. Constants are layers too, and
+    are
     refused: with fallback they are folded, without it they are fatal (YOLO11 build logs name the attention's scale).
     Only when the per-layer check passes does the build get as far as the second look and the reshapes that it adds.
 
