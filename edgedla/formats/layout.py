@@ -79,7 +79,7 @@ class Layout:
 
     @property
     def strides_nchw(self) -> Tuple[int, int, int, int]:
-        """Steps along N, C (one group), H and W in vectors, as IExecutionContext.getTensorStrides and logs count them."""
+        """Steps along N, C (one group), H and W in vectors, as getTensorStrides and TensorRT's logs count them."""
         _, _, h, _ = self.nchw
         plane = h * self.row_vectors
         return self.groups * plane, 1 if self.format is TensorFormat.DLA_HWC4 else plane, self.row_vectors, 1
@@ -94,6 +94,11 @@ class Layout:
         n, _, h, w = self.strides_nchw
         c = self.element_bytes if self.format is TensorFormat.DLA_HWC4 else self.nchw[2] * self.row_vectors * each
         return n * each, c, h * each, w * each
+
+    @property
+    def strides_bytes(self) -> Dict[str, int]:
+        """`stride_bytes_nchw` by axis name."""
+        return dict(zip("nchw", self.stride_bytes_nchw))
 
     def describe(self) -> str:
         """As TensorRT's verbose log writes it, for example `INT8(50176,50176:32,224,1)`."""

@@ -22,7 +22,7 @@ NUMPY_TYPE: Dict[str, type] = {
 PARALLEL_FROM_BYTES = 512 * 1024
 MAX_THREADS = 4
 
-#: With fewer channels than this in a group, one strided copy a channel beats one transposed copy of the group (measured).
+#: With fewer channels than this in a group, one strided copy a channel beats one transposed copy of the group.
 TRANSPOSE_FROM_CHANNELS = 8
 
 _pool: Tuple[int, Optional[ThreadPoolExecutor]] = (0, None)
@@ -87,16 +87,17 @@ def pack(
     if layout.vector == 1:
         np.copyto(store[:, :, :, :w, 0], values)
         return store
-    as_words = layout.vector == 4 and wanted == np.int8
+    # The view is taken before slicing: NumPy before 1.23 changes the item size of whole arrays only.
+    words = store.view("<u4")[..., 0] if layout.vector == 4 and wanted == np.int8 else None
 
     def rows(begin: int, end: int) -> None:
         for group in range(layout.groups):
             first = group * layout.vector
             part = values[:, first : min(c, first + layout.vector), begin:end]
-            target = store[:, group, begin:end, :w]
-            if as_words:
-                _four_bytes(part, target)
+            if words is not None:
+                words[:, group, begin:end, :w] = _four_bytes(part)
                 continue
+            target = store[:, group, begin:end, :w]
             count = part.shape[1]
             if count < TRANSPOSE_FROM_CHANNELS:
                 target[...] = 0
@@ -167,17 +168,17 @@ def _storage(buffer: Buffer, layout: Layout, writable: bool) -> np.ndarray:
     return flat.reshape(-1).view(np.uint8).view(_numpy_type(layout)).reshape(layout.storage_shape)
 
 
-def _four_bytes(part: np.ndarray, target: np.ndarray) -> None:
-    """Up to four INT8 planes (N, channels, H, W) to pixels of four bytes, as 32-bit words: vectorised, unlike byte copies.
+def _four_bytes(part: np.ndarray) -> np.ndarray:
+    """Up to four INT8 planes (N, channels, H, W) as 32-bit pixels (N, H, W), vectorised, unlike copies of single bytes.
 
-    word = c0 | c1 << 8 | c2 << 16 | c3 << 24. Both Jetson and PC are little-endian.
+    pixel = c0 | c1 << 8 | c2 << 16 | c3 << 24, stored little-endian.
     """
-    bytes_of = part.view(np.uint8)
-    words = bytes_of[:, part.shape[1] - 1].astype(np.uint32)
+    planes = part.view(np.uint8)
+    pixels = planes[:, part.shape[1] - 1].astype(np.uint32)
     for channel in range(part.shape[1] - 2, -1, -1):
-        np.left_shift(words, 8, out=words)
-        np.bitwise_or(words, bytes_of[:, channel], out=words)
-    target.view("<u4")[..., 0] = words
+        np.left_shift(pixels, 8, out=pixels)
+        np.bitwise_or(pixels, planes[:, channel], out=pixels)
+    return pixels
 
 
 def _numpy_type(layout: Layout) -> type:

@@ -42,9 +42,9 @@ class TensorFormat(str, Enum):
         return self.value
 
     @property
-    def index(self) -> int:
-        """The value of TensorRT's enumeration; allowed_formats is a mask of `1 << index`."""
-        return _INDEX[self]
+    def number(self) -> int:
+        """The value of TensorRT's enumeration; allowed_formats is a mask of `1 << number`."""
+        return _NUMBER[self]
 
     @property
     def spelling(self) -> str:
@@ -52,7 +52,7 @@ class TensorFormat(str, Enum):
         return _SPELLING[self]
 
 
-_INDEX = {
+_NUMBER = {
     TensorFormat.LINEAR: 0,
     TensorFormat.CHW4: 3,
     TensorFormat.CHW16: 4,

@@ -31,7 +31,7 @@ _FORMAT_WORDS: Tuple[Tuple[str, str], ...] = (
     ("row major", "LINEAR"),
 )
 _DTYPE_WORDS: Tuple[Tuple[str, str], ...] = (
-    ("bf16", "BF16"), ("bfloat16", "BF16"), ("fp8", "FP8"), ("int8", "INT8"), ("uint8", "UINT8"), ("int4", "INT4"),
+    ("bf16", "BF16"), ("bfloat16", "BF16"), ("fp8", "FP8"), ("uint8", "UINT8"), ("int8", "INT8"), ("int4", "INT4"),
     ("int32", "INT32"), ("int64", "INT64"), ("bool", "BOOL"),
     ("fp16", "HALF"), ("half", "HALF"), ("fp32", "FLOAT"), ("float", "FLOAT"),
 )  # fmt: skip
