@@ -64,6 +64,11 @@ def _report(report: CheckReport) -> Iterator[str]:
         yield from _groups("Unknown: verify on the device", summary.unknown(report))
         yield from _groups("On the GPU because of other layers", summary.knocked_on(report))
         yield from _groups("Runs on the DLA, but", summary.warnings(report))
+    findings = [(region, finding) for region in report.regions if region.kept for finding in region.findings]
+    if findings:
+        yield "### Loadables over a limit\n"
+        yield from (f"- {code(region.name)}: **{escape(f.rule)}** {escape(f.message)}" for region, f in findings)
+        yield ""
     if report.notes:
         yield "### Notes\n"
         yield from (f"- {escape(note)}" for note in report.notes)

@@ -56,6 +56,13 @@ def _results(report: CheckReport, uri: str) -> Iterator[Tuple[Dict[str, Any], st
         if layer.placed is Placed.GPU and not summary.decisive(layer):
             level = "none" if layer.support is Support.UNKNOWN else "note" if not layer.cause.is_root else refusal
             yield _result(report, uri, layer, str(layer.cause), level, layer.reason), summary.CAUSES[layer.cause]
+    for region in report.regions:
+        for finding in region.findings:
+            level = {Effect.REJECT: refusal, Effect.UNKNOWN: "none"}.get(finding.effect, "note")
+            yield (
+                _result(report, uri, None, finding.rule, level, f"{region.name}: {finding.message}"),
+                finding.rule_name,
+            )
     if report.strict is not None and report.strict.passes is not True:
         level = "none" if report.strict.passes is None else "error"
         for finding in report.strict.findings:

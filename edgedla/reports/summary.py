@@ -45,19 +45,28 @@ def headline(report: CheckReport) -> Headline:
     if not report.platform.has_dla:
         return Headline("bad", f"NO DLA HERE: {report.platform.no_dla}")
     if report.strict is not None and report.strict.passes is False:
-        what = "standalone loadable" if report.mode == "standalone" else "build without GPU fallback"
-        return Headline("bad", f"FAILS as a {what}, at {report.strict.first_offender or 'the network as a whole'}")
+        at = report.strict.first_offender or "the network as a whole"
+        return Headline("bad", f"FAILS as a {build_kind(report)}, at {at}")
     live = totals.layers_dla + totals.layers_gpu
-    share = f"{totals.layers_dla} of {live} layers ({percent(totals.share_macs_dla)} of MACs)"
+    share = f"{totals.layers_dla} of {live} layers"
+    if totals.macs:
+        share += f" ({percent(totals.share_macs_dla)} of MACs)"
     loadables = f"{totals.regions} {'loadable' if totals.regions == 1 else 'loadables'}"
     if totals.layers_unknown:
         unknown = f"{totals.layers_unknown} {'layer is' if totals.layers_unknown == 1 else 'layers are'} unknown"
         return Headline("unknown", f"UNKNOWN IN PART: {unknown}; {share} on the DLA in {loadables}")
+    if report.strict is not None and report.strict.passes is None:
+        return Headline("unknown", f"UNKNOWN whether the {build_kind(report)} succeeds; {share} on the DLA")
     if totals.layers_dla == 0:
         return Headline("bad", f"NOTHING ON THE DLA: all {live} layers run on the GPU")
     if totals.layers_gpu == 0:
         return Headline("good", f"ALL ON THE DLA: {live} layers in {loadables}")
     return Headline("mixed", f"PARTLY ON THE DLA: {share} in {loadables}, {totals.layers_gpu} on the GPU")
+
+
+def build_kind(report: CheckReport) -> str:
+    """What a mode without fallback builds."""
+    return "standalone loadable" if report.mode == "standalone" else "build without GPU fallback"
 
 
 def subject(report: CheckReport) -> str:

@@ -98,7 +98,8 @@ def _figures(report: CheckReport) -> Iterator[Line]:
         yield "", 2, f"transitions  {totals.transitions} ({size / 1e6:.3g} MB cross between DLA and GPU)"
     layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
     yield "", 2, f"layers       {layers}; unknown verdicts: {totals.layers_unknown}"
-    yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
+    if totals.macs:
+        yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
     yield "dim", 2, f"basis        rules {report.rules_version}, parser lowering {report.lowering}; a prediction"
 
 
@@ -106,9 +107,9 @@ def _strict(report: CheckReport) -> Iterator[Line]:
     assert report.strict is not None
     strict = report.strict
     answer = {True: ("good", "succeeds"), False: ("bad", "fails"), None: ("unknown", "unknown")}[strict.passes]
-    what = "Standalone loadable" if strict.mode == "standalone" else "Build without GPU fallback"
+    what = summary.build_kind(report)
     yield "", 0, ""
-    yield answer[0], 0, f"{what}: {answer[1]}"
+    yield answer[0], 0, f"{what[0].upper()}{what[1:]}: {answer[1]}"
     yield from (("", 2, clean(message)) for message in strict.messages)
     for finding in strict.findings:
         yield "", 2, f"{finding.rule} {finding.rule_name}: {clean(finding.message)}"
@@ -162,5 +163,9 @@ def _regions(report: CheckReport) -> Iterator[Line]:
         state = "" if region.kept else "  dropped: runs on the GPU"
         figures = f"{count(len(region.layers), 'layer')}, {macs_text(region.macs)} MACs, batch {region.batch}"
         yield "", 2, f"{region.id}: {clean(region.name)}  {figures}{state}"
+        yield from (("mixed", 5, clean(f"{f.rule} {f.message}")) for f in region.findings)
         for cut in region.cuts:
+            # Layers on the GPU stand above with their reasons; the other cuts stand nowhere else.
+            if cut.kind == "gpu_layer":
+                continue
             yield "dim", 5, clean(f"ends at {report.layers[cut.layer].name}: {cut.message}")

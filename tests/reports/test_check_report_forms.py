@@ -1,0 +1,257 @@
+"""Every form of a check report: valid against its schema, complete, and safe against names from a hostile model."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import jsonschema
+import pytest
+
+from edgedla.errors import UsageError
+from edgedla.regions.report import CheckReport
+from edgedla.reports import CHECK_FORMATS, render_check
+from edgedla.reports.json_document import SCHEMAS, dump, schema
+from edgedla.version import __version__
+
+CASES: Dict[str, Dict[str, Any]] = {
+    "fallback": {},
+    "strict": {"mode": "strict"},
+    "standalone": {"mode": "standalone"},
+    "all-on-dla": {"supported": True},
+    "no-dla": {"target": "orin-nano-8gb"},
+    "dla-unknown": {"target": "orin-nx-16gb", "jetpack": "7.2.2"},
+    "hostile-names": {"hostile": True},
+}
+SARIF_SCHEMA = Path(__file__).parent.parent / "data" / "sarif" / "sarif-schema-2.1.0.json"
+
+
+def strict(node: Any) -> Any:
+    """A schema that also refuses fields it does not document."""
+    if isinstance(node, list):
+        return [strict(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    made = {key: strict(value) for key, value in node.items()}
+    if "properties" in made and isinstance(made["properties"], dict):
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_json_holds_what_the_published_schema_documents_and_nothing_else(
+    case: str, make_report: Callable[..., CheckReport]
+) -> None:
+    document = json.loads(render_check([make_report(**CASES[case])], "json"))
+    jsonschema.Draft202012Validator(strict(schema("edgedla.check"))).validate(document)
+
+
+def test_several_reports_are_one_list_document(make_report: Callable[..., CheckReport]) -> None:
+    document = json.loads(render_check([make_report(), make_report(mode="strict")], "json"))
+    jsonschema.validate(document, schema("edgedla.check-list"))
+    for report in document["reports"]:
+        jsonschema.validate(report, schema("edgedla.check"))
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMAS))
+def test_published_schemas_are_schemas(name: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(schema(name))
+
+
+def test_an_unknown_document_has_no_schema() -> None:
+    with pytest.raises(UsageError, match="no document"):
+        schema("edgedla.nothing")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_json_lacks_are_refused(value: float) -> None:
+    with pytest.raises(ValueError):
+        dump({"x": value})
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_sarif_is_valid_against_the_standards_schema(case: str, make_report: Callable[..., CheckReport]) -> None:
+    text = render_check([make_report(**CASES[case])], "sarif", files=["models/a b.onnx"])
+    document = json.loads(text)
+    jsonschema.Draft202012Validator(json.loads(SARIF_SCHEMA.read_text())).validate(document)
+    run = document["runs"][0]
+    for result in run["results"]:
+        assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+        # SARIF 2.1.0, 3.27.10: a level other than none goes with kind "fail" alone.
+        assert (result["kind"] == "fail") != (result["level"] == "none")
+        location = result["locations"][0]["physicalLocation"]["artifactLocation"]
+        assert location["uri"] == "models/a%20b.onnx"
+    prints = [r["partialFingerprints"]["edgedlaFinding/v1"] for r in run["results"]]
+    assert len(set(prints)) == len(prints)
+
+
+def test_sarif_of_a_model_wholly_on_the_dla_holds_only_its_warning(make_report: Callable[..., CheckReport]) -> None:
+    run = json.loads(render_check([make_report(supported=True)], "sarif"))["runs"][0]
+    assert [(r["ruleId"], r["level"]) for r in run["results"]] == [("SFT002", "note")]
+
+
+def test_a_refusal_is_an_error_where_there_is_no_fallback(make_report: Callable[..., CheckReport]) -> None:
+    def level(report: CheckReport) -> str:
+        results = json.loads(render_check([report], "sarif"))["runs"][0]["results"]
+        return next(r["level"] for r in results if r["ruleId"] == "RED001")
+
+    assert level(make_report()) == "warning"
+    assert level(make_report(mode="strict")) == "error"
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "failed", "skipped"),
+    [
+        ("never", [], ["NON_ZERO mystery"]),
+        ("unsupported", ["REDUCE mean"], ["NON_ZERO mystery"]),
+        ("fallback", ["REDUCE mean"], ["NON_ZERO mystery"]),
+        ("unknown", ["REDUCE mean", "NON_ZERO mystery"], []),
+    ],
+)
+def test_junit_fails_what_fail_on_counts_and_never_passes_the_unknown(
+    fail_on: str, failed: List[str], skipped: List[str], make_report: Callable[..., CheckReport]
+) -> None:
+    suite = ET.fromstring(render_check([make_report()], "junit", fail_on=fail_on))[0]
+    cases = [case for case in suite if case.get("name") != "network"]
+    assert [case.get("name") for case in cases if case.find("failure") is not None] == failed
+    assert [case.get("name") for case in cases if case.find("skipped") is not None] == skipped
+    assert int(suite.get("failures", "")) == len(suite.findall("testcase/failure"))
+    assert int(suite.get("tests", "")) == len(suite)
+    assert int(suite.get("skipped", "")) == len(skipped)
+
+
+@pytest.mark.parametrize(
+    ("case", "output_format"),
+    [("fallback", f) for f in CHECK_FORMATS] + [(c, f) for c in ("strict", "no-dla") for f in ("text", "markdown")],
+)
+def test_golden_reports(
+    case: str, output_format: str, make_report: Callable[..., CheckReport], golden: Callable[[str, str], None]
+) -> None:
+    text = render_check([make_report(**{"jetpack": "6.2", **CASES[case]})], output_format)
+    golden(
+        f"reports/{case}.{output_format}",
+        text.replace(f'"{__version__}"', '"VERSION"').replace(f"edgedla {__version__}", "edgedla VERSION"),
+    )
+
+
+@pytest.mark.parametrize("output_format", ["text", "markdown", "junit", "html"])
+def test_names_of_a_hostile_model_are_shown_and_not_obeyed(
+    output_format: str, make_report: Callable[..., CheckReport]
+) -> None:
+    text = render_check([make_report(hostile=True)], output_format)
+    assert "\x1b" not in text
+    assert "\\x1b[31m" in text
+    if output_format == "html":
+        assert "</script><b>" not in text
+
+
+def test_html_is_one_file_that_loads_nothing(make_report: Callable[..., CheckReport]) -> None:
+    text = render_check([make_report(hostile=True), make_report(mode="strict")], "html")
+
+    class Parser(HTMLParser):
+        def __init__(self) -> None:
+            super().__init__()
+            self.open: List[str] = []
+            self.seen: List[str] = []
+
+        def handle_starttag(self, tag: str, attrs: Any) -> None:
+            self.seen.append(tag)
+            for name, value in attrs:
+                assert name not in ("src", "href", "onload", "onclick"), (tag, name)
+                assert "url(" not in (value or "")
+            if tag not in ("meta", "br"):
+                self.open.append(tag)
+
+        def handle_startendtag(self, tag: str, attrs: Any) -> None:
+            self.handle_starttag(tag, attrs)
+            self.open.pop()
+
+        def handle_endtag(self, tag: str) -> None:
+            assert self.open.pop() == tag
+
+    parser = Parser()
+    parser.feed(text)
+    assert parser.open == []
+    assert "script" not in parser.seen
+    assert "default-src 'none'" in text
+    assert parser.seen.count("rect") == 12, "every layer of both networks is drawn"
+    for svg in re.findall(r"<svg.*?</svg>", text, re.S):
+        ET.fromstring(svg)
+
+
+def test_html_renders_in_a_browser(make_report: Callable[..., CheckReport], tmp_path: Path) -> None:
+    import shutil
+
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("no chromium on this machine")
+    page = tmp_path / "report.html"
+    page.write_text(render_check([make_report()], "html"), encoding="utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--dump-dom"]
+    done = subprocess.run([browser, *flags, page.as_uri()], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.count("<rect") == 6
+    assert "PARTLY ON THE DLA" in done.stdout or "UNKNOWN IN PART" in done.stdout
+
+
+def test_text_is_plain_and_uncut_off_a_terminal(make_report: Callable[..., CheckReport]) -> None:
+    report = make_report()
+    assert "rich" not in _modules_after("from edgedla.reports.text import to_text; to_text([])")
+    assert "\x1b" not in render_check([report], "text")
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [(None, True), ("1", False)])
+def test_colour_reaches_a_terminal_unless_no_color_is_set(
+    no_color: Any, coloured: bool, make_report: Callable[..., CheckReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    text = render_check([make_report()], "text", terminal=True)
+    assert bool(re.search(r"\x1b\[[0-9;]*3[0-9]", text)) == coloured
+
+
+def test_a_long_layer_name_wraps_on_a_narrow_terminal_and_keeps_every_character(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from edgedla.reports.text import print_lines
+
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    name = "/backbone/" + "x" * 100
+    text = print_lines([("", 4, name)], terminal=True)
+    assert all(len(line) <= 40 for line in text.splitlines())
+    assert "".join(line.strip() for line in text.splitlines()) == name
+
+
+def test_json_needs_neither_rich_nor_jinja() -> None:
+    loaded = _modules_after(
+        "import edgedla.reports as r; r.render_check([], 'markdown'); import edgedla.reports.json_document"
+    )
+    assert not {"rich", "jinja2", "onnx"} & set(loaded)
+
+
+def _modules_after(code: str) -> List[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_every_refused_layer_is_named_however_many_there_are(make_report: Callable[..., CheckReport]) -> None:
+    from dataclasses import replace
+
+    report = make_report()
+    mean = report.layers[2]
+    many = tuple(replace(mean, index=i, name=f"layer_{i}_end", predecessors=()) for i in range(3000))
+    text = render_check([replace(report, layers=many, ranking=(), regions=())], "text")
+    assert all(f"layer_{i}_end" in text for i in range(3000))
+    assert "RED001  reduce-avg (3000 layers)" in text
+    html = render_check([replace(report, layers=many, ranking=(), regions=())], "html")
+    assert all(f"layer_{i}_end" in html for i in range(3000))

@@ -1,0 +1,44 @@
+"""What makes the answer "no" under each --fail-on."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict
+
+import pytest
+
+from edgedla.regions.report import CheckReport
+from edgedla.reports import gate
+
+NETWORKS: Dict[str, Dict[str, Any]] = {
+    "one layer refused, one unknown": {},
+    "strict build": {"mode": "strict"},
+    "everything on the DLA": {"supported": True},
+    "module without DLA": {"target": "orin-nano-8gb"},
+    "nobody knows of the DLA": {"target": "orin-nx-16gb", "jetpack": "7.2.2"},
+}
+
+
+@pytest.mark.parametrize(
+    ("network", "answers"),
+    [
+        ("one layer refused, one unknown", "yes no no no"),
+        ("strict build", "yes no no no"),
+        ("everything on the DLA", "yes yes yes yes"),
+        ("module without DLA", "yes no no no"),
+        ("nobody knows of the DLA", "yes yes yes no"),
+    ],
+)
+def test_answers(network: str, answers: str, make_report: Callable[..., CheckReport]) -> None:
+    report = make_report(**NETWORKS[network])
+    found = " ".join("yes" if gate.passes(report, fail_on) else "no" for fail_on in gate.FAIL_ON)
+    assert found == answers, gate.FAIL_ON
+
+
+def test_the_unknown_layer_is_no_refusal(make_report: Callable[..., CheckReport]) -> None:
+    names = {fail_on: [x.name for x in gate.offenders(make_report(), fail_on)] for fail_on in gate.FAIL_ON}
+    assert names == {
+        "never": [],
+        "unsupported": ["mean"],
+        "fallback": ["mean"],
+        "unknown": ["mean", "mystery"],
+    }
