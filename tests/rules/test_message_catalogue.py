@@ -1,0 +1,102 @@
+"""The message catalogue: every literal line of the evidence is explained, each by the entry meant for it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from edgedla import strict_yaml
+from edgedla.data import rules_dir
+from edgedla.rules.messages import explain_line, explain_log, messages, strip_prefix
+
+EXAMPLES = [(m.id, example) for m in messages() for example in m.examples]
+
+
+@pytest.mark.parametrize(("message", "line"), EXAMPLES)
+def test_each_example_is_explained_by_its_own_entry(message: str, line: str) -> None:
+    found = explain_line(line)
+    assert found is not None
+    assert found[0].id == message
+
+
+def test_every_entry_has_an_example_and_a_known_source() -> None:
+    known = {entry["id"] for entry in strict_yaml.load(rules_dir() / "sources.yaml").tables("sources")}
+    for message in messages():
+        assert message.examples, message.id
+        assert message.sources, message.id
+        assert set(message.sources) <= known, message.id
+
+
+def test_ids_and_names_are_unique() -> None:
+    assert len({m.id for m in messages()}) == len(messages()) == len({m.name for m in messages()})
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("[11/16/2020-09:39:45] [W] [TRT] x\r\n", "x"),
+        ("[01/29/2026-15:42:39] [TRT] [W] x", "x"),
+        ("ERROR: [TRT]: x", "x"),
+        ("[V] x", "x"),
+        ("[DlaLayer] x", "[DlaLayer] x"),
+    ],
+)
+def test_time_severity_and_logger_are_cut_off(line: str, text: str) -> None:
+    assert strip_prefix(line) == text
+
+
+@pytest.mark.parametrize("line", ["", "hello", "Engine build finish", "FAILED"])
+def test_a_line_about_nothing_known_is_not_explained(line: str) -> None:
+    assert explain_line(line) is None
+
+
+def test_named_groups_carry_layer_value_and_limit() -> None:
+    found = explain_line("[W] [TRT] /model.23/Mul: DLA cores do not support DIV ElementWise operation.")
+    assert found is not None
+    assert found[1] == {"layer": "/model.23/Mul", "found": "DIV"}
+
+
+def test_a_log_is_grouped_by_message_and_unknown_lines_about_the_dla_are_named() -> None:
+    log = [
+        "[I] Memory Pools: workspace: default, dlaSRAM: default",
+        "[W] [TRT] Layer 'a' (SHUFFLE): Unsupported on DLA. Switching this layer's device type to GPU.",
+        "[W] [TRT] Layer 'b' (SHUFFLE): Unsupported on DLA. Switching this layer's device type to GPU.",
+        "[W] [TRT] DLA has a bad day",
+        "[I] Starting inference",
+    ]
+    found, unknown = explain_log(log)
+    assert [(e.message.id, [number for number, _, _ in e.lines]) for e in found] == [("MSG103", [2, 3])]
+    assert unknown == ((4, "DLA has a bad day"),)
+
+
+def test_a_line_without_end_does_not_hang() -> None:
+    assert explain_line("a: " * 1_000_000) is None
+
+
+def _facts(shared: Path) -> List[str]:
+    text = (shared / "facts" / "how-tensorrt-decides.md").read_text(encoding="utf-8")
+    table = text.split("## 4. Message catalogue")[1].split("\n## ")[0]
+    cells = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ") and "`" in line]
+    return [literal for cell in cells for literal in re.findall("`([^`]+)`", cell)]
+
+
+def test_every_literal_of_the_fact_sheet_is_explained(shared: Path) -> None:
+    literals = _facts(shared)
+    assert len(literals) > 30
+    # Written as "... is not running on DLA ..." there: the ends of the line are left out.
+    whole = [t for t in literals if not t.startswith("...") or t.startswith("{")]
+    assert [t for t in whole if explain_line(t) is None] == []
+
+
+def test_every_literal_message_of_the_recorded_layers_is_explained(shared: Path) -> None:
+    import yaml
+
+    records = yaml.safe_load((shared / "evidence" / "layers.yaml").read_text(encoding="utf-8"))
+    literals = {r["message"] for r in records if r["message"] and not r["message"].startswith("~")}
+    # Not a line of a log but the recorder's words about a profile.
+    literals -= {'"prob" profiled as its own GPU layer'}
+    assert len(literals) > 40
+    assert sorted(t for t in literals if explain_line(t) is None) == []
