@@ -22,6 +22,7 @@ class LayerPlan:
         precision: "fp16", "int8", or None where TensorRT is free to choose (or the tensor types decide).
         capable: what the rules say of the layer by itself: "dla", "gpu" or "unknown".
         outputs: names of the tensors it writes.
+        onnx_node: the ONNX node that it comes from, "" for none.
     """
 
     name: str
@@ -30,6 +31,7 @@ class LayerPlan:
     precision: Optional[str] = None
     capable: str = "unknown"
     outputs: Tuple[str, ...] = ()
+    onnx_node: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,177 @@
+"""Simulated DLA precision: what is rounded, how, and what is left alone, against NumPy on tiny networks."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Sequence
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from edgedla.builder.host import build_host, output_error
+from edgedla.builder.host_model import node_modes, quantize_weights, simulate
+from edgedla.builder.plan import BuildPlan, Calibration, IoPlan, LayerPlan
+from edgedla.errors import RunError
+from edgedla.formats.pack import dequantize, quantize
+
+RNG = np.random.default_rng(0)
+WEIGHT = (RNG.standard_normal((8, 3, 3, 3)) * 0.2).astype(np.float32)
+IMAGE = RNG.standard_normal((1, 3, 6, 6)).astype(np.float32)
+
+
+def network(nodes: Sequence[Any], constants: Dict[str, np.ndarray], shape: Sequence[int] = (1, 3, 6, 6)) -> Any:
+    graph = helper.make_graph(
+        list(nodes),
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, list("nchw"))],
+        [numpy_helper.from_array(v, k) for k, v in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def conv(output: str = "y") -> Any:
+    return helper.make_node("Conv", ["x", "w"], [output], name="conv", pads=[1, 1, 1, 1])
+
+
+def run(model: Any, x: np.ndarray = IMAGE) -> np.ndarray:
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(["y"], {"x": x})[0]  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def dla_plan(plan_for: Callable[..., BuildPlan]) -> Callable[..., BuildPlan]:
+    """`dla_plan("int8", {"conv": "DLA0"}, absmax)`: a plan with these layers, each named after its ONNX node."""
+
+    def make(precision: str, devices: Dict[str, str], absmax: Dict[str, float] = {}) -> BuildPlan:  # noqa: B006
+        layers = tuple(LayerPlan(n, "CONVOLUTION", d, None, "dla", (), n) for n, d in devices.items())
+        io = (IoPlan("x", True, (1, 3, 6, 6), "FLOAT", "LINEAR"), IoPlan("y", False, (1, 8, 6, 6), "FLOAT", "LINEAR"))
+        calibration = Calibration("data", absmax) if absmax else Calibration()
+        return plan_for("10.3.0", "hybrid", precision, layers=layers, io=io, calibration=calibration)
+
+    return make
+
+
+def test_fp16_rounds_weights_inputs_and_outputs(dla_plan: Callable[..., BuildPlan]) -> None:
+    model = network([conv()], {"w": WEIGHT})
+    simulated = simulate(model, dla_plan("fp16", {"conv": "DLA0"}))
+    rounded = network([conv()], {"w": WEIGHT.astype(np.float16).astype(np.float32)})
+    want = run(rounded, IMAGE.astype(np.float16).astype(np.float32)).astype(np.float16).astype(np.float32)
+    got = run(simulated.model)
+    np.testing.assert_array_equal(got, got.astype(np.float16).astype(np.float32))
+    np.testing.assert_allclose(got, want, atol=1e-6)
+    assert np.abs(got - run(model)).max() > 0
+    assert (simulated.nodes_int8, simulated.nodes_fp16, simulated.nodes_fp32) == (0, 1, 0)
+
+
+def test_gpu_nodes_keep_every_bit(dla_plan: Callable[..., BuildPlan]) -> None:
+    model = network([conv()], {"w": WEIGHT})
+    simulated = simulate(model, dla_plan("int8", {"conv": "GPU"}, {"x": 3.0, "y": 3.0}))
+    np.testing.assert_array_equal(run(simulated.model), run(model))
+    assert simulated.nodes_fp32 == 1
+
+
+def test_int8_rounds_halves_away_from_zero_and_clamps(dla_plan: Callable[..., BuildPlan]) -> None:
+    model = network([helper.make_node("Relu", ["x"], ["y"], name="relu")], {}, (1, 3, 6, 6))
+    plan = dla_plan("int8", {"relu": "DLA0"}, {"x": 127.0, "y": 127.0})
+    ties = np.arange(108, dtype=np.float32).reshape(1, 3, 6, 6) + 0.5
+    ties.flat[-3:] = [0.49999997, 126.5, 4000.0]
+    got = run(simulate(model, plan).model, ties)
+    np.testing.assert_array_equal(got, dequantize(quantize(np.maximum(ties, 0), 1.0), 1.0))
+    assert got.flat[0] == 1.0
+    assert got.flat[-3:].tolist() == [0.0, 127.0, 127.0]
+
+
+def test_int8_convolution_equals_the_same_in_numpy(dla_plan: Callable[..., BuildPlan]) -> None:
+    model = network([conv()], {"w": WEIGHT})
+    exact = run(model)
+    absmax = {"x": float(np.abs(IMAGE).max()), "y": float(np.abs(exact).max())}
+    got = run(simulate(model, dla_plan("int8", {"conv": "DLA0"}, absmax)).model)
+    scale = absmax["y"] / 127
+    inner = run(
+        network([conv()], {"w": quantize_weights(WEIGHT, 0)}),
+        dequantize(quantize(IMAGE, absmax["x"] / 127), absmax["x"] / 127),
+    )
+    want = dequantize(quantize(inner, scale), scale)
+    # A sum of another order may fall on the other side of a tie.
+    assert np.abs(got - want).max() <= scale * 1.001
+    assert np.mean(np.abs(got - want) > 1e-6) < 0.01
+    assert 0 < np.abs(got - exact).max() < 4 * scale
+
+
+def test_values_between_a_convolution_and_what_it_fuses_with_are_not_rounded(
+    dla_plan: Callable[..., BuildPlan],
+) -> None:
+    ones, zeros = np.ones(8, np.float32), np.zeros(8, np.float32)
+    nodes = [
+        conv("a"),
+        helper.make_node("BatchNormalization", ["a", "s", "b", "m", "v"], ["c"], name="bn"),
+        helper.make_node("Relu", ["c"], ["y"], name="relu"),
+    ]
+    model = network(nodes, {"w": WEIGHT, "s": ones, "b": zeros, "m": zeros, "v": ones})
+    plan = dla_plan("fp16", {"conv": "DLA0", "bn": "DLA0", "relu": "DLA0"})
+    # Two casts for the input and two for the output; none in between.
+    assert [n.op_type for n in simulate(model, plan).model.graph.node].count("Cast") == 4
+    split = dla_plan("fp16", {"conv": "DLA0", "bn": "DLA0", "relu": "GPU"})
+    assert [n.op_type for n in simulate(model, split).model.graph.node].count("Cast") == 4
+    alone = dla_plan("fp16", {"conv": "DLA0", "bn": "GPU", "relu": "DLA0"})
+    assert [n.op_type for n in simulate(model, alone).model.graph.node].count("Cast") == 8
+
+
+@pytest.mark.parametrize(
+    ("nodes", "absmax", "modes"),
+    [
+        (["Relu"], {"x": 1.0, "y": 1.0}, ["int8"]),
+        (["Relu"], {"x": 1.0}, ["fp16"]),
+        (["Sigmoid"], {"x": 1.0, "y": 1.0}, ["fp16"]),
+        (["Relu", "Sigmoid"], {"x": 1.0, "t0": 1.0, "y": 1.0}, ["int8", "fp16"]),
+    ],
+    ids=["all scales", "a scale is missing", "fp16 only operator", "mixed"],
+)
+def test_int8_needs_scales_and_an_int8_mode(
+    nodes: List[str], absmax: Dict[str, float], modes: List[str], dla_plan: Callable[..., BuildPlan]
+) -> None:
+    names = ["x", *[f"t{i}" for i in range(len(nodes) - 1)], "y"]
+    made = [helper.make_node(op, [names[i]], [names[i + 1]], name=f"n{i}") for i, op in enumerate(nodes)]
+    plan = dla_plan("int8", {f"n{i}": "DLA0" for i in range(len(nodes))}, absmax)
+    assert node_modes(network(made, {}), plan) == modes
+
+
+def test_weight_quantisation_is_per_output_channel() -> None:
+    weights = np.stack([WEIGHT[0], WEIGHT[1] * 100, np.zeros_like(WEIGHT[0])])
+    back = quantize_weights(weights, 0)
+    for k, channel in enumerate(weights):
+        step = np.abs(channel).max() / 127
+        assert np.abs(back[k] - channel).max() <= step / 2 * 1.001
+    moved = quantize_weights(np.moveaxis(weights, 0, 1), 1)
+    np.testing.assert_array_equal(np.moveaxis(moved, 1, 0), back)
+
+
+def test_the_error_is_measured_and_its_tolerance_stated(dla_plan: Callable[..., BuildPlan]) -> None:
+    model = network([conv()], {"w": WEIGHT})
+    built = build_host(dla_plan("fp16", {"conv": "DLA0"}), model)
+    assert built.accuracy["within"] is True
+    assert built.accuracy["reference"] == "ONNX Runtime FP32"
+    assert 0 < built.accuracy["worst_rel_l2"] < built.accuracy["tolerance_rel_l2"] == 0.01
+    assert built.accuracy["nodes"] == {"dla_int8": 0, "dla_fp16": 1, "gpu_fp32": 0}
+    onnx.checker.check_model(onnx.load_from_string(built.data))
+
+
+def test_overflow_to_infinity_is_an_error_not_a_number(dla_plan: Callable[..., BuildPlan]) -> None:
+    model = network([conv()], {"w": WEIGHT * 1e7})
+    with pytest.raises(RunError, match="not finite"):
+        build_host(dla_plan("fp16", {"conv": "DLA0"}), model)
+
+
+def test_error_numbers_on_known_values() -> None:
+    want, got = np.array([3.0, 4.0, np.nan]), np.array([3.0, 4.5, 1.0])
+    error = output_error("y", [(want, got)])
+    assert error.rel_l2 == pytest.approx(0.1)
+    assert error.max_abs == 0.5
+    integers = output_error("k", [(np.array([1, 2, 3, 4]), np.array([1, 2, 3, 5]))])
+    assert (integers.rel_l2, integers.same) == (0.25, 0.75)
+    other_shape = output_error("b", [(np.zeros((3, 4)), np.zeros((2, 4)))])
+    assert other_shape.rel_l2 == 1.0
+    assert other_shape.to_dict()["max_abs"] is None
