@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple,
 
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
-from edgedla.graph.kinds import Kind, kind_of
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, NodeReport, RegionReport, StrictResult, Totals
 from edgedla.regions.strict import check_strict
 from edgedla.regions.values import Placed, Prediction, Region
+from edgedla.regions.work import Work, work_of
 from edgedla.rules.verdict import Support, Verdict
 from edgedla.targets import Platform, platform_for
 
@@ -105,8 +105,8 @@ def check_graph(
     if mode != "fallback":
         findings = rules.check_io(graph, platform, precision, mode)
         strict = check_strict(graph, prediction, platform, mode, findings)
-    kinds = [kind_of(layer, graph) for layer in graph.layers]
-    layers = tuple(_layer(graph, v, prediction, kinds) for v in verdicts)
+    work = work_of(graph)
+    layers = tuple(_layer(graph, v, prediction, work) for v in verdicts)
     return CheckReport(
         model=graph.name,
         sha256=graph.sha256,
@@ -119,7 +119,7 @@ def check_graph(
         nodes=tuple(
             NodeReport(n.name, n.op, n.support, n.placed, n.layers, n.cause, n.reason) for n in prediction.nodes
         ),
-        regions=tuple(_region(graph, r, kinds, platform, precision, rules) for r in prediction.regions),
+        regions=tuple(_region(graph, r, work, platform, precision, rules) for r in prediction.regions),
         transitions=prediction.transitions,
         totals=_totals(layers, prediction),
         ranking=prediction.ranking,
@@ -128,7 +128,7 @@ def check_graph(
     )
 
 
-def _layer(graph: LayerGraph, verdict: Verdict, prediction: Prediction, kinds: Sequence[Kind]) -> LayerReport:
+def _layer(graph: LayerGraph, verdict: Verdict, prediction: Prediction, work: Sequence[Work]) -> LayerReport:
     layer = graph.layers[verdict.index]
     p = prediction.layers[verdict.index]
     return LayerReport(
@@ -139,7 +139,7 @@ def _layer(graph: LayerGraph, verdict: Verdict, prediction: Prediction, kinds: S
         support=p.support,
         placed=p.placed,
         region=p.region,
-        macs=kinds[p.index].macs,
+        macs=work[p.index].macs,
         basis=verdict.basis,
         cause=p.cause,
         reason=p.reason,
@@ -150,7 +150,7 @@ def _layer(graph: LayerGraph, verdict: Verdict, prediction: Prediction, kinds: S
 
 
 def _region(
-    graph: LayerGraph, region: Region, kinds: Sequence[Kind], platform: Platform, precision: str, rules: RuleSet
+    graph: LayerGraph, region: Region, work: Sequence[Work], platform: Platform, precision: str, rules: RuleSet
 ) -> RegionReport:
     inside = set(region.layers)
     read = [t for i in region.layers for t in graph.activations(graph.layers[i])]
@@ -158,7 +158,7 @@ def _region(
     written = [t for i in region.layers for t in graph.layers[i].outputs]
     outputs = {t for t in written if t in graph.outputs or any(c not in inside for c in graph.consumers(t))}
     element_bytes = 1 if precision == "int8" else 2
-    weight_bytes = sum(kinds[i].weight_elements for i in region.layers) * element_bytes
+    weight_bytes = sum(work[i].weight_elements for i in region.layers) * element_bytes
     internal_bytes = sum(graph.tensors[t].size_bytes(element_bytes) for t in written if t not in outputs)
     first, last = (graph.layers[i].name for i in (region.layers[0], region.layers[-1]))
     name = first if len(region.layers) == 1 else f"{first}...{last}"
@@ -169,7 +169,7 @@ def _region(
         kept=region.kept,
         size=region.size,
         batch=region.batch,
-        macs=sum(kinds[i].macs for i in region.layers),
+        macs=sum(work[i].macs for i in region.layers),
         inputs=tuple(dict.fromkeys(inputs)),
         outputs=tuple(t for t in written if t in outputs),
         cuts=region.cuts,

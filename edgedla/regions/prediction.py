@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from edgedla.graph import LayerGraph, OnnxNode
@@ -115,7 +116,15 @@ def _layers(
             names = ", ".join(graph.layers[j].name for j in behind[:3])
             what = f"merged into one layer with {names}" if others else f"merged into the reshape beside {names}"
             result.append(end(Placed.GPU, Cause.FUSED, f"{what}, which the GPU runs", behind))
-    return tuple(result)
+    return tuple(_with_roots(p, result) for p in result)
+
+
+def _with_roots(p: LayerPrediction, layers: Sequence[LayerPrediction]) -> LayerPrediction:
+    """For a layer that the cap dropped: the root causes behind its cuts, in place of other knock-ons."""
+    if p.cause is not Cause.SUBGRAPH_LIMIT:
+        return p
+    behind = (layers[j].because_of if layers[j].cause is Cause.FUSED else (j,) for j in p.because_of)
+    return replace(p, because_of=tuple(sorted({j for group in behind for j in group})))
 
 
 def _root_cause(verdict: Verdict, platform: Platform) -> Optional[Tuple[Cause, str]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
-from edgedla.graph.kinds import kind_of
 from edgedla.regions.candidates import form_groups, split_groups, unit_devices
 from edgedla.regions.fusions import UnitGraph
 from edgedla.regions.values import Cause, LayerPrediction, RankedChange
+from edgedla.regions.work import work_of
 from edgedla.rules.verdict import Effect, Finding, Support, Verdict
 
 #: Each entry costs one more run of the grouping: the causes with the most layers are tried, fewer in very large
@@ -38,7 +38,7 @@ def rank_changes(
             finding = _deciding(verdicts[p.index])
             rule = f"{finding.rule} {finding.rule_name}" if finding else "no rule"
             causes.setdefault((_kind_label(graph, p.index), rule, p.cause), []).append(p.index)
-    macs = {i: kind_of(graph.layers[i], graph).macs for i in range(len(layers)) if graph.layers[i].type in _WITH_MACS}
+    work = work_of(graph)
 
     def outcome(on_dla: Sequence[bool], thrown_out: Dict[int, str]) -> Tuple[int, int, int]:
         """Candidates before the cap; layers and MACs on the DLA after it."""
@@ -46,7 +46,7 @@ def rank_changes(
         groups = split_groups(groups, thrown_out)
         kept = sorted(range(len(groups)), key=lambda g: (-len(groups[g]), g))[:limit]
         members = [i for g in kept for u in groups[g] for i in units.units[u].layers]
-        return len(groups), len(members), sum(macs.get(i, 0) for i in members)
+        return len(groups), len(members), sum(work[i].macs for i in members)
 
     now = outcome(supported, failing)
     tried = min(MOST_CAUSES, max(3, MOST_UNIT_VISITS // max(len(units.units), 1)))
@@ -73,10 +73,6 @@ def rank_changes(
         )
     ranked.sort(key=lambda c: (-c.regions_merged, -c.layers_gained, -c.macs_gained, c.layers))
     return tuple(ranked)
-
-
-#: Layer types whose kind counts multiply-accumulates.
-_WITH_MACS = frozenset({"CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY", "FULLY_CONNECTED"})
 
 
 def _deciding(verdict: Verdict) -> Optional[Finding]:
