@@ -1,0 +1,41 @@
+"""What every frame source offers."""
+
+from __future__ import annotations
+
+from typing import Optional, Protocol, Tuple
+
+import numpy as np
+
+
+class Source(Protocol):
+    """A place frames come from. One thread opens it, reads it and closes it.
+
+    Attributes:
+        uri: what the user wrote.
+        live: True for cameras and streams, whose frames are lost if nobody reads them; False for files.
+        pixels: bgr, rgb or nv12.
+        rate: frames a second where known, else 0.
+    """
+
+    uri: str
+    live: bool
+    pixels: str
+    rate: float
+
+    def open(self) -> Tuple[int, int]:
+        """Opens it and returns the frame size (h, w).
+
+        Raises:
+            RunError: it is not there or refuses. EnvironmentMissing: a library for it is missing.
+        """
+        ...
+
+    def read(self) -> Optional[np.ndarray]:
+        """The next frame, or None at the end of the stream. Blocks until a frame is there.
+
+        Raises:
+            RunError: the source broke; the reader may open it again.
+        """
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,154 @@
+"""Frames through OpenCV: cameras, streams and files."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional, Tuple
+
+import numpy as np
+
+from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.runtime.sources.gstreamer import on_jetson, opencv_pipeline
+from edgedla.runtime.sources.uri import SourceUri
+
+
+def has_gstreamer() -> bool:
+    """True if this OpenCV can read GStreamer pipelines. JetPack's can, the wheels of the package index cannot."""
+    try:
+        import cv2
+    except ImportError:
+        return False
+    for line in cv2.getBuildInformation().splitlines():
+        if line.strip().startswith("GStreamer:"):
+            return "YES" in line
+    return False
+
+
+def import_cv2() -> Any:
+    """OpenCV, or an error that says which package to install where."""
+    try:
+        import cv2
+    except ImportError as e:
+        raise EnvironmentMissing(
+            f"OpenCV cannot be imported: {e}",
+            hint="on a Jetson use JetPack's OpenCV (apt install python3-opencv, venv with --system-site-packages); "
+            "elsewhere pip install 'edgedla[camera]'",
+        ) from e
+    return cv2
+
+
+class OpenCvSource:
+    """cv2.VideoCapture over a GStreamer pipeline, a device, an address or a file."""
+
+    def __init__(self, uri: SourceUri, gstreamer: bool) -> None:
+        self.uri, self.pixels, self.rate = uri.text, "bgr", uri.rate
+        self.live = uri.scheme != "file"
+        self._spec, self._gstreamer = uri, gstreamer
+        self._capture: Any = None
+        self._left = uri.frames or -1
+
+    def open(self) -> Tuple[int, int]:
+        cv2 = import_cv2()
+        u = self._spec
+        if u.scheme == "file" and not os.path.isfile(u.place):
+            raise RunError("no such file", where=u.place, hint="give a video file, a folder of images or a source URI")
+        if self._gstreamer:
+            capture = cv2.VideoCapture(opencv_pipeline(u, on_jetson()), cv2.CAP_GSTREAMER)
+        elif u.scheme == "v4l2":
+            capture = cv2.VideoCapture(u.place or "/dev/video0", cv2.CAP_V4L2)
+            # One buffer: the driver's queue would add its length to the frame age.
+            capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)
+            if u.codec == "mjpeg":
+                capture.set(cv2.CAP_PROP_FOURCC, cv2.VideoWriter_fourcc(*"MJPG"))
+            for prop, value in (("FRAME_WIDTH", u.width), ("FRAME_HEIGHT", u.height), ("FPS", u.rate)):
+                if value:
+                    capture.set(getattr(cv2, f"CAP_PROP_{prop}"), value)
+        else:
+            capture = cv2.VideoCapture(u.place)
+        if not capture.isOpened():
+            capture.release()
+            raise RunError(
+                "OpenCV cannot open the source",
+                where=u.text,
+                hint="is the device there and free, the address right, the codec known? `edgedla doctor` lists what is installed",
+            )
+        self._capture = capture
+        self.rate = float(capture.get(cv2.CAP_PROP_FPS) or u.rate or 0)
+        h, w = int(capture.get(cv2.CAP_PROP_FRAME_HEIGHT)), int(capture.get(cv2.CAP_PROP_FRAME_WIDTH))
+        if u.scheme == "file" and u.width and u.height:
+            return u.height, u.width
+        return h, w
+
+    def read(self) -> Optional[np.ndarray]:
+        if self._left == 0 or self._capture is None:
+            return None
+        ok, image = self._capture.read()
+        if not ok and self._spec.scheme == "file" and self._spec.loop:
+            cv2 = import_cv2()
+            self._capture.set(cv2.CAP_PROP_POS_FRAMES, 0)
+            ok, image = self._capture.read()
+        if not ok:
+            if self.live:
+                raise RunError("the source gives no more frames", where=self.uri)
+            return None
+        self._left -= 1
+        u = self._spec
+        if not self._gstreamer:
+            cv2 = import_cv2()
+            if u.flip != "none":
+                image = cv2.flip(image, {"rotate-180": -1, "horizontal": 1, "vertical": 0}[u.flip])
+            if u.width and u.height and image.shape[:2] != (u.height, u.width):
+                image = cv2.resize(image, (u.width, u.height), interpolation=cv2.INTER_AREA)
+        frame: np.ndarray = image
+        return frame
+
+    def close(self) -> None:
+        if self._capture is not None:
+            self._capture.release()
+            self._capture = None
+
+
+class ImageSource:
+    """One image, or the images of a folder in the order of their names, all brought to the size of the first."""
+
+    def __init__(self, uri: SourceUri, endings: Tuple[str, ...]) -> None:
+        self.uri, self.live, self.pixels, self.rate = uri.text, False, "bgr", uri.rate
+        self._spec, self._endings = uri, endings
+        self._paths: list = []
+        self._hw = (0, 0)
+        self._next = 0
+
+    def open(self) -> Tuple[int, int]:
+        place = self._spec.place
+        if os.path.isdir(place):
+            names = sorted(n for n in os.listdir(place) if n.lower().endswith(self._endings))
+            self._paths = [os.path.join(place, n) for n in names]
+        elif os.path.isfile(place):
+            self._paths = [place]
+        else:
+            raise RunError("no such file or folder", where=place)
+        if not self._paths:
+            raise RunError("the folder holds no images", where=place, allowed=", ".join(self._endings))
+        first = self._load(self._paths[0])
+        self._hw = (self._spec.height or first.shape[0], self._spec.width or first.shape[1])
+        self._next = 0
+        return self._hw
+
+    def _load(self, path: str) -> np.ndarray:
+        image: Optional[np.ndarray] = import_cv2().imread(path)
+        if image is None:
+            raise RunError("not an image that OpenCV can read", where=path)
+        return image
+
+    def read(self) -> Optional[np.ndarray]:
+        count = self._next
+        if count >= len(self._paths) and not self._spec.loop or (self._spec.frames and count >= self._spec.frames):
+            return None
+        self._next += 1
+        image = self._load(self._paths[count % len(self._paths)])
+        if image.shape[:2] != self._hw:
+            image = import_cv2().resize(image, (self._hw[1], self._hw[0]))
+        return image
+
+    def close(self) -> None:
+        self._paths = []

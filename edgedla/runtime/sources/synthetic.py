@@ -1,0 +1,63 @@
+"""synthetic://: frames made here, for tests and demos without a camera."""
+
+from __future__ import annotations
+
+import time
+from typing import Optional, Tuple
+
+import numpy as np
+
+from edgedla.errors import UsageError
+from edgedla.runtime.sources.uri import SourceUri
+
+PATTERNS = ("shapes", "noise", "counter")
+
+
+class SyntheticSource:
+    """Moving squares, noise, or a counter written into the pixels; paced to `rate` if one is given.
+
+    `counter`: the first three bytes of a frame hold its number (little endian), so that a test can tell frames apart.
+    """
+
+    def __init__(self, uri: SourceUri) -> None:
+        if uri.pattern not in PATTERNS:
+            raise UsageError(f"unknown pattern {uri.pattern!r}", where=uri.text, allowed=", ".join(PATTERNS))
+        self.uri, self.pixels, self.rate = uri.text, "bgr", uri.rate
+        # Paced frames are like a camera's: nobody waits for a slow reader.
+        self.live = uri.rate > 0
+        self._spec = uri
+        self._count = 0
+        self._start = 0.0
+
+    def open(self) -> Tuple[int, int]:
+        u = self._spec
+        self._hw = (u.height or 480, u.width or 640)
+        self._count, self._start = 0, time.monotonic()
+        rng = np.random.default_rng(u.seed)
+        h, w = self._hw
+        self._base = rng.integers(40, 200, (h, w, 3), np.uint8)
+        self._squares = [(rng.integers(0, (w, h)), rng.integers(-9, 10, 2), rng.integers(0, 256, 3)) for _ in range(6)]
+        return self._hw
+
+    def read(self) -> Optional[np.ndarray]:
+        u = self._spec
+        if u.frames and self._count >= u.frames:
+            return None
+        if self.rate:
+            wait = self._start + self._count / self.rate - time.monotonic()
+            if wait > 0:
+                time.sleep(wait)
+        n, (h, w) = self._count, self._hw
+        self._count += 1
+        image = np.roll(self._base, n, axis=1) if u.pattern == "noise" else self._base.copy()
+        if u.pattern == "shapes":
+            side = max(4, min(h, w) // 8)
+            for at, speed, colour in self._squares:
+                x, y = (int(v) for v in (at + speed * n) % (w, h))
+                image[y : y + side, x : x + side] = colour
+        if u.pattern == "counter":
+            image[0, 0] = (n & 255, (n >> 8) & 255, (n >> 16) & 255)
+        return image
+
+    def close(self) -> None:
+        self._count = 0
