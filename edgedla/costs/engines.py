@@ -1,0 +1,166 @@
+"""What the engines of a module could do at best: multiply-accumulates a clock, clocks, memory. Published figures, no fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from edgedla import strict_yaml
+from edgedla.data import rules_dir
+from edgedla.errors import UsageError
+from edgedla.targets.platform import Module
+
+PRECISIONS: Tuple[str, ...] = ("fp16", "int8")
+#: Bytes of one activation or weight element, by precision.
+PRECISION_BYTES: Mapping[str, int] = MappingProxyType({"fp16": 2, "int8": 1})
+
+
+@dataclass(frozen=True)
+class DlaEngine:
+    """One DLA core at one precision.
+
+    Attributes:
+        version: 1 (Xavier) or 2 (Orin).
+        mac_per_clock: multiply-accumulates a clock.
+        align: input channels, output channels and output columns are rounded up to multiples of these.
+        convolution_buffer_bytes: on-chip buffer for the input and the weights of a convolution.
+    """
+
+    version: int
+    precision: str
+    mac_per_clock: int
+    align: Tuple[int, int, int]
+    convolution_buffer_bytes: int
+
+
+@dataclass(frozen=True)
+class GpuEngine:
+    """The module's GPU: multiply-accumulates a clock of all streaming multiprocessors that are switched on."""
+
+    chip: str
+    precision: str
+    mac_per_clock: int
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """Clocks in MHz and the DRAM's peak at that memory clock.
+
+    `assumed` names the clocks that no source states for the mode; they are the module's highest.
+    """
+
+    dla_mhz: float
+    gpu_mhz: float
+    emc_mhz: float
+    dram_gb_s: float
+    assumed: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _ModuleEngines:
+    sm: int
+    gpu_mhz: float
+    emc_mhz: float
+    sm_by_mode: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Engines:
+    dla: Mapping[Tuple[int, str], DlaEngine]
+    gpu_mac_per_sm: Mapping[Tuple[str, str], int]
+    modules: Mapping[str, _ModuleEngines]
+
+
+@lru_cache(maxsize=None)
+def _engines() -> _Engines:
+    table = strict_yaml.load(rules_dir() / "evidence" / "engines.yaml").only(("dla", "gpu", "modules"))
+    dla: Dict[Tuple[int, str], DlaEngine] = {}
+    for row in table.tables("dla"):
+        row.only(("version", "precision", "mac_per_clock", "align", "convolution_buffer_kib", "sources"))
+        in_channels, out_channels, columns = (int(n) for n in row["align"])
+        engine = DlaEngine(
+            version=row.integer("version"),
+            precision=row.text("precision"),
+            mac_per_clock=row.integer("mac_per_clock"),
+            align=(in_channels, out_channels, columns),
+            convolution_buffer_bytes=row.integer("convolution_buffer_kib") * 1024,
+        )
+        dla[engine.version, engine.precision] = engine
+    gpu: Dict[Tuple[str, str], int] = {}
+    for row in table.tables("gpu"):
+        row.only(("chip", *PRECISIONS, "sources"))
+        gpu.update({(row.text("chip"), p): row.integer(p) for p in PRECISIONS})
+    modules: Dict[str, _ModuleEngines] = {}
+    for row in table.tables("modules"):
+        row.only(("id", "sm", "gpu_mhz", "emc_mhz", "sm_by_mode", "sources"))
+        modes: Any = row.table("sm_by_mode")
+        modules[row.text("id")] = _ModuleEngines(
+            row.integer("sm"), row.number("gpu_mhz"), row.number("emc_mhz"), {m: modes.integer(m) for m in modes}
+        )
+    return _Engines(dla, gpu, modules)
+
+
+def dla_engine(version: int, precision: str) -> Optional[DlaEngine]:
+    """One core of that DLA version; None for version 0 (no DLA)."""
+    return _engines().dla.get((version, precision))
+
+
+def gpu_engine(module: Module, precision: str, power_mode: Optional[str] = None) -> GpuEngine:
+    """The module's GPU in a power mode (low modes switch multiprocessors off)."""
+    engines = _of(module)
+    sm = engines.sm_by_mode.get(power_mode or "", engines.sm)
+    return GpuEngine(module.chip, precision, sm * _engines().gpu_mac_per_sm[module.chip, precision])
+
+
+def sm_share(module: Module, power_mode: Optional[str]) -> float:
+    """Share of the module's multiprocessors that a power mode leaves switched on."""
+    engines = _of(module)
+    return engines.sm_by_mode.get(power_mode or "", engines.sm) / engines.sm
+
+
+def highest_clocks(module: Module) -> Clocks:
+    """The module's highest clocks; a module without DLA has a DLA clock of 0."""
+    engines = _of(module)
+    dla = max((c or 0.0 for mode in module.power_modes.values() for c in mode.dla_mhz), default=0.0)
+    return Clocks(dla, engines.gpu_mhz, engines.emc_mhz, module.dram_gb_s)
+
+
+def clocks_for(
+    module: Module, power_mode: Optional[str], overrides: Optional[Mapping[str, float]] = None, core: int = 0
+) -> Clocks:
+    """Clocks of a power mode, with `overrides` in MHz by "dla", "gpu", "emc" over them.
+
+    Raises:
+        UsageError: no such power mode, or a wrong override.
+    """
+    top = highest_clocks(module)
+    if power_mode is not None and power_mode not in module.power_modes:
+        raise UsageError(
+            f"unknown power mode {power_mode!r} of {module.title}",
+            allowed=", ".join(module.power_modes) or "none: the module has no modes on record",
+        )
+    known: Dict[str, Optional[float]] = {"dla": None, "gpu": None, "emc": None}
+    if power_mode is not None:
+        mode = module.power_modes[power_mode]
+        known = {"dla": mode.dla_mhz[core], "gpu": mode.gpu_mhz, "emc": mode.emc_mhz}
+    for name, mhz in (overrides or {}).items():
+        if name not in known:
+            raise UsageError(f"unknown clock {name!r}", allowed=", ".join(known))
+        if isinstance(mhz, bool) or not isinstance(mhz, (int, float)) or not 0 < mhz < 1e5:
+            raise UsageError(f"the {name} clock {mhz!r} is no number of MHz", allowed="a number above 0")
+        known[name] = float(mhz)
+    assumed = tuple(n for n, mhz in known.items() if mhz is None and not (n == "dla" and not module.dla_cores))
+    clocks = replace(
+        top,
+        dla_mhz=known["dla"] or top.dla_mhz,
+        gpu_mhz=known["gpu"] or top.gpu_mhz,
+        emc_mhz=known["emc"] or top.emc_mhz,
+        assumed=assumed,
+    )
+    return replace(clocks, dram_gb_s=module.dram_gb_s * clocks.emc_mhz / top.emc_mhz)
+
+
+def _of(module: Module) -> _ModuleEngines:
+    return _engines().modules[module.id]

@@ -1,0 +1,63 @@
+"""`python -m edgedla.costs.fit`: fit the cost model to the carried figures and write rules/costs/."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Dict, Optional
+
+import click
+
+from edgedla.costs.fit.evidence import load_rows
+from edgedla.costs.fit.extras import fit_contention, fit_power, fit_sparsity, predicted_us
+from edgedla.costs.fit.report import contention_yaml, engine_yaml, guessed_spread, power_yaml, readme
+from edgedla.costs.fit.samples import samples_of
+from edgedla.costs.fit.solve import CARRIED, fit_all
+from edgedla.data import rules_dir
+from edgedla.files import write_atomic
+
+
+def fit_files() -> Dict[str, str]:
+    """Name -> content of every file of rules/costs/."""
+    rows = load_rows()
+    fitted = fit_all(samples_of(rows, "fit"))
+    guessed = guessed_spread(fitted.values())
+    contention, power = fit_contention(rows), fit_power(rows, fitted)
+    sparsity = fit_sparsity(rows, fitted["dla2-int8"])
+    files = {
+        f"{name}.yaml": engine_yaml(name, f, guessed, sparsity=sparsity if name == "dla2-int8" else None)
+        for name, f in fitted.items()
+    }
+    for name, source in CARRIED:
+        files[f"{name}.yaml"] = engine_yaml(name, fitted[source], guessed, carried_from=source)
+    checked = [(s, predicted_us(s, fitted[s.group]) / s.time_us - 1.0) for s in samples_of(rows, "check")]
+    files["power.yaml"] = power_yaml(power)
+    files["contention.yaml"] = contention_yaml(contention)
+    files["README.md"] = readme(fitted, checked, power, contention, sparsity)
+    return files
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when a file of rules/costs/ is stale.")
+@click.option("--out", type=click.Path(file_okay=False), help="Folder to write to instead of rules/costs/.")
+def main(check: bool, out: Optional[str]) -> None:
+    """Fit the cost model to rules/evidence and write its coefficients."""
+    folder = Path(out) if out else rules_dir() / "costs"
+    files = fit_files()
+    stale = [n for n, text in files.items() if not _same(folder / n, text)]
+    if not check:
+        for name in stale:
+            write_atomic(folder / name, files[name])
+    for name in sorted(files):
+        click.echo(
+            f"{'stale' if check and name in stale else 'written' if name in stale else 'unchanged'}  {folder / name}"
+        )
+    sys.exit(1 if check and stale else 0)
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""The carried figures: rules/evidence/performance.csv, read strictly."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Tuple
+
+from edgedla.data import rules_dir
+from edgedla.errors import RuleError
+
+COLUMNS: Tuple[str, ...] = (
+    "id", "use", "source", "url", "licence", "module", "power_mode", "clocks", "trt", "precision", "batch", "model",
+    "work", "includes", "engine", "metric", "value", "unit", "notes",
+)  # fmt: skip
+USES = ("fit", "check", "context")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published figure.
+
+    Attributes:
+        use: "fit" (the coefficients rest on it), "check" (predicted and compared only), "context" (carried, not used).
+        clocks: in MHz by "dla", "gpu", "emc", where the source states others than the power mode's.
+        work: what ran: `net NAME [FIRST-LAST] [batch=N]`, `conv C K KERNEL STRIDE HxW GROUPS`, `fc C K`, `tensor CxHxW`,
+            `demand=A external=B`, `power`.
+        includes: what the figure holds beside the work: loadable, engine, io (reformats of input and output), fc (the
+            reshapes around a fully connected layer), overlapped (an upper bound), sparse.
+    """
+
+    id: str
+    use: str
+    source: str
+    module: str
+    power_mode: str
+    clocks: Dict[str, float]
+    precision: str
+    batch: str
+    model: str
+    work: str
+    includes: Tuple[str, ...]
+    engine: str
+    metric: str
+    value: float
+    unit: str
+    notes: str
+
+    @property
+    def origin(self) -> str:
+        """The source's short name: the unit of leaving one source out."""
+        return self.source.split("@")[0].split(" ")[0]
+
+
+def load_rows(path: Path | None = None) -> Tuple[Row, ...]:  # noqa: FA102 (annotations are texts here)
+    """All rows.
+
+    Raises:
+        RuleError: a column is missing, a row has no source or licence, an id stands twice; `where` is file:line.
+    """
+    path = path or rules_dir() / "evidence" / "performance.csv"
+    found: Dict[str, Row] = {}
+    with open(path, encoding="utf-8", newline="") as f:
+        reader = csv.DictReader(f)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise RuleError("the columns differ", where=f"{path.name}:1", allowed=",".join(COLUMNS))
+        for raw in reader:
+            where = f"{path.name}:{reader.line_num}"
+            for key in ("id", "use", "source", "url", "licence", "metric", "value", "unit"):
+                if not raw[key]:
+                    raise RuleError(f"the column {key!r} is empty", where=where)
+            if raw["use"] not in USES:
+                raise RuleError(f"unknown use {raw['use']!r}", where=where, allowed=", ".join(USES))
+            if raw["id"] in found:
+                raise RuleError(f"the id {raw['id']} stands twice", where=where)
+            try:
+                clocks = {k: float(v) for k, v in (c.split("=") for c in raw["clocks"].split())}
+                value = float(raw["value"])
+            except ValueError as e:
+                raise RuleError(f"not a number: {e}", where=where) from e
+            keep = {k: raw[k] for k in Row.__dataclass_fields__ if k not in ("clocks", "value", "includes")}
+            found[raw["id"]] = Row(**keep, clocks=clocks, value=value, includes=tuple(raw["includes"].split()))
+    return tuple(found.values())

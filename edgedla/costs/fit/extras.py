@@ -1,0 +1,181 @@
+"""What is fitted beside the latencies: shared memory, power, structured sparsity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.costs.contention import achieved_gb_s
+from edgedla.costs.engines import PRECISIONS, clocks_for, highest_clocks, sm_share
+from edgedla.costs.fit.evidence import Row
+from edgedla.costs.fit.nnls import nnls
+from edgedla.costs.fit.samples import Sample, sample_of
+from edgedla.costs.fit.solve import Fitted, tied_features
+from edgedla.costs.networks import network
+from edgedla.costs.work import work_of
+from edgedla.targets.modules import module_for
+
+
+@dataclass(frozen=True)
+class Contention:
+    """achieved = min(demand, max(total - external, floor)), as shares of the DRAM's peak."""
+
+    total_share: float
+    floor_share: float
+    mean_error: float
+    mean_error_without: float
+    rms_error: float
+    ids: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Power:
+    """Energy above the board's idle power.
+
+    GPU: energy_mj = active_w * activity * latency_ms + pj_per_mac * macs / 1e9, activity = share of units * clock.
+    DLA: energy_mj = active_w * (clock / highest clock) * latency_ms.
+
+    Attributes:
+        idle_w: of the board, all engines waiting.
+        active_w: by group: gpu-orin, dla2-int8, dla2-fp16.
+        pj_per_mac: of the GPU, by precision.
+        spread: relative standard deviation, over the rows fitted to and the published performance-per-watt ratios, which are
+            compared only.
+        ratios: (row id, published ratio, predicted ratio).
+    """
+
+    idle_w: float
+    active_w: Mapping[str, float]
+    pj_per_mac: Mapping[str, float]
+    spread: float
+    ratios: Tuple[Tuple[str, float, float], ...]
+    ids: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """Structured sparsity: mac.dense times `mac_factor`. `speedups` are (row id, published, predicted)."""
+
+    mac_factor: float
+    speedups: Tuple[Tuple[str, float, float], ...]
+
+
+def fit_contention(rows: Sequence[Row]) -> Contention:
+    """The two parameters that meet the published matrix best, in steps of 1 GB/s."""
+    matrix = [(r, *_demands(r)) for r in rows if r.use == "fit" and r.metric == "bandwidth"]
+
+    def errors(total: float, floor: float) -> List[float]:
+        return [achieved_gb_s(d, e, total, floor) / r.value - 1.0 for r, d, e in matrix]
+
+    best = min(
+        (
+            (sum(x * x for x in errors(total, floor)), total, floor)
+            for total in range(40, 120)
+            for floor in range(20, 80)
+        ),
+    )
+    _, total, floor = best
+    found = errors(total, floor)
+    peak = module_for(matrix[0][0].module).dram_gb_s
+    return Contention(
+        total / peak,
+        floor / peak,
+        _mean_abs(found),
+        _mean_abs([d / r.value - 1.0 for r, d, _ in matrix]),
+        math.sqrt(sum(x * x for x in found) / len(found)),
+        tuple(r.id for r, _, _ in matrix),
+    )
+
+
+def fit_sparsity(rows: Sequence[Row], dense: Fitted) -> Sparsity:
+    """The factor on mac.dense that meets the published sparse-to-dense ratios, which cancel the networks' own errors."""
+    sparse = [r for r in rows if r.use == "fit" and "sparse" in r.includes]
+    known = {(s.row.work, s.row.power_mode): s for s in dense.samples if s.row.metric == "throughput"}
+    points: List[Tuple[Row, float, float]] = []
+    for row in sparse:
+        pair = known[row.work, row.power_mode]
+        part = dense.coefficients["mac.dense"] * pair.features["mac.dense"]
+        points.append((row, sample_of(row).time_us / pair.time_us, part / predicted_us(pair, dense)))
+    # time ratio = 1 - (1 - factor) * share, least squares in (1 - factor).
+    saved = sum((1 - ratio) * share for _, ratio, share in points) / sum(share * share for _, _, share in points)
+    factor = min(max(1.0 - saved, 0.5), 1.0)
+    return Sparsity(factor, tuple((r.id, 1 / ratio, 1 / (1 - (1 - factor) * share)) for r, ratio, share in points))
+
+
+def fit_power(rows: Sequence[Row], fitted: Mapping[str, Fitted]) -> Power:
+    """Power of the engines above idle, and the check against published ratios."""
+    idle_row = next(r for r in rows if r.use == "fit" and r.metric == "idle power")
+    used = [r for r in rows if r.use == "fit" and r.metric == "board power"]
+    active: Dict[str, float] = {}
+    equations: List[Tuple[List[float], float]] = []
+    for row in used:
+        above, time_ms, gmacs = row.value - idle_row.value, _run_ms(row), _gmacs(row)
+        if row.engine == "DLA":
+            active[f"dla{module_for(row.module).dla_version}-{row.precision}"] = above
+        else:
+            # 1 pJ a multiply-accumulate is 1 mJ for 1e9 of them.
+            by_precision = [gmacs if row.precision == p else 0.0 for p in PRECISIONS]
+            equations.append(([time_ms, *by_precision], above * time_ms))
+    a = np.array([left for left, _ in equations])
+    b = np.array([right for _, right in equations])
+    x = [float(v) for v in nnls(a / b[:, None], np.ones(len(b)))]
+    active["gpu-orin"] = x[0]
+    per_mac = dict(zip(PRECISIONS, x[1:]))
+    ratios = _ratios(rows, fitted, active, per_mac)
+    errors = [p / m - 1.0 for _, m, p in ratios] + [float(e) for e in a @ np.array(x) / b - 1.0]
+    spread = math.sqrt(sum(e * e for e in errors) / len(errors))
+    return Power(idle_row.value, active, per_mac, spread, tuple(ratios), tuple(r.id for r in (idle_row, *used)))
+
+
+def _run_ms(row: Row) -> float:
+    return next(float(w[7:]) for w in row.includes if w.startswith("run_ms="))
+
+
+def _gmacs(row: Row) -> float:
+    graph = network(row.work.split()[1])
+    return sum(work_of(layer, graph, 1).macs for layer in graph.layers) / 1e9
+
+
+def gpu_activity(row: Row) -> float:
+    """GPU units that are on, times clock, against the module's most."""
+    module = module_for(row.module)
+    mode = row.power_mode or None
+    return sm_share(module, mode) * clocks_for(module, mode).gpu_mhz / highest_clocks(module).gpu_mhz
+
+
+def predicted_us(sample: Sample, fitted: Fitted) -> float:
+    features = tied_features(sample.features, fitted.group)
+    return sum(fitted.coefficients.get(n, 0.0) * v for n, v in features.items())
+
+
+def _ratios(
+    rows: Sequence[Row], fitted: Mapping[str, Fitted], active: Mapping[str, float], per_mac: Mapping[str, float]
+) -> List[Tuple[str, float, float]]:
+    """(id, published, predicted) performance per watt of the DLA over the GPU, dense rows at batch 1 on both."""
+    found = []
+    for row in rows:
+        if row.use != "check" or not row.metric.startswith("perf-per-watt") or "sparse" in row.includes:
+            continue
+        if not row.model.endswith("bs=1"):
+            continue
+        module = module_for(row.module)
+        gpu = sample_of(replace(row, engine="GPU", unit="ms", includes=("engine",)))
+        dla = sample_of(replace(row, engine="DLA", unit="ms", includes=("loadable",)))
+        on_gpu = predicted_us(gpu, fitted["gpu-orin"]) / 1000 * active["gpu-orin"] * gpu_activity(row)
+        on_gpu += per_mac[row.precision] * _gmacs(row)
+        clock = clocks_for(module, row.power_mode).dla_mhz / highest_clocks(module).dla_mhz
+        on_dla = predicted_us(dla, fitted["dla2-int8"]) / 1000 * active["dla2-int8"] * clock
+        found.append((row.id, row.value, on_gpu / on_dla))
+    return found
+
+
+def _demands(row: Row) -> Tuple[float, float]:
+    words = dict(w.split("=") for w in row.work.split())
+    return float(words["demand"]), float(words["external"])
+
+
+def _mean_abs(values: Sequence[float]) -> float:
+    return sum(abs(v) for v in values) / len(values)

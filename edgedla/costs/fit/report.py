@@ -1,0 +1,207 @@
+"""The fit as files: rules/costs/*.yaml for the model, README.md for readers. The same input gives the same bytes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.costs.features import DLA_FEATURES, GPU_FEATURES
+from edgedla.costs.fit.extras import Contention, Power, Sparsity
+from edgedla.costs.fit.samples import Sample
+from edgedla.costs.fit.solve import CARRIED, NUISANCE, Fitted
+
+HEAD = "# Written by `python -m edgedla.costs.fit` from rules/evidence. Do not edit: run the command again.\n"
+#: Rows whose errors make a group's spread: whole times of networks, groups of layers and single layers.
+TIMES = ("latency", "throughput", "group time")
+
+
+def spread_of(fitted: Fitted) -> float:
+    """Root mean square of the errors with the figure itself left out, over networks, groups and single layers."""
+    errors = [e for s, e in zip(fitted.samples, fitted.left_one) if e is not None and s.row.metric in TIMES]
+    return math.sqrt(sum(e * e for e in errors) / len(errors))
+
+
+def guessed_spread(all_fitted: Iterable[Fitted]) -> float:
+    """Spread of what is carried over from another engine: how far a source is from the fit to all others, robustly."""
+    found = [abs(e) for f in all_fitted for e in f.left_out if e is not None]
+    return 1.4826 * statistics.median(found)
+
+
+def engine_yaml(
+    name: str, fitted: Fitted, guessed: float, carried_from: str = "", sparsity: Optional[Sparsity] = None
+) -> str:
+    """One group of coefficients."""
+    borrowed = set(fitted.borrowed)
+    lines = [HEAD, f"engine: {name}\n"]
+    if carried_from:
+        lines.append(f"carried_from: {carried_from}\n")
+    lines.append(f"spread: {number(max(guessed, spread_of(fitted)) if carried_from else spread_of(fitted))}\n")
+    lines.append(f"guessed_spread: {number(max(guessed, spread_of(fitted)))}\n")
+    lines.append("coefficients:\n")
+    for feature in DLA_FEATURES if name.startswith("dla") else GPU_FEATURES:
+        source = fitted.group.tied.get(feature, feature)
+        basis = "guessed" if carried_from or source in borrowed else "fitted"
+        lines.append(f"  - {{feature: {feature}, value: {number(fitted.coefficients[source])}, basis: {basis}}}\n")
+    if sparsity:
+        lines.append(f"sparse_mac_factor: {number(sparsity.mac_factor)}\n")
+    if not carried_from:
+        lines.append("errors:\n")
+        for key, values in _summaries(fitted).items():
+            lines.append(f"  {key}: {number(values)}\n")
+        lines.append(f"data: [{', '.join(s.row.id for s in fitted.samples)}]\n")
+    return "".join(lines)
+
+
+def power_yaml(power: Power) -> str:
+    lines = [HEAD, f"idle_w: {number(power.idle_w)}\n", f"spread: {number(power.spread)}\n", "active_w:\n"]
+    lines += [f"  {name}: {number(power.active_w[name])}\n" for name in sorted(power.active_w)]
+    lines.append("gpu_pj_per_mac:\n")
+    lines += [f"  {name}: {number(power.pj_per_mac[name])}\n" for name in sorted(power.pj_per_mac)]
+    lines.append(f"data: [{', '.join(power.ids)}]\n")
+    return "".join(lines)
+
+
+def contention_yaml(contention: Contention) -> str:
+    return (
+        f"{HEAD}total_share: {number(contention.total_share)}\nfloor_share: {number(contention.floor_share)}\n"
+        f"spread: {number(contention.rms_error)}\nmean_error: {number(contention.mean_error)}\n"
+        f"mean_error_without_model: {number(contention.mean_error_without)}\n"
+        f"data: [{', '.join(contention.ids)}]\n"
+    )
+
+
+def readme(
+    fitted: Mapping[str, Fitted],
+    checked: Sequence[Tuple[Sample, Optional[float]]],
+    power: Power,
+    contention: Contention,
+    sparsity: Sparsity,
+) -> str:
+    """The table of errors."""
+    lines = [
+        "<!-- Written by `python -m edgedla.costs.fit` from rules/evidence. Do not edit: run the command again. -->\n",
+        "# The cost model's coefficients, and how far they can be trusted\n\n",
+        "latency_us is a sum of coefficient * feature over the features of `edgedla/costs/features.py`. The coefficients are\n",
+        "fitted by nonnegative least squares on relative errors to published figures (`rules/evidence/performance.csv`, source\n",
+        "and licence in each row) of the networks in `rules/evidence/networks/`. Nothing here was measured by this project.\n\n",
+        "- in sample: error of the fit on the figures it was fitted to.\n",
+        "- figure left out, source left out: error with the figure, or everything from its source, left out of the fit. A dash\n",
+        "  says that the remaining figures cannot tell: one of the features would have no figure left.\n",
+        "- energy_mj is energy above the board's idle power, at full duty. At a low duty cycle the engines' own idle and the\n",
+        "  clocks' governors decide, and a DLA can cost more than the GPU that finishes sooner: no published figure covers it.\n\n",
+        "| engine | figures | mean error in sample | figure left out | source left out | spread of a prediction |\n",
+        "|---|---|---|---|---|---|\n",
+    ]
+    for name, f in fitted.items():
+        s = _summaries(f)
+        lines.append(
+            f"| {name} | {len(f.samples)} | {percent(s['in_sample'])} | {percent(s['figure_left_out'])} "
+            f"| {percent(s.get('source_left_out'))} | {percent(spread_of(f))} |\n"
+        )
+    for name, source in CARRIED:
+        lines.append(f"| {name} | 0, carried over from {source} | - | - | - | guessed |\n")
+    lines += ["\n## By kind of figure\n\n", "| figures | mean error in sample | source left out |\n|---|---|---|\n"]
+    for title, rows in _kinds(fitted):
+        lines.append(
+            f"| {title} ({len(rows)}) | {percent(_mean(e for e, _ in rows))} | {percent(_mean(o for _, o in rows))} |\n"
+        )
+    lines.append(_ratio_line(fitted))
+    for name, f in fitted.items():
+        lines += [f"\n## {name}\n\n", _coefficients(f)]
+        lines.append("| row | source | module, mode | figure | ms | in sample | figure left out | source left out |\n")
+        lines.append("|---|---|---|---|---|---|---|---|\n")
+        for sample, e, one, out in zip(f.samples, f.errors, f.left_one, f.left_out):
+            lines.append(_row(sample) + f" {signed(e)} | {signed(one)} | {signed(out)} |\n")
+    lines += [
+        "\n## Compared only\n\nFigures that no coefficient was fitted to.\n\n",
+        "| row | source | module, mode | figure | ms | predicted |\n|---|---|---|---|---|---|\n",
+    ]
+    lines += [_row(sample) + f" {signed(error)} |\n" for sample, error in checked]
+    lines.append("\n## Energy: performance per watt of the DLA over the GPU, compared only\n\n")
+    lines.append("| row | published | predicted |\n|---|---|---|\n")
+    lines += [f"| {i} | {m:.1f} | {p:.1f} |\n" for i, m, p in power.ratios]
+    lines.append("\n## Structured sparsity: speed-up over dense\n\n| row | published | predicted |\n|---|---|---|\n")
+    lines += [f"| {i} | {m:.2f} | {p:.2f} |\n" for i, m, p in sparsity.speedups]
+    lines.append(
+        f"\n## Shared memory\n\nachieved = min(demand, max(total - external, floor)), total {contention.total_share:.2f} and "
+        f"floor {contention.floor_share:.2f} of the DRAM's peak: mean error {percent(contention.mean_error)} over "
+        f"{len(contention.ids)} figures of AGX Xavier; without a model of contention "
+        f"{percent(contention.mean_error_without)}. Other modules: guessed.\n"
+    )
+    return "".join(lines)
+
+
+def number(value: float) -> str:
+    """Four significant digits as YAML reads them back: no exponent."""
+    if value == 0:
+        return "0.0"
+    digits = max(3 - math.floor(math.log10(abs(value))), 1)
+    text = f"{value:.{digits}f}".rstrip("0")
+    return text + "0" if text.endswith(".") else text
+
+
+def percent(value: Optional[float]) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def signed(value: Optional[float]) -> str:
+    return "-" if value is None else f"{100 * value:+.0f} %"
+
+
+def _summaries(f: Fitted) -> Dict[str, float]:
+    found = {"in_sample": _mean(f.errors), "figure_left_out": _mean(f.left_one), "source_left_out": _mean(f.left_out)}
+    return {k: v for k, v in found.items() if v is not None}
+
+
+def _mean(errors: Iterable[Optional[float]]) -> Optional[float]:
+    found = [abs(e) for e in errors if e is not None]
+    return sum(found) / len(found) if found else None
+
+
+def _kinds(fitted: Mapping[str, Fitted]) -> List[Tuple[str, List[Tuple[float, Optional[float]]]]]:
+    def rows(group: str, metric: str, work: str = "") -> List[Tuple[float, Optional[float]]]:
+        f = fitted[group]
+        return [
+            (e, out)
+            for s, e, out in zip(f.samples, f.errors, f.left_out)
+            if s.row.metric == metric and s.row.work.startswith(work)
+        ]
+
+    return [
+        ("INT8 networks on two Orin DLA cores", rows("dla2-int8", "throughput")),
+        ("single INT8 convolutions, Orin DLA", rows("dla2-int8", "latency", "conv")),
+        ("fully connected INT8 layers, Orin DLA", rows("dla2-int8", "latency", "fc")),
+        ("GoogleNet layer groups FP16, Xavier DLA", rows("dla1-fp16", "group time", "net googlenet")),
+        ("GoogleNet layer groups FP16, Xavier GPU", rows("gpu-xavier", "group time", "net googlenet")),
+    ]
+
+
+def _ratio_line(fitted: Mapping[str, Fitted]) -> str:
+    def of(group: str) -> Tuple[float, float]:
+        f = fitted[group]
+        return next(
+            (s.time_us, s.time_us * (1 + e)) for s, e in zip(f.samples, f.errors) if s.row.work == "net resnet50_b1"
+        )
+
+    (fp16, fp16_predicted), (int8, int8_predicted) = of("dla2-fp16"), of("dla2-int8")
+    return (
+        f"\nResNet-50 on Orin's DLA takes {fp16 / int8:.1f} times as long at FP16 as at INT8; predicted "
+        f"{fp16_predicted / int8_predicted:.1f}.\n"
+    )
+
+
+def _coefficients(f: Fitted) -> str:
+    shown = [f"{n} {number(v)}" for n, v in sorted(f.coefficients.items()) if n not in NUISANCE]
+    text = "Coefficients: " + ", ".join(shown) + ".\n"
+    if f.borrowed:
+        text += f"Guessed, carried over from another engine: {', '.join(f.borrowed)}.\n"
+    if f.overlap != 1.0:
+        text += f"Operator times of the source whose operators overlap exceed the model by {f.overlap:.2f}.\n"
+    return text + "\n"
+
+
+def _row(sample: Sample) -> str:
+    r = sample.row
+    where = " ".join(w for w in (r.module, r.power_mode) if w)
+    return f"| {r.id} | {r.origin} | {where} | {r.work} {r.precision} | {sample.time_us / 1000:.3f} |"

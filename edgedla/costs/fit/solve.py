@@ -1,0 +1,201 @@
+"""Coefficients of each group of engines from the samples: nonnegative least squares on relative errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.costs.features import Features
+from edgedla.costs.fit.nnls import nnls
+from edgedla.costs.fit.samples import Sample
+
+#: Operator times that overlap count half: they are upper bounds of nine operators of one network.
+WEIGHTS: Mapping[str, float] = {"operator time": 0.5, "operator gap": 0.5}
+#: Where two terms of a sum cannot be told apart by the figures, they are pulled together with this weight.
+BALANCE_WEIGHT = 0.3
+
+
+@dataclass(frozen=True)
+class Group:
+    """How one group of coefficients is fitted.
+
+    Attributes:
+        name: dla1-fp16, dla2-int8, ...
+        tied: feature -> the feature whose coefficient it shares, where the figures cannot tell them apart.
+        borrowed: feature -> group whose coefficient is taken over, where the group has no figure for it.
+        balanced: two features of which only the sum is seen.
+        rescale: the group from which `borrowed` per-byte coefficients come runs at the same memory clock.
+    """
+
+    name: str
+    tied: Mapping[str, str]
+    borrowed: Mapping[str, str]
+    balanced: Optional[Tuple[str, str]] = None
+
+
+#: In the order of fitting: a group borrows only from earlier ones.
+GROUPS: Tuple[Group, ...] = (
+    Group("dla2-int8", {}, {}),
+    # Convolutions hide the memory at FP16; the same paths move the bytes.
+    Group(
+        "dla2-fp16",
+        {"mac.grouped": "mac.depthwise"},
+        {
+            "operator": "dla2-int8",
+            "read": "dla2-int8",
+            "write": "dla2-int8",
+            "stream": "dla2-int8",
+            "reformat": "dla2-int8",
+        },
+    ),
+    # Groups of many small layers do not tell reading from writing.
+    Group(
+        "dla1-fp16",
+        {"stream": "read", "write": "read"},
+        {"loadable": "dla2-int8", "mac.depthwise": "dla2-int8", "mac.grouped": "dla2-int8"},
+    ),
+    Group("gpu-orin", {}, {}, ("operator", "kernel")),
+    Group("gpu-xavier", {}, {"mac.grouped": "gpu-orin"}, ("operator", "kernel")),
+)
+
+#: Groups without figures of their own: (name, taken from). Coefficients are relative to the published peak and clocks.
+CARRIED: Tuple[Tuple[str, str], ...] = (("dla1-int8", "dla1-fp16"), ("gpu-thor", "gpu-orin"))
+
+#: Features that belong to a figure, not to the model.
+NUISANCE = ("fc",)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Coefficients of one group, and how well they meet the figures.
+
+    Attributes:
+        coefficients: by feature.
+        borrowed: features whose coefficient comes from another group.
+        overlap: factor by which the source's overlapping operator times exceed the model.
+        errors: relative error (predicted / figure - 1) of every sample, in order.
+        left_out: the same with the sample's whole source left out of the fit; None where nothing else is left.
+        left_one: the same with only this figure left out; None where no other figure has one of its features.
+    """
+
+    group: Group
+    coefficients: Dict[str, float]
+    borrowed: Tuple[str, ...]
+    overlap: float
+    samples: Tuple[Sample, ...]
+    errors: Tuple[float, ...]
+    left_out: Tuple[Optional[float], ...]
+    left_one: Tuple[Optional[float], ...]
+
+
+def fit_all(samples: Sequence[Sample]) -> Dict[str, Fitted]:
+    """All groups, by name."""
+    done: Dict[str, Fitted] = {}
+    for group in GROUPS:
+        own = [s for s in samples if s.group == group.name]
+        done[group.name] = fit_group(group, own, {name: f.coefficients for name, f in done.items()})
+    return done
+
+
+def fit_group(group: Group, samples: List[Sample], done: Mapping[str, Mapping[str, float]]) -> Fitted:
+    """One group, with each of its sources left out in turn, and each figure."""
+
+    def solve(part: List[Sample]) -> Tuple[Dict[str, float], float]:
+        return _with_overlap(part, lambda scale: _solve(group, part, done, scale))
+
+    coefficients, overlap = solve(samples)
+    left_out: List[Optional[float]] = []
+    left_one: List[Optional[float]] = []
+    by_origin: Dict[str, Tuple[Dict[str, float], float]] = {}
+    for sample in samples:
+        origin = sample.row.origin
+        rest = [s for s in samples if s.row.origin != origin]
+        predictable = _tells(rest, sample, group)
+        if predictable and origin not in by_origin:
+            by_origin[origin] = solve(rest)
+        left_out.append(_error(sample, *by_origin[origin], group) if predictable else None)
+        others = [o for o in samples if o is not sample]
+        left_one.append(_error(sample, *solve(others), group) if _tells(others, sample, group) else None)
+    borrowed = tuple(sorted(n for n, source in group.borrowed.items() if n in coefficients))
+    return Fitted(
+        group,
+        coefficients,
+        borrowed,
+        overlap,
+        tuple(samples),
+        tuple(_error(s, coefficients, overlap, group) for s in samples),
+        tuple(left_out),
+        tuple(left_one),
+    )
+
+
+def tied_features(features: Features, group: Group) -> Features:
+    """Features under the names of the coefficients that they share."""
+    found: Features = {}
+    for name, value in features.items():
+        name = group.tied.get(name, name)
+        found[name] = found.get(name, 0.0) + value
+    return found
+
+
+def _with_overlap(
+    samples: List[Sample], solve: Callable[[float], Tuple[Dict[str, float], float]]
+) -> Tuple[Dict[str, float], float]:
+    """Coefficients and the overlap factor: the best of 1.00 to 2.00 in steps of 0.02, where a source's times overlap."""
+    if not any("overlapped" in s.row.includes for s in samples):
+        return solve(1.0)[0], 1.0
+    tried = [(solve(1.0 + step / 50), 1.0 + step / 50) for step in range(51)]
+    (coefficients, _), scale = min(tried, key=lambda t: t[0][1])
+    return coefficients, scale
+
+
+def _solve(
+    group: Group, samples: List[Sample], done: Mapping[str, Mapping[str, float]], overlap: float
+) -> Tuple[Dict[str, float], float]:
+    """(coefficients, sum of squared weighted relative errors) at one overlap factor."""
+    fixed = {name: done[source][name] for name, source in group.borrowed.items()}
+    features = [tied_features(s.features, group) for s in samples]
+    free = sorted({n for f in features for n in f if n not in fixed})
+    # No engine is faster than its published peak: a mac coefficient is at least 1.
+    low = np.array([1.0 if n.startswith("mac.") else 0.0 for n in free])
+    target = np.array([s.time_us / (overlap if "overlapped" in s.row.includes else 1.0) for s in samples])
+    weight = np.array([WEIGHTS.get(s.row.metric, 1.0) for s in samples]) / target
+    a = np.array([[f.get(n, 0.0) for n in free] for f in features])
+    known = np.array([sum(fixed.get(n, 0.0) * v for n, v in f.items()) for f in features])
+    rows, right = a * weight[:, None], (target - known - a @ low) * weight
+    x = low + nnls(rows, right)
+    if group.balanced and all(n in free for n in group.balanced):
+        x = low + nnls(*_balanced(rows, right, free, x, group.balanced, features))
+    residual = (a @ x + known - target) * weight
+    coefficients = dict(zip(free, (float(v) for v in x)))
+    coefficients.update(fixed)
+    return coefficients, float(residual @ residual)
+
+
+def _balanced(
+    rows: np.ndarray, right: np.ndarray, free: List[str], x: np.ndarray, pair: Tuple[str, str], features: List[Features]
+) -> Tuple[np.ndarray, np.ndarray]:
+    """One more equation: both terms of the pair contribute the same, with BALANCE_WEIGHT against the sum found before."""
+    size = {n: max(f.get(n, 0.0) / max(f.get(pair[0], 0.0), 1.0) for f in features) for n in pair}
+    together = sum(x[free.index(n)] * size[n] for n in pair)
+    extra = np.zeros(len(free))
+    if together > 0:
+        for n, sign in zip(pair, (1.0, -1.0)):
+            extra[free.index(n)] = sign * size[n] * BALANCE_WEIGHT / together
+    return np.vstack([rows, extra]), np.append(right, 0.0)
+
+
+def _tells(rest: List[Sample], sample: Sample, group: Group) -> bool:
+    """Whether the other figures can say anything of this one: they have all its features, and are as many as unknowns."""
+    known = {n for s in rest for n, v in tied_features(s.features, group).items() if v} | set(group.borrowed)
+    asked = {n for n, v in tied_features(sample.features, group).items() if v}
+    return asked <= known and len(rest) >= len(known - set(group.borrowed))
+
+
+def _error(sample: Sample, coefficients: Mapping[str, float], overlap: float, group: Group) -> float:
+    """Relative error of one figure."""
+    features = tied_features(sample.features, group)
+    predicted = sum(coefficients.get(n, 0.0) * v for n, v in features.items())
+    return predicted * (overlap if "overlapped" in sample.row.includes else 1.0) / sample.time_us - 1.0

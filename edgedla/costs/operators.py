@@ -1,0 +1,87 @@
+"""Which layers TensorRT runs as one operator: Conv + BatchNorm + ReLU + Add, and chains of element-wise layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Tuple
+
+from edgedla.costs.work import WORK_CLASS
+from edgedla.graph import Layer, LayerGraph
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Layers that TensorRT runs as one operator when they stand on one device.
+
+    Attributes:
+        layers: indices, leader first (Conv, then its Scale, Activation, Add, ...).
+        links: (producer, consumer) pairs inside the group; a device change across a link separates the consumer.
+    """
+
+    layers: Tuple[int, ...]
+    links: Tuple[Tuple[int, int], ...] = ()
+
+    @property
+    def leader(self) -> int:
+        return self.layers[0]
+
+
+def operators_of(graph: LayerGraph) -> Tuple[Operator, ...]:
+    """Every live layer in exactly one operator, in order of the leaders.
+
+    An element-wise layer joins the operator of a producer of one of its inputs when nothing else reads that tensor and it
+    is no network output. With two such producers it joins the later one: the other input is ready before. An operator takes
+    one second activation operand (the residual Add), as the DLA's and the GPU's fused convolutions do.
+    """
+    outputs = set(graph.outputs)
+    members: Dict[int, List[int]] = {}
+    links: Dict[int, List[Tuple[int, int]]] = {}
+    leader_of: Dict[int, int] = {}
+    has_operand: Dict[int, bool] = {}
+    for layer in graph.layers:
+        joined = _producer_to_join(layer, graph, outputs, leader_of, has_operand)
+        if joined is None:
+            leader_of[layer.index] = layer.index
+            members[layer.index] = [layer.index]
+            links[layer.index] = []
+            # A pointwise leader that reads two activations has taken its operand.
+            has_operand[layer.index] = _is_pointwise(layer) and len(_activations(layer, graph)) > 1
+            continue
+        leader = leader_of[joined]
+        leader_of[layer.index] = leader
+        members[leader].append(layer.index)
+        links[leader].append((joined, layer.index))
+        has_operand[leader] = has_operand[leader] or len(_activations(layer, graph)) > 1
+    return tuple(Operator(tuple(members[i]), tuple(links[i])) for i in sorted(members))
+
+
+def _producer_to_join(
+    layer: Layer, graph: LayerGraph, outputs: set, leader_of: Dict[int, int], has_operand: Dict[int, bool]
+) -> Optional[int]:
+    if not _is_pointwise(layer):
+        return None
+    activations = _activations(layer, graph)
+    best: Optional[int] = None
+    for name in activations:
+        producer = graph.producer(name)
+        if producer is None or name in outputs or graph.consumers(name) != (layer.index,):
+            continue
+        leader = leader_of[producer]
+        head = graph.layers[leader]
+        if WORK_CLASS.get(head.type) not in ("multiply", "pointwise"):
+            continue
+        if len(activations) > 1 and has_operand[leader]:
+            continue
+        # A fused layer writes what the operator would have written.
+        if graph.tensors[layer.outputs[0]].volume != graph.tensors[name].volume:
+            continue
+        best = producer if best is None else max(best, producer)
+    return best
+
+
+def _is_pointwise(layer: Layer) -> bool:
+    return WORK_CLASS.get(layer.type) == "pointwise"
+
+
+def _activations(layer: Layer, graph: LayerGraph) -> Tuple[str, ...]:
+    return tuple(dict.fromkeys(t.name for t in graph.activations(layer)))

@@ -1,0 +1,175 @@
+"""The work of one layer as numbers: multiply-accumulates and the bytes that it reads and writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Mapping, Tuple
+
+from edgedla.graph import ELEMENT_BYTES, Layer, LayerGraph, Tensor
+from edgedla.graph.kinds import kind_of
+
+#: How a TensorRT layer type works, as far as costs go:
+#:   multiply   multiply-accumulates with weights (convolution) or a second operand
+#:   pointwise  element by element: joins the operator before it
+#:   stream     reads its input once, writes its output
+#:   copy       moves data; free where only the view changes
+#:   free       makes no work of its own: the producers write into place
+WORK_CLASS: Mapping[str, str] = MappingProxyType(
+    {
+        "CONVOLUTION": "multiply",
+        "DECONVOLUTION": "multiply",
+        "FULLY_CONNECTED": "multiply",
+        "MATRIX_MULTIPLY": "multiply",
+        "ACTIVATION": "pointwise",
+        "CAST": "pointwise",
+        "DEQUANTIZE": "pointwise",
+        "ELEMENTWISE": "pointwise",
+        "PARAMETRIC_RELU": "pointwise",
+        "QUANTIZE": "pointwise",
+        "SCALE": "pointwise",
+        "SELECT": "pointwise",
+        "UNARY": "pointwise",
+        "LRN": "stream",
+        "NORMALIZATION": "stream",
+        "POOLING": "stream",
+        "REDUCE": "stream",
+        "RESIZE": "stream",
+        "SOFTMAX": "stream",
+        "TOPK": "stream",
+        "FILL": "copy",
+        "GATHER": "copy",
+        "PADDING": "copy",
+        "SCATTER": "copy",
+        "SHUFFLE": "copy",
+        "SLICE": "copy",
+        "CONCATENATION": "free",
+        "CONSTANT": "free",
+        "IDENTITY": "free",
+        "SHAPE": "free",
+    }
+)
+
+#: Integer tensors keep their own width; all others take the engine's precision.
+_OWN_WIDTH = ("INT32", "INT64", "BOOL", "UINT8", "INT4")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one layer asks of an engine. Bytes are those of the tensors at the engine's precision.
+
+    Attributes:
+        kind: "dense", "first" (at most 4 input channels), "depthwise" (one channel a group), "grouped", "stream",
+            "pointwise", "copy" or "free".
+        macs: multiply-accumulates of the whole batch.
+        in_channels, out_channels: channels that one group reads; channels that all groups write.
+        out_columns: width of the output, by which the DLA rounds up.
+        read_bytes: the main activation input.
+        operand_bytes: the other activation inputs.
+        write_bytes: the outputs.
+        weight_bytes: constants, read once.
+        known: False for a layer type that WORK_CLASS does not name; it is counted as a stream.
+    """
+
+    kind: str
+    macs: int = 0
+    in_channels: int = 1
+    out_channels: int = 1
+    out_columns: int = 1
+    read_bytes: float = 0.0
+    operand_bytes: float = 0.0
+    write_bytes: float = 0.0
+    weight_bytes: float = 0.0
+    known: bool = True
+
+    @property
+    def traffic_bytes(self) -> float:
+        return self.read_bytes + self.operand_bytes + self.write_bytes + self.weight_bytes
+
+    def scaled(self, batch: float) -> Work:
+        """The same work for another batch: weights are read once, all else grows with the batch."""
+        if batch == 1:
+            return self
+        return replace(
+            self,
+            macs=round(self.macs * batch),
+            read_bytes=self.read_bytes * batch,
+            operand_bytes=self.operand_bytes * batch,
+            write_bytes=self.write_bytes * batch,
+        )
+
+
+def tensor_bytes(tensor: Tensor, element_bytes: float) -> float:
+    """Bytes of a packed tensor on an engine whose elements have `element_bytes`."""
+    width = ELEMENT_BYTES[tensor.dtype] if tensor.dtype in _OWN_WIDTH else element_bytes
+    return tensor.volume * width
+
+
+def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
+    """The work of one layer that runs by itself.
+
+    Args:
+        element_bytes: 1 for INT8, 2 for FP16.
+    """
+    activations = sorted((tensor_bytes(t, element_bytes) for t in graph.activations(layer)), reverse=True)
+    written = sum(tensor_bytes(t, element_bytes) for t in graph.output_tensors(layer))
+    name = WORK_CLASS.get(layer.type, "stream")
+    known = layer.type in WORK_CLASS
+    if name == "multiply":
+        return _multiply(layer, graph, element_bytes, activations, written)
+    if name == "copy" and _only_view(layer):
+        name = "free"
+    if name == "free":
+        return Work(name, known=known)
+    if layer.type == "SLICE":
+        # Only the part that is cut out is read.
+        activations = [min(activations[0], written)] if activations else []
+    return Work(
+        name,
+        read_bytes=activations[0] if activations else 0.0,
+        operand_bytes=sum(activations[1:]),
+        write_bytes=written,
+        weight_bytes=sum(tensor_bytes(t, element_bytes) for t in graph.input_tensors(layer) if t.is_constant),
+        known=known,
+    )
+
+
+def _multiply(layer: Layer, graph: LayerGraph, element_bytes: float, activations: list[float], written: float) -> Work:
+    kind = kind_of(layer, graph)
+    groups = int(getattr(kind, "groups", 1))
+    in_channels, out_channels = _channels(layer, graph)
+    out = graph.tensors[layer.outputs[0]]
+    if groups > 1:
+        name = "depthwise" if in_channels == 1 else "grouped"
+    else:
+        name = "first" if in_channels <= 4 and layer.type == "CONVOLUTION" else "dense"
+    # The input that streams is the layer's first; the second operand of a product of two activations is held like weights.
+    first = graph.tensors[layer.inputs[0]]
+    read = 0.0 if first.is_constant else tensor_bytes(first, element_bytes)
+    return Work(
+        name,
+        macs=kind.macs,
+        in_channels=in_channels,
+        out_channels=out_channels,
+        out_columns=out.dims[-1] if out.rank >= 4 else 1,
+        read_bytes=read,
+        write_bytes=written,
+        weight_bytes=kind.weight_elements * element_bytes + max(sum(activations) - read, 0.0),
+    )
+
+
+def _channels(layer: Layer, graph: LayerGraph) -> Tuple[int, int]:
+    """(input channels of one group, output channels)."""
+    kind = kind_of(layer, graph)
+    groups = max(int(getattr(kind, "groups", 1)), 1)
+    if layer.type == "MATRIX_MULTIPLY":
+        out = kind.out_volume
+        return (kind.macs // out if out else 1), kind.out_dims[-1] if kind.out_dims else 1
+    in_channels = int(getattr(kind, "in_channels", 0)) or kind.in_chw[0]
+    out_channels = int(getattr(kind, "out_channels", 0)) or kind.out_chw[0]
+    return max(in_channels // groups, 1), max(out_channels, 1)
+
+
+def _only_view(layer: Layer) -> bool:
+    """A SHUFFLE that only reshapes."""
+    return layer.type == "SHUFFLE" and not (layer.params.get("first_transpose") or layer.params.get("second_transpose"))
