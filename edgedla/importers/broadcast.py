@@ -118,16 +118,26 @@ def _moves_data(dims: Sequence[int], perm: Sequence[int]) -> bool:
 
 
 def axis_length(ctx: Context, x: NetTensor, axis: int, dims: Tuple[int, ...] = (), dtype: str = "INT32") -> NetTensor:
-    """The size of one axis as a tensor: a CONSTANT where it is static, else a GATHER from the shape."""
+    """The size of one axis as a tensor of `dims` (scalar, or one element).
+
+    8.6 writes a CONSTANT where the size is static; 10.3 always SHAPE, CAST, SLICE and, for a scalar, SHUFFLE.
+    """
     if not 0 <= axis < len(x.dims):
         raise Refused(f"axis {axis} does not exist in a tensor of rank {len(x.dims)}")
-    if x.dims[axis] >= 0:
-        return ctx.scalar(x.dims[axis], dtype, dims)
-    shape = shapes.shape(ctx.net, x, "INT32")
-    if ctx.v10:
+    if not ctx.v10:
+        if x.dims[axis] >= 0:
+            return ctx.scalar(x.dims[axis], dtype, dims)
+        out = shapes.gather(ctx.net, shapes.shape(ctx.net, x, "INT32"), ctx.scalar(axis, "INT32", dims), 0)
+        ctx.net.register(out, "ONNXTRT_gatherDimension")
+        return out
+    shape = shapes.shape(ctx.net, x, "INT64")
+    if dtype != "INT64":
         shape = arithmetic.cast(ctx.net, shape, dtype)
-    out = shapes.gather(ctx.net, shape, ctx.scalar(axis, "INT32", dims), 0)
-    ctx.net.register(out, "ONNXTRT_gatherDimension")
+    out = shapes.slice_layer(ctx.net, shape, [axis], [1], [1])
+    ctx.net.register(out, "ONNXTRT_getAxisLength")
+    if not dims:
+        out = shapes.shuffle(ctx.net, out, reshape=(), zero_is_placeholder=False)
+        ctx.net.register(out, "ONNXTRT_convertToScalar")
     return out
 
 

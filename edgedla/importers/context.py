@@ -62,10 +62,10 @@ class Context:
             self.net.register(tensor, base)
         return tensor
 
-    def _temporary(self) -> None:
-        # Weights of the parser's own take a name too, and with it a number of the shared counter.
+    def take_temporary_name(self, base: str = TEMPORARY) -> None:
+        """Weights of the parser's own take a name too, and with it a number of the counter behind all names."""
         if self.v10:
-            self.net.unique_tensor_name(TEMPORARY)
+            self.net.unique_tensor_name(base)
 
     # Values ----------------------------------------------------------------------------------------------------------
 
@@ -90,28 +90,24 @@ class Context:
 
     def constant(self, values: Sequence[float], dtype: str, dims: Optional[Tuple[int, ...]] = None) -> NetTensor:
         """A CONSTANT of the parser's own."""
-        self._temporary()
+        self.take_temporary_name()
         return arithmetic.constant(self.net, values, dtype, dims)
 
     def scalar(self, value: float, dtype: str, dims: Tuple[int, ...] = ()) -> NetTensor:
-        self._temporary()
+        self.take_temporary_name()
         return arithmetic.scalar(self.net, value, dtype, dims)
 
     def shape_constant(self, values: List[int], dims: Tuple[int, ...]) -> NetTensor:
         """A CONSTANT with known shape values."""
-        self._temporary()
+        self.take_temporary_name()
         bound = (1 << 63) - 1 if self.v10 else (1 << 31) - 1
         clipped = [max(-bound - 1, min(bound, v)) for v in values]
         made = arithmetic.constant(self.net, clipped, self.index_type, dims)
         return self.helper_name(made, "ONNXTRT_ShapeTensorFromDims")
 
     def shape_layer(self, x: NetTensor) -> NetTensor:
-        """SHAPE of a tensor whose dims are not all known; 10.3 casts it to INT64."""
-        made = shapes.shape(self.net, x, "INT32" if self.v10 else "INT32")
-        if self.v10:
-            self.helper_name(made, "ONNXTRT_ShapeShape")
-            made = self.cast_helper(made, "INT64")
-        return made
+        """SHAPE of a tensor whose dims are not all known."""
+        return self.helper_name(shapes.shape(self.net, x, self.index_type), "ONNXTRT_ShapeShape")
 
     def cast_helper(self, x: NetTensor, dtype: str) -> NetTensor:
         """A cast that the parser adds by itself: CAST in 10.3, IDENTITY with an output type in 8.6."""

@@ -24,8 +24,8 @@ TYPED_FIELDS = {
     ONNX_TYPES["INT8"]: "int32_data",
     ONNX_TYPES["BOOL"]: "int32_data",
 }
-#: Types that become weights though no network tensor can have them: 8.6 turns UINT8 into INT32.
-WEIGHT_TYPES_86 = {ONNX_TYPES["UINT8"]: "INT32"}
+#: Weights of these types are widened.
+WIDENED_TYPES = {ONNX_TYPES["UINT8"]: "INT32"}
 
 
 class TensorReader:
@@ -42,9 +42,7 @@ class TensorReader:
         Refused: an element type that TensorRT does not know, or dims that make no sense.
         """
         number = proto.data_type
-        dtype = trt_type(self.ctx, number)
-        if not self.ctx.v10 and number in WEIGHT_TYPES_86:
-            dtype = WEIGHT_TYPES_86[number]
+        dtype = WIDENED_TYPES.get(number) or trt_type(self.ctx, number)
         if number == ONNX_TYPES["INT64"]:
             # 8.6 narrows INT64 weights when they get a name.
             dtype = "INT64"

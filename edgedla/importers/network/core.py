@@ -227,6 +227,14 @@ class Network:
             if t.layer is not None:
                 t.layer.number = number
 
+    def make_constant(self, layer: NetLayer) -> None:
+        """Take a live layer out again, once it shows that its outputs are constants."""
+        self.layers.remove(layer)
+        layer.node.constant_layers.append(layer.type)
+        for t in layer.outputs:
+            t.const = True
+            t.layer = None
+
     def constant(self, dims: Dims, dtype: str, value: Any, source: Optional[str] = None) -> NetTensor:
         """Add a CONSTANT layer; `value` is None where it is large or its data is missing."""
         number = self.number_of_layers

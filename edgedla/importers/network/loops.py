@@ -23,7 +23,7 @@ class Loop:
 
     def iterator(self, x: NetTensor, axis: int = 0, reverse: bool = False) -> NetTensor:
         params = {"loop": self.number, "axis": axis, "reverse": reverse}
-        return self.net.emit("ITERATOR", [x], params, x.dims[:axis] + x.dims[axis + 1 :], x.dtype, always_live=True)
+        return self.net.emit("ITERATOR", [x], params, x.dims[:axis] + x.dims[axis + 1 :], x.dtype)
 
     def recurrence(self, initial: NetTensor) -> NetTensor:
         """The state at the start of an iteration; close it with `close`."""
@@ -31,11 +31,13 @@ class Loop:
             "RECURRENCE", [initial], {"loop": self.number}, initial.dims, initial.dtype, always_live=True
         )
 
-    @staticmethod
-    def close(recurrence: NetTensor, following: NetTensor) -> None:
-        """Set the state that the next iteration starts with."""
-        assert recurrence.layer is not None
-        recurrence.layer.inputs.append(following)
+    def close(self, recurrence: NetTensor, following: NetTensor) -> None:
+        """Set the state that the next iteration starts with; a state that never leaves the constants is one itself."""
+        layer = recurrence.layer
+        assert layer is not None
+        layer.inputs.append(following)
+        if all(t is not None and t.const for t in layer.inputs):
+            self.net.make_constant(layer)
 
     def output(self, x: NetTensor, kind: str, axis: int = 0, length: Optional[NetTensor] = None) -> NetTensor:
         """LAST_VALUE, CONCATENATE or REVERSE; the last two stack `length` values along `axis`."""

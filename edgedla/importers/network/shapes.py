@@ -284,8 +284,8 @@ def fill(
         first = alpha.value if isinstance(alpha, NetTensor) else np.asarray(alpha or 0)
         step = beta.value if isinstance(beta, NetTensor) else np.asarray(beta or 0)
         value = evaluate(lambda a, b: a.ravel() + b.ravel() * np.arange(dims[0]), first, step, dtype=dtype)
-    # A FILL that reads tensors stays in the network even where all of them are constants; random values are no constants.
-    live = bool(inputs) or op != "LINSPACE"
+    # A FILL that reads its start or step from a tensor stays, even from a constant one; random values are no constants.
+    live = op != "LINSPACE" or isinstance(alpha, NetTensor) or isinstance(beta, NetTensor)
     out = net.emit("FILL", inputs, params, dims, dtype, value=value, always_live=live)
     out.value = value
     return out

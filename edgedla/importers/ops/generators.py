@@ -45,6 +45,10 @@ def constant(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 def constant_of_shape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     shape = ctx.tensor(inputs[0])
+    # Two for a zero that is made twice, one for the value.
+    ctx.take_temporary_name()
+    ctx.take_temporary_name()
+    ctx.take_temporary_name("ONNXTRT_ConstantOfShape_value")
     if node.has("value"):
         weights = ctx.weights_of(node.required("value").t)
         refuse_types(weights, "UINT8")

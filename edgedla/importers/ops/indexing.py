@@ -68,6 +68,8 @@ def _scatter(ctx: Context, node: Node, inputs: List[Any], mode: str, axis: int) 
 
 
 def scatter_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    if ctx.v10 and node.has("reduction"):
+        raise Refused("Attribute reduction is not supported.")
     return [_scatter(ctx, node, inputs, "ND", 0)]
 
 

@@ -32,8 +32,8 @@ def _zero_point(ctx: Context, x: Any, chosen: str, dequantizes: bool) -> Optiona
                 "TensorRT only supports symmetric quantization. The zero point for the QuantizeLinear/DequantizeLinear "
                 "operator must be all zeros."
             )
-        zeros = None if array is None else array.astype("float32")
-        return ctx.tensor(Weights(x.name, x.dims, "FLOAT", 1, array=zeros))
+        # TensorRT wants FLOAT zeros: a CONSTANT of the parser's own, every time.
+        return ctx.constant([0.0] * x.count, "FLOAT", x.dims)
     return ctx.tensor(x)
 
 

@@ -88,7 +88,7 @@ def concat(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 def shape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     x = ctx.tensor(inputs[0])
-    out = shapes.shape(ctx.net, x, "INT32")
+    out = shapes.shape(ctx.net, x, ctx.index_type)
     ctx.net.register(out, node.name)
     if not ctx.v10:
         return [out]
