@@ -61,10 +61,7 @@ class Kind:
     @property
     def batch(self) -> int:
         """DLA's effective batch: product of all dims but the last three (rule G-02)."""
-        n = 1
-        for d in self.in_dims[:-3]:
-            n *= d
-        return n
+        return _product(self.in_dims[:-3])
 
     @property
     def in_chw(self) -> Tuple[int, int, int]:
@@ -100,11 +97,16 @@ class Kind:
         return tuple(d for dims in self.dims_of_tensors for d in dims[-3:])
 
     @property
+    def batches(self) -> Tuple[int, ...]:
+        """The effective batch of each of those tensors; a dynamic one stays negative."""
+        return tuple(_product(dims[:-3]) for dims in self.dims_of_tensors)
+
+    @property
     def ranks(self) -> Tuple[int, ...]:
         return tuple(len(dims) for dims in self.dims_of_tensors)
 
     @property
-    def dtypes(self) -> Tuple[str, str]:
+    def dtypes(self) -> Tuple[str, ...]:
         return self.in_dtype, self.out_dtype
 
     @property
@@ -137,6 +139,13 @@ def volume(dims: Tuple[int, ...]) -> int:
     n = 1
     for d in dims:
         n *= max(d, 0)
+    return n
+
+
+def _product(dims: Tuple[int, ...]) -> int:
+    n = 1
+    for d in dims:
+        n *= d
     return n
 
 

@@ -15,7 +15,7 @@ COMPARISONS = ("EQUAL", "GREATER", "LESS")
 
 @dataclass(frozen=True)
 class Cast(Kind):
-    """ICastLayer or IIdentityLayer; `producer` is the operation before it ("EQUAL", a LayerType, or "" for an input)."""
+    """ICastLayer or IIdentityLayer; `producer` is the operation before it: EQUAL, a LayerType, "" for an input."""
 
     TYPE: ClassVar[str] = "CAST"
 
@@ -30,6 +30,10 @@ class Cast(Kind):
             source = graph.layers[before[0]]
             producer = str(source.params.get("op", "")) if source.type == "ELEMENTWISE" else source.type
         return cls(**cls.common(layer, graph), producer=producer)
+
+    @property
+    def dtypes(self) -> Tuple[str, ...]:
+        return (self.out_dtype,) if self.ends_comparison else (self.in_dtype, self.out_dtype)
 
     @property
     def ends_comparison(self) -> bool:

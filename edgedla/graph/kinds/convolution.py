@@ -14,7 +14,7 @@ from edgedla.graph.layer_graph import LayerGraph
 class Convolution(Kind):
     """IConvolutionLayer. Spatial tuples are in TensorRT's order: (h, w) for 2-D, (d, h, w) for 3-D.
 
-    `pre_padding` and `post_padding` are resolved: SAME_UPPER and SAME_LOWER are turned into numbers, as the DLA sees them.
+    `pre_padding` and `post_padding` are resolved: the SAME modes are turned into numbers, as the DLA sees them.
     """
 
     TYPE: ClassVar[str] = "CONVOLUTION"
@@ -50,6 +50,15 @@ class Convolution(Kind):
         )
 
     @property
+    def spatial_rank(self) -> int:
+        return len(self.kernel)
+
+    @property
+    def padding(self) -> Tuple[int, ...]:
+        """Padding of all sides in one row: in front, then behind."""
+        return self.pre_padding + self.post_padding
+
+    @property
     def in_channels(self) -> int:
         n = len(self.kernel)
         return self.in_dims[-n - 1] if len(self.in_dims) > n else 1
@@ -75,8 +84,8 @@ def resolve_padding(
 ) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
     """Padding per side in elements, with TensorRT's SAME modes turned into numbers.
 
-    SAME: out = ceil(in / stride), total = max(0, (out - 1) * stride + dilation * (kernel - 1) + 1 - in); UPPER puts the odd
-    element behind, LOWER in front (NvInfer.h, enum PaddingMode, TensorRT 8.4 to 10.x).
+    SAME: out = ceil(in / stride), total = max(0, (out - 1) * stride + dilation * (kernel - 1) + 1 - in); UPPER puts the
+    odd element behind, LOWER in front (NvInfer.h, enum PaddingMode, TensorRT 8.4 to 10.x).
     """
     p: dict = dict(params)  # type: ignore[call-overload]
     mode = p.get("padding_mode") or "EXPLICIT_ROUND_DOWN"

@@ -57,6 +57,15 @@ class Deconvolution(Kind):
         )
 
     @property
+    def spatial_rank(self) -> int:
+        return len(self.kernel)
+
+    @property
+    def padding(self) -> Tuple[int, ...]:
+        """Padding of all sides in one row: in front, then behind."""
+        return self.pre_padding + self.post_padding
+
+    @property
     def in_channels(self) -> int:
         n = len(self.kernel)
         return self.in_dims[-n - 1] if len(self.in_dims) > n else 1

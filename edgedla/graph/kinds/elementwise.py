@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Tuple
 
 from edgedla.graph.kinds.base import Kind, volume
+from edgedla.graph.kinds.cast import COMPARISONS
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
 
@@ -60,6 +61,16 @@ class Elementwise(Kind):
             d for d, fixed in ((self.a_dims, self.a_constant), (self.b_dims, self.b_constant)) if not fixed
         )
         return operands + (self.out_dims,)
+
+    @property
+    def dtypes(self) -> Tuple[str, ...]:
+        """Comparisons give BOOL by nature; only what they read counts."""
+        return (self.in_dtype,) if self.op in COMPARISONS else (self.in_dtype, self.out_dtype)
+
+    @property
+    def is_cast_at_once(self) -> bool:
+        """A comparison's result has one reader, a cast, and does not leave the network."""
+        return self.consumers in (("CAST",), ("IDENTITY",)) and not self.is_network_output
 
     @property
     def constant_dims(self) -> Tuple[int, ...]:

@@ -62,6 +62,11 @@ class MatrixMultiply(Kind):
         return self.out_dims[-1] if self.out_dims else 1
 
     @property
+    def non_batch_dims(self) -> Tuple[int, ...]:
+        """As the 1x1 convolution that it becomes: input and output channels."""
+        return (self.inner, self.out_channels)
+
+    @property
     def a_rank(self) -> int:
         return len(self.a_dims)
 

@@ -50,6 +50,15 @@ class Pooling(Kind):
         )
 
     @property
+    def spatial_rank(self) -> int:
+        return len(self.window)
+
+    @property
+    def padding(self) -> Tuple[int, ...]:
+        """Padding of all sides in one row: in front, then behind."""
+        return self.pre_padding + self.post_padding
+
+    @property
     def exclusive(self) -> bool:
         return self.op == "AVERAGE" and self.average_count_excludes_padding
 

@@ -1,0 +1,157 @@
+"""RULES.md and `edgedla rules explain`, generated from the data: the same words in both."""
+
+from __future__ import annotations
+
+import difflib
+from functools import lru_cache
+from typing import Dict, List, Mapping, Tuple
+
+from edgedla import strict_yaml
+from edgedla.data import rules_dir
+from edgedla.errors import RuleError, UsageError
+from edgedla.rules.rule import Case, Rule
+from edgedla.rules.ruleset import load_rules
+
+_MEANING = {
+    "reject": "not on the DLA",
+    "unknown": "nobody knows",
+    "warn": "legal, with a warning",
+    "slow": "legal, at a cost",
+}
+_STAGE = {
+    "layer": "TensorRT's first per-layer check",
+    "subgraph": "TensorRT's second look, inside a candidate subgraph",
+}
+
+
+@lru_cache(maxsize=None)
+def sources() -> Mapping[str, Mapping[str, str]]:
+    """rules/sources.yaml: id to title, kind and url."""
+    return _table("sources.yaml", "sources", ("id", "kind", "title", "url"))
+
+
+@lru_cache(maxsize=None)
+def fixes() -> Mapping[str, Mapping[str, str]]:
+    """rules/fixes.yaml: id to title and text."""
+    return _table("fixes.yaml", "fixes", ("id", "title", "text"))
+
+
+def all_rules() -> Tuple[Rule, ...]:
+    """Every rule that ships with edgedla, by id."""
+    return load_rules().rules()
+
+
+def rule_for(rule_id: str) -> Rule:
+    """The rule with this id or name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    wanted = rule_id.strip()
+    known = all_rules()
+    for rule in known:
+        if wanted.upper() == rule.id or wanted.lower() == rule.name:
+            return rule
+    names = [r.id for r in known] + [r.name for r in known]
+    near = difflib.get_close_matches(wanted.upper(), names, n=1) or difflib.get_close_matches(
+        wanted.lower(), names, n=1
+    )
+    raise UsageError(
+        f"unknown rule {rule_id!r}",
+        allowed="an id or a name that `edgedla rules list` prints",
+        hint=f"Did you mean {near[0]}?" if near else None,
+    )
+
+
+def explain(rule_id: str) -> str:
+    """What a rule says, where it holds, how sure it is, its sources and remedies, as plain text."""
+    rule = rule_for(rule_id)
+    lines = [f"{rule.id} {rule.name}", "", rule.summary]
+    lines += ["", f"If not met: {_MEANING[rule.effect.value]} ({_STAGE[rule.stage]})."]
+    if rule.kinds != ("",):
+        lines.append(f"Layers: {', '.join(rule.kinds)}{_selected(rule)}")
+    for case in rule.cases:
+        lines.append("")
+        lines.append(f"Where: {case.scope}")
+        lines += [f"  limits: {limits}" for limits in [_limits(case)] if limits]
+        lines.append(f"  status: {case.status}")
+        lines.append(f"  message: {case.message}")
+        lines += [f"  {case.note}"] if case.note else []
+        lines += [f"  source: {sources()[s]['title']} <{sources()[s]['url']}>" for s in case.sources]
+    if rule.note:
+        lines += ["", rule.note]
+    for fix in rule.fixes:
+        lines += ["", f"Remedy {fix}: {fixes()[fix]['title']}. {fixes()[fix]['text']}"]
+    return "\n".join(lines) + "\n"
+
+
+def rules_markdown() -> str:
+    """RULES.md: all rules by layer kind, with limits, scope, status, sources and remedies."""
+    groups: Dict[str, List[Rule]] = {}
+    for rule in all_rules():
+        title = (
+            "Every layer"
+            if rule.kinds == ("",)
+            else ", ".join(rule.kinds[:4]) + (" ..." if len(rule.kinds) > 4 else "")
+        )
+        groups.setdefault(title, []).append(rule)
+    out = [
+        "# DLA rules",
+        "",
+        "Generated from rules/ by `edgedla rules docs`; do not edit. How to add a rule: README.md in this folder.",
+        "",
+        "If a rule is not met: **reject** = not on the DLA; **unknown** = nobody knows; **warn** = legal with a warning; "
+        "**slow** = legal at a cost. Status: *agreed* by the sources; *disputed* (they differ: a rejection then answers "
+        "unknown); *observed* (rests on build logs only). Rules marked (subgraph) belong to TensorRT's second look.",
+        "",
+    ]
+    for title in sorted(groups, key=lambda t: (t != "Every layer", t)):
+        out += [f"## {title}", ""]
+        for rule in groups[title]:
+            out += _markdown(rule)
+    out += ["## Sources", ""]
+    out += [f"- `{key}`: {entry['title']}, <{entry['url']}>" for key, entry in sorted(sources().items())]
+    return "\n".join(out) + "\n"
+
+
+def _markdown(rule: Rule) -> List[str]:
+    mark = " (subgraph)" if rule.stage == "subgraph" else ""
+    lines = [f"### {rule.id} {rule.name}", "", f"{rule.summary} If not: **{rule.effect}**{mark}.{_selected(rule)}", ""]
+    lines += ["| where | limits | status | sources |", "|---|---|---|---|"]
+    for case in rule.cases:
+        limits = _limits(case).replace("|", "/") or "-"
+        lines.append(f"| {case.scope} | {limits} | {case.status} | {', '.join(case.sources)} |")
+    lines.append("")
+    notes = [n for n in [rule.note] + [c.note for c in rule.cases] if n]
+    lines += [" ".join(notes), ""] if notes else []
+    lines += [f"Remedies: {'; '.join(fixes()[f]['title'] for f in rule.fixes)}.", ""] if rule.fixes else []
+    return lines
+
+
+def _limits(case: Case) -> str:
+    return ", ".join(f"{k} {_plain(v)}" for k, v in case.parameters.items())
+
+
+def _plain(value: object) -> str:
+    return "[" + ", ".join(str(v) for v in value) + "]" if isinstance(value, (list, tuple)) else str(value)
+
+
+def _selected(rule: Rule) -> str:
+    if not rule.select:
+        return ""
+    parts = [f"{fact} {' or '.join(str(v) for v in values)}" for fact, values in rule.select.items()]
+    return f" Only where {', '.join(parts)}."
+
+
+def _table(file: str, key: str, columns: Tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
+    root = strict_yaml.load(rules_dir() / file)
+    if not isinstance(root, strict_yaml.Table):
+        raise RuleError("not a mapping", where=f"rules/{file}")
+    found: Dict[str, Mapping[str, str]] = {}
+    for row in root.only((key,)).tables(key):
+        row.only(columns)
+        entry = {c: row.text(c) for c in columns}
+        if entry["id"] in found:
+            raise row.error(f"the id {entry['id']} stands twice", "id")
+        found[entry["id"]] = entry
+    return found

@@ -1,0 +1,112 @@
+"""A rule as a value: what is checked, where it holds, how sure it is, and what the reader is told."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from edgedla.graph.kinds.base import Kind
+from edgedla.rules.predicates import PREDICATES
+from edgedla.rules.scope import Scope
+from edgedla.rules.verdict import Effect
+from edgedla.strict_yaml import Table
+
+STATUSES = ("agreed", "disputed", "observed")
+STAGES = ("layer", "subgraph")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One scope of a rule with its own limits; a rule without cases has one."""
+
+    scope: Scope
+    parameters: Mapping[str, Any]
+    status: str
+    message: str
+    sources: Tuple[str, ...]
+    note: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of rules/.
+
+    Attributes:
+        id, name: for example CONV009 and conv-buffer-overflow.
+        kinds: TensorRT layer types that it speaks of; ("",) for every kind.
+        summary: what must hold, in one sentence.
+        check: the predicate's name.
+        effect: what failing means: reject, unknown, warn or slow. A disputed rejection answers unknown.
+        stage: "layer" (TensorRT's first check) or "subgraph" (its second look at a candidate).
+        select: facts that must have one of these values for the rule to apply.
+        cases: where it holds, with which limits.
+        covers: ids of the documented facts that it encodes.
+        examples: the YAML of its boundary examples, read by edgedla.rules.examples.
+        where: file:line.
+    """
+
+    id: str
+    name: str
+    kinds: Tuple[str, ...]
+    summary: str
+    check: str
+    effect: Effect
+    stage: str
+    select: Mapping[str, Tuple[Any, ...]]
+    cases: Tuple[Case, ...]
+    fixes: Tuple[str, ...]
+    covers: Tuple[str, ...]
+    note: str
+    examples: Tuple[Table, ...] = field(compare=False, default=())
+    where: str = field(compare=False, default="")
+
+    @property
+    def sources(self) -> Tuple[str, ...]:
+        return tuple(dict.fromkeys(s for case in self.cases for s in case.sources))
+
+    @property
+    def statuses(self) -> Tuple[str, ...]:
+        return tuple(dict.fromkeys(case.status for case in self.cases))
+
+    def effect_of(self, case: Case) -> Effect:
+        """A disputed rejection is no rejection: nobody knows."""
+        return Effect.UNKNOWN if case.status == "disputed" and self.effect is Effect.REJECT else self.effect
+
+    def applies_to(self, kind: Kind) -> bool:
+        return all(getattr(kind, fact) in values for fact, values in self.select.items())
+
+    def failure(self, kind: Kind, case: Case, element_bytes: int) -> Optional[Dict[str, Any]]:
+        """The numbers for the message where the layer does not meet the rule, else None."""
+        if self.select and not self.applies_to(kind):
+            return None
+        return PREDICATES[self.check].function(kind, element_bytes, **case.parameters)
+
+    def render(self, kind: Kind, case: Case, found: Mapping[str, Any]) -> Tuple[str, Dict[str, Any]]:
+        """The message with its numbers filled in, and these numbers."""
+        facts: Dict[str, Any] = dict(found)
+        for name in message_fields(case.message):
+            if name not in facts:
+                facts[name] = case.parameters[name] if name in case.parameters else getattr(kind, name)
+        return case.message.format(**{k: _shown(v) for k, v in facts.items()}), facts
+
+
+@lru_cache(maxsize=None)
+def message_fields(message: str) -> Tuple[str, ...]:
+    """The names in braces of a message template."""
+    return tuple(dict.fromkeys(name for _, name, _, _ in string.Formatter().parse(message) if name))
+
+
+def _shown(value: Any) -> str:
+    """Dims and kernels as 3x3, lists as "a, b", whole floats without their zero."""
+    if isinstance(value, (tuple, list)):
+        if value and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in value):
+            return (
+                "x".join(_shown(v) for v in value) if isinstance(value, tuple) else ", ".join(_shown(v) for v in value)
+            )
+        return ", ".join(_shown(v) for v in value) or "()"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
