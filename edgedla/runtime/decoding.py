@@ -1,0 +1,119 @@
+"""From a pipeline's `decode` settings to a function of output arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+import numpy as np
+
+from edgedla.builder.artifact import Artifact
+from edgedla.errors import UsageError
+from edgedla.runtime.decode import DECODERS, NmsOptions
+from edgedla.runtime.geometry import Geometry
+
+Results = List[Any]
+Decoder = Callable[[Mapping[str, np.ndarray], Geometry], Results]
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """How outputs become results.
+
+    Attributes:
+        kind: a name of DECODERS, or "none" (the outputs' shapes and ranges only).
+        labels: class names. outputs: names of the outputs in the decoder's order; the artifact's order if empty.
+        score, iou, limit: thresholds of detectors. k: of the classification top-k.
+        reg_max: bins of a YOLOv8 box distribution. priors: .npy file with SSD's prior boxes.
+    """
+
+    kind: str = "none"
+    labels: Tuple[str, ...] = ()
+    outputs: Tuple[str, ...] = ()
+    score: float = 0.25
+    iou: float = 0.45
+    limit: int = 300
+    k: int = 5
+    reg_max: int = 16
+    priors: str = ""
+
+
+def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:
+    """The decoder for the artifact's outputs.
+
+    Raises:
+        UsageError: unknown decoder or output, or a setting that it needs is missing.
+    """
+    known = [b.name for b in artifact.outputs]
+    for name in options.outputs:
+        if name not in known:
+            raise UsageError(f"the artifact has no output {name!r}", allowed=", ".join(known))
+    names = list(options.outputs or known)
+    nms = NmsOptions(options.score, options.iou, options.limit)
+    input_hw: Tuple[int, int] = tuple(artifact.inputs[0].shape_nchw[-2:])  # type: ignore[assignment]
+    labels = options.labels
+    if options.kind == "none":
+        return lambda arrays, geometry: [_summary(n, arrays[n]) for n in names]
+    if options.kind not in DECODERS:
+        raise UsageError(f"unknown decoder {options.kind!r}", allowed=", ".join(["none", *sorted(DECODERS)]))
+    if options.kind == "classification":
+        return lambda arrays, geometry: list(DECODERS["classification"](arrays[names[0]], options.k, labels))
+    if options.kind == "segmentation":
+        return lambda arrays, geometry: [_classes(arrays[names[0]], geometry, labels)]
+    if options.kind == "ssd":
+        if not options.priors:
+            raise UsageError(
+                "the ssd decoder needs its prior boxes", allowed="priors: FILE.npy of shape (n, 4) in 0..1"
+            )
+        priors = np.load(options.priors, allow_pickle=False)
+        if len(names) != 2:
+            raise UsageError(
+                f"the ssd decoder reads two outputs, found {len(names)}", hint="outputs: [locations, confidences]"
+            )
+        return lambda arrays, geometry: list(
+            DECODERS["ssd"](arrays[names[0]], arrays[names[1]], priors, input_hw, nms, geometry, labels)
+        )
+    extra: Dict[str, Any] = {"reg_max": options.reg_max} if options.kind in ("yolov8", "yolo11") else {}
+    decode = DECODERS[options.kind]
+    return lambda arrays, geometry: list(decode([arrays[n] for n in names], input_hw, nms, geometry, labels, **extra))
+
+
+@dataclass(frozen=True)
+class OutputSummary:
+    """What an output holds, where no decoder is set."""
+
+    name: str
+    shape: Tuple[int, ...]
+    low: float
+    high: float
+    mean: float
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"output": self.name, "shape": list(self.shape), "min": self.low, "max": self.high, "mean": self.mean}
+
+
+def _summary(name: str, array: np.ndarray) -> OutputSummary:
+    a = array.astype(np.float32)
+    return OutputSummary(name, array.shape, float(a.min()), float(a.max()), float(a.mean()))
+
+
+@dataclass(frozen=True)
+class ClassShares:
+    """Share of the frame of each class in a segmentation, and the class map itself."""
+
+    shares: Mapping[str, float]
+    class_map: Optional[np.ndarray] = None
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"shares": dict(self.shares)}
+
+
+def _classes(logits: np.ndarray, geometry: Geometry, labels: Tuple[str, ...]) -> ClassShares:
+    # Cut to the image inside the letterbox before it is brought back to the frame's size.
+    dh, dw = geometry.dst_hw
+    full = DECODERS["segmentation"](logits, (dh, dw))
+    (ox, oy), (h, w) = geometry.offset_xy, geometry.size_hw
+    part = full[oy : oy + h, ox : ox + w]
+    ids, counts = np.unique(part, return_counts=True)
+    name = [labels[i] if i < len(labels) else str(i) for i in ids]
+    return ClassShares({n: round(float(c) / part.size, 4) for n, c in zip(name, counts)}, part)

@@ -1,0 +1,186 @@
+"""The pipeline: capture, preprocess, run, decode, hand out, each stage on its own thread, the newest frame first."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+import numpy as np
+
+from edgedla.errors import EdgedlaError, RunError
+from edgedla.runtime.capture import Capture
+from edgedla.runtime.frames import Frame
+from edgedla.runtime.geometry import Geometry
+from edgedla.runtime.pool import Pool
+from edgedla.runtime.results import FrameResult
+from edgedla.runtime.sinks import Sink
+from edgedla.runtime.stats import Latency
+
+log = logging.getLogger("edgedla.runtime.pipeline")
+
+#: Time in the slot, preprocessing, waiting for a runner, inference, decoding, outputs, and capture to result.
+STAGES = ("wait", "preprocess", "queue", "inference", "decode", "output", "age")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop by itself; 0 means never."""
+
+    frames: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    frame: Frame
+    ready_s: float
+
+
+class Pipeline:
+    """Runs until the source ends, a limit is reached, `stop` is called, or a stage fails.
+
+    Back-pressure instead of queues: the pool accepts one inference a runner, one prepared frame waits in front of it, and the
+    capture slot holds the newest frame. A result is therefore never older than about two inferences and one preprocessing,
+    however fast the source is.
+
+    Args:
+        prepare: frame image -> {input name: buffer}.
+        decode: (output buffers, geometry) -> results.
+    """
+
+    def __init__(
+        self,
+        capture: Capture,
+        prepare: Callable[[np.ndarray], Mapping[str, np.ndarray]],
+        pool: Pool,
+        decode: Callable[[Mapping[str, np.ndarray], Geometry], Sequence[Any]],
+        geometry: Geometry,
+        sinks: Sequence[Sink] = (),
+        limits: Optional[Limits] = None,
+    ) -> None:
+        self.capture, self.pool, self.geometry = capture, pool, geometry
+        self._prepare, self._decode, self._sinks = prepare, decode, list(sinks)
+        self._limits = limits or Limits()
+        self._stop = threading.Event()
+        self._prepared_all = threading.Event()
+        self._error: Optional[BaseException] = None
+        self._lock = threading.Lock()
+        self.stages = {name: Latency() for name in STAGES}
+        self.submitted = self.results = 0
+        self.started_s = self.ended_s = 0.0
+
+    def run(self) -> Dict[str, Any]:
+        """Runs to the end and returns the summary. The capture must have been started.
+
+        What was submitted before a stop is finished and handed out; sinks are closed in any case.
+
+        Raises:
+            RunError (or another EdgedlaError): a stage failed; everything handed out before stays.
+        """
+        self.started_s = time.monotonic()
+        threads = [
+            threading.Thread(target=self._guard, args=(f,), name=f"edgedla-{f.__name__.strip('_')}", daemon=True)
+            for f in (self._feed, self._finish)
+        ]
+        for t in threads:
+            t.start()
+        try:
+            while any(t.is_alive() for t in threads):
+                for t in threads:
+                    t.join(0.1)
+                if self._limits.seconds and time.monotonic() - self.started_s >= self._limits.seconds:
+                    self.stop()
+        finally:
+            self.stop()
+            self.capture.stop()
+            for t in threads:
+                t.join(60)
+            self.ended_s = time.monotonic()
+            self._close_sinks()
+        if self._error is not None:
+            raise self._error
+        return self.summary()
+
+    def stop(self) -> None:
+        """Asks for a graceful end; safe from a signal handler and from any thread."""
+        self._stop.set()
+
+    def _guard(self, stage: Callable[[], None]) -> None:
+        try:
+            stage()
+        except BaseException as e:
+            with self._lock:
+                if self._error is None:
+                    self._error = e if isinstance(e, EdgedlaError) else RunError(f"the pipeline failed: {e!r}")
+                    self._error.__cause__ = None if isinstance(e, EdgedlaError) else e
+            self._stop.set()
+        finally:
+            if stage == self._feed:
+                self._prepared_all.set()
+
+    def _feed(self) -> None:
+        most = self._limits.frames
+        while not self._stop.is_set() and not (most and self.submitted >= most):
+            frame = self.capture.take(0.2)
+            if frame is None:
+                if self.capture.ended:
+                    return
+                continue
+            taken = time.monotonic()
+            self.stages["wait"].add((taken - frame.captured_s) * 1e3)
+            inputs = self._prepare(frame.image)
+            ready = time.monotonic()
+            self.stages["preprocess"].add((ready - taken) * 1e3)
+            while not self.pool.submit(inputs, _Prepared(frame, ready), timeout_s=0.2):
+                if self._stop.is_set():
+                    return
+            self.stages["queue"].add((time.monotonic() - ready) * 1e3)
+            self.submitted += 1
+
+    def _finish(self) -> None:
+        while True:
+            item = self.pool.collect(0.1)
+            if item is None:
+                if self._prepared_all.is_set() and not self.pool.pending:
+                    return
+                continue
+            work, buffers, runner, ms = item
+            self.stages["inference"].add(ms)
+            done = time.monotonic()
+            results = tuple(self._decode(buffers, self.geometry))
+            decoded = time.monotonic()
+            self.stages["decode"].add((decoded - done) * 1e3)
+            age = (decoded - work.frame.captured_s) * 1e3
+            self.stages["age"].add(age)
+            result = FrameResult(work.frame, results, runner, self.pool.simulated, ms, age)
+            for sink in self._sinks:
+                sink.write(result)
+            self.stages["output"].add((time.monotonic() - decoded) * 1e3)
+            self.results += 1
+
+    def _close_sinks(self) -> None:
+        for sink in self._sinks:
+            try:
+                sink.close()
+            except Exception as e:
+                log.error("closing an output: %s", e)
+                self._error = self._error or (
+                    e if isinstance(e, EdgedlaError) else RunError(f"closing an output: {e!r}")
+                )
+        self._sinks = []
+
+    def summary(self) -> Dict[str, Any]:
+        """Counts, rates and the latency of every stage so far."""
+        seconds = (self.ended_s or time.monotonic()) - self.started_s
+        runners: List[Dict[str, Any]] = self.pool.to_dict()
+        return {
+            "simulated": self.pool.simulated,
+            "seconds": round(seconds, 3),
+            "frames": {**self.capture.to_dict(), "submitted": self.submitted, "results": self.results},
+            "throughput_fps": round(self.results / seconds, 3) if seconds > 0 else 0.0,
+            "stages": {name: stage.to_dict() for name, stage in self.stages.items()},
+            "runners": runners,
+        }

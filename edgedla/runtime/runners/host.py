@@ -1,0 +1,20 @@
+"""The host runner: a host artifact in ONNX Runtime, with the DLA's precision simulated. Its times say nothing of a Jetson."""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping
+
+import numpy as np
+
+from edgedla.builder.artifact import Artifact
+from edgedla.builder.host_session import HostSession
+from edgedla.runtime.runners.base import ThreadedRunner
+
+
+class HostRunner(ThreadedRunner):
+    def __init__(self, artifact: Artifact, name: str = "host") -> None:
+        super().__init__(name, artifact.bindings, simulated=True)
+        self._session = HostSession(artifact)
+
+    def _infer(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        return self._session.run(inputs)

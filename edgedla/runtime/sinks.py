@@ -1,0 +1,135 @@
+"""Where results go: JSON lines, annotated images, an annotated video, a callback."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Callable, Optional, Protocol
+
+from edgedla.errors import RunError
+from edgedla.runtime.draw import draw
+from edgedla.runtime.results import FrameResult
+from edgedla.runtime.sources.opencv import import_cv2
+
+
+class Sink(Protocol):
+    def write(self, result: FrameResult) -> None:
+        """Takes one result. Raises RunError where it cannot be kept."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class JsonLines:
+    """One JSON object a line, complete as soon as it is written: no buffer of ours is lost when the process dies.
+
+    A disk that fills up in the middle of a line leaves no half line behind.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as e:
+            raise RunError(f"cannot write: {e.strerror}", where=path) from e
+        self._regular = os.path.isfile(path)
+
+    def write(self, result: FrameResult) -> None:
+        self.write_document(result.to_dict())
+
+    def write_document(self, document: Any) -> None:
+        data = (json.dumps(document, separators=(",", ":")) + "\n").encode()
+        before = os.fstat(self._fd).st_size if self._regular else 0
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._fd, data[done:])
+        except OSError as e:
+            if self._regular and done:
+                os.ftruncate(self._fd, before)
+            raise RunError(
+                f"cannot write: {e.strerror}", where=self.path, hint="every line before this one is whole"
+            ) from e
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            try:
+                if self._regular:
+                    os.fsync(fd)
+            except OSError as e:
+                raise RunError(f"cannot write: {e.strerror}", where=self.path) from e
+            finally:
+                os.close(fd)
+
+
+class AnnotatedImages:
+    """frame_000042.jpg for every `every`-th result, at most `limit` files (0: no limit)."""
+
+    def __init__(self, folder: str, every: int = 1, limit: int = 0) -> None:
+        self._folder, self._every, self._limit = Path(folder), max(1, every), limit
+        self._seen = self.written = 0
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise RunError(f"cannot make the folder: {e.strerror}", where=folder) from e
+
+    def write(self, result: FrameResult) -> None:
+        self._seen += 1
+        if (self._seen - 1) % self._every or (self._limit and self.written >= self._limit):
+            return
+        cv2 = import_cv2()
+        ok, data = cv2.imencode(".jpg", draw(result))
+        if not ok:
+            raise RunError("OpenCV cannot encode the image", where=str(self._folder))
+        path = self._folder / f"frame_{result.frame.index:06d}.jpg"
+        partial = path.with_suffix(".part")
+        try:
+            partial.write_bytes(data.tobytes())
+            os.replace(partial, path)
+        except OSError as e:
+            raise RunError(f"cannot write: {e.strerror}", where=str(path)) from e
+        self.written += 1
+
+    def close(self) -> None:
+        return None
+
+
+class AnnotatedVideo:
+    """A video file of annotated frames; its codec follows from the ending (.mp4: mp4v, .avi: MJPG)."""
+
+    def __init__(self, path: str, rate: float = 25.0) -> None:
+        self.path, self._rate = path, rate or 25.0
+        self._writer: Any = None
+        folder = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(folder):
+            raise RunError("no such folder", where=folder)
+
+    def write(self, result: FrameResult) -> None:
+        cv2 = import_cv2()
+        image = draw(result)
+        if self._writer is None:
+            code = "MJPG" if self.path.lower().endswith(".avi") else "mp4v"
+            self._writer = cv2.VideoWriter(self.path, cv2.VideoWriter_fourcc(*code), self._rate, image.shape[1::-1])
+            if not self._writer.isOpened():
+                raise RunError("OpenCV cannot write this video", where=self.path, allowed=".mp4 or .avi")
+        self._writer.write(image)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.release()
+            self._writer = None
+
+
+class Callback:
+    """Hands results to a function of the user's."""
+
+    def __init__(self, function: Callable[[FrameResult], Optional[Any]]) -> None:
+        self._function = function
+
+    def write(self, result: FrameResult) -> None:
+        self._function(result)
+
+    def close(self) -> None:
+        return None
