@@ -85,7 +85,7 @@ class Artifact:
         kind: "hybrid" (TensorRT engine, GPU and DLA) or "standalone" (DLA loadable for cuDLA).
         backend: "tensorrt" or "host".
         simulated: True for the host backend: its numbers are computed, not those of a DLA.
-        model: {"name", "sha256"} of the ONNX file.
+        model: {"name", "sha256"} of the ONNX file, and "external": file name -> sha256 of its weight files.
         platform: Platform.to_dict() of the target.
         software: versions that built it: tensorrt, jetpack, dla_software, onnxruntime (None where absent or unknown).
         precision: "fp16" or "int8" (INT8 with FP16 allowed).
@@ -97,7 +97,7 @@ class Artifact:
     kind: str
     backend: str
     simulated: bool
-    model: Mapping[str, str]
+    model: Mapping[str, Any]
     platform: Mapping[str, Any]
     software: Mapping[str, Optional[str]]
     precision: str

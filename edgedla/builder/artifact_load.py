@@ -44,12 +44,8 @@ def load_artifact(
     artifact = replace(_read_manifest(path / MANIFEST), folder=path)
     for entry in artifact.files:
         _verify_file(path, entry)
-    if model is not None and sha256_of(model) != artifact.model.get("sha256"):
-        raise DocumentError(
-            f"stale: built from another version of the model (sha256 {artifact.model.get('sha256', '')[:12]})",
-            where=str(path),
-            hint=f"build it again from {model}",
-        )
+    if model is not None:
+        _verify_source(artifact, Path(model))
     if on is not None:
         _verify_home(artifact, on)
     return artifact
@@ -122,6 +118,19 @@ def _verify_file(folder: Path, entry: ArtifactFile) -> None:
             allowed=f"{entry.size_bytes} bytes with sha256 {entry.sha256[:12]}",
             hint="damaged or tampered with: restore it, or build it again",
         )
+
+
+def _verify_source(artifact: Artifact, model: Path) -> None:
+    """The model and the files that hold its weights must be those of the build."""
+    wanted = {model: artifact.model.get("sha256")}
+    wanted.update({model.parent / name: digest for name, digest in artifact.model.get("external", {}).items()})
+    for file, digest in wanted.items():
+        if not file.is_file() or sha256_of(file) != digest:
+            raise DocumentError(
+                f"stale: built from another version of {file.name} (sha256 {str(digest)[:12]})",
+                where=str(artifact.folder),
+                hint=f"build it again from {model}",
+            )
 
 
 def _verify_home(artifact: Artifact, on: Running) -> None:

@@ -85,3 +85,11 @@ def compare(plan: BuildPlan, answers: Mapping[str, Tuple[str, bool]]) -> Drift:
         missing=tuple(missing),
         unplanned=tuple(name for name in answers if name not in known),
     )
+
+
+def drift_yaml(plan: BuildPlan, drift: Drift) -> str:
+    """The drift document as YAML, to be sent back or added to rules/evidence."""
+    import yaml
+
+    head = "# Where TensorRT's own check differs from edgedla's rules. Worth sending back: it corrects the rules.\n"
+    return head + yaml.safe_dump(drift.to_dict(plan), sort_keys=False, allow_unicode=True, width=120)

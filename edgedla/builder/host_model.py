@@ -7,7 +7,7 @@ accumulators, its tactics, its speed. What the plan puts on the GPU stays FP32.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
@@ -138,7 +138,10 @@ class _Writer:
                     self._round(inner, name, mode)
         del graph.node[:]
         graph.node.extend(self.nodes)
-        graph.initializer.extend(self.added_constants.values())
+        used = _names_read(graph)
+        kept = [i for i in graph.initializer if i.name in used]
+        del graph.initializer[:]
+        graph.initializer.extend((*kept, *self.added_constants.values()))
 
     def _float(self, name: str) -> bool:
         # An unknown type is taken for a float: nearly every tensor on the DLA is one.
@@ -248,6 +251,17 @@ def quantize_weights(values: np.ndarray, axis: int) -> np.ndarray:
         scale: Optional[float] = absmax / INT8_MAX if np.isfinite(absmax) and absmax > 0 else None
         result[k] = channel if scale is None else dequantize(quantize(np.asarray(channel), scale), scale)
     return np.moveaxis(result, 0, axis)
+
+
+def _names_read(graph: Any) -> Set[str]:
+    """Every tensor that a node reads, in subgraphs too, and the graph's outputs."""
+    found = {o.name for o in graph.output}
+    for node in graph.node:
+        found.update(node.input)
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                found |= _names_read(inner)
+    return found
 
 
 def _round_fp16(values: np.ndarray) -> np.ndarray:

@@ -1,0 +1,310 @@
+"""`build`: from a model to an artifact, on the device with TensorRT or anywhere with the host backend."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
+
+from edgedla.builder.artifact import Artifact, Binding, claim_folder
+from edgedla.builder.artifact_load import load_artifact
+from edgedla.builder.calibrate import calibrate
+from edgedla.builder.drift import Drift, drift_yaml
+from edgedla.builder.plan import BuildPlan, Calibration
+from edgedla.builder.planning import PlanOptions, make_plan
+from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelError, UsageError
+from edgedla.files import sha256_of, write_atomic
+from edgedla.formats import TensorFormat, layout
+from edgedla.graph import LayerGraph
+from edgedla.quantization.calibration_cache import write_cache
+from edgedla.regions import CheckReport
+
+BACKENDS = ("auto", "tensorrt", "host")
+#: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
+WORK = ".work"
+_JETSON_MARK = Path("/etc/nv_tegra_release")
+Model = Union[str, Path, bytes, Any]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """Everything `build` needs besides the model; the fields are the options of `edgedla build`.
+
+    Attributes:
+        calib: a TensorRT calibration cache. calib_data: .npz or .npy samples. Without both INT8 is calibrated on
+            seeded random input, which is said everywhere.
+        calib_method: "minmax" or "entropy".
+        placement: layer name -> device, over the prediction; an edgedla.placement document's assignment.
+        allow_drift: on the device, move layers that TensorRT refuses to the GPU instead of refusing the build.
+        force: build also where the folder already holds this very build.
+    """
+
+    target: str
+    jetpack: Optional[str] = None
+    trt: Optional[str] = None
+    precision: str = "fp16"
+    mode: str = "hybrid"
+    backend: str = "auto"
+    shapes: Optional[Mapping[str, Sequence[int]]] = None
+    batch: Optional[int] = None
+    calib: Optional[Path] = None
+    calib_data: Optional[Path] = None
+    calib_method: str = "minmax"
+    placement: Optional[Mapping[str, str]] = None
+    options: PlanOptions = field(default_factory=PlanOptions)
+    allow_drift: bool = False
+    force: bool = False
+
+
+def plan_build(
+    model: Model, request: BuildRequest, *, work: Optional[Path] = None, say: Optional[Say] = None
+) -> BuildPlan:
+    """The plan alone: nothing is built or written (but measured INT8 ranges, into `work`).
+
+    Raises:
+        UsageError, ModelError, BuildError (an illegal plan), EnvironmentMissing (INT8 without onnxruntime or scales).
+    """
+    with _as_file(model) as path:
+        return _plan(path, request, work, say)[0]
+
+
+def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Optional[Say] = None) -> Artifact:
+    """Plans and builds, and saves the artifact in one step: until it is whole, `out` holds what it held before.
+
+    Args:
+        model: path of an ONNX file, its bytes, or a ModelProto.
+        out: folder for the artifact.
+        say: called with one line a phase.
+
+    Raises:
+        UsageError, ModelError, BuildError, EnvironmentMissing, RunError.
+    """
+    folder = Path(out)
+    if request.backend not in BACKENDS:
+        raise UsageError(f"unknown backend {request.backend!r}", allowed=", ".join(BACKENDS))
+    with _as_file(model) as path:
+        _writable(folder)
+        work = folder / WORK
+        plan, graph = _plan(path, request, work, say)
+        backend = _backend(request.backend)
+        source = model_identity(path)
+        done = None if request.force else _already_built(folder, plan, backend, source)
+        if done is not None:
+            _tell(say, "this very build stands there already; --force builds it again")
+            return done
+        _tell(say, f"building with the {backend} backend")
+        maker = _build_tensorrt if backend == "tensorrt" else _build_host
+        artifact, contents = maker(plan, path, graph, request, work, say)
+        contents[("plan", "plan.json")] = plan.to_json().encode()
+        if plan.calibration.absmax:
+            contents[("calibration", "calib.cache")] = write_cache(plan.calibration.absmax, plan.trt).encode()
+        return replace(artifact, model=source).save(folder, contents)
+
+
+def _plan(path: Path, request: BuildRequest, work: Optional[Path], say: Optional[Say]) -> Tuple[BuildPlan, LayerGraph]:
+    from edgedla.importers import load_onnx
+    from edgedla.regions import check_graph
+    from edgedla.targets import platform_for
+
+    platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
+    graph = load_onnx(path, trt=platform.release.trt, shapes=request.shapes, batch=request.batch)
+    check_mode = "standalone" if request.mode == "standalone" else "fallback"
+    report: CheckReport = check_graph(graph, platform, request.precision, check_mode)
+    calibration = Calibration()
+    if request.precision == "int8" and not platform.release.strongly_typed:
+        calibration = calibrate(path, graph, request.calib, request.calib_data, request.calib_method, work, say)
+    options = request.options
+    if request.placement:
+        options = replace(options, devices={**request.placement, **options.devices})
+    return make_plan(graph, report, mode=request.mode, calibration=calibration, options=options), graph
+
+
+def _backend(asked: str) -> str:
+    if asked != "auto":
+        return asked
+    from edgedla.builder.tensorrt_api import installed_version
+
+    # TensorRT for PCs knows no DLA, so only a Jetson's counts.
+    return "tensorrt" if _JETSON_MARK.exists() and installed_version() else "host"
+
+
+def _build_host(
+    plan: BuildPlan, path: Path, graph: LayerGraph, request: BuildRequest, work: Path, say: Optional[Say]
+) -> Tuple[Artifact, Dict[Tuple[str, str], bytes]]:
+    from edgedla.builder.host import build_host, read_model
+
+    built = build_host(plan, read_model(path))
+    artifact = _artifact(plan, "host", {"onnxruntime": built.version}, (*plan.notes, *built.notes), built.accuracy)
+    return artifact, {("host_model", "model.onnx"): built.data}
+
+
+def _build_tensorrt(
+    plan: BuildPlan, path: Path, graph: LayerGraph, request: BuildRequest, work: Path, say: Optional[Say]
+) -> Tuple[Artifact, Dict[Tuple[str, str], bytes]]:
+    from edgedla.builder.real import real_placement
+    from edgedla.builder.tensorrt_api import build_engine
+
+    timing = work / "timing.cache"
+    log, drift_file = work / "build.log", work / "drift.yaml"
+
+    def keep_drift(drift: Drift) -> None:
+        if drift.differences:
+            write_atomic(drift_file, drift_yaml(plan, drift))
+            _tell(say, f"TensorRT differs from the rules on {len(drift.differences)} layers: {drift_file}")
+
+    try:
+        built = build_engine(
+            plan,
+            path,
+            timing_cache=timing.read_bytes() if timing.is_file() else b"",
+            allow_drift=request.allow_drift,
+            progress=say,
+            on_drift=keep_drift,
+            on_log=lambda text: _keep(log, text),
+        )
+    except (BuildError, ModelError) as e:
+        raise type(e)(e.what, where=e.where, allowed=e.allowed, hint=f"{e.hint or ''}\n  the whole log: {log}") from e
+    if built.timing_cache:
+        _keep(timing, built.timing_cache)
+    contents: Dict[Tuple[str, str], bytes] = {("log", "build.log"): built.log.encode()}
+    role = ("engine", "model.engine") if plan.mode == "hybrid" else ("loadable", "model.dla.bin")
+    contents[role] = built.data
+    if built.inspector is not None:
+        contents[("layers", "layers.json")] = json.dumps(built.inspector, indent=1).encode()
+    if built.timing_cache:
+        contents[("timing_cache", "timing.cache")] = built.timing_cache
+    notes = list(plan.notes)
+    if built.drift.differences:
+        contents[("drift", "drift.yaml")] = drift_yaml(plan, built.drift).encode()
+        notes.append(f"TensorRT differs from the rules on {len(built.drift.differences)} layers: see the drift file")
+    moved = (*built.drift.refused, *built.drift.missing)
+    if moved:
+        notes.append("planned for the DLA, refused by TensorRT: " + ", ".join(moved))
+    other = [
+        f"{io.name}: {built.formats[io.name]}" for io in plan.io if built.formats.get(io.name, io.format) != io.format
+    ]
+    if other:
+        raise BuildError(
+            "the engine's border formats are not the planned ones: " + ", ".join(other), hint=f"log: {log}"
+        )
+    software = {"tensorrt": built.version}
+    artifact = _artifact(plan, "tensorrt", software, tuple(notes), None, real_placement(plan, built.inspector))
+    return artifact, contents
+
+
+def _artifact(
+    plan: BuildPlan,
+    backend: str,
+    software: Mapping[str, Optional[str]],
+    notes: Tuple[str, ...],
+    accuracy: Optional[Mapping[str, Any]],
+    real: Optional[Mapping[str, str]] = None,
+) -> Artifact:
+    host = backend == "host"
+    if host:
+        notes = (
+            "simulated: ONNX Runtime with the DLA's precision put in; no number here was measured on a DLA",
+            *notes,
+        )
+    return Artifact(
+        kind=plan.mode,
+        backend=backend,
+        simulated=host,
+        model=plan.model,
+        platform=plan.platform,
+        software={
+            "tensorrt": None,
+            "onnxruntime": None,
+            "jetpack": plan.platform.get("jetpack"),
+            "dla_software": plan.platform.get("dla_software"),
+            **software,
+        },
+        precision=plan.precision,
+        bindings=bindings_of(plan),
+        placement_predicted={layer.name: layer.device for layer in plan.layers},
+        placement_real=real,
+        accuracy=accuracy,
+        notes=notes,
+    )
+
+
+def bindings_of(plan: BuildPlan) -> Tuple[Binding, ...]:
+    """The buffers at the border, with sizes and strides of their formats."""
+    found = []
+    for io in plan.io:
+        chip = str(plan.platform["chip"])
+        lies = layout(TensorFormat(io.format), io.dtype, io.shape_nchw, chip=chip, gpu_fallback=plan.gpu_fallback)
+        strides = dict(zip(("n", "c", "h", "w"), lies.stride_bytes_nchw))
+        found.append(
+            Binding(io.name, io.is_input, io.shape_nchw, io.dtype, io.format, lies.size_bytes, strides, io.scale)
+        )
+    return tuple(found)
+
+
+def model_identity(path: Path) -> Dict[str, Any]:
+    """{"name", "sha256", "external"}: the file, and the files beside it that hold its weights."""
+    import onnx
+    from onnx.external_data_helper import uses_external_data
+
+    model = onnx.load(str(path), load_external_data=False)
+    locations = {
+        entry.value
+        for tensor in model.graph.initializer
+        if uses_external_data(tensor)
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    external = {name: sha256_of(path.parent / name) for name in sorted(locations) if (path.parent / name).is_file()}
+    return {"name": path.stem, "sha256": sha256_of(path), "external": external}
+
+
+def _already_built(folder: Path, plan: BuildPlan, backend: str, source: Mapping[str, Any]) -> Optional[Artifact]:
+    """The artifact in the folder, if it is whole and of the same plan, model and backend."""
+    try:
+        artifact = load_artifact(folder)
+        same_plan = artifact.file("plan").read_text(encoding="utf-8") == plan.to_json()
+    except (EdgedlaError, OSError):
+        return None
+    return artifact if same_plan and artifact.backend == backend and dict(artifact.model) == dict(source) else None
+
+
+def _writable(folder: Path) -> None:
+    try:
+        claim_folder(folder)
+    except OSError as e:
+        raise BuildError(f"the output folder cannot be made: {e.strerror or e}", where=str(folder)) from e
+
+
+def _keep(path: Path, data: Union[str, bytes]) -> None:
+    # A convenience of the next build or of the user; a full disk shows soon enough where it matters.
+    try:
+        write_atomic(path, data)
+    except EnvironmentMissing:
+        return
+
+
+def _tell(say: Optional[Say], line: str) -> None:
+    if say is not None:
+        say(line)
+
+
+@contextmanager
+def _as_file(model: Model) -> Iterator[Path]:
+    """A path for a model given as path, bytes or ModelProto; the latter two go to a temporary file."""
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        if not path.is_file():
+            raise ModelError("no such file", where=str(path))
+        yield path
+        return
+    import tempfile
+
+    data = model if isinstance(model, bytes) else model.SerializeToString()
+    with tempfile.TemporaryDirectory(prefix="edgedla-") as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(data)
+        yield path

@@ -1,0 +1,202 @@
+"""From a checked network to a BuildPlan: devices, precisions, border formats, pools. Refuses what is not legal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.builder.legality import refuse_illegal, refuse_standalone
+from edgedla.builder.plan import GPU, BuildPlan, Calibration, IoPlan, LayerPlan
+from edgedla.builder.pools import choose_pools
+from edgedla.errors import UsageError
+from edgedla.formats import IoFormat
+from edgedla.formats.choose import choose_io
+from edgedla.graph import LayerGraph
+from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.spread import spread_ranges
+from edgedla.regions import CheckReport, Placed
+from edgedla.regions.candidates import candidates
+from edgedla.rules.verdict import Support
+
+MODES = ("hybrid", "standalone")
+PRECISIONS = ("fp16", "int8")
+#: LayerTypes and activations that the DLA computes in FP16 also in an INT8 build (developer guides 8.4 to 8.6.1).
+_FP16_ONLY_ONNX = frozenset({"Sigmoid", "Tanh", "LRN", "Softmax", "LogSoftmax", "Slice", "Split"})
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What a user may decide about a plan; the defaults are those of `edgedla build`.
+
+    Attributes:
+        devices: layer name -> device ("GPU", "DLA", "DLA0", "DLA1"), over what the prediction or placement says.
+        precisions: layer name -> "fp16" or "int8".
+        io_formats: tensor name -> format and type at the border.
+        reformat_free: choose border formats that need no reformat also where the GPU may reformat.
+        pools: field of Pools -> bytes.
+        allow_unknown: layers that no rule decides may stand on the DLA; TensorRT's own check then decides.
+    """
+
+    dla_core: int = 0
+    devices: Mapping[str, str] = field(default_factory=dict)
+    precisions: Mapping[str, str] = field(default_factory=dict)
+    io_formats: Mapping[str, IoFormat] = field(default_factory=dict)
+    reformat_free: bool = False
+    pools: Mapping[str, int] = field(default_factory=dict)
+    concurrent_engines: int = 1
+    sparsity: bool = False
+    obey_precision: bool = False
+    timing_cache: bool = True
+    allow_unknown: bool = False
+
+
+def make_plan(
+    graph: LayerGraph,
+    report: CheckReport,
+    *,
+    mode: str = "hybrid",
+    calibration: Optional[Calibration] = None,
+    options: Optional[PlanOptions] = None,
+) -> BuildPlan:
+    """The plan for a network that was checked for a platform and precision.
+
+    Args:
+        report: `regions.check_graph(graph, ...)`; for mode "standalone" made in that mode.
+        calibration: scales for INT8, by ONNX tensor name.
+
+    Raises:
+        UsageError: an option names no layer or tensor, or contradicts the mode.
+        BuildError: the plan is not legal; every offence is named with its rule.
+    """
+    options = options or PlanOptions()
+    if mode not in MODES:
+        raise UsageError(f"unknown mode {mode!r}", allowed=", ".join(MODES))
+    platform = report.platform
+    if mode == "standalone":
+        refuse_standalone(report, allow_unknown=options.allow_unknown)
+    typed = platform.release.strongly_typed
+    if typed and options.precisions:
+        raise UsageError(
+            "layer precisions do not exist in TensorRT 11", hint="the tensors' types decide; change the ONNX"
+        )
+    devices = _devices(graph, report, mode, options)
+    on_dla = [d != GPU for d in devices]
+    cores = sorted({d for d in devices if d != GPU})
+    precisions = _precisions(graph, report, on_dla, typed, options)
+    calibration = calibration or Calibration()
+    if report.precision == "int8" and not typed:
+        calibration = Calibration(calibration.source, spread_ranges(graph, calibration.absmax), calibration.detail)
+    fallback = mode == "hybrid"
+    plan = BuildPlan(
+        model={"name": graph.name, "sha256": graph.sha256},
+        platform=platform.to_dict(),
+        mode=mode,
+        precision=report.precision,
+        dla_core=int(cores[0][3:]) if cores else None,
+        gpu_fallback=fallback,
+        strongly_typed=typed,
+        layers=tuple(
+            LayerPlan(x.name, x.type, d, p, str(report.layers[x.index].support), x.outputs, x.onnx_node)
+            for x, d, p in zip(graph.layers, devices, precisions)
+        ),
+        io=_io(graph, report, mode, on_dla, precisions, calibration, options),
+        pools=choose_pools(platform, options.concurrent_engines, options.pools),
+        calibration=calibration,
+        sparsity=options.sparsity,
+        obey_precision=options.obey_precision,
+        concurrent_engines=options.concurrent_engines,
+        timing_cache=options.timing_cache,
+        regions=_regions(graph, report, on_dla),
+        notes=_notes(report, mode, calibration, typed, options),
+    )
+    refuse_illegal(plan, graph, report, cores, options.allow_unknown)
+    return plan
+
+
+def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOptions) -> List[str]:
+    """Device by layer. Folded layers go where their own verdict allows, so that they part no subgraph."""
+    core = f"DLA{options.dla_core}"
+    names = {layer.name for layer in graph.layers}
+    unknown = sorted(set(options.devices) - names)
+    if unknown:
+        raise UsageError(f"the network has no layer {unknown[0]!r}", where="devices", hint="see `edgedla layers`")
+    found = []
+    for layer, told in zip(graph.layers, report.layers):
+        on_dla = mode == "standalone" or told.placed is Placed.DLA
+        on_dla = on_dla or (told.placed is Placed.FOLDED and told.support is Support.DLA)
+        wanted = options.devices.get(layer.name)
+        device = (core if on_dla else GPU) if wanted is None else (core if wanted == "DLA" else wanted)
+        if device not in (GPU, "DLA0", "DLA1"):
+            raise UsageError(f"unknown device {device!r}", where=layer.name, allowed="GPU, DLA, DLA0, DLA1")
+        found.append(device)
+    return found
+
+
+def _precisions(
+    graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool], typed: bool, options: PlanOptions
+) -> List[Optional[str]]:
+    unknown = sorted(set(options.precisions) - {layer.name for layer in graph.layers})
+    if unknown:
+        raise UsageError(f"the network has no layer {unknown[0]!r}", where="precisions", hint="see `edgedla layers`")
+    found: List[Optional[str]] = []
+    for layer in graph.layers:
+        asked = options.precisions.get(layer.name)
+        if asked is not None and asked not in PRECISIONS:
+            raise UsageError(f"unknown precision {asked!r}", where=layer.name, allowed=", ".join(PRECISIONS))
+        forced = report.precision == "int8" and on_dla[layer.index] and layer.onnx_op in _FP16_ONLY_ONNX
+        found.append(None if typed else (asked or ("fp16" if forced else None)))
+    return found
+
+
+def _io(
+    graph: LayerGraph,
+    report: CheckReport,
+    mode: str,
+    on_dla: Sequence[bool],
+    precisions: Sequence[Optional[str]],
+    calibration: Calibration,
+    options: PlanOptions,
+) -> Tuple[IoPlan, ...]:
+    names = (*graph.inputs, *graph.outputs)
+    unknown = sorted(set(options.io_formats) - set(names))
+    if unknown:
+        raise UsageError(f"no input or output {unknown[0]!r}", where="I/O formats", allowed=", ".join(names))
+    chosen: Dict[str, IoFormat] = {}
+    if mode == "standalone" or options.reformat_free:
+        check_mode = "standalone" if mode == "standalone" else "fallback"
+        told = {i: p for i, p in enumerate(precisions) if p}
+        for choice in choose_io(graph, report.platform, report.precision, check_mode, on_dla=on_dla, precisions=told):
+            if choice.chosen is not None:
+                chosen[choice.name] = choice.chosen.io
+    found = []
+    for name in names:
+        tensor = graph.tensors[name]
+        io = options.io_formats.get(name) or chosen.get(name)
+        dtype, form = (io.dtype, str(io.format)) if io else (tensor.dtype, "LINEAR")
+        absmax = calibration.absmax.get(name)
+        scale = absmax / INT8_MAX if dtype == "INT8" and absmax is not None else None
+        found.append(IoPlan(name, name in graph.inputs, tensor.dims, dtype, form, scale))
+    return tuple(found)
+
+
+def _regions(graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool]) -> Tuple[Tuple[str, str, int], ...]:
+    groups = candidates(graph, list(on_dla), report.platform, report.precision)
+    names = [layer.name for layer in graph.layers]
+    return tuple((names[r.layers[0]], names[r.layers[-1]], len(r.layers)) for r in groups)
+
+
+def _notes(
+    report: CheckReport, mode: str, calibration: Calibration, typed: bool, options: PlanOptions
+) -> Tuple[str, ...]:
+    notes = list(report.notes)
+    if calibration.source == "synthetic":
+        notes.append(
+            "INT8 scales come from random input: the flow works, the accuracy means nothing. Give --calib-data or --calib."
+        )
+    if typed:
+        notes.append(
+            "TensorRT 11 takes precision from the model's tensor types; --precision changes no type in the ONNX"
+        )
+    if options.devices:
+        notes.append(f"{len(options.devices)} layers were placed by hand or by a placement")
+    return tuple(dict.fromkeys(notes))
