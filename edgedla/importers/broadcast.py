@@ -23,9 +23,7 @@ def to_rank(ctx: Context, x: NetTensor, rank: int) -> NetTensor:
         return x
     dims = st.concat(ctx, st.fill(ctx, 1, st.vector(rank - own)), st.shape_of(x))
     out = st.add_shuffle(ctx, x, dims)
-    if ctx.v10:
-        ctx.net.register(out, "ONNXTRT_Broadcast")
-    return out
+    return ctx.helper_name(out, "ONNXTRT_Broadcast")
 
 
 def same_rank(ctx: Context, a: NetTensor, b: NetTensor) -> Tuple[NetTensor, NetTensor]:
@@ -70,10 +68,8 @@ def flatten(ctx: Context, x: NetTensor, axis: int, node: Optional[Node] = None) 
 
 def _named(ctx: Context, out: NetTensor, node: Optional[Node], helper: str) -> NetTensor:
     if node is not None:
-        ctx.net.register(out, node.name)
-    else:
-        ctx.net.register(out, helper)
-    return out
+        return ctx.name(out, node)
+    return ctx.helper_name(out, helper)
 
 
 def to_scalar(ctx: Context, x: NetTensor) -> NetTensor:
@@ -87,9 +83,7 @@ def to_scalar(ctx: Context, x: NetTensor) -> NetTensor:
     if shapes.volume(x.dims) != 1:
         raise Refused(f"Failed to convert an input of dims {list(x.dims)} to a scalar.")
     out = shapes.shuffle(ctx.net, x, reshape=())
-    if ctx.v10:
-        ctx.net.register(out, "ONNXTRT_convertToScalar")
-    return out
+    return ctx.helper_name(out, "ONNXTRT_convertToScalar")
 
 
 def transpose(ctx: Context, x: NetTensor, perm: Sequence[int], node: Node) -> NetTensor:
@@ -128,16 +122,15 @@ def axis_length(ctx: Context, x: NetTensor, axis: int, dims: Tuple[int, ...] = (
         if x.dims[axis] >= 0:
             return ctx.scalar(x.dims[axis], dtype, dims)
         out = shapes.gather(ctx.net, shapes.shape(ctx.net, x, "INT32"), ctx.scalar(axis, "INT32", dims), 0)
-        ctx.net.register(out, "ONNXTRT_gatherDimension")
-        return out
+        return ctx.helper_name(out, "ONNXTRT_gatherDimension")
     shape = shapes.shape(ctx.net, x, "INT64")
     if dtype != "INT64":
         shape = arithmetic.cast(ctx.net, shape, dtype)
     out = shapes.slice_layer(ctx.net, shape, [axis], [1], [1])
-    ctx.net.register(out, "ONNXTRT_getAxisLength")
+    ctx.helper_name(out, "ONNXTRT_getAxisLength")
     if not dims:
         out = shapes.shuffle(ctx.net, out, reshape=(), zero_is_placeholder=False)
-        ctx.net.register(out, "ONNXTRT_convertToScalar")
+        ctx.helper_name(out, "ONNXTRT_convertToScalar")
     return out
 
 

@@ -57,15 +57,14 @@ class Context:
         return tensor
 
     def helper_name(self, tensor: NetTensor, base: str) -> NetTensor:
-        """Name a layer that the parser adds by itself; 8.6 leaves the layers of shape arithmetic unnamed."""
+        """Name a layer that the parser adds by itself; 8.6 leaves such layers unnamed."""
         if self.v10:
             self.net.register(tensor, base)
         return tensor
 
     def take_temporary_name(self, base: str = TEMPORARY) -> None:
         """Weights of the parser's own take a name too, and with it a number of the counter behind all names."""
-        if self.v10:
-            self.net.unique_tensor_name(base)
+        self.net.unique_tensor_name(base)
 
     # Values ----------------------------------------------------------------------------------------------------------
 
@@ -122,9 +121,7 @@ class Context:
         if isinstance(x, Weights):
             return x
         made = arithmetic.identity(self.net, self.tensor(x))
-        if self.v10:
-            self.net.register(made, "ONNXTRT_identity")
-        return made
+        return self.helper_name(made, "ONNXTRT_identity")
 
     # Scopes ----------------------------------------------------------------------------------------------------------
 

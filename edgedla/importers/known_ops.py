@@ -14,7 +14,7 @@ REFUSED: FrozenSet[str] = frozenset(
     """
     AffineGrid Attention Bernoulli BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow
     CastLike CausalConvWithState CenterCropPad Col2Im Compress ConcatFromSequence ConvInteger CumProd DFT DeformConv
-    Det DynamicQuantizeLinear Gelu GroupNormalization HammingWindow HannWindow ImageDecoder LinearAttention
+    Det DynamicQuantizeLinear Gelu HammingWindow Hardmax HannWindow ImageDecoder LinearAttention
     MatMulInteger MaxRoiPool MaxUnpool MelWeightMatrix Mish Multinomial NegativeLogLikelihoodLoss Optional
     OptionalGetElement OptionalHasElement QLinearConv QLinearMatMul RMSNormalization RegexFullMatch RotaryEmbedding
     STFT SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap

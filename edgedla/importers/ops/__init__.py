@@ -183,4 +183,4 @@ OPERATORS: Dict[str, Lowering] = {
 }
 
 #: Operators that the parser of 8.6 does not know.
-SINCE_103: FrozenSet[str] = frozenset({"CastLike", "GroupNormalization", "Gelu", "Mish"})
+SINCE_103: FrozenSet[str] = frozenset({"CastLike", "Gelu", "Hardmax", "Mish"})

@@ -46,42 +46,18 @@ def if_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     name = node.name
     branches = []
     for graph in (then_graph, else_graph):
-        first = len(ctx.net.layers)
         ctx.push_scope()
         try:
             ctx.parse_graph(graph)
-            results = [_registered(ctx, o.name) for o in graph.output]
+            branches.append([_registered(ctx, o.name) for o in graph.output])
         finally:
             ctx.pop_scope()
-        branches.append((ctx.net.layers[first:], results))
-    if not ctx.v10:
-        known: Dict[str, NetTensor] = {}
-        for layers, _ in branches:
-            _add_inputs(ctx, number, layers, known)
     outputs: List[Any] = []
-    for then, otherwise in zip(branches[0][1], branches[1][1]):
+    for then, otherwise in zip(branches[0], branches[1]):
         out = loops.conditional_output(ctx.net, number, ctx.tensor(then), ctx.tensor(otherwise))
         ctx.net.register(out, name + "_OutputLayer")
         outputs.append(out)
     return outputs
-
-
-def _add_inputs(ctx: Context, number: int, layers: List[NetLayer], known: Dict[str, NetTensor]) -> None:
-    """A conditional input between a branch and every outside tensor that it reads."""
-    inside = {id(t) for layer in layers for t in layer.outputs}
-    for layer in layers:
-        for i, t in enumerate(layer.inputs):
-            if t is None or t.const or id(t) in inside:
-                continue
-            if t.name not in known:
-                made = loops.conditional_input(ctx.net, number, t)
-                ctx.net.register(made, t.name + "_InputLayer")
-                known[t.name] = made
-            layer.inputs[i] = known[t.name]
-
-
-def _counter(ctx: Context, loop: loops.Loop, dtype: str) -> NetTensor:
-    return add_counter(ctx, loop, dtype)
 
 
 def add_counter(ctx: Context, loop: loops.Loop, dtype: str = "INT32") -> NetTensor:

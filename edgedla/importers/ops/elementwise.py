@@ -138,7 +138,8 @@ def dropout(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         raise Refused("TensorRT does not support the Droupout operator with training mode.")
     if len(node.outputs) == 1:
         return [ctx.identity(inputs[0])]
-    out = ctx.identity(inputs[0])
+    # 8.6 hands the input itself on.
+    out = ctx.identity(inputs[0]) if ctx.v10 else inputs[0]
     x = ctx.tensor(inputs[0])
     # The mask is all ones from opset 12 on, all zeros before.
     mask = arithmetic.elementwise(ctx.net, x, x, "EQUAL" if ctx.opset >= 12 else "LESS")

@@ -32,7 +32,10 @@ def _zero_point(ctx: Context, x: Any, chosen: str, dequantizes: bool) -> Optiona
                 "TensorRT only supports symmetric quantization. The zero point for the QuantizeLinear/DequantizeLinear "
                 "operator must be all zeros."
             )
-        # TensorRT wants FLOAT zeros: a CONSTANT of the parser's own, every time.
+        if not ctx.v10:
+            zeros = None if array is None else array.astype("float32")
+            return ctx.tensor(Weights(x.name, x.dims, "FLOAT", 1, array=zeros))
+        # TensorRT wants FLOAT zeros: a CONSTANT of the parser's own, in 10.3 every time.
         return ctx.constant([0.0] * x.count, "FLOAT", x.dims)
     return ctx.tensor(x)
 
@@ -43,6 +46,8 @@ def quantize(ctx: Context, node: Node, inputs: List[Any], *, dequantizes: bool, 
         raise Refused(
             "This version of TensorRT requires at least 2 inputs for the QuantizeLinear/DequantizeLinear operator."
         )
+    if not ctx.v10 and len(inputs) < 3:
+        raise Refused("QuantizeLinear/DequantizeLinear without a zero point")
     if not dequantizes and len(inputs) >= 3:
         refuse_types(inputs[2], "UINT8")
     x = ctx.tensor(inputs[0])
@@ -83,7 +88,9 @@ def quantize(ctx: Context, node: Node, inputs: List[Any], *, dequantizes: bool, 
         if ctx.v10:
             params = {"to": chosen, "precision": scale.dtype, "output_type_set": chosen}
         else:
+            # The output's type shows once the tensor is a network output; until then it is FLOAT.
             params = {"to": "FLOAT"}
+            chosen = "FLOAT"
         out = dense.quantize(ctx.net, x, scale, zero, axis, chosen, params)
     if out.layer is not None:
         out.layer.name = node.name

@@ -130,20 +130,25 @@ class Recurrent:
         first, second = unsqueeze(ctx, forward, [0]), unsqueeze(ctx, backward, [0])
         if self.lengths is not None:
             lengths = ctx.tensor(self.lengths)
-            counter = add_counter(ctx, loop)
+            counter = self.counter()
             longest = axis_length(ctx, self.x, 0)
             first = self.cleared(lengths, first, longest, False, counter)
             second = self.cleared(lengths, second, longest, True, counter)
         return shapes.concatenation(self.net, [first, second], 0)
+
+    def counter(self) -> NetTensor:
+        assert self.loop is not None
+        return add_counter(self.ctx, self.loop, self.ctx.index_type)
 
     def valid(
         self, lengths: NetTensor, longest: NetTensor, reverse: bool, counter: Optional[NetTensor] = None
     ) -> NetTensor:
         """True where the step lies inside the sequence."""
         ctx = self.ctx
-        assert self.loop is not None
         if counter is None:
-            counter = add_counter(ctx, self.loop)
+            counter = self.counter()
+        if ctx.v10:
+            counter = ctx.cast_helper(counter, "INT32")
         if reverse:
             left = arithmetic.elementwise(self.net, unsqueeze(ctx, longest, [0]), counter, "SUB")
             mask = arithmetic.elementwise(self.net, lengths, left, "LESS")
@@ -172,8 +177,7 @@ class Recurrent:
             return arithmetic.select(self.net, mask, after, before)
         starts = [ctx.constant([i, 0, 0], "INT32") for i in (0, 1)]
         parts = [self.part(t, s, pass_shape) for t in (after, before) for s in starts]
-        assert self.loop is not None
-        counter = add_counter(ctx, self.loop)
+        counter = self.counter()
         out = []
         for i in (0, 1):
             mask = self.valid(lengths, longest, bool(i), counter)
@@ -222,9 +226,7 @@ class Recurrent:
         if self.lengths is not None:
             lengths = ctx.tensor(self.lengths)
             parts = [self.cleared(lengths, p, length, bool(i)) for i, p in enumerate(parts)]
-        outs = [
-            self.loop.output(p, kind, 0, length) for p, kind in zip(parts, ("CONCATENATE", "REVERSE"))
-        ]
+        outs = [self.loop.output(p, kind, 0, length) for p, kind in zip(parts, ("CONCATENATE", "REVERSE"))]
         return shapes.concatenation(self.net, outs, 1)
 
 
@@ -290,9 +292,12 @@ def gru(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             inner = r.add(inner, biases[1])
         total = r.add(candidate, inner)
     new = r.activate(total, 1)
-    one = ctx.scalar(1.0, "FLOAT", (1, 1, 1))
-    mixed = r.add(r.add(one, z, "SUB"), new, "PROD")
-    following = r.add(mixed, r.add(z, state, "PROD"))
+    # Order of evaluation differs between the two parsers, and with it the layers' numbers.
+    one = ctx.scalar(1.0, "FLOAT", (1, 1, 1)) if ctx.v10 else None
+    carried = r.add(z, state, "PROD")
+    if one is None:
+        one = ctx.scalar(1.0, "FLOAT", (1, 1, 1))
+    following = r.add(r.add(r.add(one, z, "SUB"), new, "PROD"), carried)
     pass_shape = r.pass_shape(shape)
     following = r.kept(state, following, pass_shape)
     assert r.loop is not None

@@ -18,7 +18,8 @@ from edgedla.importers.values import Weights
 
 
 def reduce_layer(ctx: Context, node: Node, x: Any, op: str, axes_input: Any = None) -> NetTensor:
-    refuse_types(x, "BOOL", "UINT8")
+    if ctx.v10:
+        refuse_types(x, "BOOL", "UINT8")
     t = ctx.tensor(x)
     rank = len(t.dims)
     axes: List[int] = []
@@ -28,8 +29,9 @@ def reduce_layer(ctx: Context, node: Node, x: Any, op: str, axes_input: Any = No
         if not isinstance(axes_input, Weights):
             raise Refused("Axis input must be an initializer!")
         axes = axes_input.integers()
-    if not axes:
-        if node.int("noop_with_empty_axes", 0) == 1:
+    # 8.6 knows no axes left empty: an empty axes input reduces nothing, which TensorRT refuses.
+    if not axes and (ctx.v10 or (axes_input is None and not node.has("axes"))):
+        if ctx.v10 and node.int("noop_with_empty_axes", 0) == 1:
             out: NetTensor = ctx.tensor(ctx.identity(x))
             return out
         axes = list(range(rank))

@@ -276,9 +276,9 @@ def _fill_value(ctx: Context, node: Node, inputs: List[Any]) -> Tuple[float, Opt
 
 
 def _pad_axes(ctx: Context, inputs: List[Any], rank: int) -> Optional[List[int]]:
-    if not ctx.v10 or len(inputs) < 4 or inputs[3] is None:
+    if len(inputs) < 4 or inputs[3] is None:
         return None
-    if not isinstance(inputs[3], Weights):
+    if not ctx.v10 or not isinstance(inputs[3], Weights):
         raise Refused("TensorRT does not support dynamic axes for pad!")
     axes = [single_axis(a, rank) for a in inputs[3].integers()]
     if len(set(axes)) != len(axes):
