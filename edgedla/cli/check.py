@@ -24,9 +24,7 @@ FORMATS = ("text", "json", "markdown", "sarif", "junit", "html")
 COMPARE_FORMATS = ("text", "json", "markdown")
 FAIL_ON = ("unsupported", "fallback", "unknown", "never")
 
-_RELEASE = re.compile(
-    r"^(?:(?P<jetpack>(?:jp|jetpack-?)(?P<jp>\d[\d.]*))|(?:trt-?|tensorrt-?)?(?P<trt>\d[\d.]*))$", re.I
-)
+_RELEASE = re.compile(r"^(?:(?:jp|jetpack)-?(?P<jetpack>\d[\d.]*)|(?:(?:trt|tensorrt)-?)?(?P<trt>\d[\d.]*))$", re.I)
 
 
 @click.command(epilog=TRTEXEC_NOTE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -84,6 +85,10 @@ def run(args: Optional[List[str]] = None) -> None:
 
 def exit_code_of(args: Optional[List[str]] = None) -> int:
     """Runs the command line and returns its exit code; what went wrong stands on stderr, in words."""
+    for stream in (sys.stdout, sys.stderr):
+        # A layer's name may hold what the terminal's encoding cannot show.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         result = main.main(args=args, prog_name="edgedla", standalone_mode=False)
         sys.stdout.flush()

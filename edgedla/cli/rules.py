@@ -1,0 +1,48 @@
+"""`edgedla rules`: the rules behind the verdicts, listed, explained, and as the document RULES.md."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+import click
+
+from edgedla.cli.options import output_options
+from edgedla.cli.output import deliver, destinations
+
+FORMATS = ("text", "json")
+
+
+@click.group()
+def rules() -> None:
+    """List and explain the rules behind the verdicts."""
+
+
+@rules.command("list")
+@click.option("--kind", metavar="TYPE", help="Only rules on this TensorRT layer type, for example CONVOLUTION.")
+@output_options(*FORMATS)
+def list_rules(kind: Optional[str], output_format: Optional[str], output: Tuple[str, ...]) -> None:
+    """List every rule: what must hold, for which layers, and how sure it is."""
+    where = destinations(output_format, output, FORMATS)
+    from edgedla.reports.rules import render_rules
+    from edgedla.rules import all_rules
+
+    found = [rule for rule in all_rules() if kind is None or kind.upper() in rule.kinds or rule.kinds == ("",)]
+    deliver(where, lambda wanted, terminal: render_rules(found, wanted, terminal))
+
+
+@rules.command("explain")
+@click.argument("rule")
+def explain_rule(rule: str) -> None:
+    """Say what RULE (an id such as CONV009, or a name) asks for, where it holds, its sources and remedies."""
+    from edgedla.rules import explain
+
+    click.echo(explain(rule), nl=False)
+
+
+@rules.command("docs")
+@click.option("-o", "--output", default="-", metavar="FILE", help="Write to FILE.")
+def write_docs(output: str) -> None:
+    """Print all rules as one Markdown document: the file rules/RULES.md."""
+    from edgedla.rules import rules_markdown
+
+    deliver([("markdown", output)], lambda wanted, terminal: rules_markdown())

@@ -1,0 +1,329 @@
+"""The shell of the command line: verbs, errors as exit codes, trtexec's spellings, files by their ending."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgedla.cli import main
+from edgedla.cli.check import parse_platform
+from edgedla.cli.options import parse_shapes, resolve_models, resolve_network
+from edgedla.cli.output import destinations
+from edgedla.errors import BuildError, EdgedlaError, ModelError, RunError, UsageError
+from edgedla.reports.gate import FAIL_ON as GATE
+from edgedla.version import __version__
+
+NONE: Dict[str, Any] = {
+    "trtexec_onnx": None,
+    "trtexec_core": None,
+    "trtexec_fallback": False,
+    "trtexec_standalone": False,
+    "trtexec_fp16": False,
+    "trtexec_int8": False,
+    "trtexec_best": False,
+}
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+
+
+def test_help_names_every_verb_and_imports_none() -> None:
+    code = "import sys; from edgedla.cli.main import exit_code_of; exit_code_of(['--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for verb, (module, line) in main.VERBS.items():
+        assert verb in done.stdout
+        assert module.partition(":")[0] not in done.stdout.split()
+        assert line.endswith(".")
+
+
+@pytest.mark.parametrize("verb", sorted(main.VERBS))
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of([verb, "--help"]) == 0
+    assert "Usage: edgedla" in capsys.readouterr().out
+
+
+def test_a_misspelt_verb_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(["chek"]) == 2
+    assert "Did you mean 'check'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("args", [[], ["check"], ["check", "--nonsense", "x"], ["check", "m.onnx", "--format", "pdf"]])
+def test_wrong_use_is_exit_code_2(args: List[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(args) == (2 if args else main.exit_code_of([]))
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+
+
+class _Verb:
+    """Stands in for a verb's command and raises."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (UsageError("bad flag", where="--x", allowed="y"), 2, "error: --x: bad flag (allowed: y)"),
+        (ModelError("broken"), 3, "error: broken"),
+        (BuildError("no"), 5, "error: no"),
+        (RunError("no"), 6, "error: no"),
+        (PermissionError(13, "Permission denied", "/x"), 4, "error: /x: Permission denied"),
+        (ModuleNotFoundError("No module named 'onnx'", name="onnx"), 4, "library 'onnx' cannot be imported"),
+        (MemoryError(), 4, "out of memory"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (KeyError("x"), 70, "bug in edgedla"),
+        (ModuleNotFoundError("No module named 'edgedla.x'", name="edgedla.x"), 70, "bug in edgedla"),
+    ],
+)
+def test_what_goes_wrong_becomes_words_and_an_exit_code(
+    error: BaseException, code: int, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(main.LazyGroup, "get_command", _Verb(error))
+    monkeypatch.delenv("EDGEDLA_DEBUG", raising=False)
+    assert main.exit_code_of(["check", "m.onnx"]) == code
+    captured = capsys.readouterr()
+    assert text in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_every_error_class_has_its_documented_exit_code() -> None:
+    def tree(cls: type) -> List[type]:
+        return [cls, *(found for sub in cls.__subclasses__() for found in tree(sub))]
+
+    assert {cls.exit_code for cls in tree(EdgedlaError)} <= {2, 3, 4, 5, 6, 70}  # type: ignore[attr-defined]
+
+
+def test_the_traceback_is_there_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(main.LazyGroup, "get_command", _Verb(KeyError("x")))
+    monkeypatch.setenv("EDGEDLA_DEBUG", "1")
+    assert main.exit_code_of(["check"]) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_ends_without_a_word(tmp_path: Path) -> None:
+    log = tmp_path / "build.log"
+    # More than a pipe holds, whose size some systems set to a megabyte.
+    log.write_text(f"Layer '{'a' * 1000}' (SHUFFLE): Unsupported on DLA.\n" * 1500)
+    command = f"{sys.executable} -m edgedla explain {log} | head -1; echo ${{PIPESTATUS[0]}}"
+    # Unbuffered, Python drops the rest of a write that the closed pipe cut short, and never hears of it.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True, env=environment)
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == "141"
+
+
+def test_a_full_disk_is_said_and_is_no_bug() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "edgedla", "explain", "--list"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 4
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_name_that_the_terminal_cannot_show_is_escaped() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "edgedla", "explain", "DLA \u03a9"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"},
+    )
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert b"DLA \\u03a9" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("x:1x3x640x640", {"x": [1, 3, 640, 640]}),
+        ("x:1,y:2x2", {"x": [1], "y": [2, 2]}),
+        ("'a':1x8", {"a": [1, 8]}),
+        ("serving:0:1x8", {"serving:0": [1, 8]}),
+    ],
+)
+def test_shapes_in_trtexecs_form(text: str, shapes: Dict[str, List[int]]) -> None:
+    assert parse_shapes(text) == shapes
+
+
+@pytest.mark.parametrize("text", ["", "x", "x:", "x:1x", "x:0x3", "x:-1x3", "x:1,x:2", "1x3", "x:99999999999"])
+def test_other_forms_of_shapes_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_shapes(text)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_shape_or_wrong_use(text: str) -> None:
+    with contextlib.suppress(UsageError):
+        assert all(min(dims) > 0 for dims in parse_shapes(text).values())
+
+
+@pytest.mark.parametrize(
+    ("ours", "trtexec", "meaning"),
+    [
+        ((None, None), {}, ("fp16", "fallback", None)),
+        (("int8", "strict"), {}, ("int8", "strict", None)),
+        ((None, None), {"trtexec_core": 0}, ("fp16", "strict", 0)),
+        ((None, None), {"trtexec_core": 1, "trtexec_fallback": True}, ("fp16", "fallback", 1)),
+        ((None, "fallback"), {"trtexec_core": 1}, ("fp16", "fallback", 1)),
+        ((None, None), {"trtexec_int8": True, "trtexec_fp16": True}, ("int8", "fallback", None)),
+        ((None, None), {"trtexec_best": True}, ("int8", "fallback", None)),
+        ((None, None), {"trtexec_standalone": True, "trtexec_core": 0}, ("fp16", "standalone", 0)),
+    ],
+)
+def test_trtexecs_options_mean_the_same_here(
+    ours: Tuple[Optional[str], Optional[str]], trtexec: Dict[str, Any], meaning: Tuple[str, str, Optional[int]]
+) -> None:
+    assert resolve_network(*ours, {**NONE, **trtexec}) == meaning
+
+
+@pytest.mark.parametrize(
+    ("ours", "trtexec"),
+    [
+        (("fp16", None), {"trtexec_int8": True}),
+        ((None, "strict"), {"trtexec_core": 0, "trtexec_fallback": True}),
+        ((None, None), {"trtexec_standalone": True, "trtexec_fallback": True}),
+        ((None, None), {"trtexec_core": -1}),
+    ],
+)
+def test_options_that_contradict_each_other_are_wrong_use(ours: Any, trtexec: Dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        resolve_network(*ours, {**NONE, **trtexec})
+
+
+def test_the_model_is_named_once() -> None:
+    assert resolve_models((), {**NONE, "trtexec_onnx": "m"}) == ("m",)
+    assert resolve_models(("a", "b"), NONE) == ("a", "b")
+    for models, trtexec in (((), NONE), (("a",), {**NONE, "trtexec_onnx": "m"})):
+        with pytest.raises(UsageError):
+            resolve_models(models, trtexec)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("orin-nx-16gb", {"target": "orin-nx-16gb"}),
+        ("jp6.2", {"target": "DEFAULT", "jetpack": "6.2"}),
+        ("jetpack-5.1.4", {"target": "DEFAULT", "jetpack": "5.1.4"}),
+        ("trt10.3", {"target": "DEFAULT", "trt": "10.3"}),
+        ("8.5.2", {"target": "DEFAULT", "trt": "8.5.2"}),
+        ("xavier@jp5.1.4", {"target": "xavier", "jetpack": "5.1.4"}),
+    ],
+)
+def test_platforms_to_compare(text: str, arguments: Dict[str, str]) -> None:
+    assert parse_platform(text, "DEFAULT") == arguments
+
+
+@pytest.mark.parametrize(
+    ("output_format", "outputs", "expected"),
+    [
+        (None, [], [("text", "-")]),
+        ("json", [], [("json", "-")]),
+        (
+            None,
+            ["a.json", "b.sarif.json", "c.md"],
+            [("json", "a.json"), ("sarif", "b.sarif.json"), ("markdown", "c.md")],
+        ),
+        ("json", ["a.txt"], [("json", "a.txt")]),
+        (None, ["-", "A.HTML"], [("text", "-"), ("html", "A.HTML")]),
+    ],
+)
+def test_the_ending_of_a_file_decides_its_format(
+    output_format: Optional[str], outputs: List[str], expected: List[Tuple[str, str]]
+) -> None:
+    formats = ("text", "json", "markdown", "sarif", "html")
+    assert list(destinations(output_format, outputs, formats)) == expected
+
+
+def test_an_ending_without_a_format_is_refused_before_any_work(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(["explain", "--list", "-o", "x.pdf"]) == 2
+    assert "names no format" in capsys.readouterr().err
+
+
+def test_fail_on_of_the_option_is_that_of_the_gate() -> None:
+    from edgedla.cli.check import FAIL_ON
+
+    assert sorted(FAIL_ON) == sorted(GATE)
+
+
+def test_check_formats_of_the_option_are_those_that_can_be_rendered() -> None:
+    from edgedla.cli.check import FORMATS
+    from edgedla.reports import CHECK_FORMATS
+
+    assert FORMATS == CHECK_FORMATS
+
+
+def test_explain_reads_a_log_file_and_standard_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "build.log"
+    log.write_text("[I] x\n[W] [TRT] Layer 'a' (SHUFFLE): Unsupported on DLA.\n")
+    assert main.exit_code_of(["explain", str(log)]) == 0
+    assert "MSG103" in capsys.readouterr().out
+    log.write_text("[I] nothing of interest\n")
+    assert main.exit_code_of(["explain", str(log)]) == 1
+    done = subprocess.run(
+        [sys.executable, "-m", "edgedla", "explain", "-"],
+        input=b"\xff DLA supports only 16 subgraphs per DLA core. Switching to GPU for layer a",
+        capture_output=True,
+    )
+    assert done.returncode == 0
+    assert b"MSG201" in done.stdout
+
+
+@pytest.mark.parametrize("args", [["explain"], ["explain", "MSG201", "--list"]])
+def test_explain_wants_one_thing(args: List[str]) -> None:
+    assert main.exit_code_of(args) == 2
+
+
+def test_explain_knows_its_ids_and_says_so_when_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(["explain", "MSG201"]) == 0
+    assert main.exit_code_of(["explain", "no such line"]) == 1
+    assert "Not in the catalogue" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "document"),
+    [
+        (["explain", "--list"], "edgedla.explain"),
+        (["explain", "DLA is odd"], "edgedla.explain"),
+        (["targets"], "edgedla.targets"),
+        (["targets", "orin"], "edgedla.targets"),
+        (["rules", "list"], "edgedla.rules"),
+    ],
+)
+def test_json_of_the_small_verbs_keeps_to_its_schema(args: List[str], document: str, tmp_path: Path) -> None:
+    import json
+
+    import jsonschema
+
+    from edgedla.reports.json_document import schema
+
+    out = tmp_path / "out.json"
+    assert main.exit_code_of([*args, "-o", str(out)]) in (0, 1)
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert found["document"] == document
+    jsonschema.Draft202012Validator(schema(document)).validate(found)
+
+
+def test_targets_says_which_release_has_no_dla_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(["targets"]) == 0
+    out = capsys.readouterr().out
+    assert "orin-nano-8gb" in out
+    assert main.exit_code_of(["targets", "orin-nano"]) == 0
+    assert "no DLA core" in capsys.readouterr().out
+    assert main.exit_code_of(["targets", "raspberry-pi"]) == 2
