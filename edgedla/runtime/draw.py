@@ -63,7 +63,8 @@ def draw(result: FrameResult, pixels: str = "bgr") -> np.ndarray:
             table[1:] = [COLOURS[i % len(COLOURS)] for i in range(255)]
             part = cv2.resize(found.class_map.astype(np.uint8), image.shape[1::-1], interpolation=cv2.INTER_NEAREST)
             image = cv2.addWeighted(image, 0.6, table[part], 0.4, 0)
-    where = f"{result.runner}{' (simulated)' if result.simulated else ''}  {result.inference_ms:.1f} ms  age {result.age_ms:.0f} ms"
+    device = f"{result.runner} (simulated)" if result.simulated else result.runner
+    where = f"{device}  {result.inference_ms:.1f} ms  age {result.age_ms:.0f} ms"
     for colour, thick in (((0, 0, 0), 3), ((255, 255, 255), 1)):
         cv2.putText(image, where, (8, int(22 * size)), cv2.FONT_HERSHEY_SIMPLEX, size, colour, thick, cv2.LINE_AA)
     return image
