@@ -43,15 +43,30 @@ def candidates(
     if not platform.has_dla:
         return ()
     units = fuse(graph)
-    groups = form_groups(units, unit_devices(units, on_dla), waits_for_batch=precision != "int8")
-    failing = {units.unit_of[i]: message for i, message in validation.items() if i in units.unit_of and on_dla[i]}
-    groups = split_groups(groups, failing)
+    devices = unit_devices(units, on_dla)
+    failing = failing_units(units, devices, validation)
+    groups = split_groups(form_groups(units, devices, waits_for_batch=precision != "int8"), failing)
     return describe(graph, units, groups, failing)
 
 
 def unit_devices(units: UnitGraph, on_dla: Sequence[bool]) -> List[bool]:
     """For each unit whether the DLA runs it: all its layers do, and no reshape of a transform is merged into it."""
     return [not unit.reshape_of and all(on_dla[i] for i in unit.layers) for unit in units.units]
+
+
+def failing_units(units: UnitGraph, devices: Sequence[bool], validation: Mapping[int, str]) -> Dict[int, str]:
+    """Units of the DLA that the second look throws out, with the message; `validation` is by layer.
+
+    It comes after the fusions: it sees the convolution that a MATRIX_MULTIPLY became, and not the bias in it.
+    """
+    failing: Dict[int, str] = {}
+    for layer in sorted(validation):
+        unit = units.unit_of.get(layer)
+        if unit is not None and devices[unit]:
+            fused = units.units[unit]
+            if fused.is_shuffle or fused.layers[0] == layer:
+                failing.setdefault(unit, validation[layer])
+    return failing
 
 
 def form_groups(units: UnitGraph, on_dla: Sequence[bool], waits_for_batch: bool = True) -> List[List[int]]:

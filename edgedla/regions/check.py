@@ -144,7 +144,7 @@ def _layer(graph: LayerGraph, verdict: Verdict, prediction: Prediction, work: Se
         cause=p.cause,
         reason=p.reason,
         because_of=p.because_of,
-        findings=verdict.findings + verdict.validation,
+        findings=verdict.findings + (verdict.validation if p.cause.is_root else ()),
         predecessors=graph.predecessors(p.index),
     )
 

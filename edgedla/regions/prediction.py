@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from edgedla.graph import LayerGraph, OnnxNode
-from edgedla.regions.candidates import describe, form_groups, split_groups, unit_devices
+from edgedla.regions.candidates import describe, failing_units, form_groups, split_groups, unit_devices
 from edgedla.regions.cap import apply_cap, subgraphs_per_core
 from edgedla.regions.fusions import UnitGraph, fuse
 from edgedla.regions.ranking import rank_changes
@@ -34,7 +34,7 @@ def predict(
     supported = [v.support is Support.DLA and platform.has_dla for v in verdicts]
     units = fuse(graph)
     devices = unit_devices(units, supported)
-    failing = _failing_units(units, verdicts, devices)
+    failing = failing_units(units, devices, {v.index: v.validation[0].message for v in verdicts if v.validation})
     groups = form_groups(units, devices, waits_for_batch=precision != "int8") if platform.has_dla else []
     regions = describe(graph, units, split_groups(groups, failing), failing)
     limit = subgraphs_per_core(platform)
@@ -50,16 +50,6 @@ def predict(
         else (),
         notes=_notes(regions, limit),
     )
-
-
-def _failing_units(units: UnitGraph, verdicts: Sequence[Verdict], devices: Sequence[bool]) -> Dict[int, str]:
-    """Units that pass the first check and fail in the second look, with the message."""
-    failing: Dict[int, str] = {}
-    for verdict in verdicts:
-        unit = units.unit_of.get(verdict.index)
-        if unit is not None and devices[unit] and verdict.validation:
-            failing.setdefault(unit, verdict.validation[0].message)
-    return failing
 
 
 def _layers(
