@@ -26,7 +26,9 @@ def to_html(reports: Sequence[CheckReport]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(clean=clean, percent=summary.percent, macs=summary.macs_text, count=summary.count)
+    environment.filters.update(
+        clean=clean, percent=summary.percent, macs=summary.macs_text, count=summary.count, fixes=summary.fix_text
+    )
     page: str = environment.get_template("check.html.j2").render(
         version=__version__,
         box_w=BOX_W,

@@ -57,7 +57,7 @@ def _report(report: CheckReport) -> Iterator[str]:
         for place, change in enumerate(report.ranking, 1):
             gain = f"{count(change.layers_gained, 'layer')}, {change.regions_merged} loadables fewer"
             name = f"{escape(change.label)} ({len(change.layers)})"
-            yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(', '.join(change.fixes))} |"
+            yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(summary.fix_text(change.fixes))} |"
         yield ""
     if report.platform.has_dla:
         yield from _groups("Refused by the DLA", summary.refused(report))

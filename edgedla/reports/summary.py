@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, Iterable, List, Tuple
 
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Cause, Placed
+from edgedla.rules.docs import fixes as load_fixes
 from edgedla.rules.verdict import Effect, Finding, Support
 
 
@@ -122,6 +123,12 @@ def decisive(layer: LayerReport) -> Tuple[Finding, ...]:
     """The findings behind where the layer ends: rejections, else what is unknown."""
     rejections = tuple(f for f in layer.findings if f.effect is Effect.REJECT)
     return rejections or tuple(f for f in layer.findings if f.effect is Effect.UNKNOWN)
+
+
+def fix_text(fixes: Iterable[str]) -> str:
+    """Remedies by title, with their ids: `Use a narrower input (narrower-input)`."""
+    known = load_fixes()
+    return "; ".join(f"{known[fix]['title']} ({fix})" if fix in known else fix for fix in fixes)
 
 
 def percent(share: float) -> str:

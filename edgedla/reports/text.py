@@ -8,7 +8,7 @@ from typing import Iterator, List, Sequence, Tuple
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.reports import summary
-from edgedla.reports.summary import Group, count, macs_text, percent
+from edgedla.reports.summary import Group, count, fix_text, macs_text, percent
 
 #: (style, indent, text). Styles: "good", "mixed", "bad", "unknown", "title", "dim", "".
 Line = Tuple[str, int, str]
@@ -23,6 +23,9 @@ STYLES = {
     "dim": "dim",
     "": "",
 }
+
+#: So many of the ranked changes stand on the first screen; the others behind the findings.
+FIRST_CHANGES = 5
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -76,12 +79,17 @@ def report_lines(report: CheckReport) -> Iterator[Line]:
     yield from _figures(report)
     if report.strict is not None:
         yield from _strict(report)
-    yield from _ranking(report)
+    if report.ranking:
+        yield from (("", 0, ""), ("title", 0, "Change these layers first"))
+        yield from _ranking(report, 0, FIRST_CHANGES)
     if report.platform.has_dla:
         yield from _groups("Refused by the DLA", "bad", summary.refused(report))
         yield from _groups("Unknown: verify on the device", "unknown", summary.unknown(report))
         yield from _groups("On the GPU because of other layers", "mixed", summary.knocked_on(report))
         yield from _groups("Runs on the DLA, but", "title", summary.warnings(report))
+        if len(report.ranking) > FIRST_CHANGES:
+            yield from (("", 0, ""), ("title", 0, "Further changes that help less"))
+            yield from _ranking(report, FIRST_CHANGES, len(report.ranking))
         yield from _regions(report)
     if report.notes:
         yield from (("", 0, ""), ("title", 0, "Notes"))
@@ -117,11 +125,8 @@ def _strict(report: CheckReport) -> Iterator[Line]:
         yield "", 2, f"{count(len(strict.offenders), 'offender')}: {', '.join(clean(o) for o in strict.offenders)}"
 
 
-def _ranking(report: CheckReport) -> Iterator[Line]:
-    if not report.ranking:
-        return
-    yield from (("", 0, ""), ("title", 0, "Change these layers first"))
-    for place, change in enumerate(report.ranking, 1):
+def _ranking(report: CheckReport, first: int, last: int) -> Iterator[Line]:
+    for place, change in list(enumerate(report.ranking, 1))[first:last]:
         gains = [f"+{count(change.layers_gained, 'layer')}"]
         if report.totals.macs:
             gains.append(f"+{percent(change.macs_gained / report.totals.macs)} of MACs")
@@ -129,10 +134,9 @@ def _ranking(report: CheckReport) -> Iterator[Line]:
             fewer = "fewer" if change.regions_merged > 0 else "more"
             gains.append(f"{count(abs(change.regions_merged), 'loadable')} {fewer}")
         yield "", 2, f"{place}. {clean(change.label)} ({count(len(change.layers), 'layer')}): {', '.join(gains)}"
-        first = report.layers[change.layers[0]]
-        yield "dim", 5, f"{clean(first.name)}: {clean(change.message)}"
+        yield "dim", 5, f"{clean(report.layers[change.layers[0]].name)}: {clean(change.message)}"
         if change.fixes:
-            yield "dim", 5, f"fix: {', '.join(change.fixes)}"
+            yield "dim", 5, f"fix: {fix_text(change.fixes)}"
 
 
 def _groups(title: str, style: str, groups: Sequence[Group]) -> Iterator[Line]:
@@ -145,7 +149,7 @@ def _groups(title: str, style: str, groups: Sequence[Group]) -> Iterator[Line]:
             yield "", 4, clean(message)
             fixes = sorted({fix for layer in layers for f in layer.findings if f.rule == group.key for fix in f.fixes})
             if fixes:
-                yield "dim", 6, f"fix: {', '.join(fixes)}"
+                yield "dim", 6, f"fix: {fix_text(fixes)}"
             yield from (("dim", 6, _layer(layer)) for layer in layers)
 
 

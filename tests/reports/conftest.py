@@ -84,7 +84,7 @@ class HandmadeRules:
             support = Support.GPU
             findings = [
                 Finding("RED001", "reduce-avg", layer.name, Effect.REJECT, "AVG over H and W; limit: MAX only",
-                        {"op": "AVG"}, ("log-10.3-orin",), ("gap-to-average-pool",))
+                        {"op": "AVG"}, ("log-10.3-orin",), ("average-pool",))
             ]  # fmt: skip
         elif not self.supported and layer.type == "NON_ZERO":
             support = Support.UNKNOWN
