@@ -65,10 +65,6 @@ class Cost:
             _joined(self.energy_spread, self.energy_mj, other.energy_spread, other.energy_mj),
         )
 
-    def __radd__(self, other: object) -> Cost:
-        # sum() starts with the int 0.
-        return self if other == 0 else NotImplemented
-
     def scaled(self, factor: float) -> Cost:
         """The cost with its latency and energy multiplied by `factor` (contention, repeated runs)."""
         return Cost(self.latency_us * factor, self.energy_mj * factor, self.basis, self.spread, self.energy_spread)

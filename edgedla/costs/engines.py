@@ -109,15 +109,14 @@ def dla_engine(version: int, precision: str) -> Optional[DlaEngine]:
 
 def gpu_engine(module: Module, precision: str, power_mode: Optional[str] = None) -> GpuEngine:
     """The module's GPU in a power mode (low modes switch multiprocessors off)."""
-    engines = _of(module)
-    sm = engines.sm_by_mode.get(power_mode or "", engines.sm)
-    return GpuEngine(module.chip, precision, sm * _engines().gpu_mac_per_sm[module.chip, precision])
+    per_sm = _engines().gpu_mac_per_sm[module.chip, precision]
+    return GpuEngine(module.chip, precision, multiprocessors(module, power_mode) * per_sm)
 
 
-def sm_share(module: Module, power_mode: Optional[str]) -> float:
-    """Share of the module's multiprocessors that a power mode leaves switched on."""
+def multiprocessors(module: Module, power_mode: Optional[str] = None) -> int:
+    """Streaming multiprocessors that a power mode leaves switched on; all of them without a mode."""
     engines = _of(module)
-    return engines.sm_by_mode.get(power_mode or "", engines.sm) / engines.sm
+    return engines.sm_by_mode.get(power_mode or "", engines.sm)
 
 
 def highest_clocks(module: Module) -> Clocks:

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+from functools import lru_cache
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from edgedla.costs.cost import Cost
+from edgedla.costs.coefficients import Coefficients, coefficients, contention_numbers
+from edgedla.costs.contention import Slowdown, slowdown_of
+from edgedla.costs.cost import DEVICE_KINDS, Cost, device_kind, weakest
+from edgedla.costs.energy import Energy, energy_for
+from edgedla.costs.engines import (
+    PRECISION_BYTES,
+    PRECISIONS,
+    Clocks,
+    GpuEngine,
+    clocks_for,
+    dla_engine,
+    gpu_engine,
+)
+from edgedla.costs.features import Features, dla_features, dla_follower_features, gpu_features, gpu_follower_features
+from edgedla.costs.operators import Operator, operators_of
+from edgedla.costs.profile import Profile
+from edgedla.costs.transition import FORMATS, own_format, reformat_bytes
+from edgedla.costs.work import FITTED_TYPES, Work, work_of
+from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
 from edgedla.targets.platform import Platform
 
 
 @dataclass(frozen=True)
-class Operator:
-    """Layers that TensorRT runs as one operator when they stand on one device.
-
-    Attributes:
-        layers: indices, leader first (Conv, then its Scale, Activation, Add, ...).
-        links: (producer, consumer) pairs inside the group; a device change across a link separates the consumer.
-    """
-
-    layers: Tuple[int, ...]
-    links: Tuple[Tuple[int, int], ...] = ()
-
-    @property
-    def leader(self) -> int:
-        return self.layers[0]
-
-
-@dataclass(frozen=True)
 class LayerCosts(Mapping[Tuple[int, str], Cost]):
-    """Costs by (layer index, device kind), plus what separating fused layers adds.
+    """Costs by (layer index, device), plus what separating fused layers adds.
 
-    `costs[i, "DLA"]` of an operator's leader holds the whole operator; a follower holds only the extra traffic that it
-    adds (the second operand of a fused Add). `separations[producer, consumer][kind]` is added once when the two stand on
-    different devices and the consumer is on a device of that kind: the consumer then runs as an operator of its own.
+    Devices are the kinds "GPU" and "DLA" and, as their clocks may differ, the cores "DLA0" and "DLA1"; "DLA" is core 0.
+    The cost of an operator's leader holds the whole operator; a follower's holds only the extra traffic that it adds (the
+    second operand of a fused Add). `separations[producer, consumer][device]` is added once when the two stand on
+    different devices and the consumer is on that one: it then runs as an operator of its own. A placement's cost is
+
+        sum of costs + sum of separations of torn links + transitions + one `CostModel.loadable()` a DLA region
     """
 
     costs: Mapping[Tuple[int, str], Cost]
@@ -50,22 +55,27 @@ class LayerCosts(Mapping[Tuple[int, str], Cost]):
 
 
 @dataclass(frozen=True)
-class Slowdown:
-    """Factors (>= 1) on the latency of each kind of engine while others run beside it."""
-
-    gpu: float
-    dla: float
-    basis: str
-    spread: float
-
-
-@dataclass(frozen=True)
 class CostModel:
-    """Costs on one platform, at one precision and one set of clocks."""
+    """Costs on one platform, at one precision and one set of clocks. Every number carries its basis and spread.
+
+    Attributes:
+        power_mode: name of the mode; "" for a module without modes on record.
+        clocks: of DLA core 0, the GPU and the memory.
+        core_mhz: DLA clock of every core.
+        energy: power figures.
+        sparsity: 2:4 sparse weights are used where the engine can.
+        notes: what limits the numbers: clocks that are assumed, cores that differ, energy at low duty.
+    """
 
     platform: Platform
     precision: str
     power_mode: str
+    clocks: Clocks
+    core_mhz: Tuple[float, ...]
+    energy: Energy
+    sparsity: bool = False
+    profile: Optional[Profile] = None
+    notes: Tuple[str, ...] = ()
 
     @classmethod
     def load(
@@ -76,29 +86,51 @@ class CostModel:
         *,
         clocks: Optional[Mapping[str, float]] = None,
         sparsity: bool = False,
-        profile: Optional[Any] = None,
+        profile: Optional[Profile] = None,
     ) -> CostModel:
         """The model for a platform.
 
         Args:
             precision: "fp16" or "int8" (INT8 with FP16 allowed).
             power_mode: a name of platform.module.power_modes; None is the module's default.
-            clocks: overrides in MHz by "dla", "gpu", "emc".
-            sparsity: weights are 2:4 sparse and the builder may use it (Orin only).
-            profile: measured times (edgedla.costs.profile.Profile) that replace predictions.
+            clocks: overrides in MHz by "dla" (all cores), "gpu", "emc".
+            sparsity: weights are 2:4 sparse and the builder may use it.
+            profile: measured times that replace predictions.
 
         Raises:
-            UsageError: unknown power mode, precision or clock.
+            UsageError: unknown power mode, precision or clock; sparsity on an engine without it.
         """
-        raise NotImplementedError
+        if precision not in PRECISIONS:
+            raise UsageError(f"unknown precision {precision!r}", allowed=", ".join(PRECISIONS))
+        module = platform.module
+        mode = power_mode if power_mode is not None else module.default_power_mode
+        found = clocks_for(module, mode, clocks)
+        cores = tuple(clocks_for(module, mode, clocks, core).dla_mhz for core in range(module.dla_cores))
+        if sparsity and not (module.dla_version == 2 and precision == "int8"):
+            raise UsageError(
+                f"no structured sparsity on the DLA of {module.title} at {precision}", allowed="Orin at int8"
+            )
+        if profile is not None and (profile.target, profile.power_mode) != (module.id, mode or ""):
+            raise UsageError(
+                f"the profile was measured on {profile.target} {profile.power_mode}".rstrip(),
+                allowed=f"{module.id} {mode or ''}".rstrip(),
+                hint="Measured times hold for one module and power mode.",
+            )
+        energy = energy_for(module, precision, mode or "", found)
+        notes = _notes(platform, mode, found, cores)
+        return cls(platform, precision, mode or "", found, cores, energy, sparsity, profile, notes)
 
     def operators(self, graph: LayerGraph) -> Tuple[Operator, ...]:
         """Every live layer in exactly one operator, in order of the leaders."""
-        raise NotImplementedError
+        return operators_of(graph)
 
     def layer_costs(self, graph: LayerGraph) -> LayerCosts:
-        """Cost of every layer on the GPU and, where the platform has one, on a DLA core."""
-        raise NotImplementedError
+        """Cost of every layer on the GPU and, where the platform has one, on the DLA cores."""
+        costs: Dict[Tuple[int, str], Cost] = {}
+        separations: Dict[Tuple[int, int], Dict[str, Cost]] = {}
+        for operator in operators_of(graph):
+            self._operator(graph, operator, costs, separations)
+        return LayerCosts(costs, separations)
 
     def transition(
         self,
@@ -111,28 +143,241 @@ class CostModel:
     ) -> Cost:
         """Cost of handing one tensor from device `source` to device `target` ("GPU", "DLA0", "DLA1").
 
+        latency_us = reformat + reformat_bytes * (bytes of the LINEAR FP32 side + bytes of the DLA side) / emc_mhz
+
         Counted once a tensor and target device. Network inputs come from "GPU", network outputs go to "GPU": that is where
-        TensorRT's bindings are, in LINEAR format unless asked otherwise. No reformat where both formats are equal; between
-        two DLA cores they always are. Zero where source == target.
+        TensorRT's bindings are, in LINEAR format unless asked otherwise. No reformat, and no cost, where both formats are
+        equal; between two DLA cores they always are. Submitting is part of `loadable`.
+
+        Args:
+            source_format, target_format: TensorRT's names; by default LINEAR on the GPU, the DLA's own (CHW32 at INT8,
+                CHW16 at FP16) on a DLA.
+
+        Raises:
+            UsageError: unknown format.
+            ValueError: unknown device.
         """
-        raise NotImplementedError
+        kinds = device_kind(source), device_kind(target)
+        if source == target:
+            return Cost()
+        own = own_format(self.precision)
+        formats = [
+            given or (own if kind == "DLA" else "LINEAR") for given, kind in zip((source_format, target_format), kinds)
+        ]
+        for name in formats:
+            if name not in FORMATS:
+                raise UsageError(f"unknown format {name!r}", allowed=", ".join(FORMATS))
+        if formats[0] == formats[1]:
+            return Cost()
+        numbers = self._dla_numbers()
+        moved = reformat_bytes(tensor, self.precision)
+        features = {"reformat": 1.0, "reformat_bytes": moved / self.clocks.emc_mhz}
+        # A reformat is a kernel of the GPU, whichever way it goes.
+        return self._cost("GPU", numbers, features, 0)
 
     def loadable(self) -> Cost:
-        """What one DLA region costs by being one: submit, wait, and the engine's own start."""
-        raise NotImplementedError
+        """What one DLA region costs by being one: submit, wait, start. Not scaled with clocks: the host does most of it."""
+        return self._cost("DLA0", self._dla_numbers(), {"loadable": 1.0}, 0)
+
+    def engine(self) -> Cost:
+        """What one call of an engine with layers on the GPU costs by being one, whatever it holds."""
+        return self._cost("GPU", self._gpu_numbers(), {"engine": 1.0}, 0)
 
     def contention(self, gpu_load: float, dla_load: float) -> Slowdown:
         """Slowdown while the GPU and the DLA cores run together.
 
+        achieved = min(demand, max(total - external, floor)), with total and floor as shares of the DRAM's peak; the
+        slowdown is that of the transfers and so an upper bound for work that computes meanwhile. Two DLA cores scale by 2.0
+        as long as their sum stays below `total`.
+
         Args:
-            gpu_load, dla_load: DRAM traffic that each side asks for, in GB/s (`Operator` traffic over its latency; see
-                `traffic_gb_s`). dla_load is the sum over the cores.
+            gpu_load, dla_load: DRAM traffic that each side asks for, in GB/s (bytes of `traffic_bytes` over latency);
+                dla_load is the sum over the cores.
         """
-        raise NotImplementedError
+        numbers = contention_numbers()
+        total, floor = (s * self.clocks.dram_gb_s for s in (numbers.total_share, numbers.floor_share))
+        measured = self.platform.module.family == "agx-xavier"
+        return Slowdown(
+            slowdown_of(gpu_load, dla_load, total, floor),
+            slowdown_of(dla_load, gpu_load, total, floor),
+            "fitted" if measured else "guessed",
+            numbers.spread,
+        )
+
+    def fallback_wait(self, gpu_busy: float, gpu_run_us: float) -> Cost:
+        """How long a GPU-fallback segment of a DLA engine waits behind other work of the GPU.
+
+        wait_us = gpu_busy * gpu_run_us / 2: an arrival meets a busy GPU with the probability gpu_busy, and waits for half
+        of the running frame on average. The GPU does not preempt.
+
+        Args:
+            gpu_busy: share of the time in which other work holds the GPU, 0 to 1.
+            gpu_run_us: length of one such run.
+        """
+        return Cost(max(gpu_busy, 0.0) * gpu_run_us / 2, 0.0, "guessed", self._gpu_numbers().guessed_spread)
 
     def traffic_bytes(self, graph: LayerGraph) -> Mapping[Tuple[int, str], float]:
         """DRAM bytes of every layer by (index, device kind), for `contention`."""
-        raise NotImplementedError
+        width = PRECISION_BYTES[self.precision]
+        found: Dict[Tuple[int, str], float] = {}
+        for operator in operators_of(graph):
+            for position, index in enumerate(operator.layers):
+                work = work_of(graph.layers[index], graph, width)
+                moved = work.operand_bytes + work.weight_bytes if position else work.traffic_bytes
+                found.update({(index, kind): moved for kind in self._kinds()})
+        return found
+
+    @property
+    def idle_power_w(self) -> float:
+        """Board power with all engines waiting; `idle_power_basis` says for which board it was measured."""
+        return self.energy.idle_w
+
+    @property
+    def idle_power_basis(self) -> str:
+        return self.energy.basis
 
     def to_dict(self) -> Dict[str, Any]:
-        raise NotImplementedError
+        return {
+            "target": self.platform.module.id,
+            "precision": self.precision,
+            "power_mode": self.power_mode,
+            "clocks_mhz": {"dla": list(self.core_mhz), "gpu": self.clocks.gpu_mhz, "emc": self.clocks.emc_mhz},
+            "dram_gb_s": round(self.clocks.dram_gb_s, 1),
+            "sparsity": self.sparsity,
+            "idle_power_w": self.idle_power_w,
+            "idle_power_basis": self.idle_power_basis,
+            "profile": self.profile.to_dict(short=True) if self.profile else None,
+            "notes": list(self.notes),
+        }
+
+    def _operator(
+        self,
+        graph: LayerGraph,
+        operator: Operator,
+        costs: Dict[Tuple[int, str], Cost],
+        separations: Dict[Tuple[int, int], Dict[str, Cost]],
+    ) -> None:
+        width = PRECISION_BYTES[self.precision]
+        link_of = {consumer: (producer, consumer) for producer, consumer in operator.links}
+        works = {i: work_of(graph.layers[i], graph, width) for i in operator.layers}
+        for device in self._devices():
+            for position, index in enumerate(operator.layers):
+                known = works[index].known and (device == "GPU" or graph.layers[index].type in FITTED_TYPES)
+                alone = self._predict(works[index], device, fused=False, known=known)
+                fused = self._predict(works[index], device, fused=True, known=known) if position else alone
+                costs[index, device] = fused
+                if position:
+                    extra = _difference(alone, fused)
+                    separations.setdefault(link_of[index], {})[device] = extra
+            measured = self.profile.operator_us(graph, operator, self.precision, device) if self.profile else None
+            if measured is not None:
+                self._replace(operator.layers, device, measured, costs)
+        for link in operator.links:
+            separations[link] = {d: separations[link][d] for d in self._devices()}
+
+    def _replace(
+        self, layers: Tuple[int, ...], device: str, measured: Cost, costs: Dict[Tuple[int, str], Cost]
+    ) -> None:
+        """The measured time of an operator, in its leader; the followers' traffic is part of it."""
+        predicted = sum(costs[i, device].latency_us for i in layers)
+        energy = sum(costs[i, device].energy_mj for i in layers)
+        first = costs[layers[0], device]
+        scale = measured.latency_us / predicted if predicted > 0 else 0.0
+        costs[layers[0], device] = Cost(
+            measured.latency_us, energy * scale, "measured", measured.spread, first.energy_spread
+        )
+        for i in layers[1:]:
+            costs[i, device] = Cost()
+
+    def _predict(self, work: Work, device: str, fused: bool, known: bool) -> Cost:
+        macs = 0 if fused else work.macs
+        if device == "GPU":
+            features = (
+                gpu_follower_features(work, self.clocks) if fused else gpu_features(work, self._gpu(), self.clocks)
+            )
+            return self._cost(device, self._gpu_numbers(), features, macs, known)
+        clocks = self._core_clocks(device)
+        engine = dla_engine(self.platform.module.dla_version, self.precision)
+        assert engine is not None
+        features = dla_follower_features(work, clocks) if fused else dla_features(work, engine, clocks)
+        numbers = self._dla_numbers()
+        if self.sparsity and "mac.dense" in features:
+            features["mac.dense"] *= numbers.sparse_mac_factor
+        return self._cost(device, numbers, features, macs, known)
+
+    def _cost(self, device: str, numbers: Coefficients, features: Features, macs: int, known: bool = True) -> Cost:
+        if not any(features.values()):
+            return Cost()
+        latency_us = numbers.latency_us(features)
+        sure = known and not self._clock_is_guessed(device)
+        basis = weakest((numbers.basis(features), "fitted" if sure else "guessed"))
+        return Cost(
+            latency_us,
+            self.energy.of(device_kind(device), latency_us, macs, self._core_clocks(device).dla_mhz),
+            basis,
+            numbers.guessed_spread if basis == "guessed" else numbers.spread,
+            self.energy.spread,
+        )
+
+    def _clock_is_guessed(self, device: str) -> bool:
+        """A mode that lowers clocks no source states: the highest is an upper bound there, not a figure."""
+        if self.power_mode == (self.platform.module.default_power_mode or ""):
+            return False
+        return bool({"gpu" if device == "GPU" else "dla", "emc"} & set(self.clocks.assumed))
+
+    def _kinds(self) -> Tuple[str, ...]:
+        return DEVICE_KINDS if self.platform.has_dla else ("GPU",)
+
+    def _devices(self) -> Tuple[str, ...]:
+        cores = tuple(f"DLA{i}" for i in range(len(self.core_mhz)))
+        return ("GPU", "DLA", *cores) if self.platform.has_dla else ("GPU",)
+
+    def _core_clocks(self, device: str) -> Clocks:
+        core = int(device[3:] or 0) if device.startswith("DLA") else 0
+        return _with_dla(self.clocks, self.core_mhz[core] if core < len(self.core_mhz) else self.clocks.dla_mhz)
+
+    def _gpu(self) -> GpuEngine:
+        return gpu_engine(self.platform.module, self.precision, self.power_mode)
+
+    def _gpu_numbers(self) -> Coefficients:
+        return coefficients(f"gpu-{self.platform.chip}")
+
+    def _dla_numbers(self) -> Coefficients:
+        version = self.platform.module.dla_version
+        if not self.platform.has_dla or not version:
+            raise UsageError(
+                f"{self.platform.module.title} has no DLA", where=self.platform.no_dla or "", allowed="the GPU alone"
+            )
+        return coefficients(f"dla{version}-{self.precision}")
+
+
+@lru_cache(maxsize=64)
+def _with_dla(clocks: Clocks, dla_mhz: float) -> Clocks:
+    return Clocks(dla_mhz, clocks.gpu_mhz, clocks.emc_mhz, clocks.dram_gb_s, clocks.assumed)
+
+
+def _difference(alone: Cost, fused: Cost) -> Cost:
+    """What running alone costs more than running fused."""
+    return Cost(
+        max(alone.latency_us - fused.latency_us, 0.0),
+        max(alone.energy_mj - fused.energy_mj, 0.0),
+        alone.basis,
+        alone.spread,
+        alone.energy_spread,
+    )
+
+
+def _notes(platform: Platform, mode: Optional[str], clocks: Clocks, cores: Tuple[float, ...]) -> Tuple[str, ...]:
+    found: List[str] = []
+    names = {"dla": "DLA", "gpu": "GPU", "emc": "memory"}
+    if clocks.assumed:
+        listed = ", ".join(names[a] for a in clocks.assumed)
+        found.append(
+            f"{platform.module.title} {mode or ''}: no source states the {listed} clock; the highest is assumed."
+        )
+    if len(set(cores)) > 1:
+        found.append(
+            "DLA cores at different clocks: " + ", ".join(f"DLA{i} {mhz:g} MHz" for i, mhz in enumerate(cores))
+        )
+    found.append("Energy is above the board's idle power at full duty; at low duty the DLA can cost more than the GPU.")
+    return tuple(found)

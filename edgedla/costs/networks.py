@@ -90,7 +90,8 @@ def from_table(text: str, name: str) -> LayerGraph:
         rows = csv.reader(line for _, line in body)
         if tuple(next(rows)) != _COLUMNS:
             raise ValueError("the columns are not " + ",".join(_COLUMNS))
-        for (line_number, _), row in zip(body[1:], rows):
+        for place, row in zip(body[1:], rows):
+            line_number = place[0]
             index, kind, inputs, outputs, params = row
             if int(index) != len(layers):
                 raise ValueError(f"layer {index} stands at position {len(layers)}")
@@ -132,7 +133,7 @@ def _tensor(name: str, text: str, is_constant: bool = False) -> Tensor:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False))
 def main(folder: str) -> None:
     """Make the layer tables of all ONNX files in FOLDER."""
-    from edgedla.importers import load_onnx
+    from edgedla.importers import load_onnx  # onnx is needed for this command alone
 
     for path in sorted(Path(folder).glob("*.onnx")):
         graph = load_onnx(path)

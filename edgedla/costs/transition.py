@@ -6,6 +6,9 @@ from edgedla.costs.engines import PRECISION_BYTES
 from edgedla.costs.features import up
 from edgedla.graph import Tensor
 
+#: TensorRT's format names at a border between engines.
+FORMATS = ("LINEAR", "CHW4", "CHW16", "CHW32", "HWC4", "HWC8", "DLA_LINEAR", "DLA_HWC4")
+
 #: Channels of one vector of the DLA's own formats: CHW16 at FP16, CHW32 at INT8.
 VECTOR_CHANNELS = {"fp16": 16, "int8": 32}
 
@@ -20,3 +23,8 @@ def packed_bytes(tensor: Tensor, precision: str) -> float:
 def reformat_bytes(tensor: Tensor, precision: str) -> float:
     """Bytes that a reformat between a LINEAR FP32 tensor and the DLA's own format reads and writes."""
     return tensor.size_bytes(4) + packed_bytes(tensor, precision)
+
+
+def own_format(precision: str) -> str:
+    """The format that a DLA computes in."""
+    return f"CHW{VECTOR_CHANNELS[precision]}"

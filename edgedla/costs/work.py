@@ -50,6 +50,11 @@ WORK_CLASS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+#: Types that the published figures hold on a DLA; others are predicted by the same terms, as a guess.
+FITTED_TYPES = (
+    "ACTIVATION", "CONCATENATION", "CONVOLUTION", "ELEMENTWISE", "LRN", "MATRIX_MULTIPLY", "POOLING", "REDUCE", "SCALE",
+)  # fmt: skip
+
 #: Integer tensors keep their own width; all others take the engine's precision.
 _OWN_WIDTH = ("INT32", "INT64", "BOOL", "UINT8", "INT4")
 

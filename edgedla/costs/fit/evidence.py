@@ -53,7 +53,7 @@ class Row:
         return self.source.split("@")[0].split(" ")[0]
 
 
-def load_rows(path: Path | None = None) -> Tuple[Row, ...]:  # noqa: FA102 (annotations are texts here)
+def load_rows(path: Path | None = None) -> Tuple[Row, ...]:
     """All rows.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 import numpy as np
 
 from edgedla.costs.contention import achieved_gb_s
-from edgedla.costs.engines import PRECISIONS, clocks_for, highest_clocks, sm_share
+from edgedla.costs.engines import PRECISIONS, clocks_for, highest_clocks, multiprocessors
 from edgedla.costs.fit.evidence import Row
 from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.fit.samples import Sample, sample_of
@@ -143,7 +143,8 @@ def gpu_activity(row: Row) -> float:
     """GPU units that are on, times clock, against the module's most."""
     module = module_for(row.module)
     mode = row.power_mode or None
-    return sm_share(module, mode) * clocks_for(module, mode).gpu_mhz / highest_clocks(module).gpu_mhz
+    on = multiprocessors(module, mode) / multiprocessors(module)
+    return on * clocks_for(module, mode).gpu_mhz / highest_clocks(module).gpu_mhz
 
 
 def predicted_us(sample: Sample, fitted: Fitted) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
-from edgedla.costs.engines import Clocks, clocks_for, dla_engine, gpu_engine, PRECISION_BYTES
+from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for, dla_engine, gpu_engine
 from edgedla.costs.features import Features, dla_features, dla_follower_features, gpu_features, gpu_follower_features
 from edgedla.costs.fit.evidence import Row
 from edgedla.costs.networks import network

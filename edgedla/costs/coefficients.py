@@ -1,0 +1,111 @@
+"""The fitted numbers of rules/costs/ as values, read strictly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Mapping, Tuple
+
+from edgedla import strict_yaml
+from edgedla.costs.features import DLA_FEATURES, GPU_FEATURES, Features
+from edgedla.data import rules_dir
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Coefficients of one engine at one precision (DLA), or of one GPU architecture.
+
+    Attributes:
+        values: by feature.
+        guessed: features whose coefficient was carried over from another engine.
+        spread, guessed_spread: relative standard deviation of a prediction that rests on fitted, on guessed coefficients.
+        sparse_mac_factor: on mac.dense with 2:4 sparse weights; 1 where the engine has no such mode.
+    """
+
+    name: str
+    values: Mapping[str, float]
+    guessed: Tuple[str, ...]
+    spread: float
+    guessed_spread: float
+    sparse_mac_factor: float = 1.0
+
+    def latency_us(self, features: Features) -> float:
+        """sum of coefficient * feature."""
+        return sum(self.values[name] * value for name, value in features.items() if value)
+
+    def basis(self, features: Features) -> str:
+        """ "guessed" where a feature that counts has a guessed coefficient, else "fitted"."""
+        return "guessed" if any(features.get(name) for name in self.guessed) else "fitted"
+
+
+@dataclass(frozen=True)
+class PowerNumbers:
+    """See edgedla.costs.fit.extras.Power."""
+
+    idle_w: float
+    active_w: Mapping[str, float]
+    gpu_pj_per_mac: Mapping[str, float]
+    spread: float
+
+
+@dataclass(frozen=True)
+class ContentionNumbers:
+    """Shares of the DRAM's peak; see edgedla.costs.contention."""
+
+    total_share: float
+    floor_share: float
+    spread: float
+
+
+@lru_cache(maxsize=None)
+def coefficients(name: str) -> Coefficients:
+    """The coefficients of dla1-fp16, dla1-int8, dla2-fp16, dla2-int8, gpu-xavier, gpu-orin or gpu-thor."""
+    table = _load(name).only(
+        ("engine", "spread", "guessed_spread", "coefficients"), ("carried_from", "errors", "data", "sparse_mac_factor")
+    )
+    values, guessed = {}, []
+    for row in table.tables("coefficients"):
+        row.only(("feature", "value", "basis"))
+        values[row.text("feature")] = row.number("value")
+        if row.text("basis") == "guessed":
+            guessed.append(row.text("feature"))
+    wanted = DLA_FEATURES if name.startswith("dla") else GPU_FEATURES
+    if tuple(values) != wanted:
+        raise table.error(
+            f"the coefficients are {', '.join(values)}",
+            "coefficients",
+            allowed=", ".join(wanted),
+            hint="Run `python -m edgedla.costs.fit`.",
+        )
+    return Coefficients(
+        name,
+        values,
+        tuple(guessed),
+        table.number("spread"),
+        table.number("guessed_spread"),
+        table.number("sparse_mac_factor", 1.0),
+    )
+
+
+@lru_cache(maxsize=None)
+def power_numbers() -> PowerNumbers:
+    table = _load("power").only(("idle_w", "active_w", "gpu_pj_per_mac", "spread"), ("data",))
+    active, per_mac = table.table("active_w"), table.table("gpu_pj_per_mac")
+    return PowerNumbers(
+        table.number("idle_w"),
+        {k: active.number(k) for k in active},
+        {k: per_mac.number(k) for k in per_mac},
+        table.number("spread"),
+    )
+
+
+@lru_cache(maxsize=None)
+def contention_numbers() -> ContentionNumbers:
+    table = _load("contention").only(
+        ("total_share", "floor_share", "spread"), ("mean_error", "mean_error_without_model", "data")
+    )
+    return ContentionNumbers(table.number("total_share"), table.number("floor_share"), table.number("spread"))
+
+
+def _load(name: str) -> Any:
+    return strict_yaml.load(rules_dir() / "costs" / f"{name}.yaml")

@@ -1,0 +1,197 @@
+"""trtexec's --exportProfile and --exportLayerInfo as a Profile: engine layers assigned to the layers of the network."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple, Union
+
+from edgedla.costs.model import CostModel, LayerCosts
+from edgedla.costs.operators import Operator
+from edgedla.costs.profile import Measurement, Profile, operator_signature, positive, read_json
+from edgedla.errors import DocumentError
+from edgedla.graph import LayerGraph
+from edgedla.importers.engine_info import EngineInfo, EngineLayer, parse_engine_info
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """One line of trtexec's profile: milliseconds averaged over the runs, and their median where it is there."""
+
+    name: str
+    average_ms: float
+    median_ms: Optional[float] = None
+
+    @property
+    def time_us(self) -> float:
+        return 1000.0 * (self.average_ms if self.median_ms is None else self.median_ms)
+
+    @property
+    def spread(self) -> float:
+        """How far average and median are apart: all that the file tells of the spread."""
+        if self.median_ms is None or self.median_ms <= 0:
+            return 0.0
+        return abs(self.average_ms - self.median_ms) / self.median_ms
+
+
+def import_trtexec(
+    profile: PathLike, graph: LayerGraph, model: CostModel, layer_info: Optional[PathLike] = None
+) -> Profile:
+    """The profile behind trtexec's files, for the network that `graph` holds.
+
+    Times of engine layers that hold several operators (a DLA node, a fused chain) are split in proportion to the model's
+    prediction. Reformats and names that the graph does not have stand in `Profile.unresolved`.
+
+    Args:
+        profile: file of --exportProfile.
+        model: of the module, precision and power mode that were measured; without measurements of its own.
+        layer_info: file of --exportLayerInfo. Without it nothing tells which ForeignNodes run on the DLA; they stay
+            unresolved.
+
+    Raises:
+        DocumentError: a file is unreadable or has another form, or names no layer of this network.
+    """
+    times = parse_times(read_json(profile), os.fspath(profile))
+    info = parse_engine_info(read_json(layer_info), os.fspath(layer_info)) if layer_info is not None else None
+    return assign(times, graph, model, info, os.fspath(profile))
+
+
+def parse_times(document: Any, where: str = "profile") -> Tuple[LayerTime, ...]:
+    """The lines of trtexec's profile: `[{"count": N}, {"name": ..., "averageMs": ..., ...}, ...]`.
+
+    Raises:
+        DocumentError: it has another form, or no lines.
+    """
+    if not isinstance(document, list):
+        raise DocumentError(
+            "not trtexec's profile: no list", where=where, hint="write it with trtexec --exportProfile=FILE"
+        )
+    found: List[LayerTime] = []
+    for i, entry in enumerate(document):
+        here = f"{where}: entry {i}"
+        if not isinstance(entry, Mapping):
+            raise DocumentError("not an object", where=here)
+        if "count" in entry and "name" not in entry:
+            continue
+        if not isinstance(entry.get("name"), str):
+            raise DocumentError("the entry has no name", where=here)
+        median = entry.get("medianMs")
+        found.append(
+            LayerTime(
+                entry["name"],
+                positive(entry.get("averageMs"), "averageMs", here),
+                None if median is None else positive(median, "medianMs", here),
+            )
+        )
+    if not found:
+        raise DocumentError("the profile holds no layer", where=where)
+    return tuple(found)
+
+
+def assign(
+    times: Tuple[LayerTime, ...],
+    graph: LayerGraph,
+    model: CostModel,
+    info: Optional[EngineInfo] = None,
+    where: str = "profile",
+) -> Profile:
+    """The times on the operators of the graph. Raises DocumentError where no name fits."""
+    described = {layer.name: layer for layer in info.layers} if info else {}
+    engine = [_described(t.name, described) for t in times]
+    resolver = _Resolver(graph, [layer for layer in engine if layer is not None])
+    operators = {o.leader: o for o in model.operators(graph)}
+    leader_of = {i: o.leader for o in operators.values() for i in o.layers}
+    costs = model.layer_costs(graph)
+    summed: Dict[Tuple[int, str], Tuple[float, float]] = {}
+    unresolved: List[Tuple[str, float]] = []
+    for time, layer in zip(times, engine):
+        members = resolver.layers(layer) if layer and layer.device and not layer.is_reformat else ()
+        leaders = sorted({leader_of[i] for i in members})
+        if not leaders or layer is None or layer.device is None:
+            unresolved.append((time.name, time.time_us))
+            continue
+        shares = _shares(leaders, set(members), operators, costs, layer.device)
+        for leader, share in shares.items():
+            before, spread = summed.get((leader, layer.device), (0.0, 0.0))
+            # A split rests on the prediction, and so does the trust in its parts.
+            split = costs[leader, layer.device].spread if len(leaders) > 1 else 0.0
+            summed[leader, layer.device] = (before + share * time.time_us, max(spread, time.spread, split))
+    if not summed:
+        raise DocumentError(
+            "no layer of the profile is in this network",
+            where=where,
+            hint="Profile an engine of the same model; for DLA nodes give --exportLayerInfo too, written with "
+            "--profilingVerbosity=detailed.",
+        )
+    return Profile(
+        target=model.platform.module.id,
+        power_mode=model.power_mode,
+        source="trtexec",
+        measurements=tuple(
+            Measurement(
+                operator_signature(graph, operators[leader]),
+                model.precision,
+                device,
+                time_us,
+                spread,
+                tuple(graph.layers[i].name for i in operators[leader].layers),
+            )
+            for (leader, device), (time_us, spread) in sorted(summed.items())
+        ),
+        unresolved=tuple(unresolved),
+    )
+
+
+def _described(name: str, described: Mapping[str, EngineLayer]) -> Optional[EngineLayer]:
+    """The engine layer of a profile line: by the layer info, or by its name alone."""
+    if name in described:
+        return described[name]
+    return parse_engine_info({"Layers": [name]}).layers[0]
+
+
+def _shares(
+    leaders: List[int], members: Set[int], operators: Mapping[int, Operator], costs: LayerCosts, device: str
+) -> Dict[int, float]:
+    """Share of one time for every operator that it holds layers of, in proportion to their predicted latency."""
+    predicted = {
+        leader: sum(costs[i, device].latency_us for i in operators[leader].layers if i in members) for leader in leaders
+    }
+    whole = sum(predicted.values())
+    if whole <= 0:
+        return {leader: 1.0 / len(leaders) for leader in leaders}
+    return {leader: p / whole for leader, p in predicted.items() if p > 0}
+
+
+class _Resolver:
+    """Names of engine layers to indices of network layers."""
+
+    def __init__(self, graph: LayerGraph, engine: List[EngineLayer]) -> None:
+        self._index = {layer.name: layer.index for layer in graph.layers}
+        self._of_node: Dict[str, List[int]] = {}
+        for layer in graph.layers:
+            self._of_node.setdefault(layer.onnx_node, []).append(layer.index)
+        # A name of the form first...last does not list what lies between: all that no other engine layer names.
+        self._named: Set[int] = set()
+        for described in engine:
+            if not (described.node and described.node.members is None):
+                self._named.update(self._listed(described))
+
+    def layers(self, layer: EngineLayer) -> Tuple[int, ...]:
+        """Indices, in order; () where no name is known."""
+        if layer.node is None or layer.node.members is not None:
+            return tuple(sorted(self._listed(layer)))
+        ends = [i for name in (layer.node.first, layer.node.last) for i in self._known(name)]
+        if not ends or not self._known(layer.node.first) or not self._known(layer.node.last):
+            return ()
+        return tuple(i for i in range(min(ends), max(ends) + 1) if i not in self._named or i in ends)
+
+    def _listed(self, layer: EngineLayer) -> Set[int]:
+        found = {i for name in layer.network_layers for i in self._known(name)}
+        return found or {i for node in layer.onnx_nodes for i in self._of_node.get(node, ())}
+
+    def _known(self, name: str) -> Tuple[int, ...]:
+        if name in self._index:
+            return (self._index[name],)
+        return tuple(self._of_node.get(name, ())) if name else ()
