@@ -13,7 +13,7 @@ from edgedla.builder.artifact import Artifact, Binding, claim_folder
 from edgedla.builder.artifact_load import load_artifact
 from edgedla.builder.calibrate import calibrate
 from edgedla.builder.drift import Drift, drift_yaml
-from edgedla.builder.plan import BuildPlan, Calibration
+from edgedla.builder.plan import GPU, BuildPlan, Calibration
 from edgedla.builder.planning import PlanOptions, make_plan
 from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelError, UsageError
 from edgedla.files import sha256_of, write_atomic
@@ -120,7 +120,25 @@ def _plan(path: Path, request: BuildRequest, work: Optional[Path], say: Optional
     options = request.options
     if request.placement:
         options = replace(options, devices={**request.placement, **options.devices})
-    return make_plan(graph, report, mode=request.mode, calibration=calibration, options=options), graph
+    plan = make_plan(
+        graph,
+        report,
+        mode=request.mode,
+        calibration=calibration,
+        options=options,
+        dynamic_inputs=_dynamic_inputs(path),
+    )
+    return plan, graph
+
+
+def _dynamic_inputs(path: Path) -> Tuple[str, ...]:
+    import onnx
+
+    found = []
+    for entry in onnx.load(str(path), load_external_data=False).graph.input:
+        if any(not d.HasField("dim_value") or d.dim_value <= 0 for d in entry.type.tensor_type.shape.dim):
+            found.append(entry.name)
+    return tuple(found)
 
 
 def _backend(asked: str) -> str:
@@ -145,7 +163,6 @@ def _build_host(
 def _build_tensorrt(
     plan: BuildPlan, path: Path, graph: LayerGraph, request: BuildRequest, work: Path, say: Optional[Say]
 ) -> Tuple[Artifact, Dict[Tuple[str, str], bytes]]:
-    from edgedla.builder.real import real_placement
     from edgedla.builder.tensorrt_api import build_engine
 
     timing = work / "timing.cache"
@@ -194,6 +211,24 @@ def _build_tensorrt(
     software = {"tensorrt": built.version}
     artifact = _artifact(plan, "tensorrt", software, tuple(notes), None, real_placement(plan, built.inspector))
     return artifact, contents
+
+
+def real_placement(plan: BuildPlan, inspector: Optional[Mapping[str, Any]]) -> Optional[Dict[str, str]]:
+    """Layer name -> device of the built engine; layers that were folded or fused out of sight are missing.
+
+    A standalone loadable has everything on the DLA, else TensorRT would have refused it. None where the inspector
+    does not tell.
+    """
+    core = f"DLA{plan.dla_core}"
+    if plan.mode == "standalone":
+        return {layer.name: core for layer in plan.layers}
+    if inspector is None or "Layers" not in inspector:
+        return None
+    from edgedla.builder.real import DLA, real_of_engine
+    from edgedla.importers.engine_info import read_engine_info
+
+    real = real_of_engine(read_engine_info(inspector), [layer.name for layer in plan.layers])
+    return {name: core if device == DLA else GPU for name, device in real.devices.items()} or None
 
 
 def _artifact(

@@ -133,11 +133,10 @@ def compare(predicted: Sequence[Predicted], real: Real, loadables: Sequence[str]
     agree = untold = check_agree = check_unknown = 0
     for layer in predicted:
         device = real.devices.get(layer.name)
-        why = real.validation.get(layer.name) or real.refused.get(layer.name, "")
+        why = real.validation.get(layer.name) or real.refused.get(layer.name) or ""
         if device is None:
             untold += 1
-        elif device == layer.placed or (layer.placed == "folded" and device == GPU):
-            # A layer that folds away leaves no trace, or stands in the GPU's list as the constant it became.
+        elif device == layer.placed or (layer.placed == "folded" and layer.name in real.inferred):
             agree += 1
         else:
             differences.append(

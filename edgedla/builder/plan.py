@@ -41,6 +41,7 @@ class IoPlan:
     Attributes:
         name: tensor name. shape_nchw: its static sizes. dtype: TensorRT DataType name at the border.
         format: edgedla.formats.TensorFormat name. scale: real = scale * stored for INT8, else None.
+        dynamic: the model leaves sizes open, which the build fixes.
     """
 
     name: str
@@ -49,6 +50,7 @@ class IoPlan:
     dtype: str
     format: str
     scale: Optional[float] = None
+    dynamic: bool = False
 
 
 @dataclass(frozen=True)

@@ -57,12 +57,14 @@ def make_plan(
     mode: str = "hybrid",
     calibration: Optional[Calibration] = None,
     options: Optional[PlanOptions] = None,
+    dynamic_inputs: Sequence[str] = (),
 ) -> BuildPlan:
     """The plan for a network that was checked for a platform and precision.
 
     Args:
         report: `regions.check_graph(graph, ...)`; for mode "standalone" made in that mode.
         calibration: scales for INT8, by ONNX tensor name.
+        dynamic_inputs: inputs whose sizes the model leaves open.
 
     Raises:
         UsageError: an option names no layer or tensor, or contradicts the mode.
@@ -99,7 +101,7 @@ def make_plan(
             LayerPlan(x.name, x.type, d, p, str(report.layers[x.index].support), x.outputs, x.onnx_node)
             for x, d, p in zip(graph.layers, devices, precisions)
         ),
-        io=_io(graph, report, mode, on_dla, precisions, calibration, options),
+        io=_io(graph, report, mode, on_dla, precisions, calibration, options, dynamic_inputs),
         pools=choose_pools(platform, options.concurrent_engines, options.pools),
         calibration=calibration,
         sparsity=options.sparsity,
@@ -156,6 +158,7 @@ def _io(
     precisions: Sequence[Optional[str]],
     calibration: Calibration,
     options: PlanOptions,
+    dynamic_inputs: Sequence[str],
 ) -> Tuple[IoPlan, ...]:
     names = (*graph.inputs, *graph.outputs)
     unknown = sorted(set(options.io_formats) - set(names))
@@ -175,7 +178,7 @@ def _io(
         dtype, form = (io.dtype, str(io.format)) if io else (tensor.dtype, "LINEAR")
         absmax = calibration.absmax.get(name)
         scale = absmax / INT8_MAX if dtype == "INT8" and absmax is not None else None
-        found.append(IoPlan(name, name in graph.inputs, tensor.dims, dtype, form, scale))
+        found.append(IoPlan(name, name in graph.inputs, tensor.dims, dtype, form, scale, name in dynamic_inputs))
     return tuple(found)
 
 

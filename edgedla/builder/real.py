@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
-from edgedla.importers.build_log import BuildLog
+from edgedla.importers.build_log import FOLDED_TYPES, BuildLog
 from edgedla.importers.engine_info import EngineInfo
 from edgedla.importers.foreign_node import ForeignNode, names_in
 
@@ -20,6 +20,8 @@ class Real:
         source: "build log" or "engine inspector".
         devices: layer name to "dla" or "gpu". Missing: the engine has no such layer (folded, fused away), or the
             source does not tell.
+        inferred: those of them whose device follows from a refusal or from a node's first and last layer, not from a
+            list that names them; such a layer may as well have been folded away.
         refused: layers that TensorRT's first look refused, with the logged reason ("" where there is none).
         validation: layers that its second look refused, with the reason.
         checked: the source tells the first look at every layer, so that a layer it does not name passed.
@@ -34,6 +36,7 @@ class Real:
     checked: bool = False
     loadables: Tuple[str, ...] = ()
     notes: Tuple[str, ...] = ()
+    inferred: FrozenSet[str] = frozenset()
 
 
 def real_of_log(log: BuildLog, names: Sequence[str]) -> Real:
@@ -52,10 +55,7 @@ def real_of_log(log: BuildLog, names: Sequence[str]) -> Real:
         place.put(names_in(name), GPU)
     for name in [r.layer for r in log.validation] + list(log.dropped):
         place.put(names_in(name), GPU)
-    constants = {r.layer for r in log.refused if r.type == "CONSTANT"}
-    for refusal in log.refused:
-        if refusal.layer not in constants:
-            place.put((refusal.layer,), GPU)
+    place.infer([r.layer for r in log.refused if r.type not in FOLDED_TYPES], GPU)
     ranges = []
     for loadable in log.loadables:
         if loadable.layers:
@@ -83,6 +83,7 @@ def real_of_log(log: BuildLog, names: Sequence[str]) -> Real:
         checked=bool(log.refused or log.dla_layers) and log.fatal is None,
         loadables=tuple(loadable.node.name for loadable in log.loadables),
         notes=tuple(place.notes),
+        inferred=frozenset(place.inferred),
     )
 
 
@@ -114,6 +115,7 @@ def real_of_engine(info: EngineInfo, names: Sequence[str]) -> Real:
         devices=place.devices,
         loadables=tuple(layer.name for layer in info.dla_nodes),
         notes=tuple(place.notes),
+        inferred=frozenset(place.inferred),
     )
 
 
@@ -130,12 +132,21 @@ class _Places:
         self.order = {name: i for i, name in enumerate(names)}
         self.names = names
         self.devices: Dict[str, str] = {}
+        self.inferred: Set[str] = set()
         self.notes: List[str] = []
+
+    def infer(self, names: Sequence[str], device: str) -> None:
+        """Devices that no list names: they never replace one that a list does."""
+        for name in names:
+            if name in self.order and name not in self.devices:
+                self.devices[name] = device
+                self.inferred.add(name)
 
     def put(self, names: Sequence[str], device: str) -> None:
         for name in names:
             if name in self.order and (device == DLA or name not in self.devices):
                 self.devices[name] = device
+                self.inferred.discard(name)
 
     def fill(self, nodes: Sequence[ForeignNode], complete: bool) -> None:
         missing: List[str] = []
@@ -147,7 +158,7 @@ class _Places:
             self.put([self.names[begin], self.names[end]], DLA)
             if complete:
                 between = self.names[min(begin, end) : max(begin, end) + 1]
-                self.put([n for n in between if n not in self.devices], DLA)
+                self.infer(between, DLA)
         if missing:
             self.notes.append(
                 f"{len(missing)} nodes name layers that the model does not have, the first is {missing[0]}"

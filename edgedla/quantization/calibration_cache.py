@@ -29,10 +29,13 @@ def write_cache(absmax: Mapping[str, float], trt: Tuple[int, ...]) -> str:
     """The cache's text. scale = absmax / 127; written as the big-endian bits of a float32, in hex.
 
     Raises:
-        DocumentError: a range is negative, zero, or no finite number; TensorRT would read nonsense.
+        DocumentError: a range is negative, zero, or no finite number (TensorRT would read nonsense), or a name has
+            a line break.
     """
     lines = [f"TRT-{version_number(trt)}-{_ALGORITHM}"]
     for name in sorted(absmax):
+        if len(name.splitlines()) != 1:
+            raise DocumentError(f"tensor name {name!r} cannot stand in a calibration cache", allowed="one line")
         value = float(absmax[name])
         if not math.isfinite(value) or value <= 0:
             raise DocumentError(f"the range {value!r} of tensor {name!r} is no positive number", allowed="above 0")

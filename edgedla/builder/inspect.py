@@ -1,0 +1,291 @@
+"""`inspect`: what a file holds, compared with a prediction; `diff`: what two files differ in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from edgedla.builder import facts
+from edgedla.builder.artifact import Artifact
+from edgedla.builder.artifact_load import load_artifact
+from edgedla.builder.compare import (
+    Comparison,
+    Predicted,
+    compare,
+    predicted_of_check,
+    predicted_of_mapping,
+    predicted_of_report,
+)
+from edgedla.builder.detect import detect, plan_header
+from edgedla.builder.facts import Fact
+from edgedla.builder.loadable import read_loadable
+from edgedla.builder.real import Real, real_of_engine, real_of_log, real_of_mapping
+from edgedla.errors import DocumentError, UsageError
+from edgedla.files import sha256_of
+from edgedla.graph.document import from_document
+from edgedla.importers import load_onnx
+from edgedla.importers.build_log import BuildLog
+from edgedla.importers.build_log_reader import read_build_log
+from edgedla.importers.engine_info import EngineInfo, parse_engine_info, read_engine_info
+
+SCHEMA_VERSION = 1
+
+_ENGINE_HINT = (
+    "a TensorRT engine is not opened here: deserialising it runs code of whoever built it. On a device where you trust "
+    "it, trtexec --loadEngine=FILE --exportLayerInfo=layers.json --skipInference writes what it holds; inspect that file"
+)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a file holds.
+
+    Attributes:
+        file: its name as given. kind: see edgedla.builder.detect.
+        sha256: of the file; "" for a folder.
+        facts: everything as rows.
+        content: the parsed value as plain data.
+        comparison: prediction against reality, where both are known.
+        notes: what the reader should know.
+    """
+
+    file: str
+    kind: str
+    size_bytes: int
+    sha256: str
+    facts: Tuple[Fact, ...]
+    content: Mapping[str, Any]
+    comparison: Optional[Comparison] = None
+    notes: Tuple[str, ...] = ()
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "document": "edgedla.inspect",
+            "schema_version": SCHEMA_VERSION,
+            "file": self.file,
+            "kind": self.kind,
+            "size_bytes": self.size_bytes,
+            "sha256": self.sha256,
+            "notes": list(self.notes),
+            "comparison": self.comparison.to_dict() if self.comparison else None,
+            "facts": [f.to_dict() for f in self.facts],
+            "content": dict(self.content),
+        }
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row that differs; "" stands for a row that the file does not have (`only` says which one has it)."""
+
+    section: str
+    key: str
+    first: str
+    second: str
+    only: str = ""
+
+    def to_dict(self) -> Dict[str, str]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Two inspected files of one kind."""
+
+    first: Inspection
+    second: Inspection
+    differences: Tuple[Difference, ...]
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "document": "edgedla.inspect-diff",
+            "schema_version": SCHEMA_VERSION,
+            "kind": self.first.kind,
+            "files": [self.first.file, self.second.file],
+            "equal": self.equal,
+            "differences": [d.to_dict() for d in self.differences],
+        }
+
+
+def inspect(
+    path: Union[str, Path],
+    *,
+    against: Optional[Union[str, Path]] = None,
+    target: str = "agx-orin-64gb",
+    jetpack: Optional[str] = None,
+    trt: Optional[str] = None,
+    precision: str = "fp16",
+) -> Inspection:
+    """What a file holds: ONNX, DLA loadable, engine inspector JSON, build log, artifact, engine, edgedla document.
+
+    Args:
+        against: an ONNX model or a check document to compare a log, an engine's layers or an artifact with.
+        target, jetpack, trt, precision: what to predict for where `against` is a model. Without jetpack and trt, the
+            version that a log names is taken.
+
+    Raises:
+        DocumentError: unreadable, damaged, or of no known kind.
+        ModelError: an ONNX file that cannot be read or that TensorRT's parser refuses.
+        UsageError: `against` given for a kind that has no placement.
+    """
+    path = Path(path)
+    found = detect(path)
+    comparison: Optional[Comparison] = None
+    notes: List[str] = []
+    real: Optional[Union[BuildLog, EngineInfo, Artifact]] = None
+    if found.kind == "onnx":
+        graph = load_onnx(path, **_release(trt))
+        rows, content = facts.of_graph(graph), _graph_content(graph)
+        notes += graph.notes
+    elif found.kind == "layers":
+        graph = from_document(found.document)
+        rows, content = facts.of_graph(graph), _graph_content(graph)
+    elif found.kind == "loadable":
+        loadable = read_loadable(path)
+        rows, content = facts.of_loadable(loadable), loadable.to_dict()
+        notes += loadable.notes
+    elif found.kind == "engine-info":
+        real = parse_engine_info(found.document, str(path))
+        rows, content = facts.of_engine(real), real.to_dict()
+    elif found.kind == "build-log":
+        real = read_build_log(path)
+        rows, content = facts.of_log(real), real.to_dict()
+        if real.truncated:
+            notes.append("the log breaks off or is longer than what is read of it")
+    elif found.kind == "artifact":
+        real = load_artifact(path)
+        rows, content = facts.of_artifact(real), real.to_dict()
+        notes += real.notes
+        comparison = _own_comparison(real, notes)
+    elif found.kind == "tensorrt-engine":
+        header = plan_header(path)
+        assert header is not None
+        rows, content = facts.of_plan_header(header), {"version": header.version, "offset": header.offset}
+        notes.append(_ENGINE_HINT)
+    else:
+        rows = facts.of_document(found.document, found.kind)
+        content = {"document": found.document}
+    if against is not None:
+        if real is None:
+            raise UsageError(
+                f"a file of kind {found.kind} has no placement to compare", where="--against",
+                allowed="a build log, an engine's layers, an artifact",
+            )  # fmt: skip
+        comparison = _against(real, Path(against), target, jetpack, trt, precision)
+    if comparison is not None:
+        notes += [n for n in comparison.notes if n not in notes]
+    plain = path.is_file()
+    size = path.stat().st_size if plain else sum(f.size_bytes for f in getattr(real, "files", ()))
+    return Inspection(
+        str(path), found.kind, size, sha256_of(path) if plain else "", rows, content, comparison, tuple(notes)
+    )
+
+
+def diff(first: Inspection, second: Inspection) -> Diff:
+    """Where two files of one kind differ, row by row, in the order of the first.
+
+    Raises:
+        UsageError: they are of different kinds.
+    """
+    if first.kind != second.kind:
+        raise UsageError(
+            f"a {first.kind} and a {second.kind} cannot be compared row by row", allowed="files of one kind"
+        )
+    a = {(f.section, f.key): f.value for f in first.facts}
+    b = {(f.section, f.key): f.value for f in second.facts}
+    found = []
+    for section, key in [*a, *(k for k in b if k not in a)]:
+        one, other = a.get((section, key)), b.get((section, key))
+        if one != other:
+            only = "second" if one is None else "first" if other is None else ""
+            found.append(Difference(section, key, one or "", other or "", only))
+    return Diff(first, second, tuple(found))
+
+
+def _graph_content(graph: Any) -> Dict[str, Any]:
+    return {
+        "name": graph.name,
+        "sha256": graph.sha256,
+        "opset": graph.opset,
+        "lowering": graph.lowering,
+        "inputs": list(graph.inputs),
+        "outputs": list(graph.outputs),
+        "layers": [{"name": x.name, "type": x.type, "onnx_node": x.onnx_node} for x in graph.layers],
+    }
+
+
+def _release(trt: Optional[str]) -> Dict[str, Any]:
+    return {"trt": tuple(int(n) for n in trt.split(".") if n.isdigit())} if trt else {}
+
+
+def _own_comparison(artifact: Artifact, notes: List[str]) -> Optional[Comparison]:
+    """What the artifact predicted against what its own log and inspector record tell, best source first."""
+    predicted = predicted_of_mapping(artifact.placement_predicted)
+    if artifact.simulated:
+        notes.append("simulated on a host: nothing of it ran on a DLA, so there is no real placement")
+        return None
+    real = _real_of_artifact(artifact, [p.name for p in predicted])
+    return compare(predicted, real) if real is not None else None
+
+
+def _real_of_artifact(artifact: Artifact, names: Sequence[str]) -> Optional[Real]:
+    if artifact.has("layers"):
+        real = real_of_engine(read_engine_info(artifact.file("layers")), names)
+        if real.devices:
+            return real
+    if artifact.has("log"):
+        real = real_of_log(read_build_log(artifact.file("log")), names)
+        if real.devices:
+            return real
+    if artifact.placement_real is not None:
+        return real_of_mapping(artifact.placement_real, "artifact")
+    return None
+
+
+def _against(
+    real: Union[BuildLog, EngineInfo, Artifact],
+    against: Path,
+    target: str,
+    jetpack: Optional[str],
+    trt: Optional[str],
+    precision: str,
+) -> Comparison:
+    predicted, loadables = _predicted(real, against, target, jetpack, trt, precision)
+    names = [p.name for p in predicted]
+    if isinstance(real, BuildLog):
+        return compare(predicted, real_of_log(real, names), loadables)
+    if isinstance(real, EngineInfo):
+        return compare(predicted, real_of_engine(real, names), loadables)
+    placed = _real_of_artifact(real, names)
+    if placed is None:
+        raise DocumentError("the artifact does not tell where its layers really run", where=str(real.folder))
+    return compare(predicted, placed, loadables)
+
+
+def _predicted(
+    real: Union[BuildLog, EngineInfo, Artifact],
+    against: Path,
+    target: str,
+    jetpack: Optional[str],
+    trt: Optional[str],
+    precision: str,
+) -> Tuple[Tuple[Predicted, ...], Tuple[str, ...]]:
+    found = detect(against)
+    if found.kind == "check":
+        regions = found.document.get("regions", ())
+        kept = tuple(str(r["name"]) for r in regions if isinstance(r, Mapping) and r.get("kept") and "name" in r)
+        return predicted_of_check(found.document), kept
+    if found.kind != "onnx":
+        raise UsageError(
+            f"a {found.kind} is no prediction", where="--against", allowed="an ONNX model, a check document"
+        )
+    from edgedla.regions import check
+
+    if isinstance(real, BuildLog) and real.version and not (trt or jetpack):
+        trt = ".".join(real.version.split(".")[:3])
+    report = check(str(against), target=target, jetpack=jetpack, trt=trt, precision=precision)
+    return predicted_of_report(report), tuple(r.name for r in report.regions if r.kept)

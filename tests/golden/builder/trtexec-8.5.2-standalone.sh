@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# small for agx-orin-64gb, standalone, int8.
+# Written by edgedla VERSION for trtexec of TensorRT 8.5.2.
+# Plan made for TensorRT 10.3.0; model sha256 abababababababab.
+# usage: script [MODEL.onnx [OUTPUT_FOLDER]]; TRTEXEC=... names another trtexec.
+# NOT EXPRESSED: --buildDLAStandalone: arrives with 8.6. --safe with a DLA core asks for the same here, but the trtexec that JetPack 5 ships was built without it: NVIDIA's sample patches and rebuilds it. `edgedla build` on the device needs no patch
+# NOT EXPRESSED: image as DLA_HWC4: this trtexec refuses it for standalone builds; it takes DLA_LINEAR, CHW4, CHW16, CHW32
+set -euo pipefail
+TRTEXEC="${TRTEXEC:-/usr/src/tensorrt/bin/trtexec}"
+MODEL=small.onnx
+if [ "$#" -ge 1 ]; then MODEL="$1"; fi
+OUT="${2:-.}"
+mkdir -p "$OUT"
+cat > "$OUT/calib.cache" <<'EDGEDLA_CALIBRATION_CACHE'
+TRT-8502-EntropyCalibration2
+a: 3d010204
+b: 3d010204
+image: 3c010204
+probabilities: 3c010204
+EDGEDLA_CALIBRATION_CACHE
+arguments=(
+  --onnx="$MODEL"
+  --saveEngine="$OUT/model.dla.bin"
+  --useDLACore=0
+  --directIO
+  --safe
+  --fp16
+  --int8
+  --calib="$OUT/calib.cache"
+  --inputIOFormats=int8:dla_hwc4
+  --outputIOFormats=int8:dla_linear
+  --memPoolSize=dlaSRAM:1,dlaLocalDRAM:1024,dlaGlobalDRAM:512
+  --layerPrecisions=relu:fp16
+  --precisionConstraints=prefer
+  --timingCacheFile="$OUT/timing.cache"
+  --profilingVerbosity=detailed
+  --verbose
+  --buildOnly
+)
+"$TRTEXEC" "${arguments[@]}" 2>&1 | tee "$OUT/build.log"
