@@ -22,6 +22,7 @@ _FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.[0-9]+([eE][-+]?[0-9]+)?\Z")
 _WORDS: Dict[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
 _AMBIGUOUS = re.compile(r"(yes|no|on|off|y|n|true|false|null)\Z", re.IGNORECASE)
 _NUMBER_LIKE = re.compile(r"[-+.]?[0-9][0-9_]*([:.xXoO][0-9_a-fA-F]*)?\Z")
+_PLAIN_TAGS = frozenset("tag:yaml.org,2002:" + kind for kind in ("str", "int", "float", "bool", "null", "timestamp"))
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 
 
@@ -169,8 +170,10 @@ def _value(node: Any, file: str, seen: set) -> Any:
 
 
 def _scalar(node: Any, where: str, is_key: bool = False) -> Any:
+    if node.tag not in _PLAIN_TAGS:
+        raise RuleError(f"the tag {node.tag} is not used here", where=where)
     text = node.value
-    if node.style or node.tag == "!":  # libyaml says "" for plain text, the Python parser None
+    if node.style:  # libyaml says "" for plain text, the Python parser None
         return text
     if text in _WORDS:
         return _WORDS[text]
@@ -185,6 +188,4 @@ def _scalar(node: Any, where: str, is_key: bool = False) -> Any:
             where=where,
             hint=f'Write "{text}", or true/false.',
         )
-    if not node.tag.startswith("tag:yaml.org,2002:"):
-        raise RuleError(f"the tag {node.tag} is not used here", where=where)
     return text

@@ -77,7 +77,7 @@ def explain(rule_id: str) -> str:
         lines.append(f"  status: {case.status}")
         lines.append(f"  message: {case.message}")
         lines += [f"  {case.note}"] if case.note else []
-        lines += [f"  source: {sources()[s]['title']} <{sources()[s]['url']}>" for s in case.sources]
+        lines += [f"  source: {_source(s)}" for s in case.sources]
     if rule.note:
         lines += ["", rule.note]
     for fix in rule.fixes:
@@ -110,7 +110,7 @@ def rules_markdown() -> str:
         for rule in groups[title]:
             out += _markdown(rule)
     out += ["## Sources", ""]
-    out += [f"- `{key}`: {entry['title']}, <{entry['url']}>" for key, entry in sorted(sources().items())]
+    out += [f"- `{key}`: {_source(key)}" for key in sorted(sources())]
     return "\n".join(out) + "\n"
 
 
@@ -126,6 +126,11 @@ def _markdown(rule: Rule) -> List[str]:
     lines += [" ".join(notes), ""] if notes else []
     lines += [f"Remedies: {'; '.join(fixes()[f]['title'] for f in rule.fixes)}.", ""] if rule.fixes else []
     return lines
+
+
+def _source(source_id: str) -> str:
+    entry = sources()[source_id]
+    return entry["title"] + (f" <{entry['url']}>" if entry["url"] else "")
 
 
 def _limits(case: Case) -> str:
