@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.regions.report import CheckReport, NodeReport
+from edgedla.regions.values import Cause
 from edgedla.reports import summary
 from edgedla.reports.json_document import dump
 from edgedla.reports.markdown import code, escape
@@ -63,10 +64,14 @@ class Comparison:
 
 
 def compare(labels: Sequence[str], reports: Sequence[CheckReport]) -> Comparison:
-    """Compares by ONNX node: layers are not the same in every release, the model's nodes are."""
+    """Compares by ONNX node: layers are not the same in every release, the model's nodes are.
+
+    A platform without DLA differs in every node, which its column says once; it makes no differences.
+    """
     differences = []
+    with_dla = [i for i, report in enumerate(reports) if report.platform.has_dla]
     for nodes in zip(*(report.nodes for report in reports)):
-        if len({(n.support, n.placed) for n in nodes}) > 1:
+        if len({_cell(nodes[i]) for i in with_dla}) > 1:
             differences.append(Difference(nodes[0].name, nodes[0].op, nodes))
     return Comparison(tuple(labels), tuple(reports), tuple(differences))
 
@@ -96,11 +101,11 @@ def _figures(comparison: Comparison) -> Tuple[List[str], List[List[str]]]:
         ["JetPack", *(r.platform.release.jetpack or "-" for r in reports)],
         ["TensorRT", *(r.platform.release.trt_text for r in reports)],
         ["precision", *(r.precision for r in reports)],
-        ["DLA", *("yes" if r.platform.has_dla else "none" for r in reports)],
+        ["DLA", *(r.platform.dla_status for r in reports)],
         ["build", *(_build(r) for r in reports)],
         ["layers on the DLA", *(str(r.totals.layers_dla) for r in reports)],
         ["layers on the GPU", *(str(r.totals.layers_gpu) for r in reports)],
-        ["unknown verdicts", *(str(r.totals.layers_unknown) for r in reports)],
+        ["unknown", *(str(summary.unknowns(r)) for r in reports)],
         ["MACs on the DLA", *(percent(r.totals.share_macs_dla) for r in reports)],
         ["loadables", *(str(r.totals.regions) for r in reports)],
         ["dropped by the cap", *(str(r.totals.regions_dropped) for r in reports)],
@@ -121,27 +126,33 @@ def _text(comparison: Comparison, header: List[str], rows: List[List[str]]) -> I
     for i, line in enumerate(aligned([header, *rows])):
         yield ("title" if i == 0 else ""), 2, line
     yield "", 0, ""
+    for label, report in zip(comparison.labels, comparison.reports):
+        if not report.platform.has_dla:
+            yield "", 0, f"{label}: {report.platform.no_dla}"
     if not comparison.differences:
-        yield "good", 0, "Every ONNX node ends alike on all of them."
+        yield "good", 0, "Every ONNX node ends alike wherever there is a DLA."
         return
-    yield "title", 0, f"{len(comparison.differences)} ONNX nodes differ"
+    yield "title", 0, summary.count(len(comparison.differences), "ONNX node") + " not alike wherever there is a DLA"
     table = [["node", "op", *comparison.labels]]
     table += [[clean(d.name), clean(d.op), *(_cell(n) for n in d.nodes)] for d in comparison.differences]
     for i, line in enumerate(aligned(table)):
         yield ("title" if i == 0 else ""), 2, line
-    yield "", 0, ""
-    yield "title", 0, "Why"
+    yield from (("", 0, ""), ("title", 0, "Why"))
+    why: Dict[Tuple[str, ...], List[Difference]] = {}
     for d in comparison.differences:
-        yield "", 2, clean(f"{d.op} {d.name}")
-        for label, node in zip(comparison.labels, d.nodes):
-            if node.reason:
-                yield "dim", 4, clean(f"{label}: {node.reason}")
+        why.setdefault(tuple(n.reason if str(n.placed) != "dla" else "" for n in d.nodes), []).append(d)
+    for reasons, alike in why.items():
+        yield "", 2, clean(", ".join(f"{d.op} {d.name}" for d in alike))
+        for label, reason in zip(comparison.labels, reasons):
+            if reason:
+                yield "dim", 4, clean(f"{label}: {reason}")
 
 
 def _cell(node: NodeReport) -> str:
-    """Where the node ends; its own verdict in brackets where that is another."""
-    placed, support = str(node.placed), str(node.support)
-    return placed if placed == support or placed == "folded" else f"{placed} ({support})"
+    """Where the node ends; its own verdict, or that nobody knows, in brackets where that is another."""
+    placed = str(node.placed)
+    verdict = "unknown" if node.cause is Cause.UNKNOWN else str(node.support)
+    return placed if verdict == placed or placed == "folded" else f"{placed} ({verdict})"
 
 
 def _row(cells: Sequence[str]) -> str:

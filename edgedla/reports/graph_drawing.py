@@ -7,7 +7,7 @@ from typing import Dict, List, Sequence, Tuple
 
 from edgedla.regions.report import LayerReport
 from edgedla.regions.values import Placed
-from edgedla.rules.verdict import Support
+from edgedla.reports.summary import is_unknown
 
 #: Above this many boxes a browser gets slow; chains of layers that end alike become one box first.
 MAX_BOXES = 2000
@@ -64,7 +64,7 @@ def kind_of_end(layer: LayerReport) -> str:
     """The colour class of a layer: dla, refused, knock-on, unknown or folded."""
     if layer.placed is Placed.FOLDED:
         return "folded"
-    if layer.support is Support.UNKNOWN:
+    if is_unknown(layer):
         return "unknown"
     if layer.placed is Placed.DLA:
         return "dla"

@@ -39,14 +39,8 @@ def to_html(reports: Sequence[CheckReport]) -> str:
                 "subject": summary.subject(report),
                 "headline": summary.headline(report),
                 "limit": subgraphs_per_core(report.platform) if report.platform.has_dla else 0,
-                "sections": [
-                    ("Refused by the DLA", "refused", summary.refused(report)),
-                    ("Unknown: verify on the device", "unknown", summary.unknown(report)),
-                    ("On the GPU because of other layers", "knock-on", summary.knocked_on(report)),
-                    ("Runs on the DLA, but", "dla", summary.warnings(report)),
-                ]
-                if report.platform.has_dla
-                else [],
+                "sections": summary.sections(report),
+                "unknowns": summary.unknowns(report),
                 "drawing": draw(report.layers),
                 "kinds": [kind_of_end(layer) for layer in report.layers],
             }

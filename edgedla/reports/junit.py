@@ -10,7 +10,6 @@ from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import gate, summary
 from edgedla.reports.text import clean
-from edgedla.rules.verdict import Support
 
 # What XML 1.0 cannot hold, not even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -25,12 +24,15 @@ def to_junit(reports: Sequence[CheckReport], fail_on: str) -> str:
 def _suite(report: CheckReport, fail_on: str) -> Iterator[str]:
     failing = {layer.index for layer in gate.offenders(report, fail_on)}
     layers = [layer for layer in report.layers if layer.placed is not Placed.FOLDED]
-    skipped = {layer.index for layer in layers if layer.support is Support.UNKNOWN} - failing
+    skipped = {layer.index for layer in layers if summary.is_unknown(layer)} - failing
+    nodes = summary.unknown_nodes(report)
+    outcome = "failure" if fail_on == "unknown" else "skipped"
     # The build as a whole can fail where no layer does (formats, two subgraphs), and a platform can lack the DLA.
     whole = gate.passes(report, fail_on)
     yield (
-        f"<testsuite name={_attr(summary.subject(report))} tests='{len(layers) + 1}' "
-        f"failures='{len(failing) + (not whole)}' errors='0' skipped='{len(skipped)}'>"
+        f"<testsuite name={_attr(summary.subject(report))} tests='{1 + len(layers) + len(nodes)}' "
+        f"failures='{(not whole) + len(failing) + (len(nodes) if outcome == 'failure' else 0)}' errors='0' "
+        f"skipped='{len(skipped) + (len(nodes) if outcome == 'skipped' else 0)}'>"
     )
     answer = summary.headline(report).text
     name = _attr(report.model)
@@ -46,6 +48,9 @@ def _suite(report: CheckReport, fail_on: str) -> Iterator[str]:
             yield f"{case}><skipped message={_attr('unknown: ' + _why(layer))}/></testcase>"
         else:
             yield f"{case}/>"
+    for node in nodes:
+        case = f"<testcase classname={name} name={_attr(f'{node.op} {node.name}')}"
+        yield f"{case}><{outcome} message={_attr('unknown: ' + node.reason)}/></testcase>"
     yield "</testsuite>"
 
 

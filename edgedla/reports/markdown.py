@@ -42,7 +42,7 @@ def _report(report: CheckReport) -> Iterator[str]:
         yield f"| Loadables | {totals.regions} of at most {limit} on one core, {totals.regions_dropped} dropped |"
         yield f"| Transitions | {totals.transitions} |"
     yield f"| Layers | {totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded |"
-    yield f"| Unknown verdicts | {totals.layers_unknown} |"
+    yield f"| Unknown | {summary.unknowns(report)} |"
     yield f"| MACs | {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA |"
     yield f"| Basis | rules {escape(report.rules_version)}; a prediction |\n"
     if report.strict is not None:
@@ -59,11 +59,8 @@ def _report(report: CheckReport) -> Iterator[str]:
             name = f"{escape(change.label)} ({len(change.layers)})"
             yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(summary.fix_text(change.fixes))} |"
         yield ""
-    if report.platform.has_dla:
-        yield from _groups("Refused by the DLA", summary.refused(report))
-        yield from _groups("Unknown: verify on the device", summary.unknown(report))
-        yield from _groups("On the GPU because of other layers", summary.knocked_on(report))
-        yield from _groups("Runs on the DLA, but", summary.warnings(report))
+    for title, _, groups in summary.sections(report):
+        yield from _groups(title, groups)
     findings = [(region, finding) for region in report.regions if region.kept for finding in region.findings]
     if findings:
         yield "### Loadables over a limit\n"
@@ -76,12 +73,9 @@ def _report(report: CheckReport) -> Iterator[str]:
 
 
 def _groups(title: str, groups: Sequence[Group]) -> Iterator[str]:
-    if not groups:
-        return
     yield f"### {title}\n"
     for group in groups:
-        yield f"- **{escape(group.key)}** {escape(group.title)} ({count(group.layers, 'layer')})"
-        for message, layers in group.entries:
-            names = ", ".join(code(layer.name) for layer in layers)
-            yield f"  - {escape(message)}: {names}"
+        yield f"- **{escape(group.key)}** {escape(group.title)} ({group.size})"
+        for entry in group.entries:
+            yield f"  - {escape(entry.message)}: {', '.join(code(name) for name in entry.names)}"
     yield ""

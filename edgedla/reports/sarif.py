@@ -11,7 +11,7 @@ from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import summary
 from edgedla.reports.json_document import dump
-from edgedla.rules.verdict import Effect, Support
+from edgedla.rules.verdict import Effect
 from edgedla.version import __version__
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -54,8 +54,10 @@ def _results(report: CheckReport, uri: str) -> Iterator[Tuple[Dict[str, Any], st
             result = _result(report, uri, layer, finding.rule, level, finding.message)
             yield result, finding.rule_name
         if layer.placed is Placed.GPU and not summary.decisive(layer):
-            level = "none" if layer.support is Support.UNKNOWN else "note" if not layer.cause.is_root else refusal
+            level = "none" if summary.is_unknown(layer) else "note" if not layer.cause.is_root else refusal
             yield _result(report, uri, layer, str(layer.cause), level, layer.reason), summary.CAUSES[layer.cause]
+    for node in summary.unknown_nodes(report):
+        yield _result(report, uri, None, "unknown", "none", f"{node.op} {node.name}: {node.reason}"), "unknown"
     for region in report.regions:
         for finding in region.findings:
             level = {Effect.REJECT: refusal, Effect.UNKNOWN: "none"}.get(finding.effect, "note")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, List, Tuple
 
-from edgedla.regions.report import CheckReport, LayerReport
+from edgedla.regions.report import CheckReport, LayerReport, NodeReport
 from edgedla.regions.values import Cause, Placed
 from edgedla.rules.docs import fixes as load_fixes
 from edgedla.rules.verdict import Effect, Finding, Support
@@ -20,22 +20,27 @@ class Headline:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Layers that share a rule or cause.
+class Entry:
+    """Layers with one message. `names` are shown, `fixes` are ids of remedies."""
 
-    Attributes:
-        key: rule id, or the cause where no rule stands behind it.
-        title: the rule's name, or the cause in words.
-        entries: (message, layers with that message), in network order.
-    """
+    message: str
+    names: Tuple[str, ...]
+    fixes: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Group:
+    """What shares a rule or cause: `key` is the rule's id, or the cause where no rule stands behind it."""
 
     key: str
     title: str
-    entries: Tuple[Tuple[str, Tuple[LayerReport, ...]], ...]
+    entries: Tuple[Entry, ...]
+    noun: str = "layer"
 
     @property
-    def layers(self) -> int:
-        return len({layer.index for _, layers in self.entries for layer in layers})
+    def size(self) -> str:
+        """ "3 layers"."""
+        return count(len({name for entry in self.entries for name in entry.names}), self.noun)
 
 
 def headline(report: CheckReport) -> Headline:
@@ -53,9 +58,10 @@ def headline(report: CheckReport) -> Headline:
     if totals.macs:
         share += f" ({percent(totals.share_macs_dla)} of MACs)"
     loadables = f"{totals.regions} {'loadable' if totals.regions == 1 else 'loadables'}"
-    if totals.layers_unknown:
-        unknown = f"{totals.layers_unknown} {'layer is' if totals.layers_unknown == 1 else 'layers are'} unknown"
-        return Headline("unknown", f"UNKNOWN IN PART: {unknown}; {share} on the DLA in {loadables}")
+    n = unknowns(report)
+    if n:
+        open_ones = f"{n} {'layer is' if n == 1 else 'layers are'} unknown"
+        return Headline("unknown", f"UNKNOWN IN PART: {open_ones}; {share} on the DLA in {loadables}")
     if report.strict is not None and report.strict.passes is None:
         return Headline("unknown", f"UNKNOWN whether the {build_kind(report)} succeeds; {share} on the DLA")
     if totals.layers_dla == 0:
@@ -80,14 +86,35 @@ def subject(report: CheckReport) -> str:
     return f"{report.model} on {p.module.title} ({p.module.id}), {release}, {report.precision}, {mode[report.mode]}"
 
 
+def is_unknown(layer: LayerReport) -> bool:
+    """Whether nobody knows of the layer: by its own rules, or by TensorRT's second look."""
+    nobody_knows = layer.support is Support.UNKNOWN or layer.cause is Cause.UNKNOWN
+    return nobody_knows and layer.placed is not Placed.FOLDED
+
+
+def unknown_nodes(report: CheckReport) -> Tuple[NodeReport, ...]:
+    """ONNX nodes of which nobody knows what TensorRT makes: there is no layer to speak of."""
+    return tuple(node for node in report.nodes if node.support is Support.UNKNOWN and not node.layers)
+
+
+def unknowns(report: CheckReport) -> int:
+    """How many layers, and nodes without a layer, nobody knows of."""
+    return sum(map(is_unknown, report.layers)) + len(unknown_nodes(report))
+
+
 def refused(report: CheckReport) -> Tuple[Group, ...]:
     """Layers on the GPU because of what they are themselves, by rule; the largest group first."""
-    return _grouped(report, lambda layer: layer.placed is Placed.GPU and layer.cause.is_root and not _unknown(layer))
+    return _grouped(report, lambda layer: layer.placed is Placed.GPU and layer.cause.is_root and not is_unknown(layer))
 
 
 def unknown(report: CheckReport) -> Tuple[Group, ...]:
-    """Layers of which nobody knows, by rule."""
-    return _grouped(report, lambda layer: layer.placed is not Placed.FOLDED and _unknown(layer))
+    """Layers, and nodes without a layer, of which nobody knows, by rule."""
+    found: Dict[str, List[str]] = {}
+    for node in unknown_nodes(report):
+        found.setdefault(node.reason, []).append(f"{node.op} {node.name}")
+    entries = tuple(Entry(reason, tuple(names)) for reason, names in found.items())
+    nodes = (Group("unknown", "ONNX nodes whose layers nobody knows", entries, "node"),) if entries else ()
+    return nodes + _grouped(report, is_unknown)
 
 
 def knocked_on(report: CheckReport) -> Tuple[Group, ...]:
@@ -97,16 +124,26 @@ def knocked_on(report: CheckReport) -> Tuple[Group, ...]:
 
 def warnings(report: CheckReport) -> Tuple[Group, ...]:
     """What holds for layers that do run on the DLA: warnings and slow forms, by rule."""
-    found: Dict[str, Dict[str, List[LayerReport]]] = {}
-    names: Dict[str, str] = {}
+    found = _Groups()
     for layer in report.layers:
-        if layer.placed is not Placed.DLA:
-            continue
-        for finding in layer.findings:
-            if finding.effect in (Effect.WARN, Effect.SLOW):
-                found.setdefault(finding.rule, {}).setdefault(finding.message, []).append(layer)
-                names[finding.rule] = finding.rule_name
-    return _as_groups(found, names)
+        if layer.placed is Placed.DLA:
+            for finding in layer.findings:
+                if finding.effect in (Effect.WARN, Effect.SLOW):
+                    found.add(finding.rule, finding.rule_name, finding.message, layer, finding.fixes)
+    return found.sorted()
+
+
+def sections(report: CheckReport) -> Tuple[Tuple[str, str, Tuple[Group, ...]], ...]:
+    """(title, tone, groups) of all findings on layers, failures first; without the empty ones."""
+    if not report.platform.has_dla:
+        return ()
+    found = (
+        ("Refused by the DLA", "bad", refused(report)),
+        ("Unknown: verify on the device", "unknown", unknown(report)),
+        ("On the GPU because of other layers", "mixed", knocked_on(report)),
+        ("Runs on the DLA, but", "title", warnings(report)),
+    )
+    return tuple(section for section in found if section[2])
 
 
 CAUSES = {
@@ -150,29 +187,38 @@ def macs_text(macs: int) -> str:
     return str(macs)
 
 
-def _unknown(layer: LayerReport) -> bool:
-    return layer.support is Support.UNKNOWN
+def _layer(layer: LayerReport) -> str:
+    nodes = [n for n in layer.onnx_nodes if n and n != layer.name]
+    return f"{layer.type} {layer.name}" + (f"  from {', '.join(nodes)}" if nodes else "")
+
+
+class _Groups:
+    """Collects layers by rule and message, in the order in which they come."""
+
+    def __init__(self) -> None:
+        self.titles: Dict[str, str] = {}
+        self.names: Dict[str, Dict[str, List[str]]] = {}
+        self.fixes: Dict[Tuple[str, str], Tuple[str, ...]] = {}
+
+    def add(self, key: str, title: str, message: str, layer: LayerReport, fixes: Tuple[str, ...] = ()) -> None:
+        self.titles[key] = title
+        self.names.setdefault(key, {}).setdefault(message, []).append(_layer(layer))
+        self.fixes[key, message] = fixes
+
+    def sorted(self) -> Tuple[Group, ...]:
+        groups = [
+            Group(key, self.titles[key], tuple(Entry(m, tuple(n), self.fixes[key, m]) for m, n in messages.items()))
+            for key, messages in self.names.items()
+        ]
+        return tuple(sorted(groups, key=lambda g: (-sum(len(e.names) for e in g.entries), g.key)))
 
 
 def _grouped(report: CheckReport, wanted: Callable[[LayerReport], bool]) -> Tuple[Group, ...]:
-    found: Dict[str, Dict[str, List[LayerReport]]] = {}
-    names: Dict[str, str] = {}
-    for layer in report.layers:
-        if not wanted(layer):
-            continue
-        reasons = decisive(layer) if layer.cause in (Cause.RULE, Cause.UNKNOWN) else ()
+    found = _Groups()
+    for layer in filter(wanted, report.layers):
+        reasons = decisive(layer) if layer.cause.is_root else ()
         for finding in reasons:
-            found.setdefault(finding.rule, {}).setdefault(finding.message, []).append(layer)
-            names[finding.rule] = finding.rule_name
+            found.add(finding.rule, finding.rule_name, finding.message, layer, finding.fixes)
         if not reasons:
-            found.setdefault(str(layer.cause), {}).setdefault(layer.reason, []).append(layer)
-            names[str(layer.cause)] = CAUSES.get(layer.cause, "")
-    return _as_groups(found, names)
-
-
-def _as_groups(found: Dict[str, Dict[str, List[LayerReport]]], names: Dict[str, str]) -> Tuple[Group, ...]:
-    groups = [
-        Group(key, names[key], tuple((message, tuple(layers)) for message, layers in messages.items()))
-        for key, messages in found.items()
-    ]
-    return tuple(sorted(groups, key=lambda group: (-group.layers, group.key)))
+            found.add(str(layer.cause), CAUSES.get(layer.cause, ""), layer.reason, layer)
+    return found.sorted()

@@ -6,7 +6,7 @@ import re
 from typing import Iterator, List, Sequence, Tuple
 
 from edgedla.regions.cap import subgraphs_per_core
-from edgedla.regions.report import CheckReport, LayerReport
+from edgedla.regions.report import CheckReport
 from edgedla.reports import summary
 from edgedla.reports.summary import Group, count, fix_text, macs_text, percent
 
@@ -83,10 +83,8 @@ def report_lines(report: CheckReport) -> Iterator[Line]:
         yield from (("", 0, ""), ("title", 0, "Change these layers first"))
         yield from _ranking(report, 0, FIRST_CHANGES)
     if report.platform.has_dla:
-        yield from _groups("Refused by the DLA", "bad", summary.refused(report))
-        yield from _groups("Unknown: verify on the device", "unknown", summary.unknown(report))
-        yield from _groups("On the GPU because of other layers", "mixed", summary.knocked_on(report))
-        yield from _groups("Runs on the DLA, but", "title", summary.warnings(report))
+        for title, tone, groups in summary.sections(report):
+            yield from _groups(title, tone, groups)
         if len(report.ranking) > FIRST_CHANGES:
             yield from (("", 0, ""), ("title", 0, "Further changes that help less"))
             yield from _ranking(report, FIRST_CHANGES, len(report.ranking))
@@ -105,7 +103,7 @@ def _figures(report: CheckReport) -> Iterator[Line]:
         size = sum(t.size_bytes for t in report.transitions)
         yield "", 2, f"transitions  {totals.transitions} ({size / 1e6:.3g} MB cross between DLA and GPU)"
     layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
-    yield "", 2, f"layers       {layers}; unknown verdicts: {totals.layers_unknown}"
+    yield "", 2, f"layers       {layers}; unknown: {summary.unknowns(report)}"
     if totals.macs:
         yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
     yield "dim", 2, f"basis        rules {report.rules_version}, parser lowering {report.lowering}; a prediction"
@@ -140,23 +138,14 @@ def _ranking(report: CheckReport, first: int, last: int) -> Iterator[Line]:
 
 
 def _groups(title: str, style: str, groups: Sequence[Group]) -> Iterator[Line]:
-    if not groups:
-        return
     yield from (("", 0, ""), (style, 0, title))
     for group in groups:
-        yield "title", 2, f"{group.key}  {group.title} ({count(group.layers, 'layer')})"
-        for message, layers in group.entries:
-            yield "", 4, clean(message)
-            fixes = sorted({fix for layer in layers for f in layer.findings if f.rule == group.key for fix in f.fixes})
-            if fixes:
-                yield "dim", 6, f"fix: {fix_text(fixes)}"
-            yield from (("dim", 6, _layer(layer)) for layer in layers)
-
-
-def _layer(layer: LayerReport) -> str:
-    nodes = [n for n in layer.onnx_nodes if n and n != layer.name]
-    from_nodes = f"  from {', '.join(nodes)}" if nodes else ""
-    return clean(f"{layer.type} {layer.name}{from_nodes}")
+        yield "title", 2, f"{group.key}  {group.title} ({group.size})"
+        for entry in group.entries:
+            yield "", 4, clean(entry.message)
+            if entry.fixes:
+                yield "dim", 6, f"fix: {fix_text(entry.fixes)}"
+            yield from (("dim", 6, clean(name)) for name in entry.names)
 
 
 def _regions(report: CheckReport) -> Iterator[Line]:

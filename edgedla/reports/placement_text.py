@@ -1,0 +1,142 @@
+"""A placement as text: the answer, predictions beside the baselines, the timeline, then every layer with its reason."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Iterator, List, Tuple
+
+from edgedla.costs.cost import Cost
+from edgedla.placement.placement import WHY, Baseline, Figures, PlacedModel, Placement
+from edgedla.reports.placement_timeline import timeline_lines
+from edgedla.reports.text import Line, aligned, clean, print_lines
+
+#: Objective -> what it makes small, for the headline.
+GOALS = {
+    "latency": "latency of one frame",
+    "throughput": "time between frames of a stream",
+    "energy": "energy per frame",
+    "makespan": "time for one frame of every model",
+}
+
+
+def to_text(placement: Placement, terminal: bool = False) -> str:
+    """The whole report; for a terminal with its colours (NO_COLOR honoured)."""
+    return print_lines(list(report_lines(placement)), terminal)
+
+
+def value_text(placement: Placement) -> str:
+    """What the objective reached, with its unit."""
+    value = placement.proof.value
+    if placement.objective == "energy":
+        return f"{value:.3f} mJ"
+    if placement.objective == "throughput":
+        return f"{value:.1f} us ({1e6 / value:.1f} frames/s)" if value > 0 else f"{value:.1f} us"
+    return f"{value:.1f} us"
+
+
+def proof_text(placement: Placement) -> str:
+    """How far the value is proven."""
+    proof = placement.proof
+    if proof.optimal:
+        return "proven least under the cost model"
+    why = "stopped by the time limit" if proof.timed_out else "the schedule search gave up"
+    return f"best found, at most {proof.gap:.2%} above the least ({why})"
+
+
+def report_lines(placement: Placement) -> Iterator[Line]:
+    """The report, line by line."""
+    names = ", ".join(clean(m.name) for m in placement.models)
+    p = placement.platform
+    release = f"TensorRT {p['trt']}" + (f", JetPack {p['jetpack']}" if p.get("jetpack") else "")
+    yield "title", 0, f"{names} on {p['title']}, {placement.precision.upper()}, {placement.power_mode}, {release}"
+    yield (
+        ("good" if placement.proof.optimal else "mixed"),
+        0,
+        (f"{GOALS[placement.objective]}: {value_text(placement)}, {proof_text(placement)}"),
+    )
+    yield from (("", 2, clean(note)) for note in placement.notes)
+    yield "", 0, ""
+    yield from _table(placement)
+    yield "", 0, ""
+    yield "title", 0, "Timeline"
+    yield from (("", 2, line) for line in timeline_lines(placement))
+    for model in placement.models:
+        yield "", 0, ""
+        yield from _model(model)
+    yield "", 0, ""
+    yield (
+        "dim",
+        0,
+        (
+            f"basis: {placement.figures.latency.basis} costs, rules {placement.rules_version}; predictions, not "
+            "measurements: +/- is one standard deviation, and the errors of the columns go together"
+        ),
+    )
+    solved = f"solver: {placement.proof.solver}, {placement.solve_time_s:.2f} s, gap {placement.proof.gap:.2%}"
+    yield "dim", 0, solved if placement.rounds else f"solver: {placement.proof.solver}, gap {placement.proof.gap:.2%}"
+
+
+def _table(placement: Placement) -> Iterator[Line]:
+    several = len(placement.models) > 1
+    head = ["", "latency us", "frames/s", "energy mJ", "loadables"]
+    if several:
+        head.insert(3, "side by side us")
+    table = [head, _row("this placement", placement.figures, several, "")]
+    for b in placement.baselines:
+        table.append(_row(b.title, b.figures, several, "" if not b.broken else " *"))
+    yield from (("title" if i == 0 else "", 2, line) for i, line in enumerate(aligned(table)))
+    for b in placement.baselines:
+        if b.broken:
+            yield "dim", 2, f"* not legal: {_broken(b)}"
+    loads = (f"{d} {c.latency_us:.0f} us" for d, c in placement.figures.loads.items())
+    yield "", 2, f"load a period: {', '.join(loads)}"
+    if placement.frame_latency_us:
+        times = ", ".join(f"{t:.0f} us" for t in placement.frame_latency_us)
+        yield "", 2, f"a frame is on its way through the pipeline for {times}"
+
+
+def _broken(baseline: Baseline) -> str:
+    more = len(baseline.broken) - 1
+    return clean(baseline.broken[0]) + (f" (and {more} more)" if more else "")
+
+
+def _row(name: str, figures: Figures, several: bool, mark: str) -> List[str]:
+    row = [
+        name + mark,
+        _spread(figures.latency, figures.latency.latency_us, figures.latency.spread, 0),
+        _spread(figures.period, figures.throughput_fps, figures.period.spread, 1),
+        _spread(figures.energy, figures.energy.energy_mj, figures.energy.energy_spread, 2),
+        ", ".join(f"{core} {n}" for core, n in figures.regions.items()) or "-",
+    ]
+    if several:
+        row.insert(3, "-" if figures.makespan_us is None else f"{figures.makespan_us:.0f}")
+    return row
+
+
+def _spread(cost: Cost, value: float, spread: float, digits: int) -> str:
+    return f"{value:.{digits}f} +/- {spread:.0%}"
+
+
+def _model(model: PlacedModel) -> Iterator[Line]:
+    counts = {w: sum(x.why == w for x in model.layers) for w in WHY}
+    said = ", ".join(f"{n} {w}" for w, n in counts.items() if n)
+    yield "title", 0, f"{clean(model.name)}: {len(model.layers)} layers ({said})"
+    if model.regions:
+        rows = [["loadable", "on", "layers", "us", "from", "to"]]
+        for r in model.regions:
+            ends = (clean(model.layers[i].name) for i in (r.layers[0], r.layers[-1]))
+            rows.append([str(r.id), r.device, str(r.size), f"{r.cost.latency_us:.1f}", *ends])
+        yield from (("", 2, line) for line in aligned(rows))
+        moved = sum(t.cost.latency_us for t in model.transitions)
+        size = sum(t.size_bytes for t in model.transitions)
+        yield "", 2, f"{len(model.transitions)} transitions, {size / 1e6:.3g} MB, {moved:.1f} us"
+    table = [["layers", "device", "why", "reason"]]
+    for (device, why, reason), group in itertools.groupby(model.layers, key=_same):
+        found = list(group)
+        name = clean(found[0].name) + (f" ... {clean(found[-1].name)} ({len(found)})" if len(found) > 1 else "")
+        table.append([name, device, why, clean(reason)])
+    yield from (("", 2, line) for line in aligned(table))
+
+
+def _same(layer: object) -> Tuple[str, str, str]:
+    return tuple(getattr(layer, name) for name in ("device", "why", "reason"))  # type: ignore[return-value]
