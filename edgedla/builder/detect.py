@@ -28,7 +28,7 @@ DOCUMENTS: Dict[str, str] = {
     "edgedla.check": "check",
     "edgedla.check-list": "check-list",
     "edgedla.compare": "comparison",
-    "edgedla.placement": "placement",
+    "edgedla-placement": "placement",
     "edgedla.plan": "plan",
     "edgedla.drift": "drift",
     "edgedla.layers": "layers",

@@ -22,6 +22,12 @@ VERBS: Dict[str, Tuple[str, str]] = {
     "layers": ("edgedla.cli.layers:layers", "Show the TensorRT layers that an ONNX model becomes."),
     "rules": ("edgedla.cli.rules:rules", "List and explain the rules behind the verdicts."),
     "targets": ("edgedla.cli.targets:targets", "List the Jetson modules and releases edgedla knows."),
+    "run": ("edgedla.cli.run:run", "Run a camera pipeline over GPU and DLA cores."),
+    "bench": ("edgedla.cli.bench:bench", "Measure latency and throughput of a built network."),
+    "inspect": (
+        "edgedla.cli.inspect:inspect",
+        "Show what a log, engine, loadable, artifact or model holds; compare two.",
+    ),
     "explain": ("edgedla.cli.explain:explain", "Say what a line of a TensorRT log means and what to do."),
 }
 

@@ -15,6 +15,8 @@ SCHEMAS: Mapping[str, str] = {
     "edgedla.check-list": "check-list.schema.json",
     "edgedla.compare": "compare.schema.json",
     "edgedla.explain": "explain.schema.json",
+    "edgedla.inspect": "inspect.schema.json",
+    "edgedla.inspect-diff": "inspect-diff.schema.json",
     "edgedla.rules": "rules.schema.json",
     "edgedla.targets": "targets.schema.json",
 }

@@ -1,0 +1,61 @@
+"""`edgedla inspect FILE [FILE2]`: what a file holds; with two files, what they differ in."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+import click
+
+from edgedla.cli.options import output_options, platform_options
+from edgedla.cli.output import deliver, destinations
+from edgedla.errors import UsageError
+
+FORMATS = ("text", "json")
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.argument("other", metavar="[FILE2]", required=False)
+@click.option(
+    "--against",
+    metavar="MODEL.onnx|check.json",
+    help="Compare the real placement with a prediction: of a model (for --target and --precision), or one saved by "
+    "`edgedla check --format json`.",
+)
+@platform_options()
+@click.option("--precision", type=click.Choice(["fp16", "int8"]), default="fp16", show_default=True)
+@click.option("--fail-on-difference", is_flag=True, help="Exit with 1 if the comparison or the two files differ.")
+@output_options(*FORMATS)
+def inspect(
+    file: str,
+    other: Optional[str],
+    against: Optional[str],
+    target: str,
+    jetpack: Optional[str],
+    trt: Optional[str],
+    precision: str,
+    fail_on_difference: bool,
+    output_format: Optional[str],
+    output: Tuple[str, ...],
+) -> int:
+    """Print what a file holds: a build log, an engine's layers, a DLA loadable, an artifact, an ONNX model.
+
+    Build logs of TensorRT 5 to 10 (trtexec or Python), JSON of trtexec --exportLayerInfo or of the engine inspector,
+    loadables of the open NVDLA family, folders that `edgedla build` wrote, and edgedla's own documents. Of a TensorRT
+    engine only the header is read, because opening one runs code. With FILE2: what the two differ in, row by row.
+    """
+    targets = destinations(output_format, output, FORMATS)
+    if other is not None and against is not None:
+        raise UsageError("two files are compared with each other, not with a prediction", where="--against")
+    from edgedla.builder.inspect import diff
+    from edgedla.builder.inspect import inspect as inspect_file
+    from edgedla.reports.inspect import render_diff, render_inspection
+
+    first = inspect_file(file, against=against, target=target, jetpack=jetpack, trt=trt, precision=precision)
+    if other is None:
+        deliver(targets, lambda wanted, terminal: render_inspection(first, wanted, terminal))
+        return int(fail_on_difference and first.comparison is not None and bool(first.comparison.differences))
+    second = inspect_file(other, target=target, jetpack=jetpack, trt=trt, precision=precision)
+    found = diff(first, second)
+    deliver(targets, lambda wanted, terminal: render_diff(found, wanted, terminal))
+    return int(fail_on_difference and not found.equal)
