@@ -65,7 +65,8 @@ class Capture:
         if not ready.wait(wait_s):
             self.stop()
             raise RunError(f"the source did not open within {wait_s:.0f} s", where=self.uri)
-        if self._failure is not None:
+        # A failure after the first opening belongs to `take`.
+        if self._failure is not None and self.frame_hw == (0, 0):
             raise self._failure
         threading.Thread(target=self._watch, name="edgedla-watchdog", daemon=True).start()
 

@@ -1,0 +1,103 @@
+"""`edgedla bench ARTIFACT`: latency and throughput of a built network, in trtexec's spelling."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Optional, Tuple
+
+import click
+
+from edgedla.cli.output import deliver, destinations
+from edgedla.errors import UsageError
+
+FORMATS = ("text", "json")
+
+
+@click.command()
+@click.argument("artifact", required=False)
+@click.option(
+    "--device", "devices", multiple=True, metavar="DEVICE", help="GPU, DLA0 or DLA1; may be given several times."
+)
+@click.option("--warmUp", "--warm-up", "warm_up", type=float, default=200.0, show_default=True, help="Warm-up in ms.")
+@click.option("--duration", type=float, default=3.0, show_default=True, help="At least so many seconds.")
+@click.option("--iterations", type=int, default=10, show_default=True, help="At least so many inferences.")
+@click.option("--percentile", default="50,90,95,99", show_default=True, help="Percentiles to report.")
+@click.option(
+    "--streams", "--infStreams", type=click.IntRange(1, 16), default=1, show_default=True, help="Inferences at once."
+)
+@click.option(
+    "--exportTimes", "--export-times", "export_times", metavar="FILE", help="Write every latency to FILE (JSON)."
+)
+@click.option("--loadEngine", "trtexec_engine", hidden=True)
+@click.option("--useDLACore", "trtexec_core", hidden=True, type=int)
+@click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the output.  [default: text]")
+@click.option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write to FILE.")
+def bench(
+    artifact: Optional[str],
+    devices: Tuple[str, ...],
+    warm_up: float,
+    duration: float,
+    iterations: int,
+    percentile: str,
+    streams: int,
+    export_times: Optional[str],
+    trtexec_engine: Optional[str],
+    trtexec_core: Optional[int],
+    output_format: Optional[str],
+    output: Tuple[str, ...],
+) -> None:
+    """Measure latency and throughput of an artifact.
+
+    A host artifact runs in ONNX Runtime: its times are marked as simulated and say nothing of a Jetson.
+    """
+    targets = destinations(output_format, output, FORMATS)
+    folder = artifact or trtexec_engine
+    if not folder or (artifact and trtexec_engine):
+        raise UsageError("one artifact is needed", allowed="ARTIFACT, or trtexec's --loadEngine=ARTIFACT")
+    if trtexec_core is not None:
+        devices = (*devices, f"DLA{trtexec_core}")
+    try:
+        percents = tuple(float(p) for p in percentile.split(","))
+    except ValueError:
+        raise UsageError(f"{percentile!r}", where="--percentile", allowed="numbers separated by commas") from None
+    from edgedla.builder.artifact_load import load_artifact
+    from edgedla.files import write_atomic
+    from edgedla.runtime.bench import BenchOptions, random_inputs
+    from edgedla.runtime.bench import bench as measure
+    from edgedla.runtime.runners import open_runners
+
+    loaded = load_artifact(folder)
+    options = BenchOptions(warm_up, iterations, duration, percents, streams)
+    inputs = random_inputs(loaded, options.seed)
+    results = []
+    runners = open_runners(loaded, devices)
+    try:
+        for runner in runners:
+            results.append(measure(runner, inputs, options))
+    finally:
+        for runner in runners:
+            runner.close()
+    document: Dict[str, Any] = {
+        "schema": "edgedla.bench/1",
+        "model": dict(loaded.model),
+        "target": loaded.platform.get("target"),
+        "backend": loaded.backend,
+        "precision": loaded.precision,
+        "results": [r.to_dict() for r in results],
+    }
+    if export_times:
+        every = {**document, "results": [r.to_dict(times=True) for r in results]}
+        write_atomic(export_times, json.dumps(every, indent=1) + "\n")
+    deliver(targets, lambda wanted, _: json.dumps(document, indent=1) + "\n" if wanted == "json" else _text(document))
+
+
+def _text(document: Dict[str, Any]) -> str:
+    d = document
+    lines: List[str] = [f"{d['model'].get('name')} for {d['target']}, {d['precision']}, {d['backend']} backend"]
+    for r in d["results"]:
+        lines.append(f"{r['runner']}: {r['throughput_qps']} inferences/s over {r['count']} in {r['seconds']} s")
+        tail = "  ".join(f"{k} {v} ms" for k, v in r["percentiles_ms"].items())
+        lines.append(f"  latency  mean {r['mean_ms']} ms  min {r['min_ms']} ms  {tail}  max {r['max_ms']} ms")
+        if r["simulated"]:
+            lines.append("  SIMULATED: ONNX Runtime on this machine, not a Jetson")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,123 @@
+"""`edgedla run`: a camera pipeline from a file, or an artifact over a source."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any, Dict, Optional, Tuple
+
+import click
+
+from edgedla.cli.output import deliver, destinations
+from edgedla.errors import UsageError
+
+FORMATS = ("text", "json")
+
+
+@click.command()
+@click.argument("pipeline", metavar="PIPELINE.yaml|ARTIFACT")
+@click.option("--source", metavar="URI", help="csi://0, v4l2:///dev/video0, rtsp://..., a file, a folder, synthetic://")
+@click.option(
+    "--device", "devices", multiple=True, metavar="DEVICE", help="GPU, DLA0 or DLA1; several share the frames."
+)
+@click.option("--decode", metavar="NAME", help="classification, segmentation, ssd, yolov5, yolov8, yolo11 or none.")
+@click.option("--labels", metavar="A,B,C", help="Class names, or a file with one a line.")
+@click.option("--score", type=float, help="Detections below this score are dropped.")
+@click.option("--reg-max", type=int, help="Bins of a YOLOv8 box distribution.  [default: 16]")
+@click.option("--frames", type=int, help="Stop after so many frames.")
+@click.option("--seconds", type=float, help="Stop after so many seconds.")
+@click.option("--jsonl", metavar="FILE", help="Results as JSON lines.")
+@click.option("--images", metavar="FOLDER", help="Annotated frames.")
+@click.option("--video", metavar="FILE", help="Annotated video (.mp4, .avi).")
+@click.option("--metrics", metavar="FILE", help="Pipeline numbers as JSON lines.")
+@click.option("--prometheus", type=int, metavar="PORT", help="Serve pipeline numbers for Prometheus.")
+@click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the summary.  [default: text]")
+@click.option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write the summary to FILE.")
+def run(
+    pipeline: str,
+    source: Optional[str],
+    devices: Tuple[str, ...],
+    decode: Optional[str],
+    labels: Optional[str],
+    score: Optional[float],
+    reg_max: Optional[int],
+    frames: Optional[int],
+    seconds: Optional[float],
+    jsonl: Optional[str],
+    images: Optional[str],
+    video: Optional[str],
+    metrics: Optional[str],
+    prometheus: Optional[int],
+    output_format: Optional[str],
+    output: Tuple[str, ...],
+) -> None:
+    """Run a pipeline until its source ends, a limit is reached, or Ctrl-C (SIGTERM) asks it to stop.
+
+    What is under way is finished first; the summary comes last. Exit code 6 if a stage failed.
+    """
+    targets = destinations(output_format, output, FORMATS)
+    from edgedla.runtime.config import load_config, with_overrides
+    from edgedla.runtime.metrics import serve_metrics
+    from edgedla.runtime.open_pipeline import open_pipeline
+
+    is_file = pipeline.lower().endswith((".yaml", ".yml"))
+    if not is_file and not os.path.isdir(pipeline):
+        raise UsageError(
+            "neither a pipeline file nor an artifact folder",
+            where=pipeline,
+            allowed="*.yaml, or a folder that `edgedla build` made",
+        )
+    config = with_overrides(
+        load_config(pipeline) if is_file else None,
+        artifact="" if is_file else pipeline,
+        source=source or "",
+        decode={"kind": decode, "labels": _labels(labels), "score": score, "reg_max": reg_max},
+        outputs={"jsonl": jsonl, "images": images, "video": video},
+        metrics={"jsonl": metrics, "prometheus_port": prometheus},
+        stop_after={"frames": frames, "seconds": seconds},
+    )
+    if devices:
+        import dataclasses
+
+        config = dataclasses.replace(config, devices=devices)
+    with open_pipeline(config) as opened:
+        before = {s: signal.signal(s, lambda *_: opened.stop()) for s in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            with serve_metrics(opened, config.metrics):
+                summary = opened.run()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    deliver(targets, lambda wanted, _: json.dumps(summary, indent=1) + "\n" if wanted == "json" else _text(summary))
+
+
+def _labels(text: Optional[str]) -> Tuple[str, ...]:
+    if not text:
+        return ()
+    if os.path.isfile(text):
+        with open(text, encoding="utf-8") as f:
+            return tuple(line.strip() for line in f if line.strip())
+    return tuple(part.strip() for part in text.split(","))
+
+
+def _text(s: Dict[str, Any]) -> str:
+    f = s["frames"]
+    lines = [
+        f"{f['results']} results in {s['seconds']} s, {s['throughput_fps']} a second"
+        + (" (SIMULATED runner: not a Jetson's speed)" if s["simulated"] else ""),
+        f"frames  captured {f['captured']}  dropped for newer ones {f['dropped']}  reconnects {f['reconnects']}  "
+        f"stalls {f['stalls']}",
+        f"{'stage':<12}{'p50 ms':>10}{'p90 ms':>10}{'p99 ms':>10}{'max ms':>10}",
+    ]
+    for name, stage in s["stages"].items():
+        cells = "".join(f"{_cell(stage[k]):>10}" for k in ("p50_ms", "p90_ms", "p99_ms", "max_ms"))
+        lines.append(f"{name:<12}{cells}")
+    for r in s["runners"]:
+        state = "" if r["in_use"] else "  TAKEN OUT after failures"
+        lines.append(f"runner {r['runner']}: {r['inference']['count']} inferences{state}")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: Optional[float]) -> str:
+    return "-" if value is None else f"{value:.2f}"

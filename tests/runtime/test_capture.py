@@ -1,0 +1,145 @@
+"""Newest frame first, drops counted, reconnect with backoff, watchdog."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.runtime.capture import Capture, CaptureOptions
+
+
+class Scripted:
+    """A source that plays a list of steps: "frame", an exception, ("wait", seconds), or "end"."""
+
+    def __init__(self, steps, live=True):
+        self.uri, self.live, self.pixels, self.rate = "scripted", live, "bgr", 0.0
+        self.steps, self.closed = steps, 0
+
+    def open(self):
+        if self.steps and isinstance(self.steps[0], type) is False and self.steps[0] == "refuse":
+            self.steps.pop(0)
+            raise RunError("it refuses", where=self.uri)
+        return 4, 6
+
+    def read(self):
+        while self.steps:
+            step = self.steps.pop(0)
+            if step == "frame":
+                return np.zeros((4, 6, 3), np.uint8)
+            if isinstance(step, tuple):
+                time.sleep(step[1])
+            elif isinstance(step, Exception):
+                raise step
+            else:
+                return None
+        return None
+
+    def close(self):
+        self.closed += 1
+
+
+def drain(capture, seconds=5.0):
+    frames, end = [], time.monotonic() + seconds
+    while not capture.ended and time.monotonic() < end:
+        frame = capture.take(0.1)
+        if frame is not None:
+            frames.append(frame)
+    return frames
+
+
+def test_a_live_source_keeps_the_newest_frame_and_counts_the_dropped():
+    capture = Capture(lambda: Scripted(["frame"] * 50))
+    capture.start()
+    time.sleep(0.2)
+    frames = drain(capture)
+    assert [f.index for f in frames] == [49]
+    assert (capture.captured, capture.dropped) == (50, 49)
+
+
+def test_a_file_loses_no_frame_however_slow_the_reader_is():
+    capture = Capture(lambda: Scripted(["frame"] * 20, live=False))
+    capture.start()
+    frames = []
+    while not capture.ended:
+        frame = capture.take(0.1)
+        if frame is not None:
+            time.sleep(0.005)
+            frames.append(frame.index)
+    assert frames == list(range(20))
+    assert capture.dropped == 0
+
+
+def test_a_source_that_dies_and_returns_goes_on():
+    steps = ["frame", RunError("unplugged"), "refuse", "refuse", "frame", "end"]
+    capture = Capture(lambda: Scripted(steps), CaptureOptions(backoff_first_s=0.01))
+    capture.start()
+    frames = drain(capture)
+    assert [f.index for f in frames] == [0, 1]
+    assert capture.reconnects == 3
+
+
+def test_the_backoff_doubles_up_to_its_limit():
+    waits = []
+    steps = [RunError("x"), *["refuse"] * 5, "end"]
+    capture = Capture(lambda: Scripted(steps), CaptureOptions(backoff_first_s=1, backoff_most_s=4))
+    capture._stop = _Recorder(waits)
+    capture._run(Scripted(["frame", RunError("x")]), capture._generation, None)
+    assert waits == [1, 2, 4, 4, 4, 4, 4]
+
+
+class _Recorder(threading.Event):
+    def __init__(self, waits):
+        super().__init__()
+        self.waits = waits
+
+    def wait(self, timeout=None):
+        self.waits.append(timeout)
+        return False
+
+
+def test_a_stalled_source_is_opened_again_by_the_watchdog():
+    scripts = [["frame", ("wait", 2.0), "frame"], ["frame", "end"]]
+    capture = Capture(lambda: Scripted(scripts.pop(0)), CaptureOptions(stall_s=0.2))
+    capture.start()
+    frames = drain(capture)
+    assert len(frames) == 2
+    assert capture.stalls == 1
+
+
+def test_a_source_that_cannot_be_opened_at_all_fails_at_the_start():
+    with pytest.raises(RunError, match="refuses"):
+        Capture(lambda: Scripted(["refuse"])).start()
+
+
+def test_a_missing_library_is_not_retried():
+    capture = Capture(lambda: Scripted(["frame", EnvironmentMissing("no OpenCV")]))
+    capture.start()
+    with pytest.raises(EnvironmentMissing):
+        while True:
+            capture.take(1)
+
+
+def test_any_exception_of_a_source_becomes_an_error_of_ours():
+    capture = Capture(lambda: Scripted(["frame", ValueError("driver says no")], live=False))
+    capture.start()
+    with pytest.raises(RunError, match="driver says no"):
+        while True:
+            capture.take(1)
+
+
+def test_giving_up_after_the_stated_time():
+    def factory(first=[True]):  # noqa: B006
+        if first:
+            first.clear()
+            return Scripted(["frame", RunError("gone")])
+        return Scripted(["refuse"])
+
+    capture = Capture(factory, CaptureOptions(backoff_first_s=0.02, backoff_most_s=0.02, give_up_s=0.1))
+    capture.start()
+    with pytest.raises(RunError):
+        for _ in range(100):
+            capture.take(0.1)

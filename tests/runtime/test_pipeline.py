@@ -1,0 +1,210 @@
+"""Pool and pipeline: order, freshness under overload, failing runners, full disk, graceful stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from edgedla.errors import RunError
+from edgedla.runtime.capture import Capture
+from edgedla.runtime.geometry import Geometry
+from edgedla.runtime.pipeline import Limits, Pipeline
+from edgedla.runtime.pool import Pool
+from edgedla.runtime.runners.fake import FakeRunner
+from edgedla.runtime.sinks import Callback, JsonLines
+from edgedla.runtime.sources import open_source
+
+pytest.importorskip("cv2", reason="OpenCV is not installed")
+GEOMETRY = Geometry.fit((48, 64), (48, 64))
+
+
+def echo(inputs):
+    return {"y": inputs["x"]}
+
+
+def number(image) -> int:
+    return int(image[0, 0, 0]) | int(image[0, 0, 1]) << 8 | int(image[0, 0, 2]) << 16
+
+
+def pipeline(source, runners, sinks=(), limits=None, **pool):
+    capture = Capture(lambda: open_source(source))
+    capture.start()
+    return Pipeline(
+        capture, lambda im: {"x": im}, Pool(runners, **pool), lambda b, g: [b["y"]], GEOMETRY, sinks, limits
+    )
+
+
+def overload(seconds: float, latency_ms: float, runners: int = 1):
+    seen = []
+    rate = 5 * runners * 1e3 / latency_ms
+    p = pipeline(
+        f"synthetic://?pattern=counter&width=64&height=48&rate={rate}",
+        [FakeRunner((), latency_ms, echo, name=f"f{i}") for i in range(runners)],
+        [Callback(lambda r: seen.append((r.frame.index, number(r.results[0]), r.age_ms)))],
+        Limits(seconds=seconds),
+    )
+    return p.run(), seen
+
+
+@pytest.mark.parametrize("runners", [1, 2])
+def test_overload_keeps_frames_fresh_and_in_order(runners):
+    latency_ms = 40.0
+    summary, seen = overload(2.0, latency_ms, runners)
+    assert [i for i, _, _ in seen] == sorted(i for i, _, _ in seen)
+    assert all(i == n for i, n, _ in seen), "a result belongs to another frame"
+    ages = sorted(a for _, _, a in seen)
+    # A loaded machine may hold a thread back once; nine in ten show the design.
+    assert ages[int(len(ages) * 0.9)] < 3 * latency_ms
+    f = summary["frames"]
+    assert f["dropped"] > 0
+    assert f["captured"] - f["dropped"] - f["results"] in (0, 1, 2)
+
+
+@pytest.mark.slow
+def test_overload_for_a_minute_keeps_age_bounded_and_memory_flat():
+    tracemalloc.start()
+    marks = []
+
+    def watch():
+        for _ in range(11):
+            time.sleep(5)
+            marks.append(tracemalloc.get_traced_memory()[0])
+
+    threading.Thread(target=watch, daemon=True).start()
+    summary, seen = overload(60.0, 50.0)
+    tracemalloc.stop()
+    assert max(a for _, _, a in seen) < 150.0
+    assert [i for i, _, _ in seen] == sorted(i for i, _, _ in seen)
+    assert summary["frames"]["dropped"] > 0
+    assert max(marks[3:]) - marks[2] < 1 << 20
+
+
+class Flaky(FakeRunner):
+    def __init__(self, fail_from, **kw):
+        super().__init__((), 2.0, echo, **kw)
+        self.count, self.fail_from = 0, fail_from
+
+    def _infer(self, inputs):
+        self.count += 1
+        if self.count >= self.fail_from:
+            raise OSError("the core is gone")
+        return super()._infer(inputs)
+
+
+def test_a_core_that_fails_is_taken_out_and_no_frame_is_lost(caplog):
+    seen = []
+    p = pipeline(
+        "synthetic://?pattern=counter&width=64&height=48&frames=40",
+        [Flaky(5, name="DLA0"), FakeRunner((), 2.0, echo, name="DLA1")],
+        [Callback(lambda r: seen.append((r.frame.index, number(r.results[0]), r.runner)))],
+    )
+    summary = p.run()
+    assert [(i, n) for i, n, _ in seen] == [(i, i) for i in range(40)]
+    assert {r["runner"]: r["in_use"] for r in summary["runners"]} == {"DLA0": False, "DLA1": True}
+    assert "DLA0 is taken out" in caplog.text
+
+
+def test_without_any_runner_left_the_pipeline_ends_with_the_reason():
+    p = pipeline("synthetic://?pattern=counter&width=64&height=48&frames=40", [Flaky(3, name="DLA0")])
+    with pytest.raises(RunError, match="the core is gone"):
+        p.run()
+
+
+def test_a_runner_that_hangs_is_given_up(caplog):
+    release = threading.Event()
+
+    class Hanging(FakeRunner):
+        def _infer(self, inputs):
+            release.wait(20)
+            return super()._infer(inputs)
+
+    seen = []
+    p = pipeline(
+        "synthetic://?pattern=counter&width=64&height=48&frames=6",
+        [Hanging((), 1.0, echo, name="DLA0"), FakeRunner((), 1.0, echo, name="DLA1")],
+        [Callback(lambda r: seen.append(r.frame.index))],
+        timeout_s=0.3,
+    )
+    p.run()
+    release.set()
+    assert seen == list(range(6))
+
+
+def test_a_full_disk_ends_the_run_and_leaves_whole_lines():
+    p = pipeline(
+        "synthetic://?pattern=counter&width=64&height=48&frames=20",
+        [FakeRunner((), 1.0, lambda i: {"y": i["x"]})],
+    )
+    p._decode = lambda b, g: []
+    p._sinks = [JsonLines("/dev/full")]
+    with pytest.raises(RunError, match="No space left"):
+        p.run()
+
+
+def test_a_line_that_does_not_fit_leaves_no_half_line(tmp_path, monkeypatch):
+    path = tmp_path / "r.jsonl"
+    sink = JsonLines(str(path))
+    sink.write_document({"a": 1})
+    real = os.write
+
+    def short(fd, data):
+        if len(data) > 8:
+            return real(fd, data[:8])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", short)
+    with pytest.raises(RunError, match="No space left"):
+        sink.write_document({"b": "x" * 6})
+    monkeypatch.undo()
+    sink.close()
+    assert path.read_text() == '{"a":1}\n'
+
+
+def test_a_stop_in_the_middle_hands_out_everything_that_was_submitted():
+    seen = []
+    p = pipeline(
+        "synthetic://?pattern=counter&width=64&height=48&rate=200",
+        [FakeRunner((), 10.0, echo)],
+        [Callback(lambda r: seen.append(r.frame.index))],
+    )
+    threading.Timer(0.5, p.stop).start()
+    summary = p.run()
+    assert summary["frames"]["submitted"] == summary["frames"]["results"] == len(seen) > 10
+
+
+@pytest.mark.parametrize("stage", ["_prepare", "_decode"])
+def test_a_stage_that_raises_ends_the_run_with_its_reason(stage):
+    p = pipeline("synthetic://?pattern=counter&width=64&height=48&frames=20", [FakeRunner((), 1.0, echo)])
+
+    def broken(*_):
+        raise KeyError("no such output")
+
+    setattr(p, stage, broken)
+    with pytest.raises(RunError, match="no such output"):
+        p.run()
+
+
+def test_a_summary_can_be_written_as_json_at_any_time():
+    p = pipeline("synthetic://?pattern=counter&width=64&height=48&frames=3", [FakeRunner((), 1.0, echo)])
+    json.dumps(p.summary())
+    assert p.run()["simulated"] is True
+
+
+def test_results_come_in_order_from_runners_of_different_speed():
+    slow, fast = FakeRunner((), 25.0, echo, name="slow"), FakeRunner((), 2.0, echo, name="fast")
+    pool = Pool([slow, fast])
+
+    def feed():
+        for i in range(30):
+            pool.submit({"x": np.full(4, i)}, tag=i)
+
+    threading.Thread(target=feed).start()
+    tags = [pool.collect(1.0)[0] for _ in range(30)]
+    pool.close()
+    assert tags == list(range(30))
