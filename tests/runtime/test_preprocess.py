@@ -15,9 +15,9 @@ from edgedla.runtime.preprocess import CpuPreprocessor, Preprocess
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 
 FORMATS = [
-    ("HALF", TensorFormat.LINEAR), ("HALF", TensorFormat.DLA_LINEAR), ("HALF", TensorFormat.DLA_HWC4), ("HALF", TensorFormat.CHW16),
-    ("INT8", TensorFormat.LINEAR), ("INT8", TensorFormat.DLA_LINEAR), ("INT8", TensorFormat.DLA_HWC4), ("INT8", TensorFormat.CHW32),
-]  # fmt: skip
+    *(("HALF", f) for f in (TensorFormat.LINEAR, TensorFormat.DLA_LINEAR, TensorFormat.DLA_HWC4, TensorFormat.CHW16)),
+    *(("INT8", f) for f in (TensorFormat.LINEAR, TensorFormat.DLA_LINEAR, TensorFormat.DLA_HWC4, TensorFormat.CHW32)),
+]
 
 
 def frame_of(shape, seed=0):
