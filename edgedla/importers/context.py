@@ -62,9 +62,9 @@ class Context:
             self.net.register(tensor, base)
         return tensor
 
-    def take_temporary_name(self, base: str = TEMPORARY) -> None:
+    def take_temporary_name(self) -> None:
         """Weights of the parser's own take a name too, and with it a number of the counter behind all names."""
-        self.net.unique_tensor_name(base)
+        self.net.unique_tensor_name(TEMPORARY)
 
     # Values ----------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 from edgedla.importers.refuse import Refused
 
@@ -106,6 +106,3 @@ def single_axis(axis: int, rank: int) -> int:
     if fixed >= rank:
         raise Refused(f"axis {axis} does not exist in a tensor of rank {rank}")
     return fixed
-
-
-Pads = Tuple[List[int], List[int]]

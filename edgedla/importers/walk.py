@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-import numpy as np
-
 from edgedla.errors import ModelError
 from edgedla.importers import known_ops
 from edgedla.importers.context import MAX_NESTED_SUBGRAPHS, Context
@@ -209,6 +207,8 @@ def import_inputs(
     notes: List[str] = []
     for value in graph.input:
         if value.name in initializers:
+            # Up to IR version 3 initializers are listed as inputs too; the parser takes the name twice.
+            ctx.set(value.name, None)
             continue
         if not value.type.HasField("tensor_type"):
             raise Refused(
@@ -279,6 +279,3 @@ def output_tensors(ctx: Context, graph: Any) -> List[NetTensor]:
         tensor.dtype = dtype
         made.append(tensor)
     return made
-
-
-_ARRAY = np.ndarray

@@ -41,13 +41,13 @@ def elementwise(net: Network, a: NetTensor, b: NetTensor, op: str) -> NetTensor:
     dtype = "BOOL" if op in COMPARISONS else a.dtype
     value = None
     if a.const and b.const:
-        value = evaluate(ELEMENTWISE[op], a.value, b.value, dtype=dtype)
+        value = evaluate(ELEMENTWISE[op], a.value, b.value, dims=dims, dtype=dtype)
     return net.emit("ELEMENTWISE", [a, b], {"op": op}, dims, dtype, value=value)
 
 
 def unary(net: Network, x: NetTensor, op: str) -> NetTensor:
     dtype = "BOOL" if op in ("ISINF", "ISNAN") else x.dtype
-    value = evaluate(UNARY[op], x.value, dtype=dtype) if x.const and op in UNARY else None
+    value = evaluate(UNARY[op], x.value, dims=x.dims, dtype=dtype) if x.const and op in UNARY else None
     return net.emit("UNARY", [x], {"op": op}, x.dims, dtype, value=value)
 
 
@@ -61,12 +61,12 @@ def activation(
         params["beta"] = beta
     value = None
     if x.const and op == "RELU":
-        value = evaluate(lambda v: np.maximum(v, 0), x.value, dtype=x.dtype)
+        value = evaluate(lambda v: np.maximum(v, 0), x.value, dims=x.dims, dtype=x.dtype)
     return net.emit("ACTIVATION", [x], params, x.dims, x.dtype, value=value)
 
 
 def cast(net: Network, x: NetTensor, dtype: str) -> NetTensor:
-    value = evaluate(lambda v: v, x.value, dtype=dtype) if x.const else None
+    value = evaluate(lambda v: v, x.value, dims=x.dims, dtype=dtype) if x.const else None
     return net.emit("CAST", [x], {"to": dtype}, x.dims, dtype, value=value)
 
 
@@ -74,7 +74,7 @@ def identity(net: Network, x: NetTensor, dtype: Optional[str] = None) -> NetTens
     """An IDENTITY layer; with `dtype` it casts, which is how 8.6 casts in most places."""
     params: Dict[str, Any] = {"output_type_set": dtype} if dtype else {}
     to = dtype or x.dtype
-    value = evaluate(lambda v: v, x.value, dtype=to) if x.const else None
+    value = evaluate(lambda v: v, x.value, dims=x.dims, dtype=to) if x.const else None
     return net.emit("IDENTITY", [x], params, x.dims, to, value=value)
 
 
@@ -82,7 +82,7 @@ def select(net: Network, condition: NetTensor, then: NetTensor, otherwise: NetTe
     dims = broadcast_dims(broadcast_dims(condition.dims, then.dims), otherwise.dims)
     value = None
     if condition.const and then.const and otherwise.const:
-        value = evaluate(np.where, condition.value, then.value, otherwise.value, dtype=then.dtype)
+        value = evaluate(np.where, condition.value, then.value, otherwise.value, dims=dims, dtype=then.dtype)
     return net.emit("SELECT", [condition, then, otherwise], {}, dims, then.dtype, value=value)
 
 

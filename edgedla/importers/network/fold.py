@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Sequence
 
 import numpy as np
 
@@ -45,20 +45,27 @@ REDUCE: Dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def evaluate(function: Callable[..., Any], *values: Any, dtype: str) -> Optional[Any]:
-    """`function(*values)` as an array of TensorRT type `dtype`; None where a value is unknown or it cannot be worked out."""
+def evaluate(function: Callable[..., Any], *values: Any, dims: Sequence[int], dtype: str) -> Optional[Any]:
+    """`function(*values)` as an array of `dims` and TensorRT type `dtype`.
+
+    None where a value is unknown, where operands or result are large (a broadcast can make much of little), or where it
+    cannot be worked out.
+    """
     for v in values:
         if v is None or v.size > MAX_FOLDED_ELEMENTS:
             return None
+    elements = 1
+    for d in dims:
+        elements *= d
     target = NUMPY_TYPES.get(dtype)
-    if target is None:
+    if target is None or not 0 <= elements <= MAX_FOLDED_ELEMENTS:
         return None
     try:
         with np.errstate(all="ignore"):
             result = function(*values)
-            if result is None or result.size > MAX_FOLDED_ELEMENTS:
+            if result is None or result.size != elements:
                 return None
             return np.asarray(result).astype(target, copy=False)
     except (ValueError, IndexError, TypeError, ArithmeticError, AttributeError, MemoryError):
-        # Operands that do not fit each other are a fault of the model; the dims' check names it.
+        # Operands that do not fit each other are a fault of the model; the check of their dims names it.
         return None

@@ -102,7 +102,7 @@ def shuffle(
         dims = resolve_reshape(dims, reshape, zero_is_placeholder)
     if value is not None:
         middle = dims
-        value = evaluate(lambda v: _shuffled(v, first, middle, second), value, dtype=x.dtype)
+        value = evaluate(lambda v: _shuffled(v, first, middle, second), value, dims=dims, dtype=x.dtype)
     if second is not None:
         dims = tuple(dims[i] for i in second)
     params["second_transpose"] = None if second is None else list(second)
@@ -156,7 +156,7 @@ def slice_layer(
         dims[axis] = sizes[i] if sizes is not None and i < len(sizes) else -1
     value = None
     if x.value is not None and all(n is not None for n in numbers) and mode == "STRICT_BOUNDS":
-        value = evaluate(lambda v: _sliced(v, numbers, axes), x.value, dtype=x.dtype)
+        value = evaluate(lambda v: _sliced(v, numbers, axes), x.value, dims=dims, dtype=x.dtype)
     return net.emit("SLICE", inputs, params, tuple(dims), x.dtype, value=value)
 
 
@@ -195,7 +195,7 @@ def concatenation(net: Network, inputs: Sequence[NetTensor], axis: int = 0) -> N
     dims[axis] = total
     value = None
     if all(t.value is not None for t in inputs):
-        value = evaluate(lambda *vs: np.concatenate(vs, axis=axis), *[t.value for t in inputs], dtype=first.dtype)
+        value = evaluate(lambda *vs: np.concatenate(vs, axis=axis), *[t.value for t in inputs], dims=dims, dtype=first.dtype)
     return net.emit("CONCATENATION", list(inputs), {"axis": axis}, tuple(dims), first.dtype, value=value)
 
 
@@ -216,7 +216,7 @@ def gather(net: Network, data: NetTensor, indices: NetTensor, axis: int) -> NetT
     dims = data.dims[:axis] + indices.dims + data.dims[axis + 1 :]
     value = None
     if data.value is not None and indices.value is not None:
-        value = evaluate(lambda d, i: d.take(i, axis=axis), data.value, indices.value, dtype=data.dtype)
+        value = evaluate(lambda d, i: d.take(i, axis=axis), data.value, indices.value, dims=dims, dtype=data.dtype)
     params = {"mode": "DEFAULT", "axis": axis, "nb_elementwise_dims": 0}
     return net.emit("GATHER", [data, indices], params, dims, data.dtype, value=value)
 
@@ -283,7 +283,7 @@ def fill(
     if op == "LINSPACE" and len(dims) == 1 and 0 <= dims[0] <= MAX_FOLDED_ELEMENTS and _known(inputs):
         first = alpha.value if isinstance(alpha, NetTensor) else np.asarray(alpha or 0)
         step = beta.value if isinstance(beta, NetTensor) else np.asarray(beta or 0)
-        value = evaluate(lambda a, b: a.ravel() + b.ravel() * np.arange(dims[0]), first, step, dtype=dtype)
+        value = evaluate(lambda a, b: a.ravel() + b.ravel() * np.arange(dims[0]), first, step, dims=dims, dtype=dtype)
     # A FILL that reads its start or step from a tensor stays, even from a constant one; random values are no constants.
     live = op != "LINSPACE" or isinstance(alpha, NetTensor) or isinstance(beta, NetTensor)
     out = net.emit("FILL", inputs, params, dims, dtype, value=value, always_live=live)

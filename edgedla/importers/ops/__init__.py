@@ -57,6 +57,7 @@ OPERATORS: Dict[str, Lowering] = {
     "Cos": partial(elementwise.unary, op="COS"),
     "Cosh": partial(elementwise.unary, op="COSH"),
     "CumSum": recurrent.cum_sum,
+    "DeformConv": indexing.deform_conv,
     "DepthToSpace": reshape.depth_to_space,
     "DequantizeLinear": partial(quantize.quantize, dequantizes=True),
     "Div": partial(elementwise.binary, op="DIV"),
@@ -183,4 +184,4 @@ OPERATORS: Dict[str, Lowering] = {
 }
 
 #: Operators that the parser of 8.6 does not know.
-SINCE_103: FrozenSet[str] = frozenset({"CastLike", "Gelu", "Hardmax", "Mish"})
+SINCE_103: FrozenSet[str] = frozenset({"CastLike", "DeformConv", "Gelu", "Hardmax", "Mish"})

@@ -104,8 +104,13 @@ def _clip_by_elements(ctx: Context, node: Node, inputs: List[Any], dtype: str) -
             "This version of TensorRT only supports floating-point, INT32, or INT64 inputs for Clip! "
             f"The current input type is {dtype}."
         )
+    lowest, highest = TYPE_RANGE[dtype]
+    if not ctx.v10:
+        dtype = "INT32" if dtype == "INT32" else "FLOAT"
+        if ctx.opset < 11:
+            lowest, highest = node.float("min", lowest), node.float("max", highest)
     bounds = []
-    for given, default in zip((inputs + [None, None])[1:3], TYPE_RANGE[dtype]):
+    for given, default in zip((inputs + [None, None])[1:3], (lowest, highest)):
         bounds.append(ctx.scalar(default, dtype) if given is None else ctx.tensor(given))
     low, high = bounds
     x, low = same_rank(ctx, x, low)

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 from edgedla.importers.broadcast import axis_length, to_scalar
 from edgedla.importers.context import Context
 from edgedla.importers.network import arithmetic, loops, shapes
-from edgedla.importers.network.core import NetLayer, NetTensor
+from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights

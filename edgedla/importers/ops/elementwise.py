@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Sequence
 
 from edgedla.importers import shape_tensor as st
-from edgedla.importers.broadcast import axis_length, constant_of_shape, same_rank, to_rank
+from edgedla.importers.broadcast import constant_of_shape, same_rank, to_rank
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import dtype_of, rank_of, refuse_types, trt_type
 from edgedla.importers.network import arithmetic
@@ -223,6 +223,3 @@ def size(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     x = inputs[0]
     dims = st.shape_of(x) if isinstance(x, NetTensor) else st.vector_of(x.dims)
     return [st.tensor_of(ctx, st.product(ctx, dims, 0, dims.size, 0))]
-
-
-__all__ = ["axis_length", "binary", "combine"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, List
 
 import numpy as np
 
@@ -45,10 +45,9 @@ def constant(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 def constant_of_shape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     shape = ctx.tensor(inputs[0])
-    # Two for a zero that is made twice, one for the value.
+    # A zero value is made twice, whether it is needed or not.
     ctx.take_temporary_name()
     ctx.take_temporary_name()
-    ctx.take_temporary_name("ONNXTRT_ConstantOfShape_value")
     if node.has("value"):
         weights = ctx.weights_of(node.required("value").t)
         refuse_types(weights, "UINT8")
@@ -104,6 +103,7 @@ def range_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         beta = st.tensor_of(ctx, st.convert_to_1d(ctx, delta))
     out = shapes.fill(ctx.net, sizes, "LINSPACE", out_type, alpha=alpha, beta=beta, type_set=type_set)
     ctx.net.renumber([out], number)
+    ctx.helper_name(out, "ONNXTRT_ShapeFill")
     return [ctx.name(out, node)]
 
 
@@ -193,11 +193,3 @@ def random(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]
     alpha = node.float("low" if uniform else "mean", 0.0)
     beta = node.float("high" if uniform else "scale", 1.0)
     return [ctx.name(shapes.fill(ctx.net, size, op, dtype, alpha=alpha, beta=beta), node)]
-
-
-def window(ctx: Context, node: Node, inputs: List[Any], *, terms: List[float]) -> List[Any]:
-    """HannWindow, HammingWindow, BlackmanWindow; not in 8.6."""
-    raise Refused(f"no lowering of {node.op}")
-
-
-_UNUSED: Optional[int] = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, List, Optional
 
-from edgedla.importers.broadcast import to_scalar
+from edgedla.importers import shape_tensor as st
+from edgedla.importers.broadcast import constant_of_shape, squeeze, to_scalar, unsqueeze
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import dtype_of, rank_of, refuse_types
 from edgedla.importers.network import arithmetic, dense, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis, single_axis
+from edgedla.importers.ops.windows import read_window
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights
 
@@ -108,6 +110,8 @@ def one_hot(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     depth = to_scalar(ctx, depth)
     axis = node.int("axis", -1)
     positive_axis(axis, len(indices.dims) + 1)
+    if not ctx.v10 and depth.value is None:
+        raise Refused("OneHot does not support dynamic depth input")
     return [ctx.name(shapes.one_hot(ctx.net, indices, values, depth, axis), node)]
 
 
@@ -191,6 +195,47 @@ def roi_align(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     dims = (rois.dims[0], x.dims[1], height, width)
     version, api = ("2", "V3") if ctx.v10 else ("1", "V2")
     return [ctx.name(dense.plugin(ctx.net, [x, rois, batch], "ROIAlign_TRT", version, api, fields, dims), node)]
+
+
+def deform_conv(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    """The plugin ModulatedDeformConv2d; a mask of ones where the node has none."""
+    types = {dtype_of(x) for x in inputs if x is not None}
+    if not types <= {"FLOAT", "HALF"} or len(types) != 1:
+        raise Refused(f"Inputs must be either all FLOAT or all FLOAT16, they are {', '.join(sorted(types))}.")
+    x, weights, offset = (ctx.tensor(t) for t in inputs[:3])
+    bias, mask_input = (inputs + [None, None])[3:5]
+    rank = len(x.dims)
+    if rank not in (3, 4) or len(weights.dims) != rank or len(offset.dims) != rank:
+        raise Refused("TensorRT only supports DeformConv on 3D, or 4D tensors!")
+    if rank == 3:
+        x, weights, offset = unsqueeze(ctx, x, [3]), unsqueeze(ctx, weights, [3]), unsqueeze(ctx, offset, [3])
+    w = read_window(node, list(weights.dims[2:]), excludes_padding=False)
+    if w.pre != w.post:
+        raise Refused("TensorRT only supports DeformConv with the same padding at both ends of an axis.")
+    if mask_input is not None:
+        mask = ctx.tensor(mask_input)
+        if rank == 3:
+            mask = unsqueeze(ctx, mask, [3])
+    else:
+        ones = ctx.scalar(1.0, x.dtype, (1,))
+        mask = constant_of_shape(ctx, ones, st.tensor_of(ctx, st.shape_of(offset)))
+    tensors = [x, offset, mask, weights]
+    if bias is not None:
+        tensors.append(ctx.tensor(bias))
+    fields = {
+        "group": node.int("group", 1),
+        "deformable_group": node.int("offset_group", 1),
+        "stride": w.stride,
+        "padding": w.pre,
+        "dilation": w.dilation,
+    }
+    spatial = (
+        dense.window_out(*a, "EXPLICIT_ROUND_DOWN")
+        for a in zip(x.dims[2:], w.kernel, w.stride, w.pre, w.post, w.dilation)
+    )
+    dims = (x.dims[0], weights.dims[0], *spatial)
+    out = ctx.name(dense.plugin(ctx.net, tensors, "ModulatedDeformConv2d", "1", "V2", fields, dims), node)
+    return [squeeze(ctx, out, [3]) if rank == 3 else out]
 
 
 def grid_sample(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:

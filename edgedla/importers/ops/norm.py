@@ -16,7 +16,7 @@ from edgedla.importers.values import Weights
 
 
 def batch_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    if ctx.v10 and node.int("training_mode", 0):
+    if node.int("training_mode", 0):
         raise Refused("This version of TensorRT does not support training_mode == 1 in BatchNormalization.")
     if ctx.v10 and any(node.outputs[1:]):
         raise Refused("This version of TensorRT doesn't support mode than 1 outputs for BatchNormalization nodes!")
@@ -34,7 +34,7 @@ def batch_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
     if ctx.v10 and types == {dtype_of(inputs[0])} and not types <= {"FLOAT", "HALF", "BF16"}:
         raise Refused("Invalid data type provided for BatchNormalization")
     if ctx.v10:
-        ctx.net.unique_tensor_name("ONNXTRT_batchnorm_scale")
+        ctx.take_temporary_name()
     if len({p.count for p in parameters}) != 1:
         raise Refused("Inputs to BatchNormalization must have the same shape!")
     return [_scale(ctx, node, ctx.tensor(inputs[0]))]

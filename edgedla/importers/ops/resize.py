@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from edgedla.importers import shape_tensor as st
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import refuse_types
-from edgedla.importers.network import arithmetic, shapes
+from edgedla.importers.network import arithmetic
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.refuse import Refused
@@ -271,6 +271,3 @@ def upsample(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     out = layer.emit(ctx)
     ctx.net.renumber([out], number)
     return [ctx.name(out, node)]
-
-
-__all__ = ["resize", "shapes", "upsample"]

@@ -11,7 +11,7 @@ from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis, single_axis
 from edgedla.importers.ops.windows import padding_tensors
-from edgedla.importers.refuse import Refused
+from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.values import Weights
 
 
@@ -33,46 +33,36 @@ def slice_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     refuse_types(inputs[0], "UINT8")
     x = ctx.tensor(inputs[0])
     rank = len(x.dims)
-    dims = st.shape_of(x)
     if ctx.opset >= 10:
         given = (inputs + [None, None])[1:5]
         if ctx.v10 and _all_int32(given) and all(d >= 0 for d in x.dims):
             return [_static_slice(ctx, node, x, given)]
         if ctx.v10:
+            # The parser does not look into a cast, so that even constant bounds become layers.
             starts = st.from_tensor(ctx.cast_helper(ctx.tensor(given[0]), "INT64"))
             ends = st.from_tensor(ctx.cast_helper(ctx.tensor(given[1]), "INT64"))
         else:
             starts, ends = st.from_input(ctx, given[0]), st.from_input(ctx, given[1])
         axes = st.iota(rank) if given[2] is None else st.from_input(ctx, given[2])
-        if not axes.known:
+        if not axes.known and not ctx.v10:
             raise Refused("This version of TensorRT does not support dynamic axes.")
-        for what, s in (("starts", starts), ("ends", ends)):
-            if s.size != axes.size:
-                raise Refused(
-                    f"The shape of input {what} misaligns with the shape of input axes. "
-                    f"Shape of input {what} = {s.size}, shape of input axes = {axes.size}."
-                )
         steps = st.similar(ctx, starts, 1) if given[3] is None else st.from_input(ctx, given[3])
     else:
         starts, ends = st.vector_of(node.ints("starts")), st.vector_of(node.ints("ends"))
         axes = st.vector_of(node.ints("axes")) if node.has("axes") else st.iota(starts.size)
         steps = st.similar(ctx, starts, 1)
-    fixed = []
-    for axis in axes.numbers():
-        if not -rank <= axis < rank:
+    for what, s in (("starts", starts), ("ends", ends)):
+        if s.size != axes.size:
             raise Refused(
-                "The range of axis must be in [-r, r-1], where r is the rank of input data. "
-                f"Provided axis = {axis}, r = {rank}."
+                f"The shape of input {what} misaligns with the shape of input axes. "
+                f"Shape of input {what} = {s.size}, shape of input axes = {axes.size}."
             )
-        fixed.append(axis + rank if axis < 0 else axis)
-    if len(set(fixed)) != len(fixed):
-        raise Refused("No duplicated axes are allowed.")
-    if len(fixed) != starts.size or len(fixed) != ends.size:
-        raise Refused("starts, ends and axes of Slice must be of one length")
-    axes = st.vector_of(fixed)
+    if axes.known:
+        axes = st.vector_of(_distinct_axes(axes.numbers(), rank))
     if ctx.v10:
-        return [_slice_axes(ctx, node, x, starts, ends, steps, fixed)]
-    if len(fixed) < rank or fixed != list(range(rank)):
+        return [_slice_axes(ctx, node, x, starts, ends, steps, axes)]
+    dims = st.shape_of(x)
+    if axes.numbers() != list(range(rank)):
         subscripts = st.interlace_subscripts(axes, rank)
         starts = st.interlace(ctx, st.similar(ctx, dims, 0), starts, subscripts)
         ends = st.interlace(ctx, dims, ends, subscripts)
@@ -83,6 +73,20 @@ def slice_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(st.add_slice(ctx, x, starts, sizes, steps), node)]
 
 
+def _distinct_axes(axes: List[int], rank: int) -> List[int]:
+    fixed = []
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise Refused(
+                "The range of axis must be in [-r, r-1], where r is the rank of input data. "
+                f"Provided axis = {axis}, r = {rank}."
+            )
+        fixed.append(axis + rank if axis < 0 else axis)
+    if len(set(fixed)) != len(fixed):
+        raise Refused("No duplicated axes are allowed.")
+    return fixed
+
+
 def _slice_axes(
     ctx: Context,
     node: Node,
@@ -90,14 +94,25 @@ def _slice_axes(
     starts: st.ShapeTensor,
     ends: st.ShapeTensor,
     steps: st.ShapeTensor,
-    axes: List[int],
+    axes: st.ShapeTensor,
 ) -> NetTensor:
-    """10.3: start, size and stride of the sliced axes alone."""
-    dims = st.gather(ctx, st.shape_of(x), st.vector_of(axes))
+    """10.3: start, size and stride of the sliced axes alone; axes that a tensor holds become an input."""
+    dims = st.gather(ctx, st.shape_of(x), axes)
     starts, ends = decode_bounds(ctx, dims, steps, starts, ends)
     sizes = st.slice_sizes(ctx, starts, ends, steps, dims)
     sizes = st.maximum(ctx, st.similar(ctx, dims, 0), sizes)
-    return ctx.name(st.add_slice(ctx, x, starts, sizes, steps, axes=axes), node)
+    if axes.known:
+        return ctx.name(st.add_slice(ctx, x, starts, sizes, steps, axes=axes.numbers()), node)
+    tensor = st.tensor_of(ctx, axes)
+    if tensor.value is None:
+        raise CannotTell("the axes of Slice are not known before the model runs")
+    numbers = _distinct_axes([int(v) for v in tensor.value.ravel()], len(x.dims))
+    out = st.add_slice(ctx, x, starts, sizes, steps, axes=numbers)
+    if out.layer is not None:
+        read = out.layer.inputs
+        read.extend([None] * (5 - len(read)))
+        read.append(tensor)
+    return ctx.name(out, node)
 
 
 def _all_int32(given: List[Any]) -> bool:
@@ -147,6 +162,11 @@ def split(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     has_list = by_input or (ctx.opset < 13 and node.has("split"))
     last: Optional[st.ShapeTensor] = None
     if has_list:
+        if ctx.v10 and by_input and ctx.opset >= 18 and node.has("num_outputs"):
+            raise Refused(
+                "Either 'split' should be provided as an input or 'num_outputs' should be provided as an attribute. "
+                "But not both."
+            )
         if not by_input:
             listed = node.ints("split")
         elif isinstance(inputs[1], Weights):
@@ -159,20 +179,7 @@ def split(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
                 f"Number of split attributes = {len(listed)}, number of outputs = {count}."
             )
     else:
-        whole = st.gather(ctx, dims, st.vector(axis))
-        if ctx.v10 and ctx.opset >= 18 and node.has("num_outputs"):
-            # ceil(size / n), the last chunk takes what is left.
-            wanted = node.int("num_outputs", count)
-            if wanted != count:
-                raise Refused(f"The number of node outputs {count} differs from the attribute num_outputs {wanted}.")
-            along = st.sub(ctx, st.vector(0), st.floor_div(ctx, st.sub(ctx, st.vector(0), whole), st.vector(count)))
-            last = st.sub(ctx, whole, st.mul(ctx, along, st.vector(count - 1)))
-            if last.known and last.numbers()[0] < 0:
-                raise Refused(
-                    "The last chunk size is negative, see details in https://github.com/onnx/onnx/issues/5766"
-                )
-        else:
-            along = st.floor_div(ctx, whole, st.vector(count))
+        along, last = _equal_parts(ctx, node, st.gather(ctx, dims, st.vector(axis)), count)
     zeros, ones = st.similar(ctx, dims, 0), st.similar(ctx, dims, 1)
     starts, start = zeros, st.vector(0)
     outputs: List[Any] = []
@@ -191,6 +198,24 @@ def split(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         sizes = st.interlace(ctx, dims, along, positions)
         outputs.append(ctx.name(st.add_slice(ctx, x, starts, sizes, ones), node))
     return outputs
+
+
+def _equal_parts(
+    ctx: Context, node: Node, whole: st.ShapeTensor, count: int
+) -> Tuple[st.ShapeTensor, Optional[st.ShapeTensor]]:
+    """Size of each part, and of the last one where it differs: 10.3 rounds up and leaves the rest, 8.6 rounds down."""
+    if not ctx.v10:
+        return st.floor_div(ctx, whole, st.vector(count)), None
+    if ctx.opset >= 18 and node.has("num_outputs") and node.int("num_outputs", count) != count:
+        raise Refused(
+            "The number of node outputs is not the same as the value of 'num_outputs' attribute. "
+            f"num_outputs attribute value = {node.int('num_outputs', count)}, number of node outputs = {count}."
+        )
+    along = st.floor_div(ctx, st.add(ctx, whole, st.vector(count - 1)), st.vector(count))
+    last = st.sub(ctx, whole, st.mul(ctx, along, st.vector(count - 1)))
+    if last.known and last.numbers()[0] < 0:
+        raise Refused("The last chunk size is negative, see details in https://github.com/onnx/onnx/issues/5766")
+    return along, last
 
 
 def expand(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:

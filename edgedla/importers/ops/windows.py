@@ -278,8 +278,8 @@ def padding_tensors(ctx: Context, rank: int, pads: List[int]) -> Tuple[NetTensor
 
 
 def pool(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
-    if op == "MAX" and any(node.outputs[1:]):
-        raise Refused("This version of TensorRT doesn't support mode than 1 outputs for MaxPool nodes!")
+    if op == "MAX" and (any(node.outputs[1:]) if ctx.v10 else len(node.outputs) != 1):
+        raise Refused("TensorRT does not support the indices output of MaxPool.")
     check_dilations(ctx, node)
     x = ctx.tensor(inputs[0])
     one_dimensional = len(x.dims) == 3
