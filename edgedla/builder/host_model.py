@@ -103,6 +103,9 @@ class _Writer:
         self.state: Dict[str, str] = {}
         self.copies: Dict[Tuple[str, str], str] = {}
         self.constants: Dict[str, Any] = {i.name: i for i in model.graph.initializer}
+        for node in model.graph.node:
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                self.constants[node.output[0]] = node.attribute[0].t
         self.added_constants: Dict[str, Any] = {}
         self.nodes: List[Any] = []
         self.counts = {"int8": 0, "fp16": 0, "fp32": 0}
@@ -186,7 +189,8 @@ class _Writer:
         from onnx import numpy_helper
 
         tensor = self.constants[name]
-        if tensor.data_type != _FLOAT:
+        if tensor.data_type != _FLOAT or (node.op_type in ("Resize", "Upsample") and name != node.input[0]):
+            # Scales and regions of a Resize are parameters of the layer, no values that it computes with.
             return name
         axis = INT8_WEIGHT_AXIS.get(node.op_type)
         if mode == "int8" and (axis is None or len(node.input) < 2 or node.input[1] != name or len(tensor.dims) < 2):
