@@ -22,6 +22,7 @@ _PUBLIC: Dict[str, str] = {
     "Finding": "edgedla.rules.verdict",
     "LayerGraph": "edgedla.graph",
     "ModelError": "edgedla.errors",
+    "Placement": "edgedla.placement",
     "Platform": "edgedla.targets.platform",
     "RuleError": "edgedla.errors",
     "RunError": "edgedla.errors",
@@ -29,6 +30,7 @@ _PUBLIC: Dict[str, str] = {
     "UsageError": "edgedla.errors",
     "Verdict": "edgedla.rules.verdict",
     "check": "edgedla.regions",
+    "place": "edgedla.placement",
     "load_onnx": "edgedla.importers",
     "platform_for": "edgedla.targets",
 }

@@ -24,6 +24,7 @@ VERBS: Dict[str, Tuple[str, str]] = {
     "layers": ("edgedla.cli.layers:layers", "Show the TensorRT layers that an ONNX model becomes."),
     "rules": ("edgedla.cli.rules:rules", "List and explain the rules behind the verdicts."),
     "targets": ("edgedla.cli.targets:targets", "List the Jetson modules and releases edgedla knows."),
+    "build": ("edgedla.cli.build:build", "Build for the DLA: on a Jetson with TensorRT, elsewhere simulated."),
     "run": ("edgedla.cli.run:run", "Run a camera pipeline over GPU and DLA cores."),
     "bench": ("edgedla.cli.bench:bench", "Measure latency and throughput of a built network."),
     "inspect": (

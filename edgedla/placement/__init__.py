@@ -1,1 +1,47 @@
+"""Placement: which layer runs on which device at least cost, proven, and whether a placement holds."""
+
 from __future__ import annotations
+
+from edgedla.placement.api import OBJECTIVES, NoPlacement, place
+from edgedla.placement.baselines import baselines
+from edgedla.placement.document import read_placement
+from edgedla.placement.evaluate import Evaluation, Region, evaluate
+from edgedla.placement.export import cores_of, device_types, layer_device_types, trtexec_commands
+from edgedla.placement.goal import Goal, Solution
+from edgedla.placement.inputs import Model, problem_of
+from edgedla.placement.placement import Placement
+from edgedla.placement.problem import DEVICES, Flow, Item, Limits, Link, Problem
+from edgedla.placement.solve import solve
+from edgedla.placement.validate import RULES, Violation, validate
+from edgedla.placement.verify import verify
+
+__all__ = [
+    "DEVICES",
+    "OBJECTIVES",
+    "RULES",
+    "Evaluation",
+    "Flow",
+    "Goal",
+    "Item",
+    "Limits",
+    "Link",
+    "Model",
+    "NoPlacement",
+    "Placement",
+    "Problem",
+    "Region",
+    "Solution",
+    "Violation",
+    "baselines",
+    "cores_of",
+    "device_types",
+    "evaluate",
+    "layer_device_types",
+    "place",
+    "problem_of",
+    "read_placement",
+    "solve",
+    "trtexec_commands",
+    "validate",
+    "verify",
+]

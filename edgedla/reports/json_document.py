@@ -17,6 +17,7 @@ SCHEMAS: Mapping[str, str] = {
     "edgedla.explain": "explain.schema.json",
     "edgedla.inspect": "inspect.schema.json",
     "edgedla.inspect-diff": "inspect-diff.schema.json",
+    "edgedla.placement": "placement.schema.json",
     "edgedla.rules": "rules.schema.json",
     "edgedla.targets": "targets.schema.json",
 }

@@ -1,0 +1,174 @@
+"""`edgedla place MODEL...`: which layers run on the GPU and which on the DLA cores, at least predicted cost."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import click
+
+from edgedla.cli.options import (
+    TRTEXEC_NOTE,
+    network_options,
+    output_options,
+    platform_options,
+    resolve_models,
+    resolve_network,
+    shape_options,
+    split_trtexec,
+)
+from edgedla.cli.output import deliver, destinations
+from edgedla.errors import UsageError
+
+FORMATS = ("text", "json", "html", "trtexec")
+
+
+@click.command(epilog=TRTEXEC_NOTE)
+@click.argument("models", nargs=-1, metavar="MODEL...")
+@platform_options()
+@network_options()
+@shape_options()
+@click.option(
+    "--objective",
+    type=click.Choice(["latency", "throughput", "energy", "makespan"]),
+    default="latency",
+    show_default=True,
+    help="latency of one frame; throughput of a stream, frames in flight on all engines; energy of one frame; makespan: "
+    "one frame of every model, side by side.",
+)
+@click.option("--max-latency", type=float, metavar="US", help="No frame, alone, takes longer (microseconds).")
+@click.option(
+    "--devices",
+    metavar="A,B",
+    help="Of GPU, DLA0, DLA1. Default: GPU,DLA0 for latency and energy, all of the module's otherwise.",
+)
+@click.option(
+    "--layer-device-types",
+    "--layerDeviceTypes",
+    "pins",
+    multiple=True,
+    metavar="LAYER:DEVICE,...",
+    help="Pin layers to GPU, DLA, DLA0 or DLA1; * in a name matches any text.",
+)
+@click.option("--rates", metavar="A,B", help="For throughput of several models: frames of each per period.")
+@click.option("--max-regions", type=click.IntRange(min=0), help="At most so many loadables in all.")
+@click.option("--min-region", type=click.IntRange(min=1), default=1, help="Layers a loadable has at least.")
+@click.option("--loadables-per-core", type=click.IntRange(min=1), help="Default: TensorRT's cap, 16 from 8.5 on.")
+@click.option("--power-mode", metavar="NAME", help="nvpmodel mode of the module (`edgedla targets` lists them).")
+@click.option("--profile", metavar="FILE", help="Measured times from trtexec --exportProfile replace predictions.")
+@click.option("--use-unknown", is_flag=True, help="Layers whose support no source states may go to the DLA.")
+@click.option(
+    "--time-limit", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="Seconds to solve."
+)
+@click.option("--solver", type=click.Choice(["auto", "highs", "python"]), default="auto", show_default=True)
+@click.option("--verify", "verified", metavar="FILE", help="Check a placement document against the models instead.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["infeasible", "gpu-only"]),
+    default="infeasible",
+    show_default=True,
+    help="Exit with 1 if no placement keeps the limits, or also if nothing ends on the DLA.",
+)
+@output_options(*FORMATS)
+def place(
+    models: Tuple[str, ...],
+    target: str,
+    jetpack: Optional[str],
+    trt: Optional[str],
+    precision: Optional[str],
+    mode: Optional[str],
+    shapes: Any,
+    batch: Optional[int],
+    objective: str,
+    max_latency: Optional[float],
+    devices: Optional[str],
+    pins: Tuple[str, ...],
+    rates: Optional[str],
+    max_regions: Optional[int],
+    min_region: int,
+    loadables_per_core: Optional[int],
+    power_mode: Optional[str],
+    profile: Optional[str],
+    use_unknown: bool,
+    time_limit: float,
+    solver: str,
+    verified: Optional[str],
+    fail_on: str,
+    output_format: Optional[str],
+    output: Tuple[str, ...],
+    **options: Any,
+) -> int:
+    """Place the layers of one or more ONNX models on the GPU and the DLA cores at least predicted cost.
+
+    Needs no Jetson and no NVIDIA software. Exit code 0: a placement; 1: none keeps the limits, or --verify found a
+    broken constraint; 2: wrong use, for example a pin that breaks a rule; 3: a broken model or placement file.
+    """
+    trtexec = split_trtexec(options)
+    models = resolve_models(models, trtexec)
+    precision, mode, core = resolve_network(precision, mode, trtexec)
+    # --useDLACore alone means trtexec's strict mode to `check`; a placement with one core is what it means here.
+    if mode == "standalone" or trtexec["trtexec_standalone"]:
+        raise UsageError("a standalone loadable is one DLA region, there is nothing to place", where="--mode")
+    targets = destinations(output_format, output, FORMATS)
+    if verified:
+        return _verify(verified, models, shapes, batch)
+    from edgedla import placement
+    from edgedla.regions import subgraphs_per_core
+    from edgedla.reports.placement import render_placement
+    from edgedla.targets import platform_for
+
+    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    chosen = _devices(devices, core)
+    result = placement.place(
+        models,
+        target=target,
+        jetpack=jetpack,
+        trt=trt,
+        precision=precision,
+        objective=objective,
+        devices=chosen,
+        pins=pins,
+        limits=placement.Limits(
+            loadables_per_core=loadables_per_core or subgraphs_per_core(platform),
+            max_regions=max_regions,
+            min_region_layers=min_region,
+        ),
+        latency_bound_us=max_latency,
+        rates=_rates(rates),
+        power_mode=power_mode,
+        profile=profile,
+        use_unknown=use_unknown,
+        shapes=shapes,
+        batch=batch,
+        time_limit_s=time_limit,
+        solver=solver,
+    )
+    deliver(targets, lambda wanted, terminal: render_placement(result, wanted, models, terminal))
+    on_dla = any(m.regions for m in result.models)
+    return 1 if fail_on == "gpu-only" and not on_dla else 0
+
+
+def _devices(text: Optional[str], core: Optional[int]) -> Optional[Tuple[str, ...]]:
+    """--devices, or GPU and the core of trtexec's --useDLACore."""
+    if text is not None:
+        return tuple(d.strip() for d in text.split(",") if d.strip())
+    return None if core is None else ("GPU", f"DLA{core}")
+
+
+def _rates(text: Optional[str]) -> Optional[Tuple[float, ...]]:
+    if text is None:
+        return None
+    try:
+        return tuple(float(r) for r in text.split(","))
+    except ValueError as e:
+        raise UsageError(f"{text!r} is no list of numbers", where="--rates", allowed="one number a model: 2,1") from e
+
+
+def _verify(path: str, models: Tuple[str, ...], shapes: Any, batch: Optional[int]) -> int:
+    from edgedla import placement
+
+    document = placement.read_placement(path)
+    broken = placement.verify(document, models, shapes=shapes, batch=batch)
+    for violation in broken:
+        click.echo(f"{violation.rule}: {violation.message}")
+    click.echo(f"{path}: {len(broken)} broken constraints" if broken else f"{path}: every constraint is kept")
+    return 1 if broken else 0

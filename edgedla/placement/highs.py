@@ -1,0 +1,139 @@
+"""A linear model collected in plain lists and handed to HiGHS: columns, rows, cuts added between solves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+INFINITY = float("inf")
+
+#: A linear expression: coefficient by column, and a constant under None.
+Linear = Dict[Optional[int], float]
+
+
+def available() -> bool:
+    """True where highspy can be imported."""
+    try:
+        import highspy  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def add(into: Linear, expression: Mapping[Optional[int], float], factor: float = 1.0) -> Linear:
+    """into += factor * expression; returns `into`."""
+    for column, value in expression.items():
+        into[column] = into.get(column, 0.0) + factor * value
+    return into
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What HiGHS found: "optimal", "time" (stopped, perhaps with a solution) or "infeasible"."""
+
+    status: str
+    values: Tuple[float, ...]
+    bound: float
+
+
+@dataclass
+class LinearModel:
+    """minimise cost . x subject to lower <= A x <= upper, some columns integer. Mutable: rows are added between solves."""
+
+    cost: List[float] = field(default_factory=list)
+    lower: List[float] = field(default_factory=list)
+    upper: List[float] = field(default_factory=list)
+    integer: List[bool] = field(default_factory=list)
+    rows: List[Tuple[float, float, Dict[int, float]]] = field(default_factory=list)
+    _solver: Any = None
+    _passed_rows: int = 0
+
+    def column(self, cost: float = 0.0, lower: float = 0.0, upper: float = INFINITY, integer: bool = False) -> int:
+        self.cost.append(cost)
+        self.lower.append(lower)
+        self.upper.append(upper)
+        self.integer.append(integer)
+        return len(self.cost) - 1
+
+    def at_least(self, expression: Mapping[Optional[int], float], bound: float = 0.0) -> None:
+        """expression >= bound."""
+        self._row(expression, bound, INFINITY)
+
+    def at_most(self, expression: Mapping[Optional[int], float], bound: float = 0.0) -> None:
+        """expression <= bound."""
+        self._row(expression, -INFINITY, bound)
+
+    def equal(self, expression: Mapping[Optional[int], float], bound: float) -> None:
+        self._row(expression, bound, bound)
+
+    def _row(self, expression: Mapping[Optional[int], float], lower: float, upper: float) -> None:
+        constant = expression.get(None, 0.0)
+        terms = {c: v for c, v in expression.items() if c is not None and v != 0.0}
+        if terms or lower - constant > 1e-12 or upper - constant < -1e-12:
+            self.rows.append((lower - constant, upper - constant, terms))
+
+    def minimise(self, expression: Mapping[Optional[int], float]) -> None:
+        for column, value in expression.items():
+            if column is not None:
+                self.cost[column] += value
+
+    def solve(self, time_limit_s: float, relative_gap: float) -> Answer:
+        """Solves with one thread and a fixed seed, so that the same model gives the same answer. Rows may follow."""
+        import highspy as library
+        import numpy as np
+
+        # Its stubs differ between the releases that fit Python 3.8 to 3.13.
+        highspy: Any = library
+        inf = highspy.kHighsInf
+
+        def finite(value: float) -> float:
+            return max(-inf, min(inf, value))
+
+        if self._solver is None:
+            h = highspy.Highs()
+            h.setOptionValue("output_flag", False)
+            h.setOptionValue("threads", 1)
+            h.setOptionValue("random_seed", 0)
+            lp = highspy.HighsLp()
+            lp.num_col_ = len(self.cost)
+            lp.col_cost_ = np.array(self.cost, dtype=np.double)
+            lp.col_lower_ = np.array(self.lower, dtype=np.double)
+            lp.col_upper_ = np.array([finite(u) for u in self.upper], dtype=np.double)
+            lp.integrality_ = [
+                highspy.HighsVarType.kInteger if i else highspy.HighsVarType.kContinuous for i in self.integer
+            ]
+            starts, indices, values = [0], [], []
+            for _, _, terms in self.rows:
+                indices += list(terms)
+                values += list(terms.values())
+                starts.append(len(indices))
+            lp.num_row_ = len(self.rows)
+            lp.row_lower_ = np.array([finite(r[0]) for r in self.rows], dtype=np.double)
+            lp.row_upper_ = np.array([finite(r[1]) for r in self.rows], dtype=np.double)
+            lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+            lp.a_matrix_.start_ = np.array(starts, dtype=np.int32)
+            lp.a_matrix_.index_ = np.array(indices, dtype=np.int32)
+            lp.a_matrix_.value_ = np.array(values, dtype=np.double)
+            h.passModel(lp)
+            self._solver = h
+        else:
+            h = self._solver
+            for lower, upper, terms in self.rows[self._passed_rows :]:
+                columns = np.array(list(terms), dtype=np.int32)
+                h.addRow(finite(lower), finite(upper), len(columns), columns, np.array(list(terms.values())))
+        self._passed_rows = len(self.rows)
+        h.setOptionValue("mip_rel_gap", relative_gap)
+        h.setOptionValue("mip_abs_gap", 1e-9)
+        # The limit counts from the solver's first run on; its clock is not reset by run().
+        h.setOptionValue("time_limit", h.getRunTime() + max(time_limit_s, 0.01))
+        h.run()
+        status = h.getModelStatus()
+        info = h.getInfo()
+        bound = float(info.mip_dual_bound) if any(self.integer) else float(info.objective_function_value)
+        if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+            return Answer("infeasible", (), INFINITY)
+        feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        values_found = tuple(h.getSolution().col_value) if feasible else ()
+        if status == highspy.HighsModelStatus.kOptimal:
+            return Answer("optimal", values_found, bound)
+        return Answer("time", values_found, max(bound, -INFINITY))

@@ -1,0 +1,171 @@
+"""The placement problem as a value: items with a cost by device, tensors with transition costs, limits. No solver here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.costs.cost import Cost, device_kind
+
+GPU = "GPU"
+DLA_CORES: Tuple[str, ...] = ("DLA0", "DLA1")
+DEVICES: Tuple[str, ...] = (GPU, *DLA_CORES)
+
+#: (problem, core, items of one model on that core) -> the loadables that TensorRT forms of them, each sorted.
+Grouping = Callable[["Problem", str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One unit of one model: layers that TensorRT fuses before it looks at devices, so that they share one.
+
+    Attributes:
+        name: of its first layer.
+        model: index of its model in `Problem.models`.
+        layers: indices in the model's graph; () for a reshape that only TensorRT's rewriting of a MatMul adds.
+        allowed: devices it may stand on, in the order of DEVICES. A DLA core only where the verdict is DLA.
+        costs: by device kind ("GPU", "DLA"); a kind that is not allowed may be missing.
+        batch: the DLA's effective batch; a loadable holds one batch only.
+        legal: its layers have a DLA verdict (or UNKNOWN was asked for), whatever pins and options say.
+        why: "forced" or "pinned" where `allowed` leaves no choice; "" where the solver chooses.
+        reason: the same as a sentence.
+        units: how many layers TensorRT counts in it after its fusions.
+        traffic_bytes: DRAM bytes by device kind.
+        weight_bytes, activation_bytes: what it asks of a loadable's global and local DRAM pool.
+    """
+
+    name: str
+    model: int
+    layers: Tuple[int, ...]
+    allowed: Tuple[str, ...]
+    costs: Mapping[str, Cost]
+    batch: int = 1
+    legal: bool = True
+    why: str = ""
+    reason: str = ""
+    traffic_bytes: Mapping[str, float] = field(default_factory=dict)
+    units: int = 1
+    weight_bytes: int = 0
+    activation_bytes: int = 0
+
+    def time_us(self, device: str) -> float:
+        return self.costs[device_kind(device)].latency_us
+
+    def energy_mj(self, device: str) -> float:
+        return self.costs[device_kind(device)].energy_mj
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One tensor: a transition is paid once for every device, other than its producer's, that reads it.
+
+    Attributes:
+        producer: the item that writes it; None for a network input, which comes from the GPU side.
+        consumers: the items that read it.
+        is_output: a network output, which is read on the GPU side.
+        costs: by (source kind, target kind): ("GPU", "DLA"), ("DLA", "GPU"), ("DLA", "DLA") between two cores.
+    """
+
+    name: str
+    model: int
+    producer: Optional[int]
+    consumers: Tuple[int, ...]
+    is_output: bool
+    costs: Mapping[Tuple[str, str], Cost]
+
+    def cost(self, source: str, target: str) -> Cost:
+        return self.costs[device_kind(source), device_kind(target)] if source != target else Cost()
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two items that run as one operator on one device; `costs[kind]` is added when the consumer, alone, is on `kind`."""
+
+    producer: int
+    consumer: int
+    costs: Mapping[str, Cost]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a placement. Defaults are TensorRT's.
+
+    Attributes:
+        loadables_per_core: cap on loadables on one core, over all models (16 from TensorRT 8.0, 8 in 7.x).
+        max_regions: at most so many regions in total; None is no limit of its own.
+        min_region_layers: a region has at least so many layers, as TensorRT counts them after its fusions.
+        local_dram_bytes, global_dram_bytes: pools of one loadable (rule M-05: 1 GiB for intermediate tensors, 512 MiB
+            for weights).
+    """
+
+    loadables_per_core: int = 16
+    max_regions: Optional[int] = None
+    min_region_layers: int = 1
+    local_dram_bytes: int = 1 << 30
+    global_dram_bytes: int = 512 << 20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Items of one or more models, what binds them, and what limits them.
+
+    Items are in topological order within each model, and models follow each other: every flow goes to higher indices.
+
+    Attributes:
+        models: names, by `Item.model`.
+        loadable: what one region costs by being one.
+        devices: the devices that may be used at all.
+        rates: for throughput of several models, frames of each model per period.
+        slowdown: by set of engines that run together, the factor (>= 1) on each engine's time. Sets that are missing,
+            and sets of one engine, mean 1.
+        grouping: what TensorRT makes of the items on one core.
+    """
+
+    items: Tuple[Item, ...]
+    flows: Tuple[Flow, ...]
+    links: Tuple[Link, ...]
+    grouping: Grouping = field(compare=False, repr=False)
+    models: Tuple[str, ...] = ("model",)
+    loadable: Cost = field(default_factory=Cost)
+    devices: Tuple[str, ...] = DEVICES
+    limits: Limits = field(default_factory=Limits)
+    rates: Tuple[float, ...] = (1.0,)
+    slowdown: Mapping[FrozenSet[str], Mapping[str, float]] = field(default_factory=dict)
+    _predecessors: List[Tuple[int, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
+    _groups: Dict[Tuple[str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        found: List[Dict[int, None]] = [{} for _ in self.items]
+        for flow in self.flows:
+            if flow.producer is not None:
+                for consumer in flow.consumers:
+                    found[consumer][flow.producer] = None
+        self._predecessors.extend(tuple(sorted(f)) for f in found)
+
+    @property
+    def cores(self) -> Tuple[str, ...]:
+        return tuple(d for d in self.devices if d != GPU)
+
+    def predecessors(self, item: int) -> Tuple[int, ...]:
+        return self._predecessors[item]
+
+    def items_of(self, model: int) -> Tuple[int, ...]:
+        return tuple(i for i, item in enumerate(self.items) if item.model == model)
+
+    def factor(self, engines: FrozenSet[str], device: str) -> float:
+        """Slowdown of a device while all `engines` run."""
+        return self.slowdown.get(engines, {}).get(device, 1.0) if len(engines) > 1 else 1.0
+
+    def regions(self, assignment: Sequence[str]) -> Tuple[Tuple[str, Tuple[int, ...]], ...]:
+        """(core, items) of every loadable that TensorRT forms of an assignment (a device per item), by first item."""
+        found: List[Tuple[str, Tuple[int, ...]]] = []
+        for core in self.cores:
+            for model in range(len(self.models)):
+                members = tuple(i for i in self.items_of(model) if assignment[i] == core)
+                key = (core, members)
+                if members and key not in self._groups:
+                    self._groups[key] = self.grouping(self, core, members)
+                found += [(core, g) for g in self._groups.get(key, ())]
+        return tuple(sorted(found, key=lambda g: (g[1], g[0])))

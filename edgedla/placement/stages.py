@@ -1,0 +1,59 @@
+"""Good pipelines to start from: contiguous stages in topological order, balanced, then moved cut by cut."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import List, Optional, Sequence, Tuple
+
+from edgedla.placement.evaluate import evaluate
+from edgedla.placement.goal import INFINITY, Goal, Value, legal, measure_of
+from edgedla.placement.problem import GPU, Problem
+
+
+def stage_starts(
+    problem: Problem, goal: Goal, time_limit_s: float, value_of: Optional[Value] = None
+) -> List[Tuple[str, ...]]:
+    """For each order of the engines the best stages found by moving one cut at a time; best first.
+
+    Items that may not stand on their stage's device go to the GPU. Several models are one sequence.
+    """
+    measure = measure_of(goal, value_of)
+    deadline = time.monotonic() + time_limit_s
+    n = len(problem.items)
+    found: List[Tuple[float, Tuple[str, ...]]] = []
+
+    def staged(order: Sequence[str], cuts: Sequence[int]) -> Tuple[str, ...]:
+        ends = [*cuts, n]
+        stage = 0
+        devices = []
+        for i, item in enumerate(problem.items):
+            while i >= ends[stage]:
+                stage += 1
+            devices.append(order[stage] if order[stage] in item.allowed else item.allowed[0])
+        return tuple(devices)
+
+    def value(order: Sequence[str], cuts: Sequence[int]) -> float:
+        e = evaluate(problem, staged(order, cuts))
+        return measure(problem, e)[0] if legal(problem, e, goal) else INFINITY
+
+    if any(not item.allowed for item in problem.items) or GPU not in problem.devices:
+        return []
+    for size in range(2, len(problem.devices) + 1):
+        for order in itertools.permutations(problem.devices, size):
+            cuts = [n * (k + 1) // size for k in range(size - 1)]
+            best = value(order, cuts)
+            step = max(n // 4, 1)
+            while step and time.monotonic() < deadline:
+                moved = False
+                for k in range(len(cuts)):
+                    for delta in (-step, step):
+                        tried = [*cuts[:k], min(max(cuts[k] + delta, 0), n), *cuts[k + 1 :]]
+                        if tried == sorted(tried) and tried != cuts:
+                            v = value(order, tried)
+                            if v < best * (1 - 1e-9):
+                                best, cuts, moved = v, tried, True
+                step = step if moved else step // 2
+            if best < INFINITY:
+                found.append((best, staged(order, cuts)))
+    return [assignment for _, assignment in sorted(found)]

@@ -1,0 +1,77 @@
+"""Whether a placement document still holds for its models: every hard constraint, on verdicts made anew."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.costs.model import CostModel
+from edgedla.errors import DocumentError
+from edgedla.placement.evaluate import Region
+from edgedla.placement.inputs import Model, problem_of
+from edgedla.placement.placement import Placement
+from edgedla.placement.problem import Limits
+from edgedla.placement.validate import Violation, validate
+from edgedla.targets import platform_for
+
+
+def verify(
+    placement: Placement,
+    models: Sequence[Any],
+    *,
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    batch: Optional[int] = None,
+) -> Tuple[Violation, ...]:
+    """All constraints that the placement breaks; () where it holds.
+
+    Args:
+        models: in the document's order: paths, bytes, ModelProtos or LayerGraphs.
+
+    Raises:
+        DocumentError: the document is about other models, or another number of them.
+        UsageError: its platform is unknown.
+    """
+    from edgedla.rules import load_rules
+
+    platform = platform_for(placement.platform["target"], trt=placement.platform["trt"])
+    if len(models) != len(placement.models):
+        raise DocumentError(f"the placement is about {len(placement.models)} models, {len(models)} are given")
+    rules = load_rules()
+    inputs: List[Model] = []
+    for source, placed in zip(models, placement.models):
+        from edgedla.placement.api import read_graph
+
+        graph = read_graph(source, platform, shapes, batch)
+        names = [layer.name for layer in graph.layers]
+        if [x.name for x in placed.layers] != names or (
+            placed.sha256 and graph.sha256 and placed.sha256 != graph.sha256
+        ):
+            raise DocumentError(
+                f"the placement of {placed.name} was made for another model than {graph.name}",
+                hint="Place the model again.",
+            )
+        inputs.append(Model(graph, rules.check(graph, platform, placement.precision), {}, placed.rate))
+    costs = CostModel.load(platform, placement.precision, placement.power_mode)
+    try:
+        limits = Limits(**placement.limits)  # type: ignore[arg-type]
+    except TypeError as e:
+        raise DocumentError(f"the limits are wrong: {e}") from e
+    problem = problem_of(inputs, costs, placement.devices, limits, placement.use_unknown)
+    assignment: List[str] = []
+    regions: List[Region] = []
+    torn: List[Violation] = []
+    for m, placed in enumerate(placement.models):
+        item_of = {layer: i for i in problem.items_of(m) for layer in problem.items[i].layers}
+        for i in problem.items_of(m):
+            item = problem.items[i]
+            found = sorted({placed.layers[x].device for x in item.layers}) or ["GPU"]
+            if len(found) > 1:
+                text = f"the layers that TensorRT fuses with {item.name} stand on {' and '.join(found)}"
+                torn.append(Violation("each-layer-once", text, (i,)))
+            assignment.append(found[0])
+        for r in placed.regions:
+            if any(x not in item_of for x in r.layers):
+                text = f"region {r.id} of {placed.name} names layers that are folded or do not exist"
+                torn.append(Violation("each-layer-once", text))
+                continue
+            regions.append(Region(r.device, m, tuple(sorted({item_of[x] for x in r.layers}))))
+    return tuple(torn) + validate(problem, assignment, regions)

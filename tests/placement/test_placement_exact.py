@@ -1,0 +1,67 @@
+"""The solver finds what brute force over all assignments finds, for every objective."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from placement_problems import brute_force, problems
+
+from edgedla.placement.evaluate import Evaluation, evaluate, worth
+from edgedla.placement.goal import Goal, Solution
+from edgedla.placement.problem import Problem
+from edgedla.placement.solve import schedule_length, solve
+from edgedla.placement.validate import validate
+
+# Shrinking a solver problem takes minutes; the failing problem is printed as it was drawn.
+CHECKED = settings(
+    max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+)
+ALL = ("GPU", "DLA0", "DLA1")
+
+
+def agree(problem: Problem, goal: Goal) -> None:
+    def measure(p: Problem, e: Evaluation) -> float:
+        return schedule_length(p, e)[0] if goal.objective == "makespan" else worth(p, e, goal.objective)
+
+    expected, _ = brute_force(problem, goal, measure)
+    for solver in ("highs", "python"):
+        compare(problem, expected, solve(problem, goal, solver=solver))
+
+
+def compare(problem: Problem, expected: float, found: Solution) -> None:
+    assert found.value == pytest.approx(expected, rel=2e-4)
+    assert found.optimal
+    if found.best is not None:
+        assert validate(problem, found.best.assignment, found.best.regions) == ()
+        assert evaluate(problem, found.best.assignment) == found.best
+
+
+@CHECKED
+@given(problems())
+def test_latency_equals_brute_force(problem: Problem) -> None:
+    agree(problem, Goal("latency"))
+
+
+@CHECKED
+@given(problems(), st.integers(20, 200))
+def test_energy_under_a_latency_bound_equals_brute_force(problem: Problem, bound: int) -> None:
+    agree(problem, Goal("energy", float(bound)))
+
+
+@CHECKED
+@given(problems(max_items=6, devices=ALL))
+def test_throughput_on_three_engines_equals_brute_force(problem: Problem) -> None:
+    agree(problem, Goal("throughput"))
+
+
+@CHECKED
+@given(problems(max_items=6, devices=ALL, models=2))
+def test_rates_of_two_models_equal_brute_force(problem: Problem) -> None:
+    agree(problem, Goal("throughput"))
+
+
+@CHECKED
+@given(problems(max_items=6, devices=ALL, models=2))
+def test_makespan_of_two_models_equals_brute_force(problem: Problem) -> None:
+    agree(problem, Goal("makespan"))
