@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Tuple
+from typing import Dict, NamedTuple, Tuple
 
 from edgedla.graph import LayerGraph
-from edgedla.graph.kinds import KINDS, Kind, kind_of
+from edgedla.graph.kinds import Kind, kind_of
 
 
 class Work(NamedTuple):
@@ -15,22 +15,24 @@ class Work(NamedTuple):
     weight_elements: int = 0
 
 
-#: Layer types whose kind counts either; the others are not even read.
-_WORKING = frozenset(
-    name
-    for name, kind in KINDS.items()
-    if kind.macs is not Kind.macs or kind.weight_elements is not Kind.weight_elements
-)
 _NONE = Work()
 
 
 def work_of(graph: LayerGraph) -> Tuple[Work, ...]:
-    """One entry a layer, in order."""
+    """One entry a layer, in order. Kinds that count neither are looked at once, not for every layer."""
+    counts: Dict[str, bool] = {}
     result = []
     for layer in graph.layers:
-        if layer.type in _WORKING:
-            kind = kind_of(layer, graph)
-            result.append(Work(kind.macs, kind.weight_elements))
-        else:
+        if counts.get(layer.type) is False:
             result.append(_NONE)
+            continue
+        kind = kind_of(layer, graph)
+        cls = type(kind)
+        counts[layer.type] = cls.macs is not Kind.macs or cls.weight_elements is not Kind.weight_elements
+        result.append(Work(kind.macs, kind.weight_elements) if counts[layer.type] else _NONE)
     return tuple(result)
+
+
+def _counts(layer_type: str) -> bool:
+    kind = kind_class(layer_type)
+    return kind.macs is not Kind.macs or kind.weight_elements is not Kind.weight_elements

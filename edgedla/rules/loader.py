@@ -9,15 +9,16 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Type
 
 from edgedla import strict_yaml
 from edgedla.errors import RuleError
-from edgedla.graph.kinds import KINDS
+from edgedla.graph import kinds as graph_kinds
 from edgedla.graph.kinds.base import Kind
-from edgedla.rules.io_kinds import IO_KINDS
 from edgedla.rules.predicates import PREDICATES
 from edgedla.rules.rule import STAGES, STATUSES, Case, Rule, message_fields
 from edgedla.rules.scope import Scope, read_scope
 from edgedla.rules.verdict import Effect
 from edgedla.strict_yaml import Table
 
+#: Kinds of rules about the border of a network, not about layers.
+BORDER_KINDS = ("IO_TENSOR", "LOADABLE", "POOL")
 _FILE_KEYS = (("kinds", "rules"), ("written_for",))
 _REQUIRED = ("id", "name", "summary", "check", "message", "sources", "examples")
 _OPTIONAL = ("with", "when", "cases", "effect", "stage", "status", "select", "fixes", "covers", "note")
@@ -36,7 +37,11 @@ class RuleFile:
 
 def kind_class(name: str) -> Type[Kind]:
     """The class whose fields are the facts of rules for this kind."""
-    return IO_KINDS.get(name) or KINDS.get(name, Kind)
+    if name in BORDER_KINDS:
+        from edgedla.rules.io_kinds import IO_KINDS  # lazily: a check with GPU fallback never asks for them
+
+        return IO_KINDS[name]
+    return graph_kinds.kind_class(name)
 
 
 def load_file(path: Path) -> RuleFile:

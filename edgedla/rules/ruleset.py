@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import lru_cache
 from pathlib import Path
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.graph.kinds import kind_of
 from edgedla.graph.kinds.base import Kind
-from edgedla.rules.io_kinds import IoTensor, Loadable, Pool
-from edgedla.rules.loader import RuleFile, load_file
+from edgedla.rules.loader import BORDER_KINDS, RuleFile, load_file
 from edgedla.rules.rule import Case, Rule
 from edgedla.rules.scope import MODES, PRECISIONS
 from edgedla.rules.verdict import Effect, Finding, Support, Verdict
 from edgedla.targets import Platform
+
+if TYPE_CHECKING:
+    from edgedla.rules.io_kinds import IoTensor
 
 #: Kinds that share a file with another one.
 _FILE_OF = {"IDENTITY": "cast"}
@@ -131,6 +132,8 @@ class RuleSet:
 
     def check_pools(self, pools: Mapping[str, int], platform: Platform) -> Tuple[Finding, ...]:
         """The rules on memory pool sizes: "sram", "local_dram", "global_dram" (or trtexec's dlaSRAM, ...) to bytes."""
+        from edgedla.rules.io_kinds import Pool
+
         active = self.active("POOL", platform, "fp16", "fallback").rules
         found: List[Finding] = []
         for name, size in sorted(pools.items()):
@@ -142,6 +145,8 @@ class RuleSet:
         self, weight_bytes: int, internal_bytes: int, platform: Platform, name: str = ""
     ) -> Tuple[Finding, ...]:
         """The rules on one DLA subgraph: bytes of its weights, and of its tensors that are neither input nor output."""
+        from edgedla.rules.io_kinds import Loadable
+
         active = self.active("LOADABLE", platform, "fp16", "fallback").rules
         loadable = Loadable(weight_bytes=weight_bytes, internal_bytes=internal_bytes)
         return tuple(f.finding for f in _findings(loadable, name, active, 1))
@@ -151,7 +156,7 @@ class RuleSet:
         key = (kind, platform.chip, platform.release.trt, precision, mode)
         found = self._active.get(key)
         if found is None:
-            files = [self._file(_EVERY_KIND)] if kind not in ("IO_TENSOR", "POOL", "LOADABLE") else []
+            files = [self._file(_EVERY_KIND)] if kind not in BORDER_KINDS else []
             own = self._own_file(kind)
             scopes = own.written_for if own else ()
             files.append(own)
@@ -207,6 +212,8 @@ def load_rules() -> RuleSet:
 
 @lru_cache(maxsize=4)
 def _version(folder: Path) -> str:
+    import hashlib
+
     digest = hashlib.sha256()
     for stem in _stems(folder):
         # Line ends are normalised: a checkout on Windows must not change the version.
@@ -279,6 +286,8 @@ def _element_bytes(kind: Kind, platform: Platform, precision: str) -> int:
 
 
 def _io_tensor(graph: LayerGraph, name: str, direction: str, precision: str, asked: str) -> IoTensor:
+    from edgedla.rules.io_kinds import IoTensor
+
     tensor = graph.tensors[name]
     dtype, _, layout = asked.lower().partition(":")
     near = graph.consumers(name) if direction == "input" else ()

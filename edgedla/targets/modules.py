@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Mapping, Optional, Tuple
@@ -42,6 +41,8 @@ def module_for(target: str) -> Module:
     aliases = {alias: m for m in modules().values() for alias in m.aliases}
     if name in aliases:
         return aliases[name]
+    import difflib
+
     near = difflib.get_close_matches(name, list(module_ids()) + list(aliases), n=1, cutoff=0.5)
     raise UsageError(
         f"unknown target {target!r}",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 from edgedla import strict_yaml
 from edgedla.data import rules_dir
@@ -14,8 +12,7 @@ from edgedla.targets.platform import Module, Release
 from edgedla.targets.versions import Version, VersionRange, padded, parse_version
 
 
-@dataclass(frozen=True)
-class JetPack:
+class JetPack(NamedTuple):
     """One JetPack release: the TensorRT it installs, those offered as separate packages, and where it runs."""
 
     version: str
@@ -30,8 +27,7 @@ class JetPack:
         return any(trt[: len(known)] == known for known in (self.trt,) + self.also)
 
 
-@dataclass(frozen=True)
-class TensorRT:
+class TensorRT(NamedTuple):
     """One TensorRT release; `note` says what is special about it ("" if nothing)."""
 
     version: Version
@@ -39,8 +35,7 @@ class TensorRT:
     sources: Tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class DlaRow:
+class DlaRow(NamedTuple):
     """An answer to "is there a DLA": for these families and this range of TensorRT."""
 
     families: Tuple[str, ...]
@@ -50,8 +45,7 @@ class DlaRow:
     sources: Tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ReleaseTable:
+class ReleaseTable(NamedTuple):
     tensorrt: Tuple[TensorRT, ...]
     jetpack: Tuple[JetPack, ...]
     dla: Tuple[DlaRow, ...]
@@ -142,6 +136,8 @@ def _find_trt(text: str) -> Version:
 
 
 def _unknown(what: str, text: str, known: Sequence[str]) -> UsageError:
+    import difflib
+
     near = difflib.get_close_matches(text.strip(), known, n=1, cutoff=0.4)
     return UsageError(
         f"unknown {what} release {text!r}", allowed=", ".join(known), hint=f"Did you mean {near[0]}?" if near else None

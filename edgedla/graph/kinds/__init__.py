@@ -2,54 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Dict, Type
+from importlib import import_module
+from typing import Dict, Tuple, Type
 
-from edgedla.graph.kinds.activation import Activation
 from edgedla.graph.kinds.base import Kind
-from edgedla.graph.kinds.cast import Cast
-from edgedla.graph.kinds.concatenation import Concatenation
-from edgedla.graph.kinds.convolution import Convolution
-from edgedla.graph.kinds.deconvolution import Deconvolution
-from edgedla.graph.kinds.elementwise import Elementwise
-from edgedla.graph.kinds.lrn import LRN
-from edgedla.graph.kinds.matrix_multiply import MatrixMultiply
-from edgedla.graph.kinds.parametric_relu import ParametricRelu
-from edgedla.graph.kinds.pooling import Pooling
-from edgedla.graph.kinds.reduce import Reduce
-from edgedla.graph.kinds.resize import Resize
-from edgedla.graph.kinds.scale import Scale
-from edgedla.graph.kinds.shuffle import Shuffle
-from edgedla.graph.kinds.slice import Slice
-from edgedla.graph.kinds.softmax import Softmax
-from edgedla.graph.kinds.unary import Unary
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
 
-KINDS: Dict[str, Type[Kind]] = {
-    "ACTIVATION": Activation,
-    "CAST": Cast,
-    "CONCATENATION": Concatenation,
-    "CONVOLUTION": Convolution,
-    "DECONVOLUTION": Deconvolution,
-    "ELEMENTWISE": Elementwise,
-    "IDENTITY": Cast,
-    "LRN": LRN,
-    "MATRIX_MULTIPLY": MatrixMultiply,
-    "PARAMETRIC_RELU": ParametricRelu,
-    "POOLING": Pooling,
-    "REDUCE": Reduce,
-    "RESIZE": Resize,
-    "SCALE": Scale,
-    "SHUFFLE": Shuffle,
-    "SLICE": Slice,
-    "SOFTMAX": Softmax,
-    "UNARY": Unary,
+#: LayerType name to module and class. A module is imported when its kind first occurs: a check of one network needs
+#: about seven of them, and importing all takes longer than applying the rules.
+KINDS: Dict[str, Tuple[str, str]] = {
+    "ACTIVATION": ("activation", "Activation"),
+    "CAST": ("cast", "Cast"),
+    "CONCATENATION": ("concatenation", "Concatenation"),
+    "CONVOLUTION": ("convolution", "Convolution"),
+    "DECONVOLUTION": ("deconvolution", "Deconvolution"),
+    "ELEMENTWISE": ("elementwise", "Elementwise"),
+    "IDENTITY": ("cast", "Cast"),
+    "LRN": ("lrn", "LRN"),
+    "MATRIX_MULTIPLY": ("matrix_multiply", "MatrixMultiply"),
+    "PARAMETRIC_RELU": ("parametric_relu", "ParametricRelu"),
+    "POOLING": ("pooling", "Pooling"),
+    "REDUCE": ("reduce", "Reduce"),
+    "RESIZE": ("resize", "Resize"),
+    "SCALE": ("scale", "Scale"),
+    "SHUFFLE": ("shuffle", "Shuffle"),
+    "SLICE": ("slice", "Slice"),
+    "SOFTMAX": ("softmax", "Softmax"),
+    "UNARY": ("unary", "Unary"),
 }
+_loaded: Dict[str, Type[Kind]] = {}
+
+
+def kind_class(layer_type: str) -> Type[Kind]:
+    """The class of a LayerType; the base Kind for types that have no file of their own."""
+    if layer_type not in _loaded:
+        _loaded[layer_type] = Kind
+        if layer_type in KINDS:
+            module, name = KINDS[layer_type]
+            _loaded[layer_type] = getattr(import_module(f"edgedla.graph.kinds.{module}"), name)
+    return _loaded[layer_type]
 
 
 def kind_of(layer: Layer, graph: LayerGraph) -> Kind:
-    """The layer's numbers as a value of its kind; the base Kind for types that have no file of their own."""
-    return KINDS.get(layer.type, Kind).of(layer, graph)
+    """The layer's numbers as a value of its kind."""
+    return kind_class(layer.type).of(layer, graph)
 
 
-__all__ = ["KINDS", "Kind", "kind_of"]
+__all__ = ["KINDS", "Kind", "kind_class", "kind_of"]
