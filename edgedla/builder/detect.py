@@ -125,7 +125,10 @@ def _json(path: Path) -> Any:
     if path.stat().st_size > MAX_JSON_BYTES:
         raise DocumentError("larger than any JSON document of this kind", where=str(path))
     try:
-        return json.loads(path.read_bytes().decode("utf-8-sig", "replace"), strict=False)
+        # NaN and infinities are no JSON; a report of the document could not be written with them.
+        return json.loads(
+            path.read_bytes().decode("utf-8-sig", "replace"), strict=False, parse_constant=lambda word: None
+        )
     except RecursionError as e:
         raise DocumentError("JSON nested too deeply", where=str(path)) from e
     except ValueError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,86 +14,13 @@ from edgedla.importers.build_log_lines import split_names, split_prefix, version
 from edgedla.importers.build_log_reader import read_build_log, read_build_logs
 from edgedla.importers.foreign_node import names_in, parse_foreign_node
 
-# Excerpts of public logs, shortened. ResNet-50, TensorRT 10.3.0.30, AGX Orin: embedded-ai-quantization-guide, 00fd97d1.
-RESNET = r"""&&&& RUNNING TensorRT.trtexec [TensorRT v100300] # trtexec --onnx=resnet50.onnx --int8 --useDLACore=0 --verbose
-[08/20/2026-18:38:06] [I] Precision: FP32+FP16+INT8
-[08/20/2026-18:38:06] [I] Build DLA standalone loadable: Disabled
-[08/20/2026-18:38:06] [I] Allow GPU fallback for DLA: Enabled
-[08/20/2026-18:38:06] [I] DLACore: 0
-[08/20/2026-18:38:06] [I] Selected Device: Orin
-[08/20/2026-18:38:06] [I] TensorRT version: 10.3.0
-[08/20/2026-18:38:08] [I] [TRT] Input filename:   onnx/resnet50_fp32.onnx
-[08/20/2026-18:38:08] [W] [TRT] /avgpool/GlobalAveragePool: DLA cores do not support AVG Reduce operation.
-[08/20/2026-18:38:08] [W] [TRT] Layer '/avgpool/GlobalAveragePool' (REDUCE): Unsupported on DLA. Switching this layer's device type to GPU.
-[08/20/2026-18:38:08] [W] [TRT] Layer '/Flatten' (SHUFFLE): Unsupported on DLA. Switching this layer's device type to GPU.
-[08/20/2026-18:38:08] [W] [TRT] Layer 'fc.weight' (CONSTANT): Unsupported on DLA. Switching this layer's device type to GPU.
-[08/20/2026-18:38:08] [V] [TRT] ---------- Layers Running on DLA ----------
-[08/20/2026-18:38:08] [V] [TRT] [DlaLayer] /conv1/Conv
-[08/20/2026-18:38:08] [V] [TRT] [DlaLayer] /fc/Gemm + (Unnamed Layer* 125) [ElementWise]
-[08/20/2026-18:38:08] [V] [TRT] ---------- Layers Running on GPU ----------
-[08/20/2026-18:38:08] [V] [TRT] [GpuLayer] REDUCE: /avgpool/GlobalAveragePool
-[08/20/2026-18:38:08] [V] [TRT] [GpuLayer] SHUFFLE: reshape_after_/fc/Gemm
-[08/20/2026-18:38:09] [V] [TRT] 	DLA Memory Pool Sizes: Managed SRAM = 1 MiB,	Local DRAM = 1024 MiB,	Global DRAM = 512 MiB
-[08/20/2026-18:38:14] [V] [TRT] {ForeignNode[/conv1/Conv.../layer4/layer4.2/relu_2/Relu]} successfully offloaded to DLA.
-	Memory consumption: Managed SRAM = 1 MiB,	Local DRAM = 4 MiB,	Global DRAM = 64 MiB
-[08/20/2026-18:38:14] [V] [TRT] {ForeignNode[/fc/Gemm + (Unnamed Layer* 125) [ElementWise]]} successfully offloaded to DLA.
-	Memory consumption: Managed SRAM = 1 MiB,	Local DRAM = 2 MiB,	Global DRAM = 8 MiB
-[08/20/2026-18:38:14] [V] [TRT] DLA Memory Consumption Summary:
-[08/20/2026-18:38:14] [V] [TRT] 	Number of DLA node candidates offloaded : 2 out of 2
-[08/20/2026-18:38:14] [V] [TRT] 	Total memory required by accepted candidates : Managed SRAM = 1 MiB,	Local DRAM = 6 MiB,	Global DRAM = 72 MiB
-[08/20/2026-18:38:21] [V] [TRT] Adding reformat layer: Reformatted Input Tensor 0 to {ForeignNode[/conv1/Conv.../layer4/layer4.2/relu_2/Relu]} (input) from Float(150528,50176,224,1) to Int8(50176,1:4,224,1)
-[08/20/2026-18:38:21] [V] [TRT] {ForeignNode[/conv1/Conv.../layer4/layer4.2/relu_2/Relu]}: DLA Network Layer Information:
-Layer(CONVOLUTION): /conv1/Conv, Precision: Int8, input'[Int8([1,3,224,224])] -> /conv1/Conv_output_0'[Int8([1,64,112,112])]
-Layer(ACTIVATION): /layer4/layer4.2/relu_2/Relu, Precision: Int8, a'[Int8([1,2048,7,7])] -> b'[Int8([1,2048,7,7])]
-[08/20/2026-18:38:22] [V] [TRT] {ForeignNode[/fc/Gemm + (Unnamed Layer* 125) [ElementWise]]}: DLA Network Layer Information:
-Layer(CONVOLUTION): /fc/Gemm + (Unnamed Layer* 125) [ElementWise], Precision: Int8, a'[Int8([1,2048,1,1])] -> b'[Int8([1,1000,1,1])]
-[08/20/2026-18:38:22] [I] [TRT] Engine generation completed in 7.5291 seconds.
-[08/20/2026-18:38:22] [V] [TRT] Engine Layer Information:
-Layer(Reformat): Reformatting CopyNode for Input Tensor 0 to {ForeignNode[/conv1/Conv.../layer4/layer4.2/relu_2/Relu]}, Tactic: 0x00000000000003ea, input (Float[1,3,224,224]) -> Reformatted Input Tensor 0 (Int8[1,3:4,224,224])
-Layer(DLA): {ForeignNode[/conv1/Conv.../layer4/layer4.2/relu_2/Relu]}, Tactic: 0x0000000000000003, x (Int8[1,3:4,224,224]) -> /layer4/layer4.2/relu_2/Relu_output_0 (Int8[1,2048:32,7,7])
-Layer(CaskPooling): /avgpool/GlobalAveragePool, Tactic: 0x1340e8758429064c, a (Int8[1,2048:32,7,7]) -> b (Int8[1,2048:32,1,1])
-Layer(DLA): {ForeignNode[/fc/Gemm + (Unnamed Layer* 125) [ElementWise]]}, Tactic: 0x0000000000000003, b (Int8[1,2048:32,1,1]) -> c (Int8[1,1000:32,1,1])
-[08/20/2026-18:38:22] [I] Engine built in 13.7659 sec.
-&&&& PASSED TensorRT.trtexec [TensorRT v100300] # trtexec --onnx=resnet50.onnx --int8 --useDLACore=0 --verbose
-"""  # noqa: E501
+# Shortened excerpts of public logs; README.md beside them names the sources.
+LOGS = Path(__file__).resolve().parent.parent / "data" / "build_logs"
+RESNET = (LOGS / "resnet50_trt10.3_verbose.log").read_text()
 
-# YOLO11, TensorRT 8.5.2.2, AGX Xavier, printed by Python (TFG, 2025-04-07); not verbose.
-YOLO = """TensorRT: starting export with TensorRT 8.5.2.2...
-[04/07/2025-19:32:56] [TRT] [I] Input filename:   /TFG/models/yolo11l.onnx
-[04/07/2025-19:32:57] [TRT] [W] /model.23/Div: DLA cores do not support DIV ElementWise operation.
-[04/07/2025-19:32:57] [TRT] [W] Layer '/model.23/Div' (ELEMENTWISE): Unsupported on DLA. Switching this layer's device type to GPU.
-[04/07/2025-19:32:57] [TRT] [W] (Unnamed Layer* 636) [Concatenation]: DLA only supports concatenation on the C dimension.
-[04/07/2025-19:32:57] [TRT] [W] Layer '(Unnamed Layer* 636) [Concatenation]' (CONCATENATION): Unsupported on DLA. Switching this layer's device type to GPU.
-[04/07/2025-19:32:58] [TRT] [W] This version of DLA does not support reshape layers directly connected to Slice or Concat
-[04/07/2025-19:32:58] [TRT] [W] Validation failed for DLA layer: /model.10/m/m.0/attn/Reshape. Switching to GPU fallback.
-[04/07/2025-19:32:58] [TRT] [W] Splitting DLA subgraph at: /model.10/m/m.0/attn/Reshape because DLA validation failed for this layer.
-[04/07/2025-19:32:58] [TRT] [W] DLA only allows inputs of the same dimensions to Elementwise, but input shapes were: [1,4,400,400] and [1,1,1,1]
-[04/07/2025-19:32:58] [TRT] [W] Validation failed for DLA layer: /model.10/m/m.0/attn/Mul. Switching to GPU fallback.
-[04/07/2025-19:32:59] [TRT] [W] Input tensor has less than 4 dimensions for /model.23/Sub. At least one shuffle layer will be inserted which cannot run on DLA.
-[04/07/2025-19:32:59] [TRT] [W] Dimension: 3 (8400) exceeds maximum allowed size for DLA: 8192
-[04/07/2025-19:32:59] [TRT] [W] Validation failed for DLA layer: /model.23/Sub. Switching to GPU fallback.
-[04/07/2025-19:33:09] [TRT] [I] ---------- Layers Running on DLA ----------
-[04/07/2025-19:33:09] [TRT] [I] [DlaLayer] {ForeignNode[/model.0/conv/Conv.../model.10/m/m.0/attn/qkv/conv/Conv]}
-[04/07/2025-19:33:09] [TRT] [I] [DlaLayer] {ForeignNode[/model.10/Split]}
-[04/07/2025-19:33:09] [TRT] [I] ---------- Layers Running on GPU ----------
-[04/07/2025-19:33:09] [TRT] [I] [GpuLayer] POINTWISE: PWN(/model.23/Constant_11_output_0 + (Unnamed Layer* 687) [Shuffle], PWN(/model.23/Add_2, /model.23/Div_1))
-[04/07/2025-19:33:09] [TRT] [I] [GpuLayer] COPY: /model.23/Div_1_output_0 copy
-"""  # noqa: E501
+YOLO = (LOGS / "yolo11l_trt8.5.log").read_text()
 
-# TensorRT 7.x on Xavier (DeepStream-Yolo issue 27, TensorRT-Yolov3 issue 86): lists on one line, cap of 8, no reasons.
-TRT7 = """WARNING: layer84-route: Concatenation on DLA requires at least two inputs.
-WARNING: Default DLA is enabled but layer layer84-route is not running on DLA, falling back to GPU.
-WARNING: ActivationLayer (with ActivationType = LEAKY_RELU) not supported for DLA.
-WARNING: Default DLA is enabled but layer layer85-act is not running on DLA, falling back to GPU.
-WARNING: [TRT]: DLA supports only 8 subgraphs per DLA core. Switching to GPU for layer conv_6
-WARNING: [TRT]: DLA supports only 8 subgraphs per DLA core. Switching to GPU for layer conv_8
-INFO: [TRT]:
-INFO: [TRT]: --------------- Layers running on DLA:
-INFO: [TRT]: {conv_1,batch_norm_1}, {conv_2},
-INFO: [TRT]: --------------- Layers running on GPU:
-INFO: [TRT]: conv1 + activation_1/Relu, PWN(a, b), (Unnamed Layer* 0) [Convolution] + (Unnamed Layer* 2) [Activation],
-INFO: [TRT]: Detected 1 inputs and 2 output network tensors.
-"""
+TRT7 = (LOGS / "darknet_trt7.log").read_text()
 
 
 def test_verbose_log_of_10_3_tells_refusals_with_their_reason_on_the_line_before():
