@@ -14,7 +14,7 @@ walking backwards. The difference between FP16 and INT8 rests on that one networ
 
 from __future__ import annotations
 
-import heapq
+from heapq import heappop, heappush
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
@@ -51,7 +51,11 @@ def candidates(
 
 def unit_devices(units: UnitGraph, on_dla: Sequence[bool]) -> List[bool]:
     """For each unit whether the DLA runs it: all its layers do, and no reshape of a transform is merged into it."""
-    return [not unit.reshape_of and all(on_dla[i] for i in unit.layers) for unit in units.units]
+    devices = [not unit.reshape_of for unit in units.units]
+    for layer, unit in units.unit_of.items():
+        if not on_dla[layer]:
+            devices[unit] = False
+    return devices
 
 
 def failing_units(units: UnitGraph, devices: Sequence[bool], validation: Mapping[int, str]) -> Dict[int, str]:
@@ -71,40 +75,40 @@ def failing_units(units: UnitGraph, devices: Sequence[bool], validation: Mapping
 
 def form_groups(units: UnitGraph, on_dla: Sequence[bool], waits_for_batch: bool = True) -> List[List[int]]:
     """Groups of unit indices in topological order. Linear in edges, times the logarithm of the ready units."""
+    batches, predecessors = units.batches, units.predecessors
     open_readers = [len(s) for s in units.successors]
-    grouped = [False] * len(units.units)
+    grouped = [False] * len(batches)
     ready_gpu: List[int] = []
-    # Ready DLA units, last in the network first: by batch, and all of them (with stale entries) to choose the next
-    # batch.
-    ready_dla: Dict[int, List[int]] = {}
+    # Ready DLA units, last in the network first: by batch, and all of them (with stale entries) to choose the next batch.
+    ready_dla: Dict[int, List[int]] = {batch: [] for batch in batches}
     next_dla: List[int] = []
 
-    def ready(unit: int) -> None:
-        if on_dla[unit]:
-            heapq.heappush(ready_dla.setdefault(units.units[unit].batch, []), -unit)
-            heapq.heappush(next_dla, -unit)
-        else:
-            ready_gpu.append(unit)
-
     def done(unit: int) -> None:
-        for p in units.predecessors[unit]:
+        for p in predecessors[unit]:
             open_readers[p] -= 1
-            if open_readers[p] == 0:
-                ready(p)
+            if not open_readers[p]:
+                if on_dla[p]:
+                    heappush(ready_dla[batches[p]], -p)
+                    heappush(next_dla, -p)
+                else:
+                    ready_gpu.append(p)
 
     for i, readers in enumerate(open_readers):
-        if readers == 0:
-            ready(i)
+        if not readers and on_dla[i]:
+            heappush(ready_dla[batches[i]], -i)
+            heappush(next_dla, -i)
+        elif not readers:
+            ready_gpu.append(i)
     groups: List[List[int]] = []
     while next_dla or ready_gpu:
         while next_dla:
-            first = -heapq.heappop(next_dla)
+            first = -heappop(next_dla)
             if grouped[first]:
                 continue
             group: List[int] = []
-            same_batch = ready_dla[units.units[first].batch]
+            same_batch = ready_dla[batches[first]]
             while same_batch:
-                i = -heapq.heappop(same_batch)
+                i = -heappop(same_batch)
                 grouped[i] = True
                 group.append(i)
                 done(i)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple,
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.regions.prediction import predict
-from edgedla.regions.report import CheckReport, LayerReport, NodeReport, RegionReport, StrictResult, Totals
+from edgedla.regions.report import CheckReport, LayerReport, RegionReport, StrictResult, Totals
 from edgedla.regions.strict import check_strict
 from edgedla.regions.values import Placed, Prediction, Region
 from edgedla.regions.work import Work, work_of
@@ -116,9 +116,7 @@ def check_graph(
         rules_version=rules.version,
         lowering=graph.lowering,
         layers=layers,
-        nodes=tuple(
-            NodeReport(n.name, n.op, n.support, n.placed, n.layers, n.cause, n.reason) for n in prediction.nodes
-        ),
+        nodes=prediction.nodes,
         regions=tuple(_region(graph, r, work, platform, precision, rules) for r in prediction.regions),
         transitions=prediction.transitions,
         totals=_totals(layers, prediction),

@@ -19,6 +19,7 @@ ReLU and pointwise fusions run after the placement, on the GPU's part, and chang
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from edgedla.graph import Layer, LayerGraph
@@ -58,6 +59,11 @@ class UnitGraph:
     erased: Tuple[int, ...]
     predecessors: Tuple[Tuple[int, ...], ...]
     successors: Tuple[Tuple[int, ...], ...]
+
+    @cached_property
+    def batches(self) -> Tuple[int, ...]:
+        """Effective batch of every unit."""
+        return tuple(unit.batch for unit in self.units)
 
 
 class _Op:

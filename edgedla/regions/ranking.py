@@ -11,10 +11,10 @@ from edgedla.regions.values import Cause, LayerPrediction, RankedChange
 from edgedla.regions.work import work_of
 from edgedla.rules.verdict import Effect, Finding, Support, Verdict
 
-#: Each entry costs one more run of the grouping: the causes with the most layers are tried, fewer in very large
-#: networks.
+#: Each entry costs one more run of the grouping: the causes with the most layers are tried, fewer in large networks.
 MOST_CAUSES = 40
-MOST_UNIT_VISITS = 400_000
+FEWEST_CAUSES = 6
+MOST_UNIT_VISITS = 20_000
 
 
 def rank_changes(
@@ -49,7 +49,7 @@ def rank_changes(
         return len(groups), len(members), sum(work[i].macs for i in members)
 
     now = outcome(supported, failing)
-    tried = min(MOST_CAUSES, max(3, MOST_UNIT_VISITS // max(len(units.units), 1)))
+    tried = min(MOST_CAUSES, max(FEWEST_CAUSES, MOST_UNIT_VISITS // max(len(units.units), 1)))
     ranked: List[RankedChange] = []
     for (kind, rule, cause), members in sorted(causes.items(), key=lambda item: (-len(item[1]), item[1]))[:tried]:
         fixed = list(supported)

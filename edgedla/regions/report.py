@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
-from edgedla.regions.values import Cause, Cut, Placed, RankedChange, Transition
+from edgedla.regions.values import Cause, Cut, NodePrediction, Placed, RankedChange, Transition
 from edgedla.rules.verdict import Finding, Support
 from edgedla.targets.platform import Platform
 
@@ -55,28 +55,8 @@ class LayerReport:
         }
 
 
-@dataclass(frozen=True)
-class NodeReport:
-    """One ONNX node. See NodePrediction."""
-
-    name: str
-    op: str
-    support: Support
-    placed: Placed
-    layers: Tuple[int, ...]
-    cause: Cause
-    reason: str
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {
-            "name": self.name,
-            "op": self.op,
-            "support": str(self.support),
-            "placed": str(self.placed),
-            "layers": list(self.layers),
-            "cause": str(self.cause),
-            "reason": self.reason,
-        }
+#: A node's prediction says it all: there are thousands in a network, so they are not copied.
+NodeReport = NodePrediction
 
 
 @dataclass(frozen=True)

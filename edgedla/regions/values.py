@@ -132,6 +132,17 @@ class NodePrediction:
     cause: Cause
     reason: str
 
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "name": self.name,
+            "op": self.op,
+            "support": self.support.value,
+            "placed": self.placed.value,
+            "layers": list(self.layers),
+            "cause": self.cause.value,
+            "reason": self.reason,
+        }
+
 
 @dataclass(frozen=True)
 class Transition:

@@ -43,7 +43,7 @@ def test_a_gpu_layer_between_makes_two_regions(net: Any, judge: Any, orin: Platf
 
 
 def test_unknown_support_is_predicted_on_the_gpu_and_stays_unknown(net: Any, judge: Any, orin: Platform) -> None:
-    graph = net(chain("ACTIVATION", "ELEMENTWISE"))
+    graph = net(chain("ACTIVATION", "GATHER"))
     prediction = predict(graph, judge(graph, unknown={"a1": "sources differ"}), orin, "fp16")
     layer = prediction.layers[1]
     assert (layer.support, layer.placed, layer.cause) == (Support.UNKNOWN, Placed.GPU, Cause.UNKNOWN)
