@@ -13,7 +13,10 @@ from edgedla.version import __version__
 
 #: Public name -> the module that has it.
 _PUBLIC: Dict[str, str] = {
+    "Artifact": "edgedla.builder",
     "BuildError": "edgedla.errors",
+    "BuildPlan": "edgedla.builder.plan",
+    "BuildRequest": "edgedla.builder.build",
     "CheckReport": "edgedla.regions.report",
     "DataError": "edgedla.errors",
     "DocumentError": "edgedla.errors",
@@ -29,9 +32,11 @@ _PUBLIC: Dict[str, str] = {
     "Support": "edgedla.rules.verdict",
     "UsageError": "edgedla.errors",
     "Verdict": "edgedla.rules.verdict",
+    "build": "edgedla.builder.build",
     "check": "edgedla.regions",
-    "place": "edgedla.placement",
+    "load_artifact": "edgedla.builder",
     "load_onnx": "edgedla.importers",
+    "place": "edgedla.placement",
     "platform_for": "edgedla.targets",
 }
 

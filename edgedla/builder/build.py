@@ -38,7 +38,7 @@ class BuildRequest:
         calib: a TensorRT calibration cache. calib_data: .npz or .npy samples. Without both INT8 is calibrated on
             seeded random input, which is said everywhere.
         calib_method: "minmax" or "entropy".
-        placement: layer name -> device, over the prediction; an edgedla.placement document's assignment.
+        placement: a placement document's file; its devices are taken in place of the prediction.
         allow_drift: on the device, move layers that TensorRT refuses to the GPU instead of refusing the build.
         force: build also where the folder already holds this very build.
     """
@@ -54,7 +54,7 @@ class BuildRequest:
     calib: Optional[Path] = None
     calib_data: Optional[Path] = None
     calib_method: str = "minmax"
-    placement: Optional[Mapping[str, str]] = None
+    placement: Optional[Path] = None
     options: PlanOptions = field(default_factory=PlanOptions)
     allow_drift: bool = False
     force: bool = False
@@ -118,8 +118,11 @@ def _plan(path: Path, request: BuildRequest, work: Optional[Path], say: Optional
     if request.precision == "int8" and not platform.release.strongly_typed:
         calibration = calibrate(path, graph, request.calib, request.calib_data, request.calib_method, work, say)
     options = request.options
-    if request.placement:
-        options = replace(options, devices={**request.placement, **options.devices})
+    if request.placement is not None:
+        from edgedla.builder.from_placement import placed_devices
+
+        placed = placed_devices(request.placement, graph, platform, request.precision)
+        options = replace(options, placed=placed)
     plan = make_plan(
         graph,
         report,

@@ -29,18 +29,21 @@ class PlanOptions:
     """What a user may decide about a plan; the defaults are those of `edgedla build`.
 
     Attributes:
-        devices: layer name -> device ("GPU", "DLA", "DLA0", "DLA1"), over what the prediction or placement says.
-        precisions: layer name -> "fp16" or "int8".
-        io_formats: tensor name -> format and type at the border.
+        placed: layer name -> device of a placement, in place of the prediction.
+        devices: layer name -> device ("GPU", "DLA", "DLA0", "DLA1"), over both. A name may hold one `*`, as in trtexec.
+        precisions: layer name -> "fp16" or "int8"; a name may hold one `*`.
+        input_formats, output_formats: format and type at the border, in the network's order; () leaves them to us.
         reformat_free: choose border formats that need no reformat also where the GPU may reformat.
         pools: field of Pools -> bytes.
         allow_unknown: layers that no rule decides may stand on the DLA; TensorRT's own check then decides.
     """
 
     dla_core: int = 0
+    placed: Mapping[str, str] = field(default_factory=dict)
     devices: Mapping[str, str] = field(default_factory=dict)
     precisions: Mapping[str, str] = field(default_factory=dict)
-    io_formats: Mapping[str, IoFormat] = field(default_factory=dict)
+    input_formats: Tuple[IoFormat, ...] = ()
+    output_formats: Tuple[IoFormat, ...] = ()
     reformat_free: bool = False
     pools: Mapping[str, int] = field(default_factory=dict)
     concurrent_engines: int = 1
@@ -118,15 +121,12 @@ def make_plan(
 def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOptions) -> List[str]:
     """Device by layer. Folded layers go where their own verdict allows, so that they part no subgraph."""
     core = f"DLA{options.dla_core}"
-    names = {layer.name for layer in graph.layers}
-    unknown = sorted(set(options.devices) - names)
-    if unknown:
-        raise UsageError(f"the network has no layer {unknown[0]!r}", where="devices", hint="see `edgedla layers`")
+    by_hand = {**options.placed, **by_name(options.devices, graph, "devices")}
     found = []
     for layer, told in zip(graph.layers, report.layers):
         on_dla = mode == "standalone" or told.placed is Placed.DLA
         on_dla = on_dla or (told.placed is Placed.FOLDED and told.support is Support.DLA)
-        wanted = options.devices.get(layer.name)
+        wanted = by_hand.get(layer.name)
         device = (core if on_dla else GPU) if wanted is None else (core if wanted == "DLA" else wanted)
         if device not in (GPU, "DLA0", "DLA1"):
             raise UsageError(f"unknown device {device!r}", where=layer.name, allowed="GPU, DLA, DLA0, DLA1")
@@ -134,15 +134,35 @@ def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOpt
     return found
 
 
+def by_name(told: Mapping[str, str], graph: LayerGraph, where: str) -> Dict[str, str]:
+    """`told` with every `*` replaced by the layers that it stands for. Later entries win.
+
+    TensorRT's own names hold asterisks ("(Unnamed Layer* 3) [Shuffle]"), so a layer of exactly that name comes first.
+
+    Raises:
+        UsageError: a name fits no layer.
+    """
+    names = [layer.name for layer in graph.layers]
+    found: Dict[str, str] = {}
+    for pattern, value in told.items():
+        prefix, star, suffix = pattern.partition("*")
+        fits = [pattern] if pattern in names else []
+        if not fits and star:
+            long_enough = len(prefix) + len(suffix)
+            fits = [n for n in names if n.startswith(prefix) and n.endswith(suffix) and len(n) >= long_enough]
+        if not fits:
+            raise UsageError(f"the network has no layer {pattern!r}", where=where, hint="see `edgedla layers`")
+        found.update(dict.fromkeys(fits, value))
+    return found
+
+
 def _precisions(
     graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool], typed: bool, options: PlanOptions
 ) -> List[Optional[str]]:
-    unknown = sorted(set(options.precisions) - {layer.name for layer in graph.layers})
-    if unknown:
-        raise UsageError(f"the network has no layer {unknown[0]!r}", where="precisions", hint="see `edgedla layers`")
+    by_hand = by_name(options.precisions, graph, "precisions")
     found: List[Optional[str]] = []
     for layer in graph.layers:
-        asked = options.precisions.get(layer.name)
+        asked = by_hand.get(layer.name)
         if asked is not None and asked not in PRECISIONS:
             raise UsageError(f"unknown precision {asked!r}", where=layer.name, allowed=", ".join(PRECISIONS))
         forced = report.precision == "int8" and on_dla[layer.index] and layer.onnx_op in _FP16_ONLY_ONNX
@@ -161,20 +181,28 @@ def _io(
     dynamic_inputs: Sequence[str],
 ) -> Tuple[IoPlan, ...]:
     names = (*graph.inputs, *graph.outputs)
-    unknown = sorted(set(options.io_formats) - set(names))
-    if unknown:
-        raise UsageError(f"no input or output {unknown[0]!r}", where="I/O formats", allowed=", ".join(names))
+    told: Dict[str, IoFormat] = {}
+    for what, group, formats in (
+        ("input", graph.inputs, options.input_formats),
+        ("output", graph.outputs, options.output_formats),
+    ):
+        if formats and len(formats) not in (1, len(group)):
+            raise UsageError(f"{len(formats)} {what} formats for {len(group)} {what}s", allowed="one, or one for each")
+        # trtexec takes one format for all tensors of a direction.
+        told.update(zip(group, formats * len(group) if len(formats) == 1 else formats))
     chosen: Dict[str, IoFormat] = {}
     if mode == "standalone" or options.reformat_free:
         check_mode = "standalone" if mode == "standalone" else "fallback"
-        told = {i: p for i, p in enumerate(precisions) if p}
-        for choice in choose_io(graph, report.platform, report.precision, check_mode, on_dla=on_dla, precisions=told):
+        differing = {i: p for i, p in enumerate(precisions) if p}
+        for choice in choose_io(
+            graph, report.platform, report.precision, check_mode, on_dla=on_dla, precisions=differing
+        ):
             if choice.chosen is not None:
                 chosen[choice.name] = choice.chosen.io
     found = []
     for name in names:
         tensor = graph.tensors[name]
-        io = options.io_formats.get(name) or chosen.get(name)
+        io = told.get(name) or chosen.get(name)
         dtype, form = (io.dtype, str(io.format)) if io else (tensor.dtype, "LINEAR")
         absmax = calibration.absmax.get(name)
         scale = absmax / INT8_MAX if dtype == "INT8" and absmax is not None else None
@@ -200,6 +228,8 @@ def _notes(
         notes.append(
             "TensorRT 11 takes precision from the model's tensor types; --precision changes no type in the ONNX"
         )
+    if options.placed:
+        notes.append("devices are those of a placement")
     if options.devices:
-        notes.append(f"{len(options.devices)} layers were placed by hand or by a placement")
+        notes.append("devices set by hand: " + ", ".join(f"{k}:{v}" for k, v in sorted(options.devices.items())))
     return tuple(dict.fromkeys(notes))

@@ -1,0 +1,207 @@
+"""`edgedla build MODEL -o OUT`: an engine or DLA loadable on a Jetson, a simulated artifact anywhere else, or a script."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, Optional, Tuple
+
+import click
+
+from edgedla.cli.options import platform_options, resolve_models, shape_options, split_trtexec
+from edgedla.errors import UsageError
+
+EPILOG = """\
+trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --buildDLAStandalone, --fp16, --int8,
+--best, --calib, --memPoolSize, --inputIOFormats, --outputIOFormats, --layerPrecisions, --layerDeviceTypes,
+--precisionConstraints, --sparsity.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("models", nargs=-1, metavar="MODEL")
+@click.option("-o", "--output", "out", metavar="FOLDER", help="Folder of the artifact (for trtexec: the script).")
+@platform_options()
+@shape_options()
+@click.option(
+    "--precision", type=click.Choice(["fp16", "int8"]), help="int8 is INT8 with FP16 allowed.  [default: fp16]"
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "standalone"]),
+    help="hybrid: a TensorRT engine, the rest on the GPU; standalone: one DLA loadable.  [default: hybrid]",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["auto", "tensorrt", "host", "trtexec"]),
+    default="auto",
+    show_default=True,
+    help="tensorrt: build here, on a Jetson; host: ONNX Runtime with the DLA's precision simulated; trtexec: write a "
+    "script for it; auto: tensorrt on a Jetson, host elsewhere.",
+)
+@click.option("--placement", metavar="FILE", help="Devices from `edgedla place -o FILE`, in place of the prediction.")
+@click.option("--dla-core", type=click.IntRange(0, 1), help="DLA core.  [default: 0]")
+@click.option("--calib", metavar="FILE", help="INT8 scales from a TensorRT calibration cache.")
+@click.option(
+    "--calib-data", metavar="PATH", help="INT8 scales from samples: a .npz or .npy, or a folder of them, preprocessed."
+)
+@click.option("--calib-method", type=click.Choice(["minmax", "entropy"]), default="minmax", show_default=True)
+@click.option(
+    "--input-formats", "--inputIOFormats", "input_formats", metavar="LIST", help="As int8:dla_hwc4,fp16:chw16."
+)
+@click.option("--output-formats", "--outputIOFormats", "output_formats", metavar="LIST", help="As fp16:dla_linear.")
+@click.option("--reformat-free", is_flag=True, help="Choose border formats that need no reformat, in hybrid mode too.")
+@click.option("--pools", "--memPoolSize", "pools", metavar="LIST", help="As dlaSRAM:512K,dlaLocalDRAM:1024 (MiB).")
+@click.option("--engines", type=click.IntRange(min=1), default=1, help="Engines that share the SRAM.  [default: 1]")
+@click.option("--layer-devices", "--layerDeviceTypes", "layer_devices", metavar="LIST", help="As name:GPU,part*:DLA.")
+@click.option("--layer-precisions", "--layerPrecisions", "layer_precisions", metavar="LIST", help="As name:fp16.")
+@click.option("--obey-precision", is_flag=True, help="Layer precisions are orders, not preferences.")
+@click.option(
+    "--sparsity", type=click.Choice(["enable", "disable"]), default="disable", help="2:4 structured sparsity."
+)
+@click.option("--no-timing-cache", is_flag=True, help="Time every kernel anew.")
+@click.option("--allow-unknown", is_flag=True, help="Let TensorRT decide over layers that no rule decides.")
+@click.option("--allow-drift", is_flag=True, help="Move layers that TensorRT refuses to the GPU, and say so.")
+@click.option("--plan", "plan_only", is_flag=True, help="Print the plan and build nothing.")
+@click.option("--force", is_flag=True, help="Build also where this very build stands already.")
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["accuracy", "never"]),
+    default="never",
+    show_default=True,
+    help="Exit with 1 where the simulated result is outside the stated tolerance.",
+)
+@click.option("--onnx", "trtexec_onnx", hidden=True)
+@click.option("--useDLACore", "trtexec_core", hidden=True, type=int)
+@click.option("--allowGPUFallback", "trtexec_fallback", hidden=True, is_flag=True)
+@click.option("--buildDLAStandalone", "trtexec_standalone", hidden=True, is_flag=True)
+@click.option("--fp16", "trtexec_fp16", hidden=True, is_flag=True)
+@click.option("--int8", "trtexec_int8", hidden=True, is_flag=True)
+@click.option("--best", "trtexec_best", hidden=True, is_flag=True)
+@click.option(
+    "--precisionConstraints", "trtexec_constraints", hidden=True, type=click.Choice(["none", "prefer", "obey"])
+)
+def build(models: Tuple[str, ...], **given: Any) -> int:
+    """Build a model for the DLA: a TensorRT engine or DLA loadable on a Jetson, a simulated artifact elsewhere.
+
+    The artifact is a folder with a manifest; it is written whole or not at all. Exit code 5: the builder refused or
+    failed; 3: the model is broken; 4: TensorRT or a DLA core is missing.
+    """
+    trtexec = split_trtexec(given)
+    found = resolve_models(models, trtexec)
+    if len(found) != 1:
+        raise UsageError(f"{len(found)} models given", allowed="one")
+    _take_over(given, trtexec)
+    out = given["out"]
+    if out is None and not given["plan_only"]:
+        raise UsageError("no output given", where="-o", allowed="a folder, or --plan to build nothing")
+    from edgedla.builder.build import build as build_artifact
+    from edgedla.builder.build import plan_build
+    from edgedla.builder.plan_text import describe
+    from edgedla.builder.trtexec import trtexec_script
+    from edgedla.files import write_atomic
+    from edgedla.reports.build import render_build
+
+    model = found[0]
+    request = _request(model, given)
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    if given["plan_only"] or given["backend"] == "trtexec":
+        plan = plan_build(model, request, say=say)
+        if given["plan_only"]:
+            text = plan.to_json() if given["output_format"] == "json" else describe(plan)
+            click.echo(text, nl=False)
+            return 0
+        script = trtexec_script(plan)
+        path = Path(out) / "build.sh" if Path(out).is_dir() or not Path(out).suffix else Path(out)
+        write_atomic(path, script.text)
+        path.chmod(0o755)
+        said = {"script": str(path), "options_of": script.options_of, "not_expressed": list(script.unsaid)}
+        lines = [f"written   {path}", *(f"not said  {text}" for text in script.unsaid)]
+        click.echo(json.dumps(said, indent=1) if given["output_format"] == "json" else "\n".join(lines))
+        return 0
+    artifact = build_artifact(model, out, request, say=say)
+    click.echo(render_build(artifact, given["output_format"]), nl=False)
+    outside = artifact.accuracy is not None and not artifact.accuracy["within"]
+    return 1 if outside and given["fail_on"] == "accuracy" else 0
+
+
+def _take_over(given: Dict[str, Any], trtexec: Dict[str, Any]) -> None:
+    """trtexec's spellings into ours; where both are given they must agree."""
+    int8 = trtexec["trtexec_int8"] or trtexec["trtexec_best"]
+    spelled = {
+        "precision": "int8" if int8 else "fp16" if trtexec["trtexec_fp16"] else None,
+        "mode": "standalone" if trtexec["trtexec_standalone"] else "hybrid" if trtexec["trtexec_fallback"] else None,
+        "dla_core": trtexec["trtexec_core"],
+    }
+    if trtexec["trtexec_standalone"] and trtexec["trtexec_fallback"]:
+        raise UsageError("a standalone loadable has no GPU to fall back to", where="--allowGPUFallback")
+    if trtexec["trtexec_core"] is not None and trtexec["trtexec_core"] not in (0, 1):
+        raise UsageError(f"{trtexec['trtexec_core']} is no DLA core", where="--useDLACore", allowed="0 or 1")
+    for name, value in spelled.items():
+        if value is not None and given[name] not in (None, value):
+            raise UsageError(f"{given[name]} contradicts trtexec's options, which mean {value}", where=f"--{name}")
+        given[name] = given[name] if value is None else value
+    given["obey_precision"] = given["obey_precision"] or trtexec["trtexec_constraints"] == "obey"
+
+
+def _request(model: str, given: Dict[str, Any]) -> Any:
+    from edgedla.builder.build import BuildRequest
+    from edgedla.builder.planning import PlanOptions
+    from edgedla.builder.pools import parse_pools
+
+    options = PlanOptions(
+        dla_core=given["dla_core"] or 0,
+        devices=_pairs(given["layer_devices"], "--layer-devices", str.upper),
+        precisions=_pairs(given["layer_precisions"], "--layer-precisions", str.lower),
+        input_formats=_formats(given["input_formats"]),
+        output_formats=_formats(given["output_formats"]),
+        reformat_free=given["reformat_free"],
+        pools=parse_pools(given["pools"] or ""),
+        concurrent_engines=given["engines"],
+        sparsity=given["sparsity"] == "enable",
+        obey_precision=given["obey_precision"],
+        timing_cache=not given["no_timing_cache"],
+        allow_unknown=given["allow_unknown"],
+    )
+    return BuildRequest(
+        target=given["target"],
+        jetpack=given["jetpack"],
+        trt=given["trt"],
+        precision=given["precision"] or "fp16",
+        mode=given["mode"] or "hybrid",
+        backend="auto" if given["backend"] == "trtexec" else given["backend"],
+        shapes=given["shapes"],
+        batch=given["batch"],
+        calib=_path(given["calib"]),
+        calib_data=_path(given["calib_data"]),
+        calib_method=given["calib_method"],
+        placement=_path(given["placement"]),
+        options=options,
+        allow_drift=given["allow_drift"],
+        force=given["force"],
+    )
+
+
+def _path(text: Optional[str]) -> Optional[Path]:
+    return None if text is None else Path(text)
+
+
+def _formats(text: Optional[str]) -> Tuple[Any, ...]:
+    from edgedla.formats import parse_io_formats
+
+    return parse_io_formats(text) if text else ()
+
+
+def _pairs(text: Optional[str], option: str, spell: Any) -> Dict[str, str]:
+    """`name:value,...`; a name ends at the last colon of its entry."""
+    found: Dict[str, str] = {}
+    for part in filter(None, (text or "").split(",")):
+        name, colon, value = part.rpartition(":")
+        if not colon or not name:
+            raise UsageError(f"{part!r} is no pair", where=option, allowed="name:value, several separated by commas")
+        found[name] = spell(value)
+    return found

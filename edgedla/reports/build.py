@@ -1,0 +1,64 @@
+"""A build's result as text: what stands in the folder, how far it is from FP32, what the user must know."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, List, Mapping
+
+from edgedla.builder.artifact import Artifact
+
+
+def render_build(artifact: Artifact, wanted: str) -> str:
+    """The artifact as "text" or "json" (its manifest)."""
+    if wanted == "json":
+        return json.dumps(artifact.to_dict(), indent=1, sort_keys=True) + "\n"
+    platform = artifact.platform
+    simulated = "SIMULATED, " if artifact.simulated else ""
+    lines = [
+        f"built     {artifact.folder} ({simulated}{artifact.backend} backend)",
+        f"model     {artifact.model['name']} ({artifact.model['sha256'][:12]})",
+        f"for       {platform['target']}, TensorRT {platform['trt']}, {artifact.kind}, {artifact.precision}",
+    ]
+    devices = sorted(set(artifact.placement_predicted.values()))
+    counts = ", ".join(f"{d}: {sum(v == d for v in artifact.placement_predicted.values())}" for d in devices)
+    lines.append(f"layers    planned {counts}; {_real(artifact)}")
+    for b in artifact.bindings:
+        shape = "x".join(str(d) for d in b.shape_nchw)
+        scale = f", scale {b.scale:.6g}" if b.scale is not None else ""
+        lines.append(
+            f"{'input' if b.is_input else 'output':8}  {b.name} {shape} {b.dtype} {b.format}, {b.size_bytes} bytes{scale}"
+        )
+    if artifact.accuracy is not None:
+        lines += _accuracy(artifact.accuracy)
+    lines += [f"file      {f.path} ({f.role}, {f.size_bytes} bytes)" for f in artifact.files]
+    lines += [f"note      {note}" for note in artifact.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _real(artifact: Artifact) -> str:
+    if artifact.placement_real is None:
+        return "real placement unknown" + (" (nothing was built with TensorRT)" if artifact.simulated else "")
+    planned, real = artifact.placement_predicted, artifact.placement_real
+    other = [n for n in real if n in planned and planned[n] != real[n]]
+    moved = ", ".join(f"{n} on {real[n]}" for n in other)
+    return f"real: {len(real)} told, {len(other)} elsewhere" + (f": {moved}" if other else "")
+
+
+def _accuracy(accuracy: Mapping[str, Any]) -> List[str]:
+    verdict = "within" if accuracy["within"] else "OUTSIDE"
+    lines = [
+        f"error     relative L2 {accuracy['worst_rel_l2']} against {accuracy['reference']}, {verdict} the tolerance "
+        f"{accuracy['tolerance_rel_l2']} ({accuracy['samples']})"
+    ]
+    for output in accuracy["outputs"]:
+        same = f", {output['same']:.2%} equal" if output["same"] is not None else ""
+        lines.append(
+            f"            {output['name']}: relative L2 {output['rel_l2']}, largest difference {output['max_abs']}, "
+            f"cosine {output['cosine']}{same}"
+        )
+    nodes = accuracy["nodes"]
+    lines.append(
+        f"            ONNX nodes simulated as DLA INT8: {nodes['dla_int8']}, DLA FP16: {nodes['dla_fp16']}; "
+        f"as GPU, in FP32: {nodes['gpu_fp32']}"
+    )
+    return lines
