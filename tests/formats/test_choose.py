@@ -18,11 +18,10 @@ CONV = {"kernel": [3, 3], "stride": [1, 1], "pre_padding": [1, 1], "post_padding
 def network(first="CONVOLUTION", in_dims=(1, 3, 64, 64), second=None, dilation=1, groups=1, dtype="FLOAT"):
     """One layer on the input `x`, its output `y`; with `second` another reader of `x` that writes `z`."""
     out = (1, 8, *in_dims[2:])
-    params = (
-        {**CONV, "dilation": [dilation, dilation], "groups": groups, "nb_output_maps": 8}
-        if first == "CONVOLUTION"
-        else {}
-    )
+    params = {
+        "CONVOLUTION": {**CONV, "dilation": [dilation, dilation], "groups": groups, "nb_output_maps": 8},
+        "POOLING": POOL,
+    }
     tensors = {"x": Tensor("x", in_dims, dtype), "y": Tensor("y", out), "z": Tensor("z", in_dims)}
     layers = [Layer(0, first, "first", "first", "Conv", ("x",), ("y",), params[first])]
     if second:
