@@ -31,8 +31,3 @@ def work_of(graph: LayerGraph) -> Tuple[Work, ...]:
         counts[layer.type] = cls.macs is not Kind.macs or cls.weight_elements is not Kind.weight_elements
         result.append(Work(kind.macs, kind.weight_elements) if counts[layer.type] else _NONE)
     return tuple(result)
-
-
-def _counts(layer_type: str) -> bool:
-    kind = kind_class(layer_type)
-    return kind.macs is not Kind.macs or kind.weight_elements is not Kind.weight_elements

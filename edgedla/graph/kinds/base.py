@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Dict, Tuple, Type, TypeVar
 
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
+from edgedla.graph.tensor import Tensor
 
 K = TypeVar("K", bound="Kind")
 
@@ -154,6 +155,13 @@ def is_constant(layer: Layer, graph: LayerGraph, position: int) -> bool:
     if position >= len(layer.inputs) or not layer.inputs[position]:
         return True
     return graph.tensors[layer.inputs[position]].is_constant
+
+
+def two_inputs(layer: Layer, graph: LayerGraph) -> Tuple[Tensor, Tensor]:
+    """The first two inputs. Engine listings can show one: it stands for both then, the other was fused away."""
+    inputs = graph.input_tensors(layer)
+    first = inputs[0] if inputs else Tensor("", ())
+    return first, inputs[1] if len(inputs) > 1 else first
 
 
 def dims_of_activations(layer: Layer, graph: LayerGraph) -> Tuple[Tuple[int, ...], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Tuple
 
-from edgedla.graph.kinds.base import Kind, volume
+from edgedla.graph.kinds.base import Kind, two_inputs, volume
 from edgedla.graph.kinds.cast import COMPARISONS
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
@@ -38,7 +38,7 @@ class Elementwise(Kind):
 
     @classmethod
     def of(cls, layer: Layer, graph: LayerGraph) -> Elementwise:
-        a, b = graph.tensors[layer.inputs[0]], graph.tensors[layer.inputs[1]]
+        a, b = two_inputs(layer, graph)
         constant = next((t for t in (a, b) if t.is_constant), None)
         users = 0
         if constant is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Tuple
 
-from edgedla.graph.kinds.base import Kind, volume
+from edgedla.graph.kinds.base import Kind, two_inputs, volume
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
 
@@ -34,7 +34,7 @@ class MatrixMultiply(Kind):
 
     @classmethod
     def of(cls, layer: Layer, graph: LayerGraph) -> MatrixMultiply:
-        a, b = graph.tensors[layer.inputs[0]], graph.tensors[layer.inputs[1]]
+        a, b = two_inputs(layer, graph)
         return cls(
             **cls.common(layer, graph),
             a_dims=a.dims,

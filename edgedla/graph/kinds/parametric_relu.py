@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Tuple
 
-from edgedla.graph.kinds.base import Kind
+from edgedla.graph.kinds.base import Kind, two_inputs
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
 
@@ -22,7 +22,7 @@ class ParametricRelu(Kind):
 
     @classmethod
     def of(cls, layer: Layer, graph: LayerGraph) -> ParametricRelu:
-        slope = graph.tensors[layer.inputs[1]]
+        _, slope = two_inputs(layer, graph)
         return cls(**cls.common(layer, graph), slope_dims=slope.dims, slope_constant=slope.is_constant)
 
     @property

@@ -42,7 +42,7 @@ class Shuffle(Kind):
             reshapes=reshape is not None,
             static=len(layer.inputs) < 2 or graph.tensors[layer.inputs[1]].is_constant,
             neighbours=neighbour_types(layer, graph),
-            on_constant=graph.tensors[layer.inputs[0]].is_constant,
+            on_constant=bool(layer.inputs) and graph.tensors[layer.inputs[0]].is_constant,
         )
 
     @property
