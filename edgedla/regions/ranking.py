@@ -14,7 +14,7 @@ from edgedla.rules.verdict import Effect, Finding, Support, Verdict
 #: Each entry costs one more run of the grouping: the causes with the most layers are tried, fewer in large networks.
 MOST_CAUSES = 40
 FEWEST_CAUSES = 6
-MOST_UNIT_VISITS = 20_000
+MOST_UNIT_VISITS = 10_000
 
 
 def rank_changes(
