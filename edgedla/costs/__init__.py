@@ -1,1 +1,7 @@
+"""Costs: latency and energy of layers, transitions and loadables on the GPU and the DLA, from published figures."""
+
 from __future__ import annotations
+
+from edgedla.costs.cost import BASES, DEVICE_KINDS, Cost, total
+
+__all__ = ["BASES", "DEVICE_KINDS", "Cost", "total"]

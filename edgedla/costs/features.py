@@ -30,11 +30,11 @@ from edgedla.costs.work import Work
 
 Features = Dict[str, float]
 
-#: Every feature that has a coefficient, by kind of engine. loadable, engine: once a loadable or GPU engine; reformat,
-#: reformat_bytes: transitions.
+#: Every feature that has a coefficient, by kind of engine. loadable, loadable_clock, engine: once a loadable or GPU engine;
+#: reformat, reformat_bytes: transitions.
 DLA_FEATURES: Tuple[str, ...] = (
     "mac.dense", "mac.first", "mac.depthwise", "mac.grouped", "read", "write", "weight", "stream", "operator", "loadable",
-    "reformat", "reformat_bytes",
+    "loadable_clock", "reformat", "reformat_bytes",
 )  # fmt: skip
 GPU_FEATURES: Tuple[str, ...] = (
     "mac.dense", "mac.depthwise", "mac.grouped", "memory", "operator", "kernel", "engine",
@@ -79,6 +79,15 @@ def gpu_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:
 
 def gpu_follower_features(work: Work, clocks: Clocks) -> Features:
     return {"memory": (work.operand_bytes + work.weight_bytes) / (clocks.dram_gb_s * 1000.0)}
+
+
+def loadable_features(clocks: Clocks) -> Features:
+    """Features of one loadable: submit and wait.
+
+    The host and the GPU do it; published times grow in lower power modes, which lower the CPU's and the GPU's clocks
+    together. The GPU's clock stands for both.
+    """
+    return {"loadable": 1.0, "loadable_clock": 1000.0 / clocks.gpu_mhz}
 
 
 def rounded_macs(work: Work, engine: DlaEngine) -> float:

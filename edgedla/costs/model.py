@@ -19,7 +19,14 @@ from edgedla.costs.engines import (
     dla_engine,
     gpu_engine,
 )
-from edgedla.costs.features import Features, dla_features, dla_follower_features, gpu_features, gpu_follower_features
+from edgedla.costs.features import (
+    Features,
+    dla_features,
+    dla_follower_features,
+    gpu_features,
+    gpu_follower_features,
+    loadable_features,
+)
 from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.profile import Profile
 from edgedla.costs.transition import FORMATS, own_format, reformat_bytes
@@ -176,8 +183,8 @@ class CostModel:
         return self._cost("GPU", numbers, features, 0)
 
     def loadable(self) -> Cost:
-        """What one DLA region costs by being one: submit, wait, start. Not scaled with clocks: the host does most of it."""
-        return self._cost("DLA0", self._dla_numbers(), {"loadable": 1.0}, 0)
+        """What one DLA region costs by being one: submit, wait, start."""
+        return self._cost("DLA0", self._dla_numbers(), loadable_features(self.clocks), 0)
 
     def engine(self) -> Cost:
         """What one call of an engine with layers on the GPU costs by being one, whatever it holds."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.features import DLA_FEATURES, GPU_FEATURES
@@ -23,16 +22,20 @@ def spread_of(fitted: Fitted) -> float:
 
 
 def guessed_spread(all_fitted: Iterable[Fitted]) -> float:
-    """Spread of what is carried over from another engine: how far a source is from the fit to all others, robustly."""
+    """Spread of what is carried over from another engine: how far a source is from the fit to all others.
+
+    Standard deviation of a normal distribution with their mean absolute error; single outliers count less so.
+    """
     found = [abs(e) for f in all_fitted for e in f.left_out if e is not None]
-    return 1.4826 * statistics.median(found)
+    return math.sqrt(math.pi / 2) * sum(found) / len(found)
 
 
 def engine_yaml(
     name: str, fitted: Fitted, guessed: float, carried_from: str = "", sparsity: Optional[Sparsity] = None
 ) -> str:
     """One group of coefficients."""
-    borrowed = set(fitted.borrowed)
+    # What another precision of the same engine says of its memory paths is no guess.
+    borrowed = {n for n in fitted.borrowed if _hardware(fitted.group.borrowed[n]) != _hardware(name)}
     lines = [HEAD, f"engine: {name}\n"]
     if carried_from:
         lines.append(f"carried_from: {carried_from}\n")
@@ -51,6 +54,11 @@ def engine_yaml(
             lines.append(f"  {key}: {number(values)}\n")
         lines.append(f"data: [{', '.join(s.row.id for s in fitted.samples)}]\n")
     return "".join(lines)
+
+
+def _hardware(name: str) -> str:
+    """dla2-int8 and dla2-fp16 are one piece of hardware; gpu-orin and gpu-xavier are two."""
+    return name.split("-")[0] if name.startswith("dla") else name
 
 
 def power_yaml(power: Power) -> str:
@@ -196,7 +204,7 @@ def _coefficients(f: Fitted) -> str:
     shown = [f"{n} {number(v)}" for n, v in sorted(f.coefficients.items()) if n not in NUISANCE]
     text = "Coefficients: " + ", ".join(shown) + ".\n"
     if f.borrowed:
-        text += f"Guessed, carried over from another engine: {', '.join(f.borrowed)}.\n"
+        text += "Carried over: " + ", ".join(f"{n} from {f.group.borrowed[n]}" for n in f.borrowed) + ".\n"
     if f.overlap != 1.0:
         text += f"Operator times of the source whose operators overlap exceed the model by {f.overlap:.2f}.\n"
     return text + "\n"

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
 from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for, dla_engine, gpu_engine
-from edgedla.costs.features import Features, dla_features, dla_follower_features, gpu_features, gpu_follower_features
+from edgedla.costs.features import (
+    Features,
+    dla_features,
+    dla_follower_features,
+    gpu_features,
+    gpu_follower_features,
+    loadable_features,
+)
 from edgedla.costs.fit.evidence import Row
 from edgedla.costs.networks import network
 from edgedla.costs.operators import operators_of
@@ -46,6 +53,8 @@ def sample_of(row: Row) -> Sample:
         dims = tuple(int(n) for n in row.work.split()[1].split("x"))
         moved = reformat_bytes(Tensor(row.id, (1, *dims)), row.precision)
         return Sample(row, dla_group, {"reformat": 1.0, "reformat_bytes": moved / clocks.emc_mhz}, _time_us(row))
+    if row.work == "floor":
+        return Sample(row, dla_group, loadable_features(clocks), _time_us(row))
     graph, layers = _graph(row)
     batch = _batch(row, graph)
     features = graph_features(graph, row, clocks, layers, batch)
@@ -80,7 +89,9 @@ def graph_features(
 
 def _include(features: Features, row: Row, graph: LayerGraph, clocks: Clocks, batch: float) -> None:
     for name in row.includes:
-        if name in ("loadable", "engine", "fc"):
+        if name == "loadable":
+            features.update(loadable_features(clocks))
+        elif name in ("engine", "fc"):
             features[name] = 1.0
         elif name == "io":
             moved = sum(reformat_bytes(graph.tensors[t], row.precision) for t in graph.inputs + graph.outputs)

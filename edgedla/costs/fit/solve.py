@@ -48,13 +48,19 @@ GROUPS: Tuple[Group, ...] = (
             "write": "dla2-int8",
             "stream": "dla2-int8",
             "reformat": "dla2-int8",
+            "loadable_clock": "dla2-int8",
         },
     ),
     # Groups of many small layers do not tell reading from writing.
     Group(
         "dla1-fp16",
         {"stream": "read", "write": "read"},
-        {"loadable": "dla2-int8", "mac.depthwise": "dla2-int8", "mac.grouped": "dla2-int8"},
+        {
+            "loadable": "dla2-int8",
+            "loadable_clock": "dla2-int8",
+            "mac.depthwise": "dla2-int8",
+            "mac.grouped": "dla2-int8",
+        },
     ),
     Group("gpu-orin", {}, {}, ("operator", "kernel")),
     Group("gpu-xavier", {}, {"mac.grouped": "gpu-orin"}, ("operator", "kernel")),

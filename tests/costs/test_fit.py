@@ -1,0 +1,164 @@
+"""The fit: its solver, its data, its errors, and that rules/costs is what it writes."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgedla import strict_yaml
+from edgedla.costs.coefficients import coefficients
+from edgedla.costs.fit.__main__ import fit_files, main
+from edgedla.costs.fit.evidence import COLUMNS, load_rows
+from edgedla.costs.fit.nnls import nnls
+from edgedla.costs.fit.report import number
+from edgedla.costs.fit.samples import samples_of
+from edgedla.costs.fit.solve import GROUPS, fit_all
+from edgedla.data import rules_dir
+from edgedla.errors import RuleError
+from edgedla.targets import modules
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fit_all(samples_of(load_rows(), "fit"))
+
+
+@pytest.fixture(scope="module")
+def files():
+    return fit_files()
+
+
+def mean_error(fitted, group: str, metric: str, work: str = "") -> float:
+    f = fitted[group]
+    errors = [abs(e) for s, e in zip(f.samples, f.errors) if s.row.metric == metric and s.row.work.startswith(work)]
+    assert len(errors) >= 10
+    return sum(errors) / len(errors)
+
+
+def test_int8_networks_of_the_dla_table_within_ten_percent(fitted) -> None:
+    assert mean_error(fitted, "dla2-int8", "throughput") <= 0.10
+
+
+@pytest.mark.parametrize("group", ["dla1-fp16", "gpu-xavier"])
+def test_googlenet_groups_within_twelve_percent(fitted, group: str) -> None:
+    assert mean_error(fitted, group, "group time", "net googlenet") <= 0.12
+
+
+def test_single_int8_convolutions_within_fifteen_percent(fitted) -> None:
+    assert mean_error(fitted, "dla2-int8", "latency", "conv") <= 0.15
+
+
+def test_the_fp16_to_int8_ratio_of_resnet50_on_orins_dla_within_twenty_percent(fitted) -> None:
+    def times(group: str):
+        f = fitted[group]
+        return next(
+            (s.time_us, s.time_us * (1 + e)) for s, e in zip(f.samples, f.errors) if s.row.work == "net resnet50_b1"
+        )
+
+    (fp16, fp16_predicted), (int8, int8_predicted) = times("dla2-fp16"), times("dla2-int8")
+    assert (fp16_predicted / int8_predicted) / (fp16 / int8) == pytest.approx(1, abs=0.2)
+
+
+def test_the_networks_of_a_source_are_predicted_without_any_figure_of_it(fitted) -> None:
+    f = fitted["dla2-int8"]
+    left_out = [abs(o) for s, o in zip(f.samples, f.left_out) if s.row.metric == "throughput" and o is not None]
+    assert len(left_out) >= 8
+    assert sum(left_out) / len(left_out) < 0.15
+
+
+def test_no_engine_is_faster_than_its_published_peak(fitted) -> None:
+    for f in fitted.values():
+        assert all(v >= 1 for name, v in f.coefficients.items() if name.startswith("mac."))
+        assert all(v >= 0 for v in f.coefficients.values())
+
+
+def test_rules_costs_is_what_the_fit_writes(files) -> None:
+    stale = [name for name, text in files.items() if (rules_dir() / "costs" / name).read_text(encoding="utf-8") != text]
+    assert not stale, "run `python -m edgedla.costs.fit`"
+
+
+def test_check_says_when_a_file_is_stale(tmp_path, files, monkeypatch) -> None:
+    monkeypatch.setattr("edgedla.costs.fit.__main__.fit_files", lambda: files)
+    runner = CliRunner()
+    assert runner.invoke(main, ["--check", "--out", str(tmp_path)]).exit_code == 1
+    assert runner.invoke(main, ["--out", str(tmp_path)]).exit_code == 0
+    assert runner.invoke(main, ["--check", "--out", str(tmp_path)]).exit_code == 0
+    power = tmp_path / "power.yaml"
+    power.write_text(power.read_text(encoding="utf-8").replace("idle_w: 7.6", "idle_w: 7.7"), encoding="utf-8")
+    result = runner.invoke(main, ["--check", "--out", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "stale" in result.output
+
+
+def test_every_coefficient_names_its_basis() -> None:
+    for group in (*(g.name for g in GROUPS), "dla1-int8", "gpu-thor"):
+        found = coefficients(group)
+        assert found.spread > 0.03
+        assert found.guessed_spread >= found.spread
+    assert not coefficients("dla2-int8").guessed
+    assert set(coefficients("dla1-int8").guessed) == set(coefficients("dla1-int8").values)
+    assert "loadable" in coefficients("dla1-fp16").guessed
+
+
+def test_every_carried_row_has_source_and_licence() -> None:
+    with open(rules_dir() / "evidence" / "performance.csv", encoding="utf-8", newline="") as f:
+        rows = list(csv.DictReader(f))
+    assert len(rows) > 500
+    assert all(r["source"] and r["url"].startswith("https://") and r["licence"] for r in rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"licence": ""}, "licence"),
+        ({"use": "maybe"}, "use"),
+        ({"value": "fast"}, "number"),
+        ({"clocks": "dla:1600"}, "number"),
+        ({"id": "p002"}, "twice"),
+    ],
+)
+def test_a_broken_row_is_an_error_with_its_line(tmp_path, change, message: str) -> None:
+    with open(rules_dir() / "evidence" / "performance.csv", encoding="utf-8", newline="") as f:
+        rows = list(csv.DictReader(f))[:2]
+    rows[0].update(change)
+    path = tmp_path / "performance.csv"
+    with open(path, "w", encoding="utf-8", newline="") as f:
+        writer = csv.DictWriter(f, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    with pytest.raises(RuleError, match=message) as caught:
+        load_rows(path)
+    assert caught.value.where.startswith("performance.csv:")
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.integers(1, 6))
+def test_nonnegative_least_squares_meets_its_conditions_of_optimality(seed: int, rows: int, columns: int) -> None:
+    random = np.random.RandomState(seed)
+    a, b = random.normal(size=(rows, columns)), random.normal(size=rows)
+    x = nnls(a, b)
+    gradient = a.T @ (a @ x - b)
+    scale = np.linalg.norm(a, axis=0)
+    assert (x >= 0).all()
+    assert (gradient / scale >= -1e-8).all()
+    assert np.allclose(gradient[x > 0] / scale[x > 0], 0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.0, "0.0"), (152.123, "152.1"), (0.00256612, "0.002566"), (1.0, "1.0"), (12345.6, "12345.6")]
+)
+def test_numbers_are_written_with_four_digits_and_no_exponent(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_every_source_of_the_engines_is_on_record() -> None:
+    known = {row["id"] for row in strict_yaml.load(rules_dir() / "sources.yaml").tables("sources")}
+    engines = strict_yaml.load(rules_dir() / "evidence" / "engines.yaml")
+    rows = [row for key in ("dla", "gpu", "modules") for row in engines.tables(key)]
+    assert {s for row in rows for s in row.texts("sources")} <= known
+    assert {row["id"] for row in engines.tables("modules")} == set(modules())

@@ -1,0 +1,67 @@
+"""Which layers count as one operator."""
+
+from __future__ import annotations
+
+from cost_graphs import Builder, residual_block
+
+from edgedla.costs.operators import operators_of
+
+
+def names(graph) -> list:
+    return [tuple(graph.layers[i].name for i in o.layers) for o in operators_of(graph)]
+
+
+def test_conv_batchnorm_relu_add_run_as_one_operator() -> None:
+    assert names(residual_block()) == [
+        ("conv0", "activation1"),
+        ("conv1", "bn1", "relu1"),
+        ("conv2", "add", "relu2"),
+    ]
+
+
+def test_every_layer_is_in_exactly_one_operator() -> None:
+    graph = residual_block()
+    assert sorted(i for o in operators_of(graph) for i in o.layers) == list(range(len(graph.layers)))
+
+
+def test_an_add_joins_the_later_of_two_convolutions() -> None:
+    b = Builder()
+    early, late = b.conv("in", 64, name="early"), b.conv("in", 64, name="late")
+    assert names(b.graph(b.plus(early, late, "add"))) == [("early",), ("late", "add")]
+
+
+def test_an_operator_takes_one_second_operand() -> None:
+    b = Builder()
+    side = b.conv("in", 64, name="side")
+    x = b.plus(b.conv("in", 64, name="conv"), side, "add1")
+    graph = b.graph(b.plus(x, side, "add2"))
+    assert names(graph) == [("side",), ("conv", "add1"), ("add2",)]
+
+
+def test_a_tensor_that_others_read_is_not_fused_away() -> None:
+    b = Builder()
+    x = b.conv("in", 64, name="conv")
+    relu = b.relu(x, "relu")
+    assert names(b.graph(b.plus(relu, x, "add"))) == [("conv",), ("relu", "add")]
+
+
+def test_a_network_output_is_not_fused_away() -> None:
+    b = Builder()
+    x = b.conv("in", 64, name="conv")
+    y = b.relu(x, "relu")
+    assert names(b.graph(x, y)) == [("conv",), ("relu",)]
+
+
+def test_links_name_the_layer_that_each_follower_reads() -> None:
+    graph = residual_block()
+    by_leader = {graph.layers[o.leader].name: o for o in operators_of(graph)}
+    found = [(graph.layers[p].name, graph.layers[c].name) for p, c in by_leader["conv2"].links]
+    assert found == [("conv2", "add"), ("add", "relu2")]
+
+
+def test_pooling_and_concatenation_stand_alone() -> None:
+    b = Builder()
+    x = b.conv("in", 64, name="conv")
+    pool = b.add("POOLING", [x], (1, 64, 28, 28), "pool", window=[2, 2])
+    both = b.add("CONCATENATION", [pool, pool], (1, 128, 28, 28), "concat", axis=1)
+    assert names(b.graph(b.relu(both, "relu"))) == [("conv",), ("pool",), ("concat",), ("relu",)]

@@ -1,0 +1,200 @@
+"""Measured profiles: edgedla's own document and trtexec's files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cost_graphs import Builder, residual_block
+
+from edgedla.costs.cost import total
+from edgedla.costs.model import CostModel
+from edgedla.costs.operators import operators_of
+from edgedla.costs.profile import Measurement, Profile, operator_signature, parse_profile, read_profile, write_profile
+from edgedla.costs.trt_profile import import_trtexec, parse_times
+from edgedla.errors import DocumentError, UsageError
+from edgedla.targets import platform_for
+
+ORIN = platform_for("agx-orin-64gb")
+
+
+def index_of(graph) -> dict:
+    return {layer.name: layer.index for layer in graph.layers}
+
+
+def profile_of(graph, device: str = "DLA", latency_us: float = 500.0) -> Profile:
+    leader = index_of(graph)["conv2"]
+    operator = next(o for o in operators_of(graph) if o.leader == leader)
+    return Profile(
+        "agx-orin-64gb", "MAXN", "edgedla build",
+        (Measurement(operator_signature(graph, operator), "int8", device, latency_us, 0.02, ("conv2",)),),
+    )  # fmt: skip
+
+
+def test_a_measured_operator_replaces_the_prediction_of_all_its_layers() -> None:
+    graph = residual_block()
+    names = index_of(graph)
+    costs = CostModel.load(ORIN, "int8", profile=profile_of(graph)).layer_costs(graph)
+    measured = costs[names["conv2"], "DLA"]
+    assert (measured.latency_us, measured.basis, measured.spread) == (500.0, "measured", 0.02)
+    assert measured.energy_mj > 0
+    assert costs[names["add"], "DLA"].latency_us == 0
+    # conv1 has the same dims, but no Add behind it: another operator, still predicted. So is the other engine.
+    assert costs[names["conv1"], "DLA"].basis == "fitted"
+    assert costs[names["conv2"], "GPU"].basis == "fitted"
+
+
+def test_the_key_is_what_the_layers_are_not_their_names() -> None:
+    graph = residual_block()
+    b = Builder()
+    first = b.relu(b.conv("in", 64, name="other0"))
+    again = b.graph(b.relu(b.plus(b.conv(first, 64, name="other1"), first)))
+    costs = CostModel.load(ORIN, "int8", profile=profile_of(graph)).layer_costs(again)
+    assert costs[index_of(again)["other1"], "DLA"].latency_us == 500.0
+
+
+def test_another_precision_module_or_mode_is_not_the_same_measurement() -> None:
+    graph = residual_block()
+    profile = profile_of(graph)
+    costs = CostModel.load(ORIN, "fp16", profile=profile).layer_costs(graph)
+    assert costs[index_of(graph)["conv2"], "DLA"].basis == "fitted"
+    for platform, mode in ((ORIN, "15W"), (platform_for("orin-nx-16gb"), "MAXN")):
+        with pytest.raises(UsageError, match="measured on agx-orin-64gb MAXN"):
+            CostModel.load(platform, "int8", mode, profile=profile)
+
+
+def test_the_document_is_read_as_it_was_written(tmp_path) -> None:
+    profile = profile_of(residual_block())
+    write_profile(profile, tmp_path / "p.json")
+    assert read_profile(tmp_path / "p.json") == profile
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("kind",), "other", "not a profile"),
+        (("version",), 2, "version"),
+        (("target",), None, "target"),
+        (("measurements",), {}, "list"),
+        (("measurements", 0), "conv", "object"),
+        (("measurements", 0, "latency_us"), -1, "latency_us"),
+        (("measurements", 0, "latency_us"), float("inf"), "latency_us"),
+        (("measurements", 0, "latency_us"), True, "latency_us"),
+        (("measurements", 0, "precision"), "fp32", "precision"),
+        (("measurements", 0, "device"), "DLA0", "device"),
+        (("measurements", 0, "signature"), 3, "signature"),
+    ],
+)
+def test_a_broken_document_is_named(path, value, message: str) -> None:
+    document = json.loads(json.dumps(profile_of(residual_block()).to_dict()))
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(DocumentError, match=message):
+        parse_profile(document)
+
+
+def trtexec_files(tmp_path, times, layers=None):
+    profile = tmp_path / "profile.json"
+    entries = [{"count": 100}]
+    entries += [
+        {"name": n, "timeMs": 100 * t, "averageMs": t, "medianMs": t, "percentage": 1.0} for n, t in times.items()
+    ]
+    profile.write_text(json.dumps(entries), encoding="utf-8")
+    if layers is None:
+        return profile, None
+    info = tmp_path / "layers.json"
+    info.write_text(json.dumps({"Layers": layers, "Bindings": ["in"]}), encoding="utf-8")
+    return profile, info
+
+
+def described(name: str, kind: str) -> dict:
+    return {"Name": name, "LayerType": kind, "Inputs": [], "Outputs": []}
+
+
+def test_fused_names_of_gpu_layers_are_resolved(tmp_path) -> None:
+    graph = residual_block()
+    model = CostModel.load(ORIN, "int8")
+    profile, _ = trtexec_files(
+        tmp_path, {"conv0 + activation1": 0.03, "conv1 + bn1 + relu1": 0.02, "conv2 + add + relu2": 0.04}
+    )
+    found = import_trtexec(profile, graph, model)
+    assert [(m.device, m.latency_us) for m in found.measurements] == [("GPU", 30), ("GPU", 20), ("GPU", 40)]
+    costs = CostModel.load(ORIN, "int8", profile=found).layer_costs(graph)
+    whole = total(costs[i, "GPU"] for i in range(len(graph.layers)))
+    assert whole.latency_us == pytest.approx(90)
+    assert whole.basis == "measured"
+
+
+def test_a_dla_node_is_split_in_proportion_to_the_prediction(tmp_path) -> None:
+    graph = residual_block()
+    model = CostModel.load(ORIN, "int8")
+    node = "{ForeignNode[conv1...relu2]}"
+    files = trtexec_files(
+        tmp_path,
+        {"conv0 + activation1": 0.03, "Reformatting CopyNode for Input Tensor 0 to " + node: 0.02, node: 0.6},
+        [described("conv0 + activation1", "CaskConvolution"), described(node, "DLA")],
+    )
+    found = import_trtexec(files[0], graph, model, files[1])
+    costs = CostModel.load(ORIN, "int8", profile=found).layer_costs(graph)
+    names = index_of(graph)
+    predicted = model.layer_costs(graph)
+    shares = [costs[names[n], "DLA"].latency_us for n in ("conv1", "conv2")]
+    assert sum(shares) == pytest.approx(600)
+    assert shares[0] / shares[1] == pytest.approx(
+        predicted[names["conv1"], "DLA"].latency_us
+        / (predicted[names["conv2"], "DLA"].latency_us + predicted[names["add"], "DLA"].latency_us)
+    )
+    # The split rests on the prediction, and its spread says so.
+    assert costs[names["conv1"], "DLA"].spread >= predicted[names["conv1"], "DLA"].spread
+    assert [t for n, t in found.unresolved if n.startswith("Reformatting")] == [20]
+
+
+def test_a_node_that_may_be_on_either_engine_stays_unresolved(tmp_path) -> None:
+    graph = residual_block()
+    profile, _ = trtexec_files(tmp_path, {"{ForeignNode[conv1...relu2]}": 0.6, "conv0": 0.1})
+    found = import_trtexec(profile, graph, CostModel.load(ORIN, "int8"))
+    assert [n for n, _ in found.unresolved] == ["{ForeignNode[conv1...relu2]}"]
+    assert [m.layers for m in found.measurements] == [("conv0", "activation1")]
+
+
+def test_a_profile_of_another_network_is_refused(tmp_path) -> None:
+    profile, _ = trtexec_files(tmp_path, {"backbone.0 + relu": 0.6})
+    with pytest.raises(DocumentError, match="no layer of the profile"):
+        import_trtexec(profile, residual_block(), CostModel.load(ORIN, "int8"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "no JSON"),
+        ("{}", "no list"),
+        ("[]", "no layer"),
+        ('[{"count": 3}]', "no layer"),
+        ('[{"count": 3}, 5]', "object"),
+        ('[{"averageMs": 1}]', "name"),
+        ('[{"name": "conv0"}]', "averageMs"),
+        ('[{"name": "conv0", "averageMs": "fast"}]', "averageMs"),
+        ('[{"name": "conv0", "averageMs": -1}]', "averageMs"),
+        ('[{"name": "conv0", "averageMs": NaN}]', "averageMs"),
+    ],
+)
+def test_a_broken_profile_file_is_a_document_error(tmp_path, text: str, message: str) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DocumentError, match=message):
+        import_trtexec(path, residual_block(), CostModel.load(ORIN, "int8"))
+
+
+def test_a_missing_file_is_a_document_error(tmp_path) -> None:
+    with pytest.raises(DocumentError, match="cannot read"):
+        import_trtexec(tmp_path / "none.json", residual_block(), CostModel.load(ORIN, "int8"))
+
+
+def test_the_median_is_used_where_trtexec_writes_one() -> None:
+    new, old = parse_times(
+        [{"count": 1}, {"name": "a", "averageMs": 2.0, "medianMs": 1.0}, {"name": "b", "averageMs": 2.0}]
+    )
+    assert (new.time_us, new.spread) == (1000, 1.0)
+    assert (old.time_us, old.spread) == (2000, 0.0)

@@ -1,0 +1,132 @@
+"""What a layer asks of an engine, in multiply-accumulates and bytes."""
+
+from __future__ import annotations
+
+import pytest
+from cost_graphs import Builder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgedla.costs.engines import Clocks, dla_engine
+from edgedla.costs.features import dla_features, reload_bytes, rounded_macs
+from edgedla.costs.work import Work, work_of
+from edgedla.graph import Layer, LayerGraph, Tensor
+
+CLOCKS = Clocks(1600, 1300, 3199, 204.8)
+
+
+def last_work(b: Builder, element_bytes: float = 1) -> Work:
+    graph = b.graph()
+    return work_of(graph.layers[-1], graph, element_bytes)
+
+
+def test_a_convolution_counts_macs_input_output_and_weights() -> None:
+    b = Builder()
+    b.conv("in", 128, kernel=3, stride=2)
+    work = last_work(b)
+    assert work.kind == "dense"
+    assert work.macs == 128 * 28 * 28 * 64 * 9
+    assert (work.read_bytes, work.write_bytes, work.weight_bytes) == (64 * 56 * 56, 128 * 28 * 28, 128 * 64 * 9)
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups", "kind"),
+    [(3, 1, "first"), (4, 1, "first"), (5, 1, "dense"), (64, 64, "depthwise"), (64, 8, "grouped")],
+)
+def test_convolutions_of_each_kind_have_their_own_rate(channels: int, groups: int, kind: str) -> None:
+    b = Builder((1, channels, 56, 56))
+    b.conv("in", 64, groups=groups)
+    assert last_work(b).kind == kind
+
+
+def test_fp16_moves_twice_the_bytes_of_int8() -> None:
+    b = Builder()
+    b.conv("in", 64)
+    assert last_work(b, 2).traffic_bytes == 2 * last_work(b, 1).traffic_bytes
+
+
+def test_an_add_reads_both_operands() -> None:
+    b = Builder()
+    b.plus(b.relu("in"), "in")
+    work = last_work(b)
+    assert (work.read_bytes, work.operand_bytes) == (64 * 56 * 56, 64 * 56 * 56)
+
+
+def test_a_product_with_a_constant_holds_weights_and_one_of_activations_an_operand() -> None:
+    def matmul(constant: bool) -> Work:
+        tensors = {
+            "a": Tensor("a", (1, 512)),
+            "b": Tensor("b", (1000, 512), is_constant=constant),
+            "c": Tensor("c", (1, 1000)),
+        }
+        layer = Layer(0, "MATRIX_MULTIPLY", "fc", "", "Gemm", ("a", "b"), ("c",), {"op0": "NONE", "op1": "TRANSPOSE"})
+        graph = LayerGraph("net", (layer,), tensors, ("a",) if constant else ("a", "b"), ("c",))
+        return work_of(layer, graph, 1)
+
+    for constant in (True, False):
+        assert (matmul(constant).macs, matmul(constant).weight_bytes) == (512_000, 512_000)
+
+
+def test_a_reshape_is_free_and_a_transpose_moves_data() -> None:
+    b = Builder()
+    b.add("SHUFFLE", ["in"], (1, 64 * 56 * 56), reshape=[1, -1])
+    assert last_work(b).kind == "free"
+    b.add("SHUFFLE", ["in"], (1, 56, 56, 64), first_transpose=[0, 2, 3, 1])
+    assert last_work(b).traffic_bytes == 2 * 64 * 56 * 56
+
+
+def test_a_slice_reads_only_what_it_cuts_out() -> None:
+    b = Builder()
+    b.add("SLICE", ["in"], (1, 16, 56, 56), start=[0, 0, 0, 0])
+    assert last_work(b).read_bytes == 16 * 56 * 56
+
+
+def test_integer_tensors_keep_their_own_width() -> None:
+    b = Builder()
+    b.tensors["in"] = Tensor("in", (1, 10), "INT64")
+    b.add("GATHER", ["in"], (1, 10))
+    assert last_work(b).read_bytes == 80
+
+
+def test_an_unknown_layer_type_is_counted_and_marked() -> None:
+    b = Builder()
+    b.add("PLUGIN_V3", ["in"], (1, 64, 56, 56))
+    assert not last_work(b).known
+    assert last_work(b).traffic_bytes == 2 * 64 * 56 * 56
+
+
+def test_channels_and_columns_are_rounded_up_to_the_engines_vectors() -> None:
+    engine = dla_engine(2, "int8")
+    work = Work("dense", macs=65 * 65 * 17, in_channels=65, out_channels=65, out_columns=17)
+    assert engine.align == (64, 64, 16)
+    assert rounded_macs(work, engine) == pytest.approx(128 * 128 * 32)
+
+
+def test_what_fits_the_convolution_buffer_is_read_once() -> None:
+    buffer = 512 * 1024
+    fits = Work("dense", read_bytes=buffer, weight_bytes=10 * buffer)
+    too_large = Work("dense", read_bytes=2 * buffer, weight_bytes=10 * buffer)
+    assert reload_bytes(fits, buffer) == 0
+    # The weights once more for the second half of the input is less than the input nine times more? No: 10 < 18.
+    assert reload_bytes(too_large, buffer) == 10 * buffer
+
+
+sizes = st.integers(min_value=1, max_value=4096)
+
+
+@given(
+    sizes,
+    sizes,
+    st.integers(min_value=1, max_value=512),
+    st.integers(min_value=1, max_value=64),
+    st.sampled_from([1, 2]),
+)
+def test_more_of_anything_never_costs_less_on_the_dla(c: int, k: int, w: int, extra: int, version: int) -> None:
+    def cost(c: int, k: int, w: int) -> float:
+        work = Work("dense", c * k * w * 9, c, k, w, c * w * w, 0, k * w * w, c * k * 9)
+        return sum(dla_features(work, dla_engine(version, "int8"), CLOCKS).values())
+
+    base = cost(c, k, w)
+    assert cost(c + extra, k, w) >= base - 1e-9
+    assert cost(c, k + extra, w) >= base - 1e-9
+    assert cost(c, k, w + extra) >= base - 1e-9
