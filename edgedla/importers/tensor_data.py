@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
-import numpy as np
-
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
-from edgedla.importers.network.fold import MAX_FOLDED_ELEMENTS, NUMPY_TYPES
+from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS, MAX_READ_FLOATS, fold
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import ONNX_TYPE_NAMES, ONNX_TYPES, RAW_TYPES, Weights
+from edgedla.importers.values import ONNX_TYPE_NAMES, ONNX_TYPES, Weights
 
 EXTERNAL = 1
 #: Fields of TensorProto that hold the numbers of a type, where raw_data does not.
@@ -24,6 +22,12 @@ TYPED_FIELDS = {
     ONNX_TYPES["INT8"]: "int32_data",
     ONNX_TYPES["BOOL"]: "int32_data",
 }
+#: Bytes of one element in raw_data, for the types whose values can matter.
+ITEM_BYTES = {
+    ONNX_TYPES["FLOAT"]: 4, ONNX_TYPES["UINT8"]: 1, ONNX_TYPES["INT8"]: 1, ONNX_TYPES["INT32"]: 4,
+    ONNX_TYPES["INT64"]: 8, ONNX_TYPES["BOOL"]: 1, ONNX_TYPES["FLOAT16"]: 2, ONNX_TYPES["DOUBLE"]: 8,
+}  # fmt: skip
+FLOAT_TYPES = frozenset({ONNX_TYPES["FLOAT"], ONNX_TYPES["FLOAT16"], ONNX_TYPES["DOUBLE"]})
 #: Weights of these types are widened.
 WIDENED_TYPES = {ONNX_TYPES["UINT8"]: "INT32"}
 
@@ -60,28 +64,18 @@ class TensorReader:
         count = 1
         for d in dims:
             count *= d
-        target = NUMPY_TYPES.get(dtype)
-        if count > MAX_FOLDED_ELEMENTS or target is None:
-            return None
-        raw_type = RAW_TYPES.get(proto.data_type)
-        if raw_type is None:
+        number = proto.data_type
+        size = ITEM_BYTES.get(number)
+        if size is None or count > (MAX_READ_FLOATS if number in FLOAT_TYPES else MAX_FOLDED_ELEMENTS):
             return None
         if proto.data_location == EXTERNAL:
-            data = self.external_bytes(proto, count * raw_type.itemsize)
-            if data is None:
-                return None
-            array = np.frombuffer(data, raw_type)
+            data = self.external_bytes(proto, count * size)
+            values = None if data is None else fold().from_bytes(data, number, count)
         elif proto.raw_data:
-            data = proto.raw_data
-            if len(data) < count * raw_type.itemsize:
-                return None
-            array = np.frombuffer(data, raw_type, count)
+            values = fold().from_bytes(proto.raw_data, number, count)
         else:
-            array = typed_numbers(proto)
-        if array is None or array.size != count:
-            return None
-        with np.errstate(all="ignore"):
-            return array.reshape(dims).astype(target)
+            values = typed_numbers(proto)
+        return None if values is None or values.size != count else fold().typed(values, dims, dtype)
 
     def external_bytes(self, proto: Any, size: int) -> Optional[bytes]:
         """A small tensor's bytes from its external file, which must lie in the model's folder."""
@@ -107,11 +101,11 @@ class TensorReader:
 
 
 def typed_numbers(proto: Any) -> Any:
-    number = proto.data_type
-    if number == ONNX_TYPES["FLOAT16"]:
-        return np.array(proto.int32_data, dtype=np.int64).astype(np.uint16).view(np.float16)
-    field = TYPED_FIELDS.get(number)
-    return None if field is None else np.array(getattr(proto, field))
+    """The numbers of a tensor without raw_data, as a flat array; None for a type that has none."""
+    if proto.data_type == ONNX_TYPES["FLOAT16"]:
+        return fold().from_half_bits(list(proto.int32_data))
+    field = TYPED_FIELDS.get(proto.data_type)
+    return None if field is None else fold().from_numbers(list(getattr(proto, field)))
 
 
 def inside(folder: Path, location: str) -> Optional[Path]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-import numpy as np
-
 from edgedla.importers.refuse import CannotTell
 
 #: ONNX TensorProto.DataType numbers by name (onnx.proto).
@@ -16,13 +14,6 @@ ONNX_TYPES: Dict[str, int] = {
     "FLOAT4E2M1": 23,
 }  # fmt: skip
 ONNX_TYPE_NAMES: Dict[int, str] = {number: name for name, number in ONNX_TYPES.items()}
-
-#: NumPy types of raw TensorProto data.
-RAW_TYPES: Dict[int, Any] = {
-    1: np.dtype("<f4"), 2: np.dtype("u1"), 3: np.dtype("i1"), 4: np.dtype("<u2"), 5: np.dtype("<i2"),
-    6: np.dtype("<i4"), 7: np.dtype("<i8"), 9: np.dtype("?"), 10: np.dtype("<f2"), 11: np.dtype("<f8"),
-    12: np.dtype("<u4"), 13: np.dtype("<u8"),
-}  # fmt: skip
 
 
 class Weights:

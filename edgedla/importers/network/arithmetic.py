@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional, Sequence
 
-import numpy as np
-
 from edgedla.importers.network.core import Dims, NetTensor, Network
-from edgedla.importers.network.fold import ELEMENTWISE, NUMPY_TYPES, UNARY, evaluate
+from edgedla.importers.network.lazy import fold
 from edgedla.importers.refuse import Refused
 
 COMPARISONS = frozenset({"EQUAL", "LESS", "GREATER"})
@@ -40,14 +38,14 @@ def elementwise(net: Network, a: NetTensor, b: NetTensor, op: str) -> NetTensor:
     dims = broadcast_dims(a.dims, b.dims)
     dtype = "BOOL" if op in COMPARISONS else a.dtype
     value = None
-    if a.const and b.const:
-        value = evaluate(ELEMENTWISE[op], a.value, b.value, dims=dims, dtype=dtype)
+    if a.const and b.const and a.value is not None and b.value is not None:
+        value = fold().elementwise(op, a.value, b.value, dims, dtype)
     return net.emit("ELEMENTWISE", [a, b], {"op": op}, dims, dtype, value=value)
 
 
 def unary(net: Network, x: NetTensor, op: str) -> NetTensor:
     dtype = "BOOL" if op in ("ISINF", "ISNAN") else x.dtype
-    value = evaluate(UNARY[op], x.value, dims=x.dims, dtype=dtype) if x.const and op in UNARY else None
+    value = fold().unary(op, x.value, x.dims, dtype) if x.const and x.value is not None else None
     return net.emit("UNARY", [x], {"op": op}, x.dims, dtype, value=value)
 
 
@@ -60,13 +58,13 @@ def activation(
     if beta is not None:
         params["beta"] = beta
     value = None
-    if x.const and op == "RELU":
-        value = evaluate(lambda v: np.maximum(v, 0), x.value, dims=x.dims, dtype=x.dtype)
+    if x.const and op == "RELU" and x.value is not None:
+        value = fold().relu(x.value, x.dims, x.dtype)
     return net.emit("ACTIVATION", [x], params, x.dims, x.dtype, value=value)
 
 
 def cast(net: Network, x: NetTensor, dtype: str) -> NetTensor:
-    value = evaluate(lambda v: v, x.value, dims=x.dims, dtype=dtype) if x.const else None
+    value = fold().cast(x.value, x.dims, dtype) if x.const and x.value is not None else None
     return net.emit("CAST", [x], {"to": dtype}, x.dims, dtype, value=value)
 
 
@@ -74,26 +72,24 @@ def identity(net: Network, x: NetTensor, dtype: Optional[str] = None) -> NetTens
     """An IDENTITY layer; with `dtype` it casts, which is how 8.6 casts in most places."""
     params: Dict[str, Any] = {"output_type_set": dtype} if dtype else {}
     to = dtype or x.dtype
-    value = evaluate(lambda v: v, x.value, dims=x.dims, dtype=to) if x.const else None
+    value = fold().cast(x.value, x.dims, to) if x.const and x.value is not None else None
     return net.emit("IDENTITY", [x], params, x.dims, to, value=value)
 
 
 def select(net: Network, condition: NetTensor, then: NetTensor, otherwise: NetTensor) -> NetTensor:
     dims = broadcast_dims(broadcast_dims(condition.dims, then.dims), otherwise.dims)
     value = None
-    if condition.const and then.const and otherwise.const:
-        value = evaluate(np.where, condition.value, then.value, otherwise.value, dims=dims, dtype=then.dtype)
+    values = (condition.value, then.value, otherwise.value)
+    if condition.const and then.const and otherwise.const and all(v is not None for v in values):
+        value = fold().select(*values, dims, then.dtype)
     return net.emit("SELECT", [condition, then, otherwise], {}, dims, then.dtype, value=value)
 
 
 def constant(net: Network, values: Sequence[float], dtype: str, dims: Optional[Dims] = None) -> NetTensor:
     """A CONSTANT layer of the parser's own: `values` in row-major order, a vector unless `dims` says otherwise."""
-    numpy_type = NUMPY_TYPES.get(dtype, np.float32)
-    with np.errstate(all="ignore"):
-        array = np.array(values).astype(numpy_type)
     if dims is None:
         dims = (len(values),)
-    return net.constant(dims, dtype, array.reshape(dims))
+    return net.constant(dims, dtype, fold().array(values, dtype, dims))
 
 
 def scalar(net: Network, value: float, dtype: str, dims: Dims = ()) -> NetTensor:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-import numpy as np
-
 from edgedla.importers.network.core import Dims, NetTensor, Network
-from edgedla.importers.network.fold import MAX_FOLDED_ELEMENTS, evaluate
+from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS, fold
 from edgedla.importers.refuse import Refused
 
 #: TensorRT's Dims::MAX_DIMS.
@@ -100,21 +98,14 @@ def shuffle(
     elif reshape is not None:
         params["reshape"] = list(reshape)
         dims = resolve_reshape(dims, reshape, zero_is_placeholder)
-    if value is not None:
-        middle = dims
-        value = evaluate(lambda v: _shuffled(v, first, middle, second), value, dims=dims, dtype=x.dtype)
+    middle = dims
     if second is not None:
         dims = tuple(dims[i] for i in second)
+    if value is not None:
+        value = fold().shuffle(value, first, middle, second, dims, x.dtype)
     params["second_transpose"] = None if second is None else list(second)
     params["zero_is_placeholder"] = zero_is_placeholder
     return net.emit("SHUFFLE", inputs, params, dims, x.dtype, value=value)
-
-
-def _shuffled(value: Any, first: Optional[Sequence[int]], dims: Dims, second: Optional[Sequence[int]]) -> Any:
-    if first is not None:
-        value = value.transpose(first)
-    value = value.reshape(dims)
-    return value if second is None else value.transpose(second)
 
 
 def slice_layer(
@@ -156,18 +147,8 @@ def slice_layer(
         dims[axis] = sizes[i] if sizes is not None and i < len(sizes) else -1
     value = None
     if x.value is not None and all(n is not None for n in numbers) and mode == "STRICT_BOUNDS":
-        value = evaluate(lambda v: _sliced(v, numbers, axes), x.value, dims=dims, dtype=x.dtype)
+        value = fold().strict_slice(x.value, numbers, axes, dims, x.dtype)
     return net.emit("SLICE", inputs, params, tuple(dims), x.dtype, value=value)
-
-
-def _sliced(value: Any, numbers: List[Any], axes: Optional[Sequence[int]]) -> Any:
-    """What a strict-bounds slice takes; stride 0 repeats one element, as TensorRT broadcasts."""
-    starts, sizes, strides = numbers
-    for i, axis in enumerate(axes if axes is not None else range(value.ndim)):
-        if sizes[i] * max(1, value.size // max(1, value.shape[axis])) > 1 << 20:
-            return None
-        value = value.take(starts[i] + strides[i] * np.arange(sizes[i]), axis=axis)
-    return value
 
 
 def concatenation(net: Network, inputs: Sequence[NetTensor], axis: int = 0) -> NetTensor:
@@ -195,7 +176,7 @@ def concatenation(net: Network, inputs: Sequence[NetTensor], axis: int = 0) -> N
     dims[axis] = total
     value = None
     if all(t.value is not None for t in inputs):
-        value = evaluate(lambda *vs: np.concatenate(vs, axis=axis), *[t.value for t in inputs], dims=dims, dtype=first.dtype)
+        value = fold().concatenate([t.value for t in inputs], axis, dims, first.dtype)
     return net.emit("CONCATENATION", list(inputs), {"axis": axis}, tuple(dims), first.dtype, value=value)
 
 
@@ -206,7 +187,7 @@ def shape(net: Network, x: NetTensor, dtype: str) -> NetTensor:
     if static:
         net.number_of_layers = number + 1
         net.node.constant_layers.append("SHAPE")
-        value = np.array(x.dims, dtype=np.int64 if dtype == "INT64" else np.int32)
+        value = fold().dims_array(x.dims, dtype)
         return NetTensor((len(x.dims),), dtype, index=number, word="Shape", const=True, value=value)
     out = net.emit("SHAPE", [x], {}, (len(x.dims),), dtype, always_live=True)
     return out
@@ -216,7 +197,7 @@ def gather(net: Network, data: NetTensor, indices: NetTensor, axis: int) -> NetT
     dims = data.dims[:axis] + indices.dims + data.dims[axis + 1 :]
     value = None
     if data.value is not None and indices.value is not None:
-        value = evaluate(lambda d, i: d.take(i, axis=axis), data.value, indices.value, dims=dims, dtype=data.dtype)
+        value = fold().gather(data.value, indices.value, axis, dims, data.dtype)
     params = {"mode": "DEFAULT", "axis": axis, "nb_elementwise_dims": 0}
     return net.emit("GATHER", [data, indices], params, dims, data.dtype, value=value)
 
@@ -281,9 +262,9 @@ def fill(
         inputs.pop()
     value = None
     if op == "LINSPACE" and len(dims) == 1 and 0 <= dims[0] <= MAX_FOLDED_ELEMENTS and _known(inputs):
-        first = alpha.value if isinstance(alpha, NetTensor) else np.asarray(alpha or 0)
-        step = beta.value if isinstance(beta, NetTensor) else np.asarray(beta or 0)
-        value = evaluate(lambda a, b: a.ravel() + b.ravel() * np.arange(dims[0]), first, step, dims=dims, dtype=dtype)
+        first = alpha.value if isinstance(alpha, NetTensor) else alpha or 0
+        step = beta.value if isinstance(beta, NetTensor) else beta or 0
+        value = fold().linspace(first, step, dims[0], dtype)
     # A FILL that reads its start or step from a tensor stays, even from a constant one; random values are no constants.
     live = op != "LINSPACE" or isinstance(alpha, NetTensor) or isinstance(beta, NetTensor)
     out = net.emit("FILL", inputs, params, dims, dtype, value=value, always_live=live)

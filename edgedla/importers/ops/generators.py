@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
-
-import numpy as np
+from typing import Any, List, Tuple
 
 from edgedla.importers import shape_tensor as st
 from edgedla.importers.broadcast import constant_of_shape as filled
@@ -13,7 +11,7 @@ from edgedla.importers.context import Context
 from edgedla.importers.dtypes import dtype_of, refuse_types, trt_type
 from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
-from edgedla.importers.network.fold import MAX_FOLDED_ELEMENTS
+from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS, fold
 from edgedla.importers.node import Node
 from edgedla.importers.ops.elementwise import combine, or_equal_layer, zero_like
 from edgedla.importers.refuse import Refused
@@ -28,19 +26,18 @@ def constant(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
                 "This version of TensorRT does not support the sparse_value, value_string and value_strings attributes."
             )
     if ctx.opset >= 12:
-        number = ONNX_TYPES["FLOAT"]
-        if node.has("value_float"):
-            return [Weights("", (), "FLOAT", number, array=np.array(node.float("value_float", 0.0), np.float32))]
-        if node.has("value_floats"):
-            floats = node.floats("value_floats")
-            return [Weights("", (len(floats),), "FLOAT", number, array=np.array(floats, np.float32))]
-        number = ONNX_TYPES["INT64"]
-        if node.has("value_int"):
-            return [Weights("", (), "INT64", number, array=np.array(node.int("value_int", 0), np.int64))]
-        if node.has("value_ints"):
-            ints = node.ints("value_ints")
-            return [Weights("", (len(ints),), "INT64", number, array=np.array(ints, np.int64))]
+        for key, dtype in (("value_float", "FLOAT"), ("value_int", "INT64")):
+            if node.has(key):
+                value = node.float(key, 0.0) if dtype == "FLOAT" else node.int(key, 0)
+                return [_made(dtype, [value], ())]
+            if node.has(key + "s"):
+                values: List[Any] = node.floats(key + "s") if dtype == "FLOAT" else node.ints(key + "s")
+                return [_made(dtype, values, (len(values),))]
     return [ctx.weights_of(node.required("value").t)]
+
+
+def _made(dtype: str, values: List[Any], dims: Tuple[int, ...]) -> Weights:
+    return Weights("", dims, dtype, ONNX_TYPES[dtype], array=fold().array(values, dtype, dims))
 
 
 def constant_of_shape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
@@ -122,7 +119,7 @@ def eye_like(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         raise Refused("Eyelike does not work for dynamically shaped tensors.")
     value = None
     if x.dims[0] * x.dims[1] <= MAX_FOLDED_ELEMENTS:
-        value = np.eye(x.dims[0], x.dims[1], node.int("k", 0), dtype=np.int32)
+        value = fold().eye(x.dims[0], x.dims[1], node.int("k", 0))
     out = ctx.net.constant(x.dims, "INT32", value)
     ctx.net.register(out, node.name)
     return [ctx.cast_helper(out, dtype) if dtype != "INT32" else out]

@@ -8,7 +8,7 @@ from edgedla.importers.context import Context
 from edgedla.importers.dtypes import refuse_types
 from edgedla.importers.network import dense, shapes
 from edgedla.importers.network.core import NetTensor
-from edgedla.importers.network.fold import MAX_FOLDED_ELEMENTS
+from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights

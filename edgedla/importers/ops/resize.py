@@ -9,6 +9,7 @@ from edgedla.importers.context import Context
 from edgedla.importers.dtypes import refuse_types
 from edgedla.importers.network import arithmetic
 from edgedla.importers.network.core import NetTensor
+from edgedla.importers.network.lazy import fold
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights
@@ -77,9 +78,7 @@ def scaled(size: int, scale: float) -> int:
         return -1
     if scale == int(scale):
         return size * int(scale)
-    import numpy as np
-
-    return int(np.floor(np.float32(size) * np.float32(scale)))
+    return int(fold().scaled_size(size, scale))
 
 
 def check_scales(scales: Sequence[float], mode: str) -> None:
