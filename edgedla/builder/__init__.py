@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any, Dict
+
 from edgedla.builder.artifact import Artifact, ArtifactFile, Binding
 from edgedla.builder.artifact_load import Running, load_artifact
 
-__all__ = ["Artifact", "ArtifactFile", "Binding", "Running", "load_artifact"]
+#: Names that need more than the standard library are imported when they are first used: a runtime that only loads
+#: artifacts pays for none of them.
+_LAZY: Dict[str, str] = {
+    "BuildPlan": "edgedla.builder.plan",
+    "BuildRequest": "edgedla.builder.building",
+    "HostSession": "edgedla.builder.host_session",
+    "PlanOptions": "edgedla.builder.planning",
+    "build": "edgedla.builder.building",
+    "plan_build": "edgedla.builder.building",
+    "trtexec_script": "edgedla.builder.trtexec",
+}
+
+__all__ = ["Artifact", "ArtifactFile", "Binding", "Running", "load_artifact", *sorted(_LAZY)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

@@ -71,15 +71,17 @@ class Calibration:
     """Where INT8 scales come from.
 
     Attributes:
-        source: "cache" (a TensorRT calibration cache), "data" (the user's data), "synthetic" (random input: fine to
-            try the flow, meaningless for accuracy), "typed" (Q/DQ in the model), "none".
+        source: "cache" (a TensorRT calibration cache), "data" (measured on samples), "synthetic" (measured on random
+            input: fine to try the flow, meaningless for accuracy), "none".
         absmax: tensor name -> largest magnitude; scale = absmax / 127.
         detail: one line for people: file name, number of samples.
+        apply: "calibrator" (an entropy 2 cache) or "ranges" (setDynamicRange, tensor by tensor).
     """
 
     source: str = "none"
     absmax: Mapping[str, float] = field(default_factory=dict)
     detail: str = ""
+    apply: str = "calibrator"
 
 
 @dataclass(frozen=True)

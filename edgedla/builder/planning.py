@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.builder.legality import refuse_illegal, refuse_standalone
@@ -35,6 +35,7 @@ class PlanOptions:
         input_formats, output_formats: format and type at the border, in the network's order; () leaves them to us.
         reformat_free: choose border formats that need no reformat also where the GPU may reformat.
         pools: field of Pools -> bytes.
+        set_ranges: give TensorRT the INT8 scales by setDynamicRange instead of a calibrator.
         allow_unknown: layers that no rule decides may stand on the DLA; TensorRT's own check then decides.
     """
 
@@ -49,6 +50,7 @@ class PlanOptions:
     concurrent_engines: int = 1
     sparsity: bool = False
     obey_precision: bool = False
+    set_ranges: bool = False
     timing_cache: bool = True
     allow_unknown: bool = False
 
@@ -90,7 +92,8 @@ def make_plan(
     precisions = _precisions(graph, report, on_dla, typed, options)
     calibration = calibration or Calibration()
     if report.precision == "int8" and not typed:
-        calibration = Calibration(calibration.source, spread_ranges(graph, calibration.absmax), calibration.detail)
+        how = "ranges" if options.set_ranges else "calibrator"
+        calibration = replace(calibration, absmax=spread_ranges(graph, calibration.absmax), apply=how)
     fallback = mode == "hybrid"
     plan = BuildPlan(
         model={"name": graph.name, "sha256": graph.sha256},

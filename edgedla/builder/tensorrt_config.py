@@ -109,7 +109,7 @@ def implicit_precisions(trt: Any, config: Any, network: Any, layers: Mapping[str
             layer.precision = trt.DataType.__members__[_PRECISIONS[planned.precision]]
     if plan.precision != "int8":
         return
-    if plan.calibration.source != "ranges":
+    if plan.calibration.apply != "ranges":
         config.int8_calibrator = implicit_calibrator(trt, plan)
         return
     tensors = [network.get_input(i) for i in range(network.num_inputs)]

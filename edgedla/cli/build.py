@@ -96,8 +96,8 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     out = given["out"]
     if out is None and not given["plan_only"]:
         raise UsageError("no output given", where="-o", allowed="a folder, or --plan to build nothing")
-    from edgedla.builder.build import build as build_artifact
-    from edgedla.builder.build import plan_build
+    from edgedla.builder.building import build as build_artifact
+    from edgedla.builder.building import plan_build
     from edgedla.builder.plan_text import describe
     from edgedla.builder.trtexec import trtexec_script
     from edgedla.files import write_atomic
@@ -149,7 +149,7 @@ def _take_over(given: Dict[str, Any], trtexec: Dict[str, Any]) -> None:
 
 
 def _request(model: str, given: Dict[str, Any]) -> Any:
-    from edgedla.builder.build import BuildRequest
+    from edgedla.builder.building import BuildRequest
     from edgedla.builder.planning import PlanOptions
     from edgedla.builder.pools import parse_pools
 
@@ -164,6 +164,7 @@ def _request(model: str, given: Dict[str, Any]) -> Any:
         concurrent_engines=given["engines"],
         sparsity=given["sparsity"] == "enable",
         obey_precision=given["obey_precision"],
+        set_ranges=given["set_ranges"],
         timing_cache=not given["no_timing_cache"],
         allow_unknown=given["allow_unknown"],
     )

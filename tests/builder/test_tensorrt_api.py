@@ -77,7 +77,7 @@ def test_int8_ranges_are_set_tensor_by_tensor_without_a_calibrator(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake = fake_tensorrt("8.6.1")
-    plan = plan_for("8.6.1", precision="int8", calibration=Calibration("ranges", {"image": 2.0, "a": 3.0}))
+    plan = plan_for("8.6.1", precision="int8", calibration=Calibration("data", {"image": 2.0, "a": 3.0}, "", "ranges"))
     build_engine(plan, MODEL)
     assert [c for c in fake.world.calls if "range" in c] == [
         "ITensor[image].set_dynamic_range(-2.0, 2.0)",
