@@ -1,0 +1,91 @@
+"""Buffers that CPU and CUDA share, through pycuda: mapped without a copy on a Jetson, copied over the bus elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import numpy as np
+
+from edgedla.errors import EnvironmentMissing
+
+
+def cuda_driver() -> Any:
+    """pycuda's driver module, initialised.
+
+    Raises:
+        EnvironmentMissing: pycuda or a CUDA device is missing.
+    """
+    try:
+        from pycuda import driver
+    except ImportError as e:
+        raise EnvironmentMissing(
+            f"pycuda cannot be imported: {e}",
+            hint="pip install 'edgedla[jetson]' builds it with JetPack's nvcc: put /usr/local/cuda/bin on PATH first",
+        ) from e
+    try:
+        driver.init()
+        count = driver.Device.count()
+    except driver.Error as e:
+        raise EnvironmentMissing(
+            f"CUDA does not start: {e}", hint="in a container: run it with --runtime nvidia"
+        ) from e
+    if not count:
+        raise EnvironmentMissing("CUDA finds no device")
+    return driver
+
+
+class CudaContext:
+    """The device's primary context, which TensorRT and other CUDA libraries of the process use too.
+
+    `push` makes it current on the calling thread; a thread that pushed must pop.
+    """
+
+    def __init__(self, device: int = 0) -> None:
+        self.driver = cuda_driver()
+        self.device = self.driver.Device(device)
+        self._context = self.device.retain_primary_context()
+
+    @property
+    def shares_memory(self) -> bool:
+        """True on a Jetson, whose CPU and GPU use the same DRAM."""
+        attribute = self.driver.device_attribute
+        return bool(self.device.get_attribute(attribute.INTEGRATED)) and bool(
+            self.device.get_attribute(attribute.CAN_MAP_HOST_MEMORY)
+        )
+
+    def push(self) -> None:
+        self._context.push()
+
+    def pop(self) -> None:
+        self._context.pop()
+
+
+class SharedBuffer:
+    """One binding's memory: `host` (uint8 array) and `pointer` (device address).
+
+    Mapped: both are the same memory and upload and download do nothing. Otherwise each is a copy on the stream.
+    """
+
+    def __init__(self, context: CudaContext, size_bytes: int, mapped: Optional[bool] = None) -> None:
+        driver = context.driver
+        self._driver = driver
+        self.mapped = context.shares_memory if mapped is None else mapped
+        flags = driver.host_alloc_flags.DEVICEMAP if self.mapped else 0
+        self.host: np.ndarray = driver.pagelocked_empty(size_bytes, np.uint8, mem_flags=flags)
+        self.host[:] = 0
+        self._device: Any = None if self.mapped else driver.mem_alloc(size_bytes)
+        allocation: Any = self.host.base if self.mapped else self._device
+        self.pointer = int(allocation.get_device_pointer() if self.mapped else allocation)
+
+    def upload(self, stream: Any) -> None:
+        if not self.mapped:
+            self._driver.memcpy_htod_async(self.pointer, self.host, stream)
+
+    def download(self, stream: Any) -> None:
+        if not self.mapped:
+            self._driver.memcpy_dtoh_async(self.host, self.pointer, stream)
+
+    def free(self) -> None:
+        if self._device is not None:
+            self._device.free()
+            self._device = None
