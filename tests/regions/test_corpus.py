@@ -1,0 +1,55 @@
+"""Every architecture of ../shared/corpus/nets on both generations and precisions: an answer, and a reason for every one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from edgedla.errors import ModelError
+from edgedla.importers import load_onnx
+from edgedla.regions import Cause, CheckReport, Placed, check_graph
+from edgedla.rules.verdict import Support
+from edgedla.targets import platform_for
+
+pytest.importorskip("onnx")
+
+NETS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus" / "nets"
+FILES: List[Path] = sorted(NETS.glob("*.onnx")) if NETS.is_dir() else []
+PLATFORMS = (("agx-xavier-32gb", "8.5.2"), ("agx-orin-64gb", "10.3"))
+
+
+def sound(report: CheckReport) -> None:
+    """What must hold of any report."""
+    region_of = {i: r for r in report.regions for i in r.layers}
+    assert sum(len(r.layers) for r in report.regions) == len(region_of), "no layer stands in two regions"
+    assert report.totals.regions == sum(r.kept for r in report.regions) <= 16
+    for layer in report.layers:
+        assert layer.reason, layer.name
+        region = region_of.get(layer.index)
+        assert (layer.placed is Placed.DLA) == (region is not None and region.kept), layer.name
+        if layer.support is Support.UNKNOWN:
+            assert layer.placed is not Placed.DLA, layer.name
+            assert any(f.message for f in layer.findings), f"{layer.name} is unknown without a reason"
+        if layer.cause in (Cause.FUSED, Cause.SUBGRAPH_LIMIT):
+            assert layer.because_of, f"{layer.name} is a knock-on of nothing"
+    for node in report.nodes:
+        assert node.reason, node.name
+    assert report.totals.macs_dla <= report.totals.macs
+
+
+@pytest.mark.skipif(not FILES, reason="the facts folder ../shared does not stand beside this checkout")
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_every_network_gets_an_answer_with_reasons(path: Path) -> None:
+    for target, trt in PLATFORMS:
+        platform = platform_for(target, trt=trt)
+        try:
+            graph = load_onnx(path, trt=platform.release.trt)
+        except ModelError as e:
+            # The recorded parser of 8.6 refuses two networks of the newer exporter too; both are fine from 10 on.
+            assert platform.release.trt < (10,), "the newer parser takes all of them"
+            assert "refuses the model" in str(e)
+            continue
+        for precision in ("fp16", "int8"):
+            sound(check_graph(graph, platform, precision))
