@@ -159,6 +159,6 @@ def _regions(report: CheckReport) -> Iterator[Line]:
         yield from (("mixed", 5, clean(f"{f.rule} {f.message}")) for f in region.findings)
         for cut in region.cuts:
             # Layers on the GPU stand above with their reasons; the other cuts stand nowhere else.
-            if cut.kind == "gpu_layer":
+            if cut.kind in ("gpu_layer", "validation"):
                 continue
             yield "dim", 5, clean(f"ends at {report.layers[cut.layer].name}: {cut.message}")

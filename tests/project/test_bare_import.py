@@ -1,0 +1,78 @@
+"""`import edgedla` and every --help work where only click is installed, and start fast."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import List
+
+import pytest
+
+from edgedla.cli.main import VERBS
+
+#: Run before anything else in the child: these cannot be imported, as in an environment without them.
+BLOCK = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {names!r}:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+sys.meta_path.insert(0, Absent())
+"""
+LIBRARIES = (
+    "numpy onnx yaml _yaml rich jinja2 highspy flatbuffers onnxruntime cv2 tensorrt pycuda jtop google prometheus_client"
+).split()
+
+
+def run(code: str, blocked: List[str] = LIBRARIES) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", BLOCK.format(names=set(blocked)) + code], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_import_needs_nothing_at_all() -> None:
+    done = run("import edgedla; print(edgedla.__version__); dir(edgedla)", [*LIBRARIES, "click"])
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_public_names_can_all_be_imported() -> None:
+    import edgedla
+
+    for name in edgedla.__all__:
+        assert getattr(edgedla, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        edgedla.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("verb", ["", *sorted(VERBS)])
+def test_help_works_without_the_libraries(verb: str) -> None:
+    args = [verb, "--help"] if verb else ["--help"]
+    done = run(f"from edgedla.cli.main import exit_code_of; sys.exit(exit_code_of({args!r}))")
+    assert done.returncode == 0, done.stderr
+    assert "Usage: edgedla" in done.stdout
+
+
+def test_what_is_missing_is_named_and_is_no_bug() -> None:
+    done = run("from edgedla.cli.main import exit_code_of; sys.exit(exit_code_of(['targets']))")
+    assert done.returncode == 4
+    assert "'yaml'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_starting_up_is_fast(record_property: pytest.FixtureRequest) -> None:
+    def seconds(code: str) -> float:
+        times = []
+        for _ in range(3):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    bare = seconds("pass")
+    package = seconds("import edgedla")
+    help_text = seconds("from edgedla.cli.main import exit_code_of; exit_code_of(['--help'])")
+    print(f"start-up over the bare interpreter: import {package - bare:.3f} s, --help {help_text - bare:.3f} s")
+    # Generous, for a busy machine; the usual figures are 0.005 and 0.06 s.
+    assert package - bare < 0.1
+    assert help_text - bare < 0.5

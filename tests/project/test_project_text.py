@@ -1,0 +1,74 @@
+"""The project's files speak of the project: no package index, no path of somebody's machine, no foreign graphs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import List
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Parts are joined here so that this file does not hold them.
+INDEX_HOSTS = ["pypi" + ".org", "pythonhosted" + ".org", "registry.npm" + "js.org", "conda.anaconda" + ".org"]
+MACHINE_PATHS = ["/wo" + "rk/", "/tm" + "p/team", "/ho" + "me/", "/ro" + "ot/"]
+
+
+def tracked() -> List[Path]:
+    try:
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
+def texts() -> List[Path]:
+    return [path for path in tracked() if b"\0" not in path.read_bytes()[:4096]]
+
+
+@pytest.mark.parametrize("word", INDEX_HOSTS + MACHINE_PATHS)
+def test_no_file_names(word: str) -> None:
+    found = []
+    for path in texts():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        # A path that begins a word, not the tail of a URL or of another path.
+        if re.search(r"(?<![\w.~-])" + re.escape(word), text):
+            found.append(str(path.relative_to(ROOT)))
+    assert found == []
+
+
+def test_no_yolo_graph_is_carried() -> None:
+    assert [p for p in tracked() if "yolo" in p.name.lower() and p.suffix in (".onnx", ".gz", ".engine", ".pt")] == []
+
+
+def test_every_module_says_first_what_it_is_for() -> None:
+    silent = []
+    for path in tracked():
+        if path.suffix == ".py" and not path.read_text(encoding="utf-8").startswith('"""'):
+            silent.append(str(path.relative_to(ROOT)))
+    assert silent == []
+
+
+def test_nothing_outside_the_command_line_prints() -> None:
+    # ruff's T20 sees print(); this sees writes to the streams.
+    found = []
+    for path in tracked():
+        place = path.relative_to(ROOT).as_posix()
+        if place.startswith("edgedla/") and not place.startswith("edgedla/cli/") and path.suffix == ".py":
+            text = path.read_text(encoding="utf-8")
+            found += [place] if re.search(r"\bsys\.(stdout|stderr)\.write\(|(?<![\w.])print\(", text) else []
+    assert found == []
+
+
+def test_the_version_has_an_entry_in_the_changelog() -> None:
+    from edgedla.version import __version__
+
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_generated_rules_document_is_fresh() -> None:
+    from edgedla.rules import rules_markdown
+
+    path = ROOT / "rules" / "RULES.md"
+    assert path.read_text(encoding="utf-8") == rules_markdown(), "run: edgedla rules docs -o rules/RULES.md"
