@@ -25,14 +25,15 @@ class Node:
         self.domain: str = proto.domain
         self.outputs: List[str] = list(proto.output)
         self.name: str = node_name(proto)
-        self.attributes: Dict[str, Any] = {}
-        for a in proto.attribute:
-            if a.ref_attr_name:
-                # Inside a model-local function an attribute may stand for one of the caller's.
-                if overrides and a.ref_attr_name in overrides:
-                    self.attributes[a.name] = overrides[a.ref_attr_name]
-            else:
-                self.attributes[a.name] = a
+        self.attributes: Dict[str, Any] = {a.name: a for a in proto.attribute}
+        if overrides is not None:
+            # Inside a model-local function an attribute may stand for one of the caller's.
+            for a in proto.attribute:
+                if a.ref_attr_name:
+                    if a.ref_attr_name in overrides:
+                        self.attributes[a.name] = overrides[a.ref_attr_name]
+                    else:
+                        del self.attributes[a.name]
 
     def has(self, key: str) -> bool:
         return key in self.attributes

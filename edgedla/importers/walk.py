@@ -10,11 +10,13 @@ from edgedla.importers.context import MAX_NESTED_SUBGRAPHS, Context
 from edgedla.importers.dtypes import trt_type
 from edgedla.importers.network.core import NetTensor, NodeRecord
 from edgedla.importers.node import Node, node_name
-from edgedla.importers.ops import OPERATORS, SINCE_103
+from edgedla.importers.ops import OPERATORS, SINCE_103, Lowering
 from edgedla.importers.ops.control import function_call
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.values import ONNX_TYPE_NAMES, Weights
 
+#: Nodes that are followed at most. Functions that call functions could multiply a small file beyond all bounds.
+MAX_NODES = 1_000_000
 #: The default domain of ONNX, under both of its names.
 DEFAULT_DOMAINS = ("", "ai.onnx")
 
@@ -61,24 +63,23 @@ class Walk:
         ctx = self.ctx
         if ctx.depth > MAX_NESTED_SUBGRAPHS:
             raise Refused("ONNX graph contains nested structures that exceed the maximum allowed by TensorRT!")
+        if len(ctx.nodes) >= MAX_NODES:
+            raise ModelError(
+                f"more than {MAX_NODES} nodes, counting those of functions each time they are called", where=self.where
+            )
         node = Node(proto, ctx.function_attributes[-1] if ctx.function_attributes else None)
         record = NodeRecord(node.name, node.op)
         ctx.nodes.append(record)
         ctx.net.node = record
-        ctx.depth += 1
-        try:
-            outputs = self.lower(node, record)
-        except (Refused, ModelError):
-            raise
-        finally:
-            ctx.depth -= 1
-        if len(node.outputs) > len(outputs):
+        outputs = self.lower(node, record)
+        names = node.outputs
+        if len(names) > len(outputs):
             raise self.refuse(
                 "Node has more output tensors than TRT expected, expected output size is "
-                f"{len(outputs)}, actual output size is {len(node.outputs)}.",
+                f"{len(outputs)}, actual output size is {len(names)}.",
                 proto,
             )
-        for name, value in zip(node.outputs, outputs):
+        for name, value in zip(names, outputs):
             if name and value is not None:
                 try:
                     ctx.set(name, value)
@@ -87,45 +88,73 @@ class Walk:
                 if value.dtype == "UINT8" and ctx.v10 and name not in ctx.graph_outputs:
                     raise self.refuse("TensorRT does not support UINT8 types for intermediate tensors!", proto)
 
-    def lower(self, node: Node, record: NodeRecord) -> List[Any]:
-        ctx = self.ctx
+    def inputs_of(self, node: Node, record: NodeRecord) -> List[Any]:
+        """What the node's inputs stand for; notes in `record` if the rank of one is unknown."""
+        known = self.ctx.tensors
         inputs: List[Any] = []
-        unknown = ""
         for name in node.proto.input:
             if not name:
                 inputs.append(None)
                 continue
-            if name not in ctx.tensors:
+            if name not in known:
                 raise self.refuse(f"Node input {name!r} was not registered.", node.proto)
-            value = ctx.tensors[name]
-            if isinstance(value, NetTensor) and value.dims is None:
-                unknown = f"the shape of its input {name!r} is unknown"
+            value = known[name]
+            if value is not None and value.dims is None:
+                record.unknown = f"the shape of its input {name!r} is unknown"
             inputs.append(value)
+        return inputs
+
+    def function_of(self, node: Node, record: NodeRecord) -> Optional[Lowering]:
+        """The node's lowering; None, with a note in `record`, for an operator that nobody has met."""
+        ctx = self.ctx
         function = OPERATORS.get(node.op)
-        if function is not None and not ctx.v10 and node.op in SINCE_103:
-            function = None
-        if function is None:
-            if node.op in ctx.functions:
-                function = function_call
-            elif known_ops.is_standard(node.op, node.domain):
-                raise self.refuse(
-                    f"TensorRT has no importer for the operator {node.op}; it would look for a plugin of that name.",
-                    node.proto,
-                )
-            else:
-                unknown = f"nobody has met the operator {node.op!r}; TensorRT would look for a plugin of that name"
-        if not unknown:
-            assert function is not None
-            try:
-                return function(ctx, node, inputs)
-            except Refused as e:
-                raise self.refuse(str(e), node.proto) from e
-            except CannotTell as e:
-                unknown = str(e)
-            except (IndexError, KeyError) as e:
-                raise self.refuse(f"the node lacks an input or attribute ({type(e).__name__}: {e})", node.proto) from e
-        record.unknown = unknown
+        if function is not None and (ctx.v10 or node.op not in SINCE_103):
+            return function
+        if node.op in ctx.functions:
+            return function_call
+        if known_ops.is_standard(node.op, node.domain):
+            raise self.refuse(
+                f"TensorRT has no importer for the operator {node.op}; it would look for a plugin of that name.",
+                node.proto,
+            )
+        record.unknown = f"nobody has met the operator {node.op!r}; TensorRT would look for a plugin of that name"
+        return None
+
+    def lower(self, node: Node, record: NodeRecord) -> List[Any]:
+        ctx = self.ctx
+        inputs = self.inputs_of(node, record)
+        function = self.function_of(node, record)
+        if function is None or record.unknown:
+            return self.unknown_outputs(node, inputs)
+        before = (len(ctx.net.layers), ctx.net.number_of_layers, len(ctx.nodes))
+        ctx.depth += 1
+        try:
+            return function(ctx, node, inputs)
+        except Refused as e:
+            raise self.refuse(str(e), node.proto) from e
+        except (IndexError, KeyError) as e:
+            # The parser's own lookups throw here too.
+            raise self.refuse(f"the node lacks an input or attribute ({type(e).__name__}: {e})", node.proto) from e
+        except CannotTell as e:
+            record.unknown = str(e)
+        except (TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as e:
+            # Attributes or inputs of a form that no lowering foresees: unknown, not a crash.
+            record.unknown = f"its attributes or inputs have an unforeseen form ({type(e).__name__}: {e})"
+        finally:
+            ctx.depth -= 1
+        self.undo(record, *before)
         return self.unknown_outputs(node, inputs)
+
+    def undo(self, record: NodeRecord, layers: int, number: int, nodes: int) -> None:
+        """Take back what a lowering added before it turned out that its layers cannot be told."""
+        ctx = self.ctx
+        del ctx.net.layers[layers:]
+        ctx.net.number_of_layers = number
+        ctx.net.node = record
+        record.constant_layers.clear()
+        for inner in ctx.nodes[nodes:]:
+            inner.constant_layers.clear()
+            inner.unknown = inner.unknown or f"it belongs to {record.name!r}, whose layers cannot be told"
 
     def unknown_outputs(self, node: Node, inputs: Sequence[Any]) -> List[Any]:
         """One UNKNOWN layer, with the dims that ONNX shape inference gives its outputs, if any."""

@@ -140,6 +140,9 @@ class Network:
 
     def unique(self, names: Set[str], base: str) -> str:
         """`base`, or `base_<n>` where it is taken. The parser shares one counter between all names."""
+        if base not in names:
+            names.add(base)
+            return base
         candidate = base
         while candidate in names:
             candidate = f"{base}_{self._suffix}"
