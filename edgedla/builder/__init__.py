@@ -16,6 +16,7 @@ _LAZY: Dict[str, str] = {
     "HostSession": "edgedla.builder.host_session",
     "PlanOptions": "edgedla.builder.planning",
     "build": "edgedla.builder.building",
+    "inspect": "edgedla.builder.inspection",
     "plan_build": "edgedla.builder.building",
     "trtexec_script": "edgedla.builder.trtexec",
 }

@@ -38,7 +38,8 @@ def of_log(log: BuildLog) -> Tuple[Fact, ...]:
     if log.fatal:
         rows += [Fact("Fatal without GPU fallback", log.fatal.layer, log.fatal.reason or "no reason logged")]
     for loadable in log.loadables:
-        size = f"{len(loadable.layers)} layers" if loadable.layers else "layers not listed"
+        count = len(loadable.layers)
+        size = f"{count} layer{'s' if count > 1 else ''}" if count else "layers not listed"
         memory = f"; {_pools(loadable.memory)}" if loadable.memory else ""
         rows.append(Fact("Loadables on the DLA", loadable.node.name, size + memory))
     rows += _grouped("Refused at the second look", [(r.layer, r.reason) for r in log.validation])

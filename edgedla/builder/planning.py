@@ -115,7 +115,7 @@ def make_plan(
         concurrent_engines=options.concurrent_engines,
         timing_cache=options.timing_cache,
         regions=_regions(graph, report, on_dla),
-        notes=_notes(report, mode, calibration, typed, options),
+        notes=_notes(report, bool(cores), calibration, typed, options),
     )
     refuse_illegal(plan, graph, report, cores, options.allow_unknown)
     return plan
@@ -220,9 +220,12 @@ def _regions(graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool]) -> 
 
 
 def _notes(
-    report: CheckReport, mode: str, calibration: Calibration, typed: bool, options: PlanOptions
+    report: CheckReport, uses_dla: bool, calibration: Calibration, typed: bool, options: PlanOptions
 ) -> Tuple[str, ...]:
     notes = list(report.notes)
+    if report.platform.has_dla and not uses_dla:
+        first = next((x.reason for x in report.layers if x.placed is Placed.GPU), "")
+        notes.append(f"no layer runs on the DLA; the first one's reason: {first}")
     if calibration.source == "synthetic":
         notes.append(
             "INT8 scales come from random input: the flow works, the accuracy means nothing. Give --calib-data or --calib."

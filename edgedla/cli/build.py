@@ -46,6 +46,7 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
     "--calib-data", metavar="PATH", help="INT8 scales from samples: a .npz or .npy, or a folder of them, preprocessed."
 )
 @click.option("--calib-method", type=click.Choice(["minmax", "entropy"]), default="minmax", show_default=True)
+@click.option("--set-ranges", is_flag=True, help="Give TensorRT the scales tensor by tensor, without a calibrator.")
 @click.option(
     "--input-formats", "--inputIOFormats", "input_formats", metavar="LIST", help="As int8:dla_hwc4,fp16:chw16."
 )

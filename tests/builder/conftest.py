@@ -8,7 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from edgedla.builder.plan import BuildPlan, Calibration, IoPlan, LayerPlan, Pools
 
@@ -92,5 +95,49 @@ def plan_for() -> Callable[..., BuildPlan]:
             regions=(("conv", "relu", 2),),
         )  # fmt: skip
         return replace(plan, **changes)
+
+    return make
+
+
+def chain_net(with_gpu_layers: bool = False, dynamic: bool = False) -> Any:
+    """Conv, ReLU, MaxPool, Conv; with `with_gpu_layers` Erf in the middle and a GlobalAveragePool at the end."""
+    rng = np.random.default_rng(7)
+    constants = {
+        "w1": rng.standard_normal((8, 3, 3, 3)).astype(np.float32) * 0.3,
+        "b1": rng.standard_normal(8).astype(np.float32) * 0.1,
+        "w2": rng.standard_normal((8, 8, 3, 3)).astype(np.float32) * 0.2,
+    }
+    nodes = [
+        helper.make_node("Conv", ["image", "w1", "b1"], ["c1"], name="conv1", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c1"], ["r1"], name="relu1"),
+        helper.make_node("MaxPool", ["r1"], ["p1"], name="pool1", kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    if with_gpu_layers:
+        nodes.append(helper.make_node("Erf", ["p1"], ["e1"], name="erf1"))
+    last = "c2" if with_gpu_layers else "y"
+    source = "e1" if with_gpu_layers else "p1"
+    nodes.append(helper.make_node("Conv", [source, "w2"], [last], name="conv2", pads=[1, 1, 1, 1]))
+    if with_gpu_layers:
+        nodes.append(helper.make_node("GlobalAveragePool", ["c2"], ["y"], name="gap"))
+    batch: Any = "n" if dynamic else 1
+    size = 1 if with_gpu_layers else 8
+    graph = helper.make_graph(
+        nodes,
+        "chain",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [batch, 3, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 8, size, size])],
+        [numpy_helper.from_array(v, k) for k, v in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Callable[..., Path]:
+    """`chain(with_gpu_layers=True)`: path of such a network."""
+
+    def make(**kwargs: bool) -> Path:
+        path = tmp_path / ("mixed.onnx" if kwargs.get("with_gpu_layers") else "chain.onnx")
+        onnx.save(chain_net(**kwargs), str(path))
+        return path
 
     return make

@@ -1,0 +1,195 @@
+"""Plans of small networks: devices, formats, pools, what is refused and why; text, diff, document."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import jsonschema
+import pytest
+
+from edgedla.builder.building import BuildRequest, plan_build
+from edgedla.builder.plan import BuildPlan, plan_from_dict
+from edgedla.builder.plan_text import describe, diff
+from edgedla.builder.planning import PlanOptions
+from edgedla.errors import BuildError, DocumentError, UsageError
+from edgedla.formats import parse_io_formats
+
+SCHEMA = json.loads(
+    (Path(__file__).resolve().parents[2] / "edgedla/reports/schemas/plan.schema.json").read_text(encoding="utf-8")
+)
+
+
+def request(**changes: Any) -> BuildRequest:
+    return replace(BuildRequest(target="agx-orin-64gb", trt="10.3"), **changes)
+
+
+TYPICAL = {
+    "hybrid-fp16-orin": ({"with_gpu_layers": True}, {}),
+    "hybrid-int8-orin": ({"with_gpu_layers": True}, {"precision": "int8"}),
+    "standalone-fp16-orin": ({}, {"mode": "standalone"}),
+    "standalone-int8-orin": ({}, {"mode": "standalone", "precision": "int8"}),
+    "standalone-int8-xavier": (
+        {},
+        {"mode": "standalone", "precision": "int8", "target": "agx-xavier-64gb", "trt": "8.5"},
+    ),
+    "hybrid-fp16-trt11": ({"with_gpu_layers": True}, {"trt": "11.4.1"}),
+    "hybrid-without-dla": ({"with_gpu_layers": True}, {"target": "orin-nano-8gb"}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TYPICAL))
+def test_typical_plans(name: str, chain: Callable[..., Path], golden: Callable[[str, str], None]) -> None:
+    net, changes = TYPICAL[name]
+    plan = plan_build(chain(**net), request(**changes))
+    golden(f"builder/plan-{name}.txt", describe(replace(plan, model={**plan.model, "sha256": ""})))
+    document = json.loads(plan.to_json())
+    jsonschema.validate(document, SCHEMA)
+    assert plan_from_dict(document) == plan
+
+
+def test_no_layer_runs_on_the_dla_without_a_dla(chain: Callable[..., Path]) -> None:
+    plan = plan_build(chain(), request(target="orin-nano-8gb"))
+    assert {layer.device for layer in plan.layers} == {"GPU"}
+    assert plan.dla_core is None
+
+
+def test_gpu_layers_stay_on_the_gpu_and_the_rest_forms_the_predicted_regions(chain: Callable[..., Path]) -> None:
+    plan = plan_build(chain(with_gpu_layers=True), request())
+    devices = {layer.onnx_node: layer.device for layer in plan.layers}
+    assert devices["erf1"] == "GPU"
+    assert devices["gap"] == "GPU"
+    assert devices["conv1"] == devices["conv2"] == "DLA0"
+    assert [r[:2] for r in plan.regions] == [("conv1", "pool1"), ("conv2", "conv2")]
+    assert plan.gpu_fallback
+
+
+def test_standalone_on_a_network_that_is_no_region_names_all_offenders_and_fixes(chain: Callable[..., Path]) -> None:
+    with pytest.raises(BuildError) as caught:
+        plan_build(chain(with_gpu_layers=True), request(mode="standalone"))
+    text = str(caught.value)
+    assert "erf1" in text
+    assert "gap" in text
+    assert "average-pool" in text
+    assert "one region; this one has 2" in text
+    assert "--mode hybrid" in text
+    assert caught.value.exit_code == 5
+
+
+def test_standalone_formats_are_dla_formats_with_scales(chain: Callable[..., Path]) -> None:
+    plan = plan_build(chain(), request(mode="standalone", precision="int8"))
+    assert {(io.name, io.dtype, io.format) for io in plan.io} == {
+        ("image", "INT8", "DLA_HWC4"),
+        ("y", "INT8", "CHW32"),
+    }
+    assert all(io.scale for io in plan.io)
+    assert plan.direct_io
+
+
+def options(**changes: Any) -> Dict[str, Any]:
+    return {"options": PlanOptions(**changes)}
+
+
+@pytest.mark.parametrize(
+    ("net", "changes", "why"),
+    [
+        ({"with_gpu_layers": True}, options(devices={"erf1": "DLA"}), "layer-on-dla: erf1"),
+        ({}, options(devices={"conv1": "DLA1"}), "one-core: layers on DLA0 and DLA1"),
+        ({}, {**options(dla_core=1), "target": "orin-nx-8gb"}, "core-exists: DLA1 on a module with 1 DLA cores"),
+        ({}, {**options(devices={"relu1": "GPU"}), "mode": "standalone"}, "no-gpu: relu1"),
+        ({}, options(pools={"dla_sram_bytes": 1000000}), "MEMP002"),
+        ({}, options(pools={"dla_local_dram_bytes": 2048}), "MEMP003"),
+        ({}, options(pools={"dla_sram_bytes": 1 << 21}), "sram-budget: SRAM pool 2 MiB, at most 1 MiB"),
+        ({}, options(pools={"dla_sram_bytes": 1 << 20}, concurrent_engines=2), "sram-budget"),
+        (
+            {},
+            {**options(pools={"dla_sram_bytes": 1 << 21}, concurrent_engines=4), "target": "agx-xavier-64gb", "trt": "8.5"},
+            "at most 1 MiB each for 4",
+        ),
+        (
+            {},
+            {**options(input_formats=parse_io_formats("fp16:chw")), "mode": "standalone"},
+            "IOFM002",
+        ),
+        (
+            {},
+            {**options(output_formats=parse_io_formats("fp16:dla_hwc4")), "mode": "standalone"},
+            "IOFM003",
+        ),
+        ({}, options(input_formats=parse_io_formats("int8:chw32")), "int8-scale: image"),
+    ],
+)  # fmt: skip
+def test_illegal_plans_are_refused_with_their_rule(
+    net: Dict[str, bool], changes: Dict[str, Any], why: str, chain: Callable[..., Path]
+) -> None:
+    with pytest.raises(BuildError, match="not legal") as caught:
+        plan_build(chain(**net), request(**changes))
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (options(devices={"conv9": "GPU"}), "no layer 'conv9'"),
+        (options(devices={"conv1": "TPU"}), "unknown device 'TPU'"),
+        (options(precisions={"conv1": "fp8"}), "unknown precision 'fp8'"),
+        (options(input_formats=parse_io_formats("fp16:chw16,fp16:chw16")), "2 input formats for 1 inputs"),
+        ({**options(precisions={"conv1": "fp16"}), "trt": "11.4.1"}, "do not exist in TensorRT 11"),
+        ({"mode": "both"}, "unknown mode"),
+    ],
+)
+def test_wrong_options_are_wrong_use(changes: Dict[str, Any], why: str, chain: Callable[..., Path]) -> None:
+    with pytest.raises(UsageError, match=why):
+        plan_build(chain(), request(**changes))
+
+
+def test_layers_can_be_moved_to_the_gpu_by_pattern(chain: Callable[..., Path]) -> None:
+    plan = plan_build(chain(), request(**options(devices={"conv*": "GPU", "conv2": "DLA"})))
+    assert {x.name: x.device for x in plan.layers if x.name.startswith("conv")} == {"conv1": "GPU", "conv2": "DLA0"}
+
+
+def test_xavier_shares_its_sram_over_all_engines(chain: Callable[..., Path]) -> None:
+    xavier = {"target": "agx-xavier-64gb", "trt": "8.5"}
+    for engines, sram in ((1, 1 << 20), (4, 1 << 20), (5, 1 << 19), (8, 1 << 19), (9, 1 << 18)):
+        plan = plan_build(chain(), request(**xavier, **options(concurrent_engines=engines)))
+        assert plan.pools.dla_sram_bytes == sram
+        assert plan.pools.dla_sram_bytes * engines <= 4 << 20
+    assert plan_build(chain(), request(**options(concurrent_engines=2))).pools.dla_sram_bytes == 1 << 19
+
+
+def test_dynamic_inputs_are_fixed_and_remembered(chain: Callable[..., Path]) -> None:
+    plan = plan_build(chain(dynamic=True), request(batch=1))
+    assert [(io.shape_nchw, io.dynamic) for io in plan.inputs] == [((1, 3, 16, 16), True)]
+
+
+def test_equal_requests_give_equal_plans_and_diffs_are_by_name(chain: Callable[..., Path]) -> None:
+    path = chain()
+    plan, again = plan_build(path, request()), plan_build(path, request())
+    assert plan == again
+    assert diff(plan, again) == ""
+    other = plan_build(path, request(**options(devices={"relu1": "GPU"}, pools={"dla_sram_bytes": 1 << 19})))
+    lines = diff(plan, other).splitlines()
+    assert "layers[relu1].device: DLA0 -> GPU" in lines
+    assert "pools.dla_sram_bytes: 1048576 -> 524288" in lines
+    assert not any("conv1" in line and "layers" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"schema": "edgedla.plan/7"}, "edgedla.plan/7"),
+        ({"layers": [{"name": "x"}]}, "lacks, repeats or misnames"),
+        ({"extra": 1}, "lacks, repeats or misnames"),
+        ({"mode": "both"}, "mode 'both'"),
+        ({"pools": None}, "lacks, repeats or misnames"),
+        ({"platform": {"trt": "ten"}}, "lacks, repeats or misnames"),
+    ],
+)
+def test_documents_that_are_no_plan_are_refused(
+    change: Dict[str, Any], why: str, plan_for: Callable[..., BuildPlan]
+) -> None:
+    document = {**plan_for("10.3.0").to_dict(), **change}
+    with pytest.raises(DocumentError, match=why):
+        plan_from_dict(document)
