@@ -38,7 +38,7 @@ class RuleFile:
 def kind_class(name: str) -> Type[Kind]:
     """The class whose fields are the facts of rules for this kind."""
     if name in BORDER_KINDS:
-        from edgedla.rules.io_kinds import IO_KINDS  # lazily: a check with GPU fallback never asks for them
+        from edgedla.rules.io_kinds import IO_KINDS  # lazily: most uses of the rules never ask for them
 
         return IO_KINDS[name]
     return graph_kinds.kind_class(name)
