@@ -34,6 +34,7 @@ _PUBLIC: Dict[str, str] = {
     "Verdict": "edgedla.rules.verdict",
     "build": "edgedla.builder.building",
     "check": "edgedla.regions",
+    "inspect": "edgedla.builder.inspection",
     "load_artifact": "edgedla.builder",
     "load_onnx": "edgedla.importers",
     "place": "edgedla.placement",

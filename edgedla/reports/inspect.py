@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator, List, Tuple
 
 from edgedla.builder.compare import Comparison, LayerDifference
-from edgedla.builder.inspect import Diff, Inspection
+from edgedla.builder.inspection import Diff, Inspection
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import Line, clean, print_lines
 
