@@ -46,6 +46,7 @@ class LayerCosts(Mapping[Tuple[int, str], Cost]):
     different devices and the consumer is on that one: it then runs as an operator of its own. A placement's cost is
 
         sum of costs + sum of separations of torn links + transitions + one `CostModel.loadable()` a DLA region
+        + one `CostModel.engine()` a frame of each model
     """
 
     costs: Mapping[Tuple[int, str], Cost]
@@ -183,11 +184,11 @@ class CostModel:
         return self._cost("GPU", numbers, features, 0)
 
     def loadable(self) -> Cost:
-        """What one DLA region costs by being one: submit, wait, start."""
+        """What one DLA region costs by being one: submit, wait, start. The call of the engine around it: `engine`."""
         return self._cost("DLA0", self._dla_numbers(), loadable_features(self.clocks), 0)
 
     def engine(self) -> Cost:
-        """What one call of an engine with layers on the GPU costs by being one, whatever it holds."""
+        """What one call of a TensorRT engine costs, whatever it holds: once a frame of each model."""
         return self._cost("GPU", self._gpu_numbers(), {"engine": 1.0}, 0)
 
     def contention(self, gpu_load: float, dla_load: float) -> Slowdown:

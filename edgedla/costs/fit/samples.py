@@ -54,7 +54,7 @@ def sample_of(row: Row) -> Sample:
         moved = reformat_bytes(Tensor(row.id, (1, *dims)), row.precision)
         return Sample(row, dla_group, {"reformat": 1.0, "reformat_bytes": moved / clocks.emc_mhz}, _time_us(row))
     if row.work == "floor":
-        return Sample(row, dla_group, loadable_features(clocks), _time_us(row))
+        return Sample(row, dla_group, {"engine": 1.0, **loadable_features(clocks)}, _time_us(row))
     graph, layers = _graph(row)
     batch = _batch(row, graph)
     features = graph_features(graph, row, clocks, layers, batch)
@@ -89,8 +89,10 @@ def graph_features(
 
 def _include(features: Features, row: Row, graph: LayerGraph, clocks: Clocks, batch: float) -> None:
     for name in row.includes:
-        if name == "loadable":
-            features.update(loadable_features(clocks))
+        if name.startswith("loadable"):
+            loadables = int(name.partition("=")[2] or 1)
+            features.update({n: loadables * v for n, v in loadable_features(clocks).items()})
+            features["engine"] = 1.0
         elif name in ("engine", "fc"):
             features[name] = 1.0
         elif name == "io":
