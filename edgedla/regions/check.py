@@ -10,9 +10,9 @@ from edgedla.graph import LayerGraph
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, RegionReport, StrictResult, Totals
 from edgedla.regions.strict import check_strict
-from edgedla.regions.values import Placed, Prediction, Region
+from edgedla.regions.values import Cause, Placed, Prediction, Region
 from edgedla.regions.work import Work, work_of
-from edgedla.rules.verdict import Support, Verdict
+from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform, platform_for
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _totals(layers: Sequence[LayerReport], prediction: Prediction) -> Totals:
         layers_dla=count(Placed.DLA),
         layers_gpu=count(Placed.GPU),
         layers_folded=count(Placed.FOLDED),
-        layers_unknown=sum(layer.support is Support.UNKNOWN for layer in layers),
+        layers_unknown=sum(layer.cause is Cause.UNKNOWN for layer in layers),
         macs=sum(layer.macs for layer in layers),
         macs_dla=sum(layer.macs for layer in layers if layer.placed is Placed.DLA),
         regions=len(prediction.kept),
@@ -199,9 +199,12 @@ def _notes(graph: LayerGraph, platform: Platform, prediction: Prediction) -> Tup
     notes = list(graph.notes) + list(prediction.notes)
     if platform.no_dla:
         notes.insert(0, platform.no_dla)
-    unknown = sum(p.support is Support.UNKNOWN for p in prediction.layers)
+    unknown = sum(p.cause is Cause.UNKNOWN for p in prediction.layers)
     if unknown and platform.has_dla:
-        notes.append(f"{unknown} layers have unknown support; they are predicted on the GPU")
+        them = (
+            "1 layer has unknown support and is" if unknown == 1 else f"{unknown} layers have unknown support and are"
+        )
+        notes.append(f"{them} predicted on the GPU")
     return tuple(notes)
 
 

@@ -101,7 +101,11 @@ class RegionReport:
 
 @dataclass(frozen=True)
 class Totals:
-    """Counts and shares. Folded layers do no work at run time and count in neither share."""
+    """Counts and shares. Folded layers do no work at run time and count in neither share.
+
+    `layers_unknown` counts layers of which nobody knows, by the first check or the second look: they are predicted
+    on the GPU and count there.
+    """
 
     layers: int
     layers_dla: int
