@@ -31,6 +31,8 @@ VERBS: Dict[str, Tuple[str, str]] = {
         "edgedla.cli.inspect:inspect",
         "Show what a log, engine, loadable, artifact or model holds; compare two.",
     ),
+    "monitor": ("edgedla.cli.monitor:monitor", "Watch DLA load, clocks, temperatures and power of this Jetson."),
+    "doctor": ("edgedla.cli.doctor:doctor", "Check what this machine has and lacks."),
     "explain": ("edgedla.cli.explain:explain", "Say what a line of a TensorRT log means and what to do."),
 }
 
