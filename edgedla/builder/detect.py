@@ -32,7 +32,7 @@ DOCUMENTS: Dict[str, str] = {
     "edgedla.plan": "plan",
     "edgedla.drift": "drift",
     "edgedla.layers": "layers",
-    "edgedla-profile": "cost-profile",
+    "edgedla.profile": "cost-profile",
 }
 
 

@@ -11,6 +11,7 @@ from edgedla.builder.loadable import LoadableFile
 from edgedla.graph.layer_graph import LayerGraph
 from edgedla.importers.build_log import BuildLog, Pools
 from edgedla.importers.engine_info import EngineInfo
+from edgedla.rules.messages import explain_line
 
 
 class Fact(NamedTuple):
@@ -54,7 +55,19 @@ def of_log(log: BuildLog) -> Tuple[Fact, ...]:
     rows += _counted("Engine layers by type", [layer.type for layer in log.engine_layers])
     rows += [Fact("No implementation found for", name, "") for name in dict.fromkeys(log.not_implemented)]
     rows += _counted("Errors", [e.text for e in log.errors])
-    return tuple(rows)
+    return tuple(rows + _advice(log))
+
+
+def _advice(log: BuildLog) -> List[Fact]:
+    """What the message catalogue says of the texts that decided something, each message once."""
+    reasons = [r.reason for r in (*log.validation, *log.refused) if r.reason]
+    found: Dict[str, Fact] = {}
+    for text in dict.fromkeys([*(e.text for e in log.errors), *reasons, *(c.reason for c in log.cuts)]):
+        known = explain_line(text)
+        if known is not None:
+            message = known[0]
+            found.setdefault(message.id, Fact("What to do", f"{message.id} {message.name}", message.advice))
+    return list(found.values())
 
 
 def of_engine(info: EngineInfo) -> Tuple[Fact, ...]:

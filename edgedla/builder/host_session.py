@@ -33,7 +33,7 @@ class HostSession:
         self._session = open_session(artifact.file("host_model").read_bytes())
         chip = str(artifact.platform["chip"])
         fallback = artifact.kind != "standalone"
-        self._layouts = {b.name: binding_layout(b, chip, fallback) for b in artifact.bindings}
+        self.layouts = {b.name: binding_layout(b, chip, fallback) for b in artifact.bindings}
         self._types = {entry.name: NUMPY_OF_ORT[entry.type] for entry in self._session.get_inputs()}
 
     def run(self, inputs: Mapping[str, Buffer]) -> Dict[str, np.ndarray]:
@@ -50,9 +50,9 @@ class HostSession:
             RunError: ONNX Runtime fails.
         """
         self._check_names(inputs)
-        arrays = {b.name: unpack(inputs[b.name], self._layouts[b.name], scale=b.scale) for b in self.artifact.inputs}
+        arrays = {b.name: unpack(inputs[b.name], self.layouts[b.name], scale=b.scale) for b in self.artifact.inputs}
         found = self.run_arrays(arrays)
-        return {b.name: pack(found[b.name], self._layouts[b.name], scale=b.scale) for b in self.artifact.outputs}
+        return {b.name: pack(found[b.name], self.layouts[b.name], scale=b.scale) for b in self.artifact.outputs}
 
     def run_arrays(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         """The same on NCHW arrays in real values: what run gives, before it is packed."""

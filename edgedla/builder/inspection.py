@@ -26,7 +26,7 @@ from edgedla.files import sha256_of
 from edgedla.graph.document import from_document
 from edgedla.importers import load_onnx
 from edgedla.importers.build_log import BuildLog
-from edgedla.importers.build_log_reader import read_build_log
+from edgedla.importers.build_log_reader import last_build, read_build_log, read_build_logs
 from edgedla.importers.engine_info import EngineInfo, parse_engine_info, read_engine_info
 
 SCHEMA_VERSION = 1
@@ -152,14 +152,18 @@ def inspect(
         real = parse_engine_info(found.document, str(path))
         rows, content = facts.of_engine(real), real.to_dict()
     elif found.kind == "build-log":
-        real = read_build_log(path)
+        builds = read_build_logs(path)
+        real = last_build(builds)
         rows, content = facts.of_log(real), real.to_dict()
+        if len(builds) > 1:
+            notes.append(f"the file holds {len(builds)} builds; this is the last one that tells about the DLA")
         if real.truncated:
             notes.append("the log breaks off or is longer than what is read of it")
     elif found.kind == "artifact":
         real = load_artifact(path)
         rows, content = facts.of_artifact(real), real.to_dict()
         notes += real.notes
+        rows += _own_loadable(real, notes)
         comparison = _own_comparison(real, notes)
     elif found.kind == "tensorrt-engine":
         header = plan_header(path)
@@ -230,6 +234,19 @@ def _own_comparison(artifact: Artifact, notes: List[str]) -> Optional[Comparison
         return None
     real = _real_of_artifact(artifact, [p.name for p in predicted])
     return compare(predicted, real) if real is not None else None
+
+
+def _own_loadable(artifact: Artifact, notes: List[str]) -> Tuple[Fact, ...]:
+    """What a standalone artifact's loadable holds, if it follows the open schema."""
+    if not artifact.has("loadable"):
+        return ()
+    try:
+        loadable = read_loadable(artifact.file("loadable"))
+    except DocumentError as e:
+        notes.append(f"the loadable does not follow the open NVDLA schema: {e.what}")
+        return ()
+    notes += [f"loadable: {note}" for note in loadable.notes]
+    return tuple(Fact(f"Loadable: {f.section}", f.key, f.value) for f in facts.of_loadable(loadable))
 
 
 def _real_of_artifact(artifact: Artifact, names: Sequence[str]) -> Optional[Real]:

@@ -99,6 +99,18 @@ def test_build_log():
     assert "overstates" in facts(found, "Layers Running on DLA, as listed")["layers"]
 
 
+def test_a_log_with_several_builds_shows_the_last_and_says_so(tmp_path):
+    path = tmp_path / "all.log"
+    path.write_text(RESNET.read_text() + YOLO.read_text())
+    found = inspect(path)
+    assert facts(found, "Build")["TensorRT"] == "8.5.2.2"
+    assert any("2 builds" in note for note in found.notes)
+
+
+def test_known_messages_come_with_what_to_do():
+    assert any(key.startswith("MSG112 ") for key in facts(inspect(YOLO), "What to do"))
+
+
 def test_engine_layers(tmp_path):
     path = tmp_path / "layers.json"
     path.write_text(json.dumps(ENGINE))
@@ -159,6 +171,15 @@ def test_artifact_with_its_own_log_and_layers(tmp_path):
     assert found.comparison.source == "engine inspector"
     assert [(d.layer, d.predicted, d.real) for d in found.comparison.differences] == [("conv2", "gpu", "dla")]
     assert inspect(folder / "manifest.json").facts == found.facts
+
+
+def test_standalone_artifacts_show_their_loadable_if_it_follows_the_open_schema(tmp_path):
+    known = artifact(
+        tmp_path / "a", kind="standalone", contents={("loadable", "model.dla.bin"): _maker.make_loadable()}
+    )
+    assert facts(inspect(known), "Loadable: Loadable")["version"] == "0.7.0"
+    other = artifact(tmp_path / "b", kind="standalone", contents={("loadable", "model.dla.bin"): b"NVIDIA's own form"})
+    assert any("does not follow" in note for note in inspect(other).notes)
 
 
 def test_simulated_artifacts_have_no_real_placement(tmp_path):

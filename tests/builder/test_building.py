@@ -1,0 +1,313 @@
+"""`build` end to end: the host backend on real networks, the TensorRT backend on the fake, resuming, failing."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import yaml
+
+from edgedla.builder import Artifact, HostSession, build, load_artifact
+from edgedla.builder.building import BuildRequest
+from edgedla.builder.planning import PlanOptions
+from edgedla.errors import BuildError, DocumentError, EnvironmentMissing, ModelError, UsageError
+from edgedla.formats.pack import pack, unpack
+from edgedla.quantization.calibration_cache import write_cache
+
+
+def request(**changes: Any) -> BuildRequest:
+    return replace(BuildRequest(target="agx-orin-64gb", trt="10.3", backend="host"), **changes)
+
+
+def fp32(path: Path, image: np.ndarray) -> np.ndarray:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return session.run(None, {"image": image})[0]  # type: ignore[no-any-return]
+
+
+IMAGE = np.random.default_rng(3).standard_normal((1, 3, 16, 16)).astype(np.float32)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "standalone"])
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp16", 0.01), ("int8", 0.1)])
+def test_a_host_artifact_agrees_with_fp32_through_its_border_formats(
+    precision: str, tolerance: float, mode: str, chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = chain()
+    made = build(path, tmp_path / "out", request(precision=precision, mode=mode))
+    artifact = load_artifact(tmp_path / "out", model=path)
+    assert artifact == made
+    assert artifact.simulated
+    assert artifact.accuracy is not None
+    assert artifact.accuracy["within"]
+    session = HostSession(artifact)
+    layouts = session.layouts
+    image, y = artifact.inputs[0], artifact.outputs[0]
+    buffer = pack(IMAGE, layouts["image"], scale=image.scale)
+    assert buffer.nbytes == image.size_bytes
+    found = unpack(session.run({"image": buffer})["y"], layouts["y"], scale=y.scale).astype(np.float32)
+    want = fp32(path, IMAGE)
+    assert np.linalg.norm(found - want) / np.linalg.norm(want) < tolerance
+
+
+def test_int8_without_data_is_marked_synthetic_wherever_it_is_shown(chain: Callable[..., Path], tmp_path: Path) -> None:
+    said: List[str] = []
+    artifact = build(chain(), tmp_path / "out", request(precision="int8"), say=said.append)
+    assert any("random" in line for line in said)
+    assert any("accuracy means nothing" in note for note in artifact.notes)
+    plan = json.loads(artifact.file("plan").read_text())
+    assert plan["calibration"]["source"] == "synthetic"
+
+
+def test_calibration_data_and_caches_are_taken_over(chain: Callable[..., Path], tmp_path: Path) -> None:
+    path = chain()
+    np.save(tmp_path / "samples.npy", np.concatenate([IMAGE, IMAGE * 2]))
+    from_data = build(path, tmp_path / "a", request(precision="int8", calib_data=tmp_path / "samples.npy"))
+    plan = json.loads(from_data.file("plan").read_text())
+    assert plan["calibration"]["source"] == "data"
+    assert plan["calibration"]["absmax"]["image"] == pytest.approx(float(np.abs(IMAGE).max()) * 2)
+    assert not any("random" in note for note in from_data.notes)
+    from_cache = build(path, tmp_path / "b", request(precision="int8", calib=from_data.file("calibration")))
+    assert from_cache.file("calibration").read_bytes() == from_data.file("calibration").read_bytes()
+    both = request(precision="int8", calib=from_data.file("calibration"), calib_data=tmp_path / "samples.npy")
+    with pytest.raises(UsageError, match="one of them"):
+        build(path, tmp_path / "c", both)
+    other = tmp_path / "other.cache"
+    other.write_text(write_cache({"nothing": 1.0}, (8, 5, 2)))
+    with pytest.raises(BuildError, match="int8-scale"):
+        build(path, tmp_path / "d", request(precision="int8", mode="standalone", calib=other))
+
+
+def test_the_same_build_is_not_done_twice_unless_forced(chain: Callable[..., Path], tmp_path: Path) -> None:
+    path = chain()
+    first = build(path, tmp_path / "out", request())
+    before = first.file("host_model").stat().st_mtime_ns
+    said: List[str] = []
+    assert build(path, tmp_path / "out", request(), say=said.append) == first
+    assert said == ["this very build stands there already; --force builds it again"]
+    assert first.file("host_model").stat().st_mtime_ns == before
+    said.clear()
+    assert build(path, tmp_path / "out", request(force=True), say=said.append) == first
+    assert said == ["building with the host backend"]
+
+
+def test_a_changed_model_is_built_again_and_the_old_artifact_is_stale(
+    chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = chain()
+    build(path, tmp_path / "out", request())
+    model = onnx.load(str(path))
+    model.graph.doc_string = "changed"
+    onnx.save(model, str(path))
+    with pytest.raises(DocumentError, match="stale"):
+        load_artifact(tmp_path / "out", model=path)
+    build(path, tmp_path / "out", request())
+    assert load_artifact(tmp_path / "out", model=path).kind == "hybrid"
+
+
+def test_changed_weights_beside_the_model_make_the_artifact_stale(chain: Callable[..., Path], tmp_path: Path) -> None:
+    path = tmp_path / "external.onnx"
+    onnx.save(onnx.load(str(chain())), str(path), save_as_external_data=True, location="w.bin", size_threshold=0)
+    build(path, tmp_path / "out", request())
+    assert load_artifact(tmp_path / "out", model=path).simulated
+    data = bytearray((tmp_path / "w.bin").read_bytes())
+    data[0] ^= 1
+    (tmp_path / "w.bin").write_bytes(data)
+    with pytest.raises(DocumentError, match="stale: built from another version of w.bin"):
+        load_artifact(tmp_path / "out", model=path)
+
+
+def test_measured_ranges_are_kept_for_the_next_try(chain: Callable[..., Path], tmp_path: Path) -> None:
+    path = chain()
+    said: List[str] = []
+    build(path, tmp_path / "out", request(precision="int8"), say=said.append)
+    build(path, tmp_path / "out", request(precision="int8", force=True), say=said.append)
+    assert sum("measuring" in line for line in said) == 1
+
+
+def test_models_may_be_bytes_or_protos(chain: Callable[..., Path], tmp_path: Path) -> None:
+    proto = onnx.load(str(chain()))
+    a = build(proto.SerializeToString(), tmp_path / "a", request())
+    b = build(proto, tmp_path / "b", request())
+    assert a.file("host_model").read_bytes() == b.file("host_model").read_bytes()
+
+
+def test_models_that_cannot_be_built_say_why(chain: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no such file"):
+        build(tmp_path / "none.onnx", tmp_path / "out", request())
+    path = tmp_path / "weightless.onnx"
+    onnx.save(onnx.load(str(chain())), str(path), save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(ModelError, match="external data"):
+        build(path, tmp_path / "out", request())
+    with pytest.raises(UsageError, match="unknown backend"):
+        build(chain(), tmp_path / "out", request(backend="cuda"))
+
+
+def test_a_folder_that_cannot_be_written_fails_before_the_build(chain: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(BuildError, match="not a folder"):
+        build(chain(), tmp_path / "taken", request())
+    with pytest.raises(BuildError, match="cannot be made"):
+        build(chain(), tmp_path / "taken" / "below", request())
+
+
+# --- TensorRT, on the fake ------------------------------------------------------------------------------------------
+
+CHAIN = [
+    ("conv1", "CONVOLUTION", ("image",), ("c1",)),
+    ("relu1", "ACTIVATION", ("c1",), ("r1",)),
+    ("pool1", "POOLING", ("r1",), ("p1",)),
+    ("conv2", "CONVOLUTION", ("p1",), ("y",)),
+]
+INSPECTOR = {
+    "Layers": [
+        {"Name": "Reformatting CopyNode for Input Tensor 0 to {ForeignNode[conv1...conv2]}", "LayerType": "Reformat"},
+        {"Name": "{ForeignNode[conv1...conv2]}", "LayerType": "DLA"},
+    ],
+    "Bindings": ["image", "y"],
+}
+
+
+@pytest.fixture
+def on_device(fake_tensorrt: Callable[..., Any]) -> Callable[..., Any]:
+    def install(version: str = "10.3.0", **script: Any) -> Any:
+        values: Dict[str, Any] = {
+            "layers": CHAIN,
+            "inputs": {"image": (1, 3, 16, 16)},
+            "outputs": {"y": (1, 8, 8, 8)},
+            "inspector": INSPECTOR,
+            **script,
+        }
+        return fake_tensorrt(version, **values)
+
+    return install
+
+
+def on_tensorrt(**changes: Any) -> BuildRequest:
+    return request(backend="tensorrt", **changes)
+
+
+def test_an_engine_artifact_holds_all_there_is(
+    on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    on_device(log=(("INFO", "building"),))
+    made = build(chain(), tmp_path / "out", on_tensorrt(precision="int8"))
+    artifact = load_artifact(tmp_path / "out")
+    assert artifact == made
+    assert {f.role for f in artifact.files} == {"engine", "plan", "log", "layers", "timing_cache", "calibration"}
+    assert not artifact.simulated
+    assert artifact.software["tensorrt"] == "10.3.0"
+    assert artifact.placement_real == dict.fromkeys(["conv1", "relu1", "pool1", "conv2"], "DLA0")
+    assert "[I] [TRT] building" in artifact.file("log").read_text()
+    assert b"GPU_FALLBACK" in artifact.file("engine").read_bytes()
+
+
+@pytest.mark.parametrize("release", ["8.4.1", "8.5.2", "8.6.1", "10.3.0", "10.7.0"])
+def test_standalone_works_on_every_release_with_implicit_precision(
+    release: str, on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    fake = on_device(release)
+    trt = ".".join(release.split(".")[:2])
+    artifact = build(chain(), tmp_path / "out", on_tensorrt(trt=trt, mode="standalone"))
+    assert artifact.kind == "standalone"
+    assert artifact.has("loadable")
+    assert "IBuilderConfig.engine_capability = EngineCapability.DLA_STANDALONE" in fake.world.calls
+    assert set(artifact.placement_real or {}) == {"conv1", "relu1", "pool1", "conv2"}
+
+
+def test_the_second_build_reuses_the_first_ones_timings(
+    on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    fake = on_device()
+    path = chain()
+    build(path, tmp_path / "out", on_tensorrt())
+    fake.world.calls.clear()
+    build(path, tmp_path / "out", on_tensorrt(precision="int8"))
+    assert "IBuilderConfig.create_timing_cache(<1 bytes>)" in fake.world.calls
+
+
+def test_drift_is_written_as_a_file_for_the_evidence(
+    on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    on_device(cannot=("pool1",))
+    with pytest.raises(BuildError, match="refuses on the DLA: pool1"):
+        build(chain(), tmp_path / "out", on_tensorrt())
+    drift = yaml.safe_load((tmp_path / "out/.work/drift.yaml").read_text())
+    assert drift["schema"] == "edgedla.drift/1"
+    assert (drift["target"], drift["trt"]) == ("agx-orin-64gb", "10.3.0")
+    assert [x["layer"] for x in drift["layers"]] == ["pool1"]
+    with pytest.raises(DocumentError):
+        load_artifact(tmp_path / "out")
+    artifact = build(chain(), tmp_path / "out", on_tensorrt(allow_drift=True))
+    assert any("refused by TensorRT: pool1" in note for note in artifact.notes)
+    assert yaml.safe_load(artifact.file("drift").read_text()) == drift
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "why"),
+    [
+        ({"parse_errors": ("unsupported",)}, ModelError, "refuses the model"),
+        ({"build": "none", "log": (("ERROR", "out of memory"),)}, BuildError, "built nothing: out of memory"),
+        ({"build": "raise"}, BuildError, "raised RuntimeError"),
+        ({"cores": 0}, EnvironmentMissing, "sees 0 DLA cores"),
+        ({"engine_formats": {"image": "CHW32"}}, BuildError, "border formats are not the planned ones: image: CHW32"),
+    ],
+)
+def test_a_failed_build_leaves_the_last_good_artifact_and_its_log(
+    script: Dict[str, Any],
+    error: type,
+    why: str,
+    on_device: Callable[..., Any],
+    chain: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    path = chain()
+    on_device()
+    good = build(path, tmp_path / "out", on_tensorrt())
+    on_device(**script)
+    with pytest.raises(error, match=why) as caught:
+        build(path, tmp_path / "out", on_tensorrt(force=True))
+    assert load_artifact(tmp_path / "out", model=path) == good
+    if error is not EnvironmentMissing:
+        log = tmp_path / "out/.work/build.log"
+        assert str(log) in str(caught.value)
+        assert log.exists()
+
+
+def test_a_full_disk_ends_in_exit_code_5_and_nothing_half_written(
+    on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = chain()
+    on_device()
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BuildError, match="No space left"):
+        build(path, tmp_path / "out", on_tensorrt())
+    monkeypatch.undo()
+    with pytest.raises(DocumentError):
+        load_artifact(tmp_path / "out")
+    assert [p.name for p in (tmp_path / "out").iterdir() if not p.name.startswith(".")] == []
+
+
+def test_auto_takes_the_host_where_there_is_no_jetson(chain: Callable[..., Path], tmp_path: Path) -> None:
+    if Path("/etc/nv_tegra_release").exists():
+        pytest.skip("this is a Jetson")
+    artifact: Artifact = build(chain(), tmp_path / "out", request(backend="auto"))
+    assert artifact.backend == "host"
+
+
+def test_options_reach_the_plan(chain: Callable[..., Path], tmp_path: Path) -> None:
+    options = PlanOptions(devices={"conv2": "GPU"}, concurrent_engines=2)
+    artifact = build(chain(), tmp_path / "out", request(options=options))
+    assert artifact.placement_predicted["conv2"] == "GPU"
+    assert json.loads(artifact.file("plan").read_text())["pools"]["dla_sram_bytes"] == 1 << 19
