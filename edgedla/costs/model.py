@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
@@ -118,15 +118,25 @@ class CostModel:
             raise UsageError(
                 f"no structured sparsity on the DLA of {module.title} at {precision}", allowed="Orin at int8"
             )
-        if profile is not None and (profile.target, profile.power_mode) != (module.id, mode or ""):
-            raise UsageError(
-                f"the profile was measured on {profile.target} {profile.power_mode}".rstrip(),
-                allowed=f"{module.id} {mode or ''}".rstrip(),
-                hint="Measured times hold for one module and power mode.",
-            )
         energy = energy_for(module, precision, mode or "", found)
         notes = _notes(platform, mode, found, cores)
-        return cls(platform, precision, mode or "", found, cores, energy, sparsity, profile, notes)
+        model = cls(platform, precision, mode or "", found, cores, energy, sparsity, None, notes)
+        return model if profile is None else model.with_profile(profile)
+
+    def with_profile(self, profile: Profile) -> CostModel:
+        """The same model with measured times in place of predictions.
+
+        Raises:
+            UsageError: they were measured on another module or in another power mode.
+        """
+        here = (self.platform.module.id, self.power_mode)
+        if (profile.target, profile.power_mode) != here:
+            raise UsageError(
+                f"the profile was measured on {profile.target} {profile.power_mode}".rstrip(),
+                allowed=" ".join(here).rstrip(),
+                hint="Measured times hold for one module and power mode.",
+            )
+        return replace(self, profile=profile)
 
     def operators(self, graph: LayerGraph) -> Tuple[Operator, ...]:
         """Every live layer in exactly one operator, in order of the leaders."""
@@ -379,10 +389,9 @@ def _notes(platform: Platform, mode: Optional[str], clocks: Clocks, cores: Tuple
     found: List[str] = []
     names = {"dla": "DLA", "gpu": "GPU", "emc": "memory"}
     if clocks.assumed:
-        listed = ", ".join(names[a] for a in clocks.assumed)
-        found.append(
-            f"{platform.module.title} {mode or ''}: no source states the {listed} clock; the highest is assumed."
-        )
+        listed = " and ".join(names[a] for a in clocks.assumed) + (" clocks" if len(clocks.assumed) > 1 else " clock")
+        where = " ".join(w for w in (platform.module.title, mode) if w)
+        found.append(f"{where}: no source states the {listed}; the highest is assumed.")
     if len(set(cores)) > 1:
         found.append(
             "DLA cores at different clocks: " + ", ".join(f"DLA{i} {mhz:g} MHz" for i, mhz in enumerate(cores))

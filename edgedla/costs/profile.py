@@ -15,8 +15,8 @@ from edgedla.errors import DocumentError
 from edgedla.files import write_atomic
 from edgedla.graph import Layer, LayerGraph
 
-KIND = "edgedla-profile"
-VERSION = 1
+DOCUMENT = "edgedla.profile"
+SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 256 * 1024 * 1024
 #: Parameters that no time depends on.
 _IGNORED = ("bias_weights", "kernel_weights", "epsilon")
@@ -92,8 +92,8 @@ class Profile:
     def to_dict(self, short: bool = False) -> Dict[str, Any]:
         """The document; `short` leaves the measurements out."""
         document: Dict[str, Any] = {
-            "kind": KIND,
-            "version": VERSION,
+            "document": DOCUMENT,
+            "schema_version": SCHEMA_VERSION,
             "target": self.target,
             "power_mode": self.power_mode,
             "source": self.source,
@@ -145,10 +145,11 @@ def parse_profile(document: Any, where: str = "profile") -> Profile:
     Raises:
         DocumentError: as `read_profile`.
     """
-    if not isinstance(document, Mapping) or document.get("kind") != KIND:
-        raise DocumentError("not a profile of edgedla", where=where, allowed=f'"kind": "{KIND}"')
-    if document.get("version") != VERSION:
-        raise DocumentError(f"version {document.get('version')!r} of the profile", where=where, allowed=str(VERSION))
+    if not is_profile(document):
+        raise DocumentError("not a profile of edgedla", where=where, allowed=f'"document": "{DOCUMENT}"')
+    if document.get("schema_version") != SCHEMA_VERSION:
+        found = document.get("schema_version")
+        raise DocumentError(f"schema version {found!r} of the profile", where=where, allowed=str(SCHEMA_VERSION))
     entries = document.get("measurements")
     if not isinstance(entries, list):
         raise DocumentError("the profile has no list of measurements", where=where)
@@ -163,6 +164,11 @@ def parse_profile(document: Any, where: str = "profile") -> Profile:
             if isinstance(e, Mapping)
         ),
     )
+
+
+def is_profile(document: Any) -> bool:
+    """Whether a parsed JSON value is a profile that edgedla wrote, of any version."""
+    return isinstance(document, Mapping) and document.get("document") == DOCUMENT
 
 
 def read_json(path: Union[str, os.PathLike[str]]) -> Any:

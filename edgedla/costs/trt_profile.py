@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Set, Tuple, Union
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from edgedla.costs.model import CostModel, LayerCosts
 from edgedla.costs.operators import Operator
-from edgedla.costs.profile import Measurement, Profile, operator_signature, positive, read_json
+from edgedla.costs.profile import (
+    Measurement,
+    Profile,
+    is_profile,
+    operator_signature,
+    parse_profile,
+    positive,
+    read_json,
+)
 from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph
 from edgedla.importers.engine_info import EngineInfo, EngineLayer, parse_engine_info
@@ -34,6 +42,38 @@ class LayerTime:
         if self.median_ms is None or self.median_ms <= 0:
             return 0.0
         return abs(self.average_ms - self.median_ms) / self.median_ms
+
+
+def with_measurements(
+    model: CostModel, path: PathLike, graphs: Sequence[LayerGraph], layer_info: Optional[PathLike] = None
+) -> CostModel:
+    """The model with the times of a file in place of its predictions.
+
+    Args:
+        path: a profile that edgedla wrote, or a file of trtexec's --exportProfile for one of the graphs.
+        layer_info: for the latter, the file of --exportLayerInfo.
+
+    Raises:
+        DocumentError: as `import_trtexec`.
+        UsageError: the profile is of another module or power mode.
+    """
+    document = read_json(path)
+    where = os.fspath(path)
+    if is_profile(document):
+        return model.with_profile(parse_profile(document, where))
+    times = parse_times(document, where)
+    info = parse_engine_info(read_json(layer_info), os.fspath(layer_info)) if layer_info is not None else None
+    found: List[Profile] = []
+    refused: List[DocumentError] = []
+    for graph in graphs:
+        try:
+            found.append(assign(times, graph, model, info, where))
+        except DocumentError as e:
+            refused.append(e)
+    if not found:
+        raise refused[0]
+    merged = replace(found[0], measurements=tuple(m for p in found for m in p.measurements))
+    return model.with_profile(merged)
 
 
 def import_trtexec(

@@ -18,6 +18,7 @@ SCHEMAS: Mapping[str, str] = {
     "edgedla.inspect": "inspect.schema.json",
     "edgedla.inspect-diff": "inspect-diff.schema.json",
     "edgedla.placement": "placement.schema.json",
+    "edgedla.profile": "profile.schema.json",
     "edgedla.rules": "rules.schema.json",
     "edgedla.targets": "targets.schema.json",
 }

@@ -11,8 +11,9 @@ from edgedla.costs.cost import total
 from edgedla.costs.model import CostModel
 from edgedla.costs.operators import operators_of
 from edgedla.costs.profile import Measurement, Profile, operator_signature, parse_profile, read_profile, write_profile
-from edgedla.costs.trt_profile import import_trtexec, parse_times
+from edgedla.costs.trt_profile import import_trtexec, parse_times, with_measurements
 from edgedla.errors import DocumentError, UsageError
+from edgedla.reports.json_document import schema
 from edgedla.targets import platform_for
 
 ORIN = platform_for("agx-orin-64gb")
@@ -72,8 +73,8 @@ def test_the_document_is_read_as_it_was_written(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("kind",), "other", "not a profile"),
-        (("version",), 2, "version"),
+        (("document",), "other", "not a profile"),
+        (("schema_version",), 2, "version"),
         (("target",), None, "target"),
         (("measurements",), {}, "list"),
         (("measurements", 0), "conv", "object"),
@@ -198,3 +199,27 @@ def test_the_median_is_used_where_trtexec_writes_one() -> None:
     )
     assert (new.time_us, new.spread) == (1000, 1.0)
     assert (old.time_us, old.spread) == (2000, 0.0)
+
+
+def test_a_file_of_either_kind_makes_a_measured_model(tmp_path) -> None:
+    graph = residual_block()
+    model = CostModel.load(ORIN, "int8")
+    other = Builder((1, 3, 8, 8))
+    other.conv("in", 8, name="elsewhere")
+    own = tmp_path / "own.json"
+    write_profile(profile_of(graph), own)
+    trtexec, _ = trtexec_files(tmp_path, {"conv2 + add + relu2": 0.04})
+    for path, device, expected in ((own, "DLA", 500), (trtexec, "GPU", 40)):
+        costs = with_measurements(model, path, [other.graph(), graph]).layer_costs(graph)
+        assert costs[index_of(graph)["conv2"], device].latency_us == expected
+    with pytest.raises(DocumentError, match="no layer of the profile"):
+        with_measurements(model, trtexec, [other.graph()])
+
+
+def test_the_document_keeps_to_its_published_schema() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    document = json.loads(json.dumps(profile_of(residual_block()).to_dict()))
+    jsonschema.validate(document, schema("edgedla.profile"))
+    del document["target"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, schema("edgedla.profile"))
