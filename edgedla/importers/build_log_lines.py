@@ -61,7 +61,7 @@ LINES: Tuple[Line, ...] = (
         r"(?: \[TensorRT v(?P<number>\d+)\])?(?: # (?P<command>.*))?",
     ),
     _line("version", "TensorRT version: ", r"^TensorRT version: (?P<version>[\d.]+)"),
-    _line("version", "with TensorRT ", r"with TensorRT (?P<version>\d+\.\d+\.[\d.]*\d)"),
+    _line("version", "starting export with TensorRT", r"with TensorRT (?P<version>\d+\.\d+\.[\d.]*\d)"),
     _line("device", "Selected Device: ", r"^Selected Device: (?P<device>.+)"),
     _line("dla_core", "DLACore: ", r"^DLACore: (?P<core>-?\d+)?(?P<fallback>\(With GPU fallback\))?"),
     _line("fallback", "Allow GPU fallback", r"^Allow GPU fallback for DLA: (?P<state>Enabled|Disabled)"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from edgedla.importers.build_log import BuildLog, Cut, Loadable, LogError, LoggedLayer, Pools, Reformat, Refusal
 from edgedla.importers.build_log_lines import (
@@ -32,7 +32,11 @@ def read_build_log(source: Source) -> BuildLog:
     Raises:
         DocumentError: the file cannot be opened.
     """
-    builds = read_build_logs(source)
+    return last_build(read_build_logs(source))
+
+
+def last_build(builds: Sequence[BuildLog]) -> BuildLog:
+    """The last build that tells about the DLA or about an error; the last one where none does."""
     told = [b for b in builds if b.has_dla or b.errors]
     return (told or list(builds))[-1]
 
@@ -53,7 +57,7 @@ def read_build_logs(source: Source) -> Tuple[BuildLog, ...]:
         for line in text_lines(source):
             severity, text = split_prefix(line)
             found = recognise(text) if text else None
-            if found and reader.began and _starts_a_build(found):
+            if found and reader.ended_by(found):
                 done.append(reader.finish())
                 reader = _Reader(reader)
             reader.take(severity, text, found)
@@ -62,11 +66,6 @@ def read_build_logs(source: Source) -> Tuple[BuildLog, ...]:
     reader.truncated |= truncated
     done.append(reader.finish())
     return tuple(done)
-
-
-def _starts_a_build(found: Tuple[str, Dict[str, str]]) -> bool:
-    kind, values = found
-    return kind == "model" or (kind == "command" and values["state"] == "RUNNING")
 
 
 class _Reader:
@@ -87,6 +86,13 @@ class _Reader:
         self.truncated = False
         self.number: int = before.number if before else 0
         self.first: int = self.number
+
+    def ended_by(self, found: Tuple[str, Dict[str, str]]) -> bool:
+        """Whether a line belongs to the next build: trtexec starts again, or another model is parsed (from Python)."""
+        kind, values = found
+        if kind in ("model", "version"):
+            return (kind == "model" and "model" in self.one) or bool(self.many)
+        return self.began and kind == "command" and values["state"] == "RUNNING"
 
     def add(self, name: str, value: Any) -> None:
         entries = self.many.setdefault(name, [])

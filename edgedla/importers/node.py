@@ -38,15 +38,15 @@ class Node:
     def has(self, key: str) -> bool:
         return key in self.attributes
 
-    def int(self, key: str, default: int) -> int:
+    def integer(self, key: str, default: int) -> int:
         a = self.attributes.get(key)
         return default if a is None else a.i
 
-    def float(self, key: str, default: float) -> float:
+    def number(self, key: str, default: float) -> float:
         a = self.attributes.get(key)
         return default if a is None else a.f
 
-    def str(self, key: str, default: str) -> str:
+    def text(self, key: str, default: str) -> str:
         a = self.attributes.get(key)
         return default if a is None else a.s.decode("utf-8", "replace")
 

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from edgedla.errors import ModelError
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
-from edgedla.importers.wire import Malformed, check_size, stripped
+from edgedla.importers.wire import Malformed, check_size, fault, stripped
 
 HASH_CHUNK_BYTES = 1 << 20
 
@@ -110,7 +110,7 @@ def parse(data: Any, where: str) -> Any:
     Raises:
         ModelError: it is something else, or broken.
     """
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     from edgedla.importers.proto import model_proto
 
@@ -129,7 +129,7 @@ def parse(data: Any, where: str) -> Any:
     except Malformed as e:
         raise ModelError(f"not a readable ONNX model: {e}", where=where, hint=broken) from e
     except (DecodeError, ValueError, RuntimeError) as e:
-        raise ModelError(f"not a readable ONNX model: {_first_line(e)}", where=where, hint=broken) from e
+        raise ModelError(f"not a readable ONNX model: {fault(data) or _first_line(e)}", where=where, hint=broken) from e
     check_model(proto, where)
     return proto
 

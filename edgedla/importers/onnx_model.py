@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+import gc
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
@@ -24,8 +26,26 @@ def import_model(
     shapes: Optional[Mapping[str, Sequence[int]]],
     batch: Optional[int],
 ) -> LayerGraph:
-    lowering = "8.6" if tuple(trt) < (10,) else "10.3"
     source = read(model)
+    with paused_garbage_collection():
+        return _import(source, "8.6" if tuple(trt) < (10,) else "10.3", shapes, batch)
+
+
+@contextmanager
+def paused_garbage_collection() -> Iterator[None]:
+    """A growing network is all live: collections during the import find nothing and cost more with every layer."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+def _import(
+    source: OnnxFile, lowering: str, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
+) -> LayerGraph:
     proto = source.model
     opset = _opset(source)
     ctx = Context(lowering, opset)

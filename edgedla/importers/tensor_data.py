@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
+from edgedla.errors import ModelError
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
 from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS, MAX_READ_FLOATS, fold
@@ -38,8 +39,7 @@ class TensorReader:
     def __init__(self, ctx: Context, folder: Optional[Path]) -> None:
         self.ctx = ctx
         self.folder = folder
-        self.external = 0
-        self.missing: List[str] = []
+        self.external: Dict[str, Optional[Path]] = {}
 
     def weights(self, proto: Any) -> Weights:
         """Raises:
@@ -57,6 +57,8 @@ class TensorReader:
             raise Refused(f"rank {len(dims)}, TensorRT allows 8")
         if any(d < 0 for d in dims):
             raise Refused(f"negative dims {list(dims)}")
+        if proto.data_location == EXTERNAL:
+            self.check_location(proto)
         return Weights(proto.name, dims, dtype, number, lambda: self.load(proto, dims, dtype or ""))
 
     def load(self, proto: Any, dims: Tuple[int, ...], dtype: str) -> Any:
@@ -77,14 +79,28 @@ class TensorReader:
             values = typed_numbers(proto)
         return None if values is None or values.size != count else fold().typed(values, dims, dtype)
 
+    def check_location(self, proto: Any) -> None:
+        """Note an external file that is missing.
+
+        Raises:
+            ModelError: the file would lie outside the model's folder.
+        """
+        location = next((e.value for e in proto.external_data if e.key == "location"), "")
+        if location in self.external:
+            return
+        path = inside(self.folder, location) if self.folder is not None else None
+        if self.folder is not None and path is None:
+            raise ModelError(
+                f"the external data of {proto.name!r} is at {location!r}, outside the model's folder",
+                allowed=f"a file under {self.folder}",
+                hint="save the model with its external data beside it",
+            )
+        self.external[location] = path if path is not None and path.is_file() else None
+
     def external_bytes(self, proto: Any, size: int) -> Optional[bytes]:
-        """A small tensor's bytes from its external file, which must lie in the model's folder."""
+        """A small tensor's bytes from its external file; None where that is missing or too short."""
         entries = {e.key: e.value for e in proto.external_data}
-        location = entries.get("location", "")
-        if self.folder is None or not location:
-            self.missing.append(location or proto.name)
-            return None
-        path = inside(self.folder, location)
+        path = self.external.get(entries.get("location", ""))
         if path is None:
             return None
         try:
@@ -92,12 +108,15 @@ class TensorReader:
                 f.seek(int(entries.get("offset", "0") or 0))
                 data = f.read(size)
         except (OSError, ValueError, OverflowError):
-            self.missing.append(location)
             return None
         return data if len(data) == size else None
 
     def notes(self) -> List[str]:
-        return []
+        missing = sorted(name for name, path in self.external.items() if path is None)
+        if not missing:
+            return []
+        listed = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        return [f"external weights are missing ({listed}); layers do not need them"]
 
 
 def typed_numbers(proto: Any) -> Any:

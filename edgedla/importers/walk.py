@@ -15,8 +15,10 @@ from edgedla.importers.ops.control import function_call
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.values import ONNX_TYPE_NAMES, Weights
 
-#: Nodes that are followed at most. Functions that call functions could multiply a small file beyond all bounds.
-MAX_NODES = 1_000_000
+#: Largest size of one axis.
+MAX_DIM = (1 << 31) - 1
+#: Nodes of model-local functions that are followed, counted at each call: functions that call functions multiply.
+MAX_FUNCTION_NODES = 300_000
 #: The default domain of ONNX, under both of its names.
 DEFAULT_DOMAINS = ("", "ai.onnx")
 
@@ -28,6 +30,7 @@ class Walk:
         self.ctx = ctx
         self.where = where
         self.infer = infer
+        self.function_nodes = 0
         self.inferred: Optional[Dict[str, Tuple[Tuple[int, ...], str]]] = None
         ctx.parse_graph = self.parse_graph
         ctx.parse_node = self.parse_node
@@ -63,10 +66,12 @@ class Walk:
         ctx = self.ctx
         if ctx.depth > MAX_NESTED_SUBGRAPHS:
             raise Refused("ONNX graph contains nested structures that exceed the maximum allowed by TensorRT!")
-        if len(ctx.nodes) >= MAX_NODES:
-            raise ModelError(
-                f"more than {MAX_NODES} nodes, counting those of functions each time they are called", where=self.where
-            )
+        if ctx.function_attributes:
+            self.function_nodes += 1
+            if self.function_nodes > MAX_FUNCTION_NODES:
+                raise ModelError(
+                    f"more than {MAX_FUNCTION_NODES} nodes in calls of the model's functions", where=self.where
+                )
         node = Node(proto, ctx.function_attributes[-1] if ctx.function_attributes else None)
         record = NodeRecord(node.name, node.op)
         ctx.nodes.append(record)
@@ -256,6 +261,8 @@ def import_inputs(
             dims = input_dims(value.name, tensor_type.shape.dim, shapes, batch)
         if dims is not None and len(dims) > 8:
             raise Refused(f"input {value.name!r} has rank {len(dims)}, TensorRT allows 8")
+        if dims is not None and any(d > MAX_DIM for d in dims):
+            raise Refused(f"input {value.name!r} has dims {list(dims)}, TensorRT allows {MAX_DIM}")
         if dims is None:
             notes.append(f"input {value.name!r} has no shape; fix it with --shapes {value.name}:1x3x224x224")
         elif any(d < 0 for d in dims):

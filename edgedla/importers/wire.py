@@ -93,6 +93,15 @@ def stripped(data: Any) -> bytes:
     return b"".join(bytes(data[p.start : p.end]) if isinstance(p, Span) else p for p in parts)
 
 
+def fault(data: Any) -> str:
+    """Where the bytes stop being protobuf, as far as their outer fields tell; "" where those are sound."""
+    try:
+        _strip(data, 0, len(data), MODEL, [], 0)
+    except Malformed as e:
+        return str(e)
+    return ""
+
+
 def _strip(data: Any, at: int, end: int, schema: Schema, parts: List[Part], depth: int) -> int:
     """Append what is kept of the message data[at:end] to `parts`; returns the number of bytes kept."""
     if depth > MAX_DEPTH:

@@ -46,8 +46,8 @@ def layer(
 
 def activation(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
     first, second = ATTRIBUTES.get(op, (None, None))
-    alpha = node.float(*first) if first else None
-    beta = node.float(*second) if second else None
+    alpha = node.number(*first) if first else None
+    beta = node.number(*second) if second else None
     return [layer(ctx, node, inputs[0], op, alpha, beta)]
 
 
@@ -56,7 +56,7 @@ def parametric_softplus(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
 
 
 def gelu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    form = node.str("approximate", "none")
+    form = node.text("approximate", "none")
     if form not in ("none", "tanh"):
         raise Refused(f"Attribute approximate of Gelu must be none or tanh, not {form!r}")
     return [layer(ctx, node, inputs[0], "GELU_TANH" if form == "tanh" else "GELU_ERF")]
@@ -91,7 +91,7 @@ def clip(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         alpha = _bound(inputs[1]) if len(inputs) > 1 else None
         beta = _bound(inputs[2]) if len(inputs) > 2 else None
     else:
-        alpha, beta = node.float("min", -FLOAT_MAX), node.float("max", FLOAT_MAX)
+        alpha, beta = node.number("min", -FLOAT_MAX), node.number("max", FLOAT_MAX)
     return [
         layer(ctx, node, inputs[0], "CLIP", -FLOAT_MAX if alpha is None else alpha, FLOAT_MAX if beta is None else beta)
     ]
@@ -108,7 +108,7 @@ def _clip_by_elements(ctx: Context, node: Node, inputs: List[Any], dtype: str) -
     if not ctx.v10:
         dtype = "INT32" if dtype == "INT32" else "FLOAT"
         if ctx.opset < 11:
-            lowest, highest = node.float("min", lowest), node.float("max", highest)
+            lowest, highest = node.number("min", lowest), node.number("max", highest)
     bounds = []
     for given, default in zip((inputs + [None, None])[1:3], (lowest, highest)):
         bounds.append(ctx.scalar(default, dtype) if given is None else ctx.tensor(given))
@@ -150,7 +150,7 @@ def celu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     x = ctx.tensor(inputs[0])
     rank = len(x.dims)
     parts = []
-    for value in (0.0, 1.0, node.float("alpha", 1.0)):
+    for value in (0.0, 1.0, node.number("alpha", 1.0)):
         parts.append(to_rank(ctx, ctx.scalar(value, "FLOAT"), rank))
     zero, one, alpha = parts
 
@@ -172,7 +172,7 @@ def shrink(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             f"Only FLOAT, HALF, INT8, INT32, and INT64 are supported in Shrink. The current type = {original}."
         )
     x = ctx.cast_helper(x, "FLOAT")
-    limit, bias = node.float("lambd", 0.5), node.float("bias", 0.0)
+    limit, bias = node.number("lambd", 0.5), node.number("bias", 0.0)
     constants = [same_rank(ctx, ctx.constant([v], "FLOAT", ()), x)[0] for v in (limit, -limit, bias, 0.0)]
     above_limit, below_limit, shift, zero = constants
     above = combine(ctx, node, [x, above_limit], "GREATER")
@@ -189,7 +189,7 @@ def hardmax(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     refuse_types(inputs[0], "INT64", "INT32", "INT8", "UINT8", "BOOL")
     x = ctx.tensor(inputs[0])
     dims = x.dims
-    axis = positive_axis(node.int("axis", 1 if ctx.opset < 13 else -1), rank_of(inputs[0]))
+    axis = positive_axis(node.integer("axis", 1 if ctx.opset < 13 else -1), rank_of(inputs[0]))
     if ctx.opset < 13:
         x = flatten(ctx, x, axis, node)
         axis = 1

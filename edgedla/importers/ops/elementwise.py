@@ -134,7 +134,7 @@ def dropout(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             raise Refused("This Version of TensorRT only supports the training_mode input as an initializer.")
         if any(inputs[2].integers()[:1]):
             raise Refused("TensorRT does not support the Dropout operator in training mode.")
-    if ctx.opset <= 6 and not node.int("is_test", 1):
+    if ctx.opset <= 6 and not node.integer("is_test", 1):
         raise Refused("TensorRT does not support the Droupout operator with training mode.")
     if len(node.outputs) == 1:
         return [ctx.identity(inputs[0])]
@@ -156,7 +156,7 @@ def where(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 
 def is_inf(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    negative, positive = node.int("detect_negative", 1), node.int("detect_positive", 1)
+    negative, positive = node.integer("detect_negative", 1), node.integer("detect_positive", 1)
     if negative and positive:
         return [unary_layer(ctx, node, inputs[0], "ISINF")]
     x = ctx.tensor(inputs[0])
@@ -203,7 +203,7 @@ def mod(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     refuse_types(inputs[0], "UINT8")
     a, b = same_rank(ctx, ctx.tensor(inputs[0]), ctx.tensor(inputs[1]))
     integers = a.dtype in ("INT32", "INT64")
-    if not node.int("fmod", 0):
+    if not node.integer("fmod", 0):
         if not integers:
             raise Refused(
                 "The fmod attribute is set to 0. Inputs cannot be of floating point types. "

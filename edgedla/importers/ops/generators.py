@@ -28,10 +28,10 @@ def constant(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     if ctx.opset >= 12:
         for key, dtype in (("value_float", "FLOAT"), ("value_int", "INT64")):
             if node.has(key):
-                value = node.float(key, 0.0) if dtype == "FLOAT" else node.int(key, 0)
-                return [_made(dtype, [value], ())]
+                single = node.number(key, 0.0) if dtype == "FLOAT" else node.integer(key, 0)
+                return [_made(dtype, [single], ())]
             if node.has(key + "s"):
-                values: List[Any] = node.floats(key + "s") if dtype == "FLOAT" else node.ints(key + "s")
+                values: Any = node.floats(key + "s") if dtype == "FLOAT" else node.ints(key + "s")
                 return [_made(dtype, values, (len(values),))]
     return [ctx.weights_of(node.required("value").t)]
 
@@ -111,7 +111,7 @@ def eye_like(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         raise Refused("Only 2D tensors are supported. Input must be of rank 2.")
     dtype = x.dtype
     if node.has("dtype"):
-        wanted = trt_type(ctx, node.int("dtype", 1))
+        wanted = trt_type(ctx, node.integer("dtype", 1))
         if wanted is None:
             raise Refused("Unsupported cast!")
         dtype = wanted
@@ -119,7 +119,7 @@ def eye_like(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         raise Refused("Eyelike does not work for dynamically shaped tensors.")
     value = None
     if x.dims[0] * x.dims[1] <= MAX_FOLDED_ELEMENTS:
-        value = fold().eye(x.dims[0], x.dims[1], node.int("k", 0))
+        value = fold().eye(x.dims[0], x.dims[1], node.integer("k", 0))
     out = ctx.net.constant(x.dims, "INT32", value)
     ctx.net.register(out, node.name)
     return [ctx.cast_helper(out, dtype) if dtype != "INT32" else out]
@@ -158,7 +158,7 @@ def trilu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     if rank > 2:
         batch = list(range(rank - 2))
         rows, columns = unsqueeze(ctx, rows, batch), unsqueeze(ctx, columns, batch)
-    condition = or_equal_layer(ctx, node, rows, columns, "LESS" if node.int("upper", 0) else "GREATER")
+    condition = or_equal_layer(ctx, node, rows, columns, "LESS" if node.integer("upper", 0) else "GREATER")
     return [arithmetic.select(ctx.net, condition, x, zero)]
 
 
@@ -182,11 +182,11 @@ def random(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]
             raise Refused(f"the shape {dims} of {node.op} is not usable")
         size = dims
     if node.has("dtype"):
-        wanted = node.int("dtype", 1)
+        wanted = node.integer("dtype", 1)
         dtype = {ONNX_TYPES["FLOAT"]: "FLOAT", ONNX_TYPES["FLOAT16"]: "HALF"}.get(wanted, "")
         if not dtype:
             raise Refused(f"Unsupported data type {ONNX_TYPE_NAMES.get(wanted, wanted)} in {node.op}")
     uniform = op == "RANDOM_UNIFORM"
-    alpha = node.float("low" if uniform else "mean", 0.0)
-    beta = node.float("high" if uniform else "scale", 1.0)
+    alpha = node.number("low" if uniform else "mean", 0.0)
+    beta = node.number("high" if uniform else "scale", 1.0)
     return [ctx.name(shapes.fill(ctx.net, size, op, dtype, alpha=alpha, beta=beta), node)]

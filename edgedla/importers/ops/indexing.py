@@ -27,7 +27,7 @@ def gather(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     refuse_types(inputs[0], "UINT8")
     data = ctx.tensor(inputs[0])
     indices = ctx.tensor(inputs[1])
-    axis = single_axis(node.int("axis", 0), rank_of(inputs[0]))
+    axis = single_axis(node.integer("axis", 0), rank_of(inputs[0]))
     return [ctx.name(shapes.gather(ctx.net, data, _indices(ctx, data, indices), axis), node)]
 
 
@@ -35,7 +35,7 @@ def gather_elements(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     refuse_types(inputs[0], "UINT8")
     data = ctx.tensor(inputs[0])
     indices = ctx.tensor(inputs[1])
-    axis = single_axis(node.int("axis", 0), len(data.dims))
+    axis = single_axis(node.integer("axis", 0), len(data.dims))
     return [ctx.name(shapes.gather_v2(ctx.net, data, _indices(ctx, data, indices), "ELEMENT", axis), node)]
 
 
@@ -43,7 +43,7 @@ def gather_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     refuse_types(inputs[0], "UINT8")
     data = ctx.tensor(inputs[0])
     indices = ctx.tensor(inputs[1])
-    batch = node.int("batch_dims", 0)
+    batch = node.integer("batch_dims", 0)
     out = shapes.gather_v2(ctx.net, data, _indices(ctx, data, indices), "ND", 0, batch)
     return [ctx.name(out, node)]
 
@@ -76,8 +76,8 @@ def scatter_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 
 def scatter_elements(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    axis = positive_axis(node.int("axis", 0), rank_of(inputs[0]))
-    reduction = node.str("reduction", "none")
+    axis = positive_axis(node.integer("axis", 0), rank_of(inputs[0]))
+    reduction = node.text("reduction", "none")
     if ctx.v10 and reduction != "none":
         return [_scatter_plugin(ctx, node, inputs, axis, reduction)]
     return [_scatter(ctx, node, inputs, "ELEMENT", axis)]
@@ -108,7 +108,7 @@ def one_hot(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         if depth.dtype != "INT32":
             depth = ctx.cast_helper(depth, "INT32")
     depth = to_scalar(ctx, depth)
-    axis = node.int("axis", -1)
+    axis = node.integer("axis", -1)
     positive_axis(axis, len(indices.dims) + 1)
     if not ctx.v10 and depth.value is None:
         raise Refused("OneHot does not support dynamic depth input")
@@ -157,7 +157,7 @@ def non_max_suppression(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
     score: Optional[NetTensor] = None if score_input is None else _scalar_input(ctx, score_input)
     transposed = shapes.shuffle(ctx.net, scores, first=[0, 2, 1])
     ctx.net.register(transposed, node.name)
-    center = node.int("center_point_box", 0)
+    center = node.integer("center_point_box", 0)
     if center not in (0, 1):
         raise Refused("Invalid value provided for the center_point_box attribute")
     made = dense.nms(ctx.net, [boxes, transposed, limit, overlap, score], "CENTER_SIZES" if center else "CORNER_PAIRS")
@@ -166,15 +166,15 @@ def non_max_suppression(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
 
 
 def roi_align(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    mode = node.str("mode", "avg")
+    mode = node.text("mode", "avg")
     if mode not in ("avg", "max"):
         raise Refused("Mode must be avg or max!")
-    ratio = node.int("sampling_ratio", 0)
+    ratio = node.integer("sampling_ratio", 0)
     if ratio < 0:
         raise Refused("Sampling ratio cannot be negative!")
     half_pixel = 0
     if ctx.opset >= 16:
-        form = node.str("coordinate_transformation_mode", "half_pixel")
+        form = node.text("coordinate_transformation_mode", "half_pixel")
         if form not in ("half_pixel", "output_half_pixel"):
             raise Refused("Coordinate transformation mode must be half_pixel or output_half_pixel!")
         half_pixel = int(form == "half_pixel")
@@ -183,14 +183,14 @@ def roi_align(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         batch = ctx.cast_helper(batch, "INT32")
     if len(rois.dims) != 2 or rois.dims[1] not in (4, -1):
         raise Refused(f"Found incorrect dimensions for ROIs input! Rank of ROI input = {len(rois.dims)}.")
-    height, width = node.int("output_height", 1), node.int("output_width", 1)
+    height, width = node.integer("output_height", 1), node.integer("output_width", 1)
     fields = {
         "coordinate_transformation_mode": half_pixel,
         "mode": int(mode == "avg"),
         "output_height": height,
         "output_width": width,
-        "sampling_ratio": node.int("sampling_ratio", 1 if not ctx.v10 else 0),
-        "spatial_scale": node.float("spatial_scale", 1.0),
+        "sampling_ratio": node.integer("sampling_ratio", 1 if not ctx.v10 else 0),
+        "spatial_scale": node.number("spatial_scale", 1.0),
     }
     dims = (rois.dims[0], x.dims[1], height, width)
     version, api = ("2", "V3") if ctx.v10 else ("1", "V2")
@@ -223,15 +223,15 @@ def deform_conv(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     if bias is not None:
         tensors.append(ctx.tensor(bias))
     fields = {
-        "group": node.int("group", 1),
-        "deformable_group": node.int("offset_group", 1),
+        "group": node.integer("group", 1),
+        "deformable_group": node.integer("offset_group", 1),
         "stride": w.stride,
         "padding": w.pre,
         "dilation": w.dilation,
     }
     spatial = (
-        dense.window_out(*a, "EXPLICIT_ROUND_DOWN")
-        for a in zip(x.dims[2:], w.kernel, w.stride, w.pre, w.post, w.dilation)
+        dense.window_out(size, kernel, stride, pre, post, dilation, w.mode)
+        for size, kernel, stride, pre, post, dilation in zip(x.dims[2:], w.kernel, w.stride, w.pre, w.post, w.dilation)
     )
     dims = (x.dims[0], weights.dims[0], *spatial)
     out = ctx.name(dense.plugin(ctx.net, tensors, "ModulatedDeformConv2d", "1", "V2", fields, dims), node)
@@ -256,14 +256,14 @@ def grid_sample(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     if not ctx.v10:
         modes = {k: v for k, v in modes.items() if k not in ("linear", "cubic")}
     out = dense.grid_sample(
-        ctx.net, x, grid, modes.get(node.str("mode", "bilinear"), "NEAREST"), node.int("align_corners", 0) == 1,
-        sample.get(node.str("padding_mode", "zeros"), "FILL"),
+        ctx.net, x, grid, modes.get(node.text("mode", "bilinear"), "NEAREST"), node.integer("align_corners", 0) == 1,
+        sample.get(node.text("padding_mode", "zeros"), "FILL"),
     )  # fmt: skip
     return [ctx.name(out, node)]
 
 
 def reverse_sequence(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    batch, sequence = node.int("batch_axis", 1), node.int("time_axis", 0)
+    batch, sequence = node.integer("batch_axis", 1), node.integer("time_axis", 0)
     if batch == sequence:
         raise Refused("batch_axis and time_axis cannot be the same")
     if len(inputs) != 2:

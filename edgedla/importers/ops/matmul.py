@@ -15,12 +15,12 @@ from edgedla.importers.refuse import Refused
 
 def gemm(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     refuse_types(inputs[0], "INT32", "INT64")
-    alpha, beta = node.float("alpha", 1.0), node.float("beta", 1.0)
+    alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
     a, b = ctx.tensor(inputs[0]), ctx.tensor(inputs[1])
     if len(a.dims) != 2 or len(b.dims) != 2:
         raise Refused(f"GEMM must have 2D inputs! inputA has rank {len(a.dims)}, inputB has rank {len(b.dims)}.")
-    op0 = "TRANSPOSE" if node.int("transA", 0) else "NONE"
-    op1 = "TRANSPOSE" if node.int("transB", 0) else "NONE"
+    op0 = "TRANSPOSE" if node.integer("transA", 0) else "NONE"
+    op1 = "TRANSPOSE" if node.integer("transB", 0) else "NONE"
     out = dense.matrix_multiply(ctx.net, a, op0, b, op1)
     ctx.net.register(out, node.name)
     if alpha != 1.0:

@@ -16,7 +16,7 @@ from edgedla.importers.values import Weights
 
 
 def batch_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    if node.int("training_mode", 0):
+    if node.integer("training_mode", 0):
         raise Refused("This version of TensorRT does not support training_mode == 1 in BatchNormalization.")
     if ctx.v10 and any(node.outputs[1:]):
         raise Refused("This version of TensorRT doesn't support mode than 1 outputs for BatchNormalization nodes!")
@@ -66,7 +66,7 @@ def _by_elements(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
         parameters = [unsqueeze(ctx, p, axes) for p in parameters]
     scale, bias, mean, variance = parameters
     dtype = variance.dtype if ctx.v10 and variance.dtype in ("HALF", "BF16") else "FLOAT"
-    epsilon = ctx.scalar(node.float("epsilon", 1e-5), dtype, (1,) * rank)
+    epsilon = ctx.scalar(node.number("epsilon", 1e-5), dtype, (1,) * rank)
     net = ctx.net
     divisor = arithmetic.unary(net, arithmetic.elementwise(net, variance, epsilon, "SUM"), "SQRT")
     dividend = arithmetic.elementwise(net, x, mean, "SUB")
@@ -84,7 +84,7 @@ def group_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
     axes = [0, *range(2, rank)]
     scale, bias = unsqueeze(ctx, scale, axes), unsqueeze(ctx, bias, axes)
     out = dense.normalization(
-        ctx.net, x, scale, bias, range(2, rank), node.float("epsilon", 1e-5), node.int("num_groups", 1)
+        ctx.net, x, scale, bias, range(2, rank), node.number("epsilon", 1e-5), node.integer("num_groups", 1)
     )
     return [ctx.name(out, node)]
 
@@ -116,7 +116,7 @@ def _instance_plugin(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
         raise Refused("TensorRT only supports InstanceNormalization on 3D, 4D, or 5D tensors!")
     if rank == 3:
         x = unsqueeze(ctx, x, [3])
-    fields = {"epsilon": node.float("epsilon", 1e-5), "relu": 0, "alpha": 0}
+    fields = {"epsilon": node.number("epsilon", 1e-5), "relu": 0, "alpha": 0}
     out = dense.plugin(ctx.net, [x], "InstanceNormalization_TRT", "1", "V2", fields, x.dims)
     ctx.net.register(out, node.name)
     if rank == 3:
@@ -140,30 +140,30 @@ def layer_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
     else:
         bias = ctx.tensor(inputs[2]) if has_bias else ctx.scalar(0.0, "FLOAT")
     rank = len(x.dims)
-    axis = positive_axis(node.int("axis", -1), rank)
-    compute = trt_type(ctx, node.int("stash_type", 1)) or "FLOAT"
+    axis = positive_axis(node.integer("axis", -1), rank)
+    compute = trt_type(ctx, node.integer("stash_type", 1)) or "FLOAT"
     x, scale = same_rank(ctx, x, scale)
     x, bias = same_rank(ctx, x, bias)
-    out = dense.normalization(ctx.net, x, scale, bias, range(axis, rank), node.float("epsilon", 1e-5), 1, compute)
+    out = dense.normalization(ctx.net, x, scale, bias, range(axis, rank), node.number("epsilon", 1e-5), 1, compute)
     return [ctx.name(out, node) if ctx.v10 else out]
 
 
 def lrn(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     x = ctx.tensor(inputs[0])
     out = dense.lrn(
-        ctx.net, x, node.required_int("size"), node.float("alpha", 0.0001), node.float("beta", 0.75),
-        node.float("bias", 1.0),
+        ctx.net, x, node.required_int("size"), node.number("alpha", 0.0001), node.number("beta", 0.75),
+        node.number("bias", 1.0),
     )  # fmt: skip
     return [ctx.name(out, node)]
 
 
 def lp_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    p = node.int("p", 2)
+    p = node.integer("p", 2)
     if p not in (1, 2):
         raise Refused("Only L1 and L2 normalization are supported.")
     x = ctx.tensor(inputs[0])
     rank = len(x.dims)
-    axis = positive_axis(node.int("axis", -1), rank)
+    axis = positive_axis(node.integer("axis", -1), rank)
     if x.dtype not in ("FLOAT", "HALF"):
         raise Refused(f"Only float inputs/outputs supported in LpNormalization. The current data type = {x.dtype}.")
     zero = to_rank(ctx, ctx.scalar(0.0, x.dtype), rank)

@@ -68,7 +68,7 @@ def quantize(ctx: Context, node: Node, inputs: List[Any], *, dequantizes: bool, 
                 f"Size of zero point = {shapes.volume(zero.dims)}, size of the scale = {size}."
             )
     rank = len(x.dims)
-    axis = positive_axis(node.int("axis", rank), rank)
+    axis = positive_axis(node.integer("axis", rank), rank)
     if size != 1:
         if axis == rank:
             axis = 0

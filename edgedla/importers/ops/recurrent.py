@@ -67,14 +67,14 @@ class Recurrent:
         self.net = ctx.net
         self.node = node
         self.inputs = inputs + [None] * (8 - len(inputs))
-        self.direction = node.str("direction", "forward")
+        self.direction = node.text("direction", "forward")
         if self.direction not in ("forward", "reverse", "bidirectional"):
             raise Refused(f"direction {self.direction!r} of {node.op}")
         self.directions = 2 if self.direction == "bidirectional" else 1
         self.hidden = node.required_int("hidden_size")
         if self.hidden <= 0:
             raise Refused(f"hidden_size {self.hidden} must be positive")
-        self.clip = node.float("clip", -1.0)
+        self.clip = node.number("clip", -1.0)
         self.gates = gates
         self.activations = _activations(node, defaults, self.directions)
         self.x = ctx.tensor(inputs[0])
@@ -278,7 +278,7 @@ def gru(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     stacked = r.activate(stacked, 0)
     z, reset = r.gate(stacked, 0, shape), r.gate(stacked, 1, shape)
     candidate = r.product(x, weights_h)
-    if node.int("linear_before_reset", 0) == 0:
+    if node.integer("linear_before_reset", 0) == 0:
         inner = r.product(r.add(reset, state, "PROD"), recurrent_h)
         total = r.add(candidate, inner)
         if biases:
@@ -314,7 +314,7 @@ def _loop_and_state(r: Recurrent, shape: NetTensor) -> Tuple[NetTensor, NetTenso
 
 def lstm(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     """Gates i, o, f and c, with peepholes P for i, o and f."""
-    if node.int("input_forget", 0):
+    if node.integer("input_forget", 0):
         raise Refused("Coupled input/forget is unsupported in the LSTM converter")
     r = Recurrent(ctx, node, inputs, 4, ["Sigmoid", "Tanh", "Tanh"])
     bias = r.combined_bias()
@@ -393,13 +393,13 @@ def _shifted(ctx: Context, x: NetTensor, zero: NetTensor, axis: int, reverse: bo
 
 
 def cum_sum(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    reverse = node.int("reverse", 0) == 1
+    reverse = node.integer("reverse", 0) == 1
     x = ctx.tensor(inputs[0])
     if not isinstance(inputs[1], Weights):
         raise Refused("Axis input for CumSum must be an initializer!")
     axis = single_axis(inputs[1].integers()[0], len(x.dims))
     across = _slice_across(ctx, x, axis)
-    if node.int("exclusive", 0):
+    if node.integer("exclusive", 0):
         x = _shifted(ctx, x, zero_like(ctx, across), axis, reverse)
     loop = Loop(ctx.net)
     length = axis_length(ctx, x, axis)

@@ -31,12 +31,12 @@ def reduce_layer(ctx: Context, node: Node, x: Any, op: str, axes_input: Any = No
         axes = axes_input.integers()
     # 8.6 knows no axes left empty: an empty axes input reduces nothing, which TensorRT refuses.
     if not axes and (ctx.v10 or (axes_input is None and not node.has("axes"))):
-        if ctx.v10 and node.int("noop_with_empty_axes", 0) == 1:
+        if ctx.v10 and node.integer("noop_with_empty_axes", 0) == 1:
             out: NetTensor = ctx.tensor(ctx.identity(x))
             return out
         axes = list(range(rank))
     fixed = [positive_axis(a, rank) for a in axes]
-    return ctx.name(dense.reduce(ctx.net, t, op, fixed, bool(node.int("keepdims", 1))), node)
+    return ctx.name(dense.reduce(ctx.net, t, op, fixed, bool(node.integer("keepdims", 1))), node)
 
 
 def _axes(ctx: Context, node: Node, inputs: List[Any], since: int) -> Any:
@@ -51,7 +51,7 @@ def _axes_since_18(ctx: Context, node: Node, inputs: List[Any]) -> Any:
 
 
 def _is_noop(ctx: Context, node: Node, inputs: List[Any]) -> bool:
-    return ctx.v10 and node.int("noop_with_empty_axes", 0) == 1 and not node.has("axes") and len(inputs) == 1
+    return ctx.v10 and node.integer("noop_with_empty_axes", 0) == 1 and not node.has("axes") and len(inputs) == 1
 
 
 def reduce(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
@@ -103,7 +103,7 @@ def reduce_log_sum_exp(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]
 
 
 def softmax_layer(ctx: Context, node: Node, x: NetTensor) -> NetTensor:
-    axis = positive_axis(node.int("axis", -1 if ctx.opset >= 13 else 1), len(x.dims))
+    axis = positive_axis(node.integer("axis", -1 if ctx.opset >= 13 else 1), len(x.dims))
     if ctx.opset >= 13:
         out = dense.softmax(ctx.net, x, axis)
     else:
@@ -124,13 +124,13 @@ def log_softmax(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 
 def arg_min_max(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
-    last = node.int("select_last_index", 0)
+    last = node.integer("select_last_index", 0)
     if last and ctx.opset < 12:
         raise Refused("Per-opset 12 ONNX does not support the select_last_index attribute.")
     refuse_types(inputs[0], "UINT8")
     x = ctx.tensor(inputs[0])
     rank = len(x.dims)
-    axis = positive_axis(node.int("axis", 0), rank)
+    axis = positive_axis(node.integer("axis", 0), rank)
     if axis >= rank:
         raise Refused(f"TopK axis {axis} invalid for rank {rank}")
     flipped = _flipped(ctx, x, axis) if last else x
@@ -141,7 +141,7 @@ def arg_min_max(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List
         indices = ctx.cast_helper(indices, "INT64")
     if last:
         indices = _forward_indices(ctx, node, x, indices, axis)
-    if not node.int("keepdims", 1):
+    if not node.integer("keepdims", 1):
         indices = squeeze(ctx, indices, [axis])
     if ctx.v10:
         indices = ctx.cast_helper(indices, "INT64")
@@ -181,13 +181,13 @@ def top_k(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     if ctx.opset < 10:
         k = node.required_int("k")
     rank = len(x.dims)
-    axis = positive_axis(node.int("axis", -1), rank)
+    axis = positive_axis(node.integer("axis", -1), rank)
     one_dimensional = rank == 1
     if one_dimensional:
         x = unsqueeze(ctx, x, [1])
     if axis >= len(x.dims):
         raise Refused(f"TopK axis {axis} invalid for rank {rank}")
-    op = "MIN" if ctx.opset >= 11 and node.int("largest", 1) == 0 else "MAX"
+    op = "MIN" if ctx.opset >= 11 and node.integer("largest", 1) == 0 else "MAX"
     k_tensor: Optional[NetTensor] = None
     if ctx.opset >= 10:
         if len(inputs) != 2:

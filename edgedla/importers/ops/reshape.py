@@ -19,14 +19,14 @@ from edgedla.importers.values import Weights
 
 def reshape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     x = ctx.tensor(inputs[0])
-    keep_zero = node.int("allowzero", 0)
+    keep_zero = node.integer("allowzero", 0)
     shape = st.from_input(ctx, inputs[1]) if ctx.opset >= 5 else st.vector_of(node.ints("shape"))
     return [ctx.name(st.add_shuffle(ctx, x, shape, zero_is_placeholder=not keep_zero), node)]
 
 
 def flatten(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     x = ctx.tensor(inputs[0])
-    axis = positive_axis(node.int("axis", 1), len(x.dims))
+    axis = positive_axis(node.integer("axis", 1), len(x.dims))
     if len(x.dims) == 2 and axis == 1:
         return [ctx.identity(inputs[0])]
     return [flatten_layer(ctx, x, axis, node)]
@@ -94,7 +94,7 @@ def shape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         return [out]
     out = arithmetic.cast(ctx.net, out, "INT64")
     rank = len(x.dims)
-    start, end = _clamped(node.int("start", 0), rank), _clamped(node.int("end", rank), rank)
+    start, end = _clamped(node.integer("start", 0), rank), _clamped(node.integer("end", rank), rank)
     if node.has("start") or node.has("end"):
         out = shapes.slice_layer(ctx.net, out, [start], [max(end - start, 0)], [1])
     return [out]
@@ -121,7 +121,7 @@ def depth_to_space(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     dims = st.shape_of(x)
     n, c, h, w = (st.gather(ctx, dims, st.vector(i)) for i in range(4))
     channels = st.floor_div(ctx, c, st.mul(ctx, block, block))
-    if node.str("mode", "DCR") == "DCR":
+    if node.text("mode", "DCR") == "DCR":
         first, perm = [n, block, block, channels, h, w], [0, 3, 4, 1, 5, 2]
     else:
         first, perm = [n, channels, block, block, h, w], [0, 1, 4, 2, 5, 3]

@@ -10,7 +10,7 @@ from edgedla.importers.dtypes import refuse_types
 from edgedla.importers.network import arithmetic
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.lazy import fold
-from edgedla.importers.node import Node, positive_axis
+from edgedla.importers.node import Node, single_axis
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights
 
@@ -91,9 +91,12 @@ def check_scales(scales: Sequence[float], mode: str) -> None:
         raise Refused(f"This version of TensorRT only supports {what} dimensions.")
 
 
-def size_from_scales(ctx: Context, x: NetTensor, scales: Any) -> NetTensor:
+def size_from_scales(ctx: Context, x: NetTensor, scales: Any, axes: Optional[List[int]]) -> NetTensor:
     """floor(dims * scales) by layers: what the parser writes where the scales are no plain initializer."""
-    dims = st.tensor_of(ctx, st.shape_of(x))
+    shape = st.shape_of(x)
+    if axes is not None:
+        shape = st.gather(ctx, shape, st.vector_of([single_axis(a, len(x.dims)) for a in axes]))
+    dims = st.tensor_of(ctx, shape)
     if ctx.v10:
         numbers = arithmetic.cast(ctx.net, dims, "FLOAT")
         ctx.net.register(numbers, "ONNXTRT_resizeShapeTensor_floatCast")
@@ -115,8 +118,8 @@ def _check_attributes(ctx: Context, node: Node, mode: str) -> None:
     if mode not in ("nearest", "linear", "cubic"):
         raise Refused("Invalid Resize mode")
     if ctx.opset >= 11:
-        coordinates = node.str("coordinate_transformation_mode", "half_pixel")
-        nearest = node.str("nearest_mode", "round_prefer_floor")
+        coordinates = node.text("coordinate_transformation_mode", "half_pixel")
+        nearest = node.text("nearest_mode", "round_prefer_floor")
         if coordinates == "tf_half_pixel_for_nn" and nearest != "round_prefer_floor":
             raise Refused(
                 "This version of TensorRT only support round_prefer_floor nearest mode in tf_half_pixel_for_nn!"
@@ -127,9 +130,9 @@ def _check_attributes(ctx: Context, node: Node, mode: str) -> None:
                 "align_corners transformation modes!"
             )
     if ctx.v10:
-        if node.int("antialias", 0):
+        if node.integer("antialias", 0):
             raise Refused("Antialiasing is not supported currently.")
-        if node.str("keep_aspect_ratio_policy", "stretch") != "stretch":
+        if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
             raise Refused("Only `stretch` is supported currently as `keep_aspect_ratio_policy`.")
         axes = node.ints("axes")
         if len(set(axes)) != len(axes):
@@ -137,7 +140,7 @@ def _check_attributes(ctx: Context, node: Node, mode: str) -> None:
 
 
 def resize(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    mode = node.str("mode", "nearest")
+    mode = node.text("mode", "nearest")
     _check_attributes(ctx, node, mode)
     refuse_types(inputs[0], "BOOL", "UINT8")
     x = ctx.tensor(inputs[0])
@@ -150,17 +153,17 @@ def resize(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     layer.mode = {"nearest": "NEAREST", "linear": "LINEAR", "cubic": "CUBIC"}[mode]
     sizes_input: Any = None
     if ctx.opset >= 11:
-        coordinates = node.str("coordinate_transformation_mode", "half_pixel")
+        coordinates = node.text("coordinate_transformation_mode", "half_pixel")
         layer.coordinates = COORDINATES[coordinates]
         if coordinates == "tf_half_pixel_for_nn":
             layer.rounding = "CEIL"
         else:
             if coordinates == "pytorch_half_pixel":
                 layer.selector = "UPPER"
-            layer.rounding = ROUNDING.get(node.str("nearest_mode", "round_prefer_floor"), layer.rounding)
-            layer.exclude_outside = bool(node.int("exclude_outside", 0))
+            layer.rounding = ROUNDING.get(node.text("nearest_mode", "round_prefer_floor"), layer.rounding)
+            layer.exclude_outside = bool(node.integer("exclude_outside", 0))
             if layer.mode == "CUBIC":
-                layer.cubic = node.float("cubic_coeff_a", -0.75)
+                layer.cubic = node.number("cubic_coeff_a", -0.75)
             if len(inputs) == 4:
                 sizes_input = inputs[3]
     else:
@@ -197,8 +200,8 @@ def _set_sizes(ctx: Context, layer: ResizeLayer, sizes: Any, axes: Optional[List
 
 def _spread(axes: List[int], values: List[Any], whole: List[Any]) -> List[Any]:
     rank = len(whole)
-    fixed = [positive_axis(a, rank) for a in axes]
-    if len(fixed) != len(values) or any(a >= rank for a in fixed):
+    fixed = [single_axis(a, rank) for a in axes]
+    if len(fixed) != len(values):
         raise Refused("axes of Resize do not fit its sizes or scales")
     out = list(whole)
     for axis, value in zip(fixed, values):
@@ -209,7 +212,7 @@ def _spread(axes: List[int], values: List[Any], whole: List[Any]) -> List[Any]:
 def _interlaced(ctx: Context, layer: ResizeLayer, sizes: NetTensor, axes: List[int]) -> NetTensor:
     """All dims from the dims of the input and the sizes of some axes, by layers."""
     rank = len(layer.x.dims)
-    fixed = st.vector_of([positive_axis(a, rank) for a in axes])
+    fixed = st.vector_of([single_axis(a, rank) for a in axes])
     dims = st.shape_of(layer.x)
     subscripts = st.interlace_subscripts(fixed, rank)
     return st.tensor_of(ctx, st.interlace(ctx, dims, st.from_tensor(sizes), subscripts))
@@ -220,7 +223,9 @@ def _set_scales(ctx: Context, layer: ResizeLayer, scales: Any, axes: Optional[Li
     if scales is None:
         raise Refused("Resize has neither scales nor sizes")
     if not isinstance(scales, Weights):
-        layer.size_tensor = size_from_scales(ctx, layer.x, scales)
+        layer.size_tensor = size_from_scales(ctx, layer.x, scales, axes)
+        if axes is not None:
+            layer.size_tensor = _interlaced(ctx, layer, layer.size_tensor, axes)
         return
     if len(scales.dims) != 1:
         raise Refused(f"The scales input must be 1D. Scales rank = {len(scales.dims)}.")
@@ -237,7 +242,7 @@ def _set_scales(ctx: Context, layer: ResizeLayer, scales: Any, axes: Optional[Li
 
 
 def upsample(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    mode = node.str("mode", "nearest")
+    mode = node.text("mode", "nearest")
     if mode not in ("nearest", "linear", "bilinear"):
         raise Refused("The attribute mode can only be nearest, linear, or bilinear.")
     refuse_types(inputs[0], "BOOL", "UINT8")

@@ -148,7 +148,7 @@ def split(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     x = ctx.tensor(inputs[0])
     rank = len(x.dims)
     dims = st.shape_of(x)
-    axis = positive_axis(node.int("axis", 0), rank)
+    axis = positive_axis(node.integer("axis", 0), rank)
     if axis >= rank:
         raise Refused(f"Split axis {axis} invalid for rank {rank}")
     subscripts = list(range(rank))
@@ -206,10 +206,10 @@ def _equal_parts(
     """Size of each part, and of the last one where it differs: 10.3 rounds up and leaves the rest, 8.6 rounds down."""
     if not ctx.v10:
         return st.floor_div(ctx, whole, st.vector(count)), None
-    if ctx.opset >= 18 and node.has("num_outputs") and node.int("num_outputs", count) != count:
+    if ctx.opset >= 18 and node.has("num_outputs") and node.integer("num_outputs", count) != count:
         raise Refused(
             "The number of node outputs is not the same as the value of 'num_outputs' attribute. "
-            f"num_outputs attribute value = {node.int('num_outputs', count)}, number of node outputs = {count}."
+            f"num_outputs attribute value = {node.integer('num_outputs', count)}, number of node outputs = {count}."
         )
     along = st.floor_div(ctx, st.add(ctx, whole, st.vector(count - 1)), st.vector(count))
     last = st.sub(ctx, whole, st.mul(ctx, along, st.vector(count - 1)))
@@ -289,7 +289,7 @@ def _dynamic_padding(
 def _fill_value(ctx: Context, node: Node, inputs: List[Any]) -> Tuple[float, Optional[NetTensor]]:
     """The padding value as a number, or as a tensor where it is no constant float."""
     if ctx.opset < 11:
-        return node.float("value", 0.0), None
+        return node.number("value", 0.0), None
     if len(inputs) < 3 or inputs[2] is None:
         return 0.0, None
     given = inputs[2]
@@ -316,7 +316,7 @@ def pad(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     refuse_types(inputs[0], "UINT8")
     x = ctx.tensor(inputs[0])
     rank = len(x.dims)
-    mode = PAD_MODES.get(node.str("mode", "constant"))
+    mode = PAD_MODES.get(node.text("mode", "constant"))
     if mode is None or (mode == "WRAP" and not ctx.v10):
         raise Refused("Unsupported pad mode")
     pads: List[int] = []

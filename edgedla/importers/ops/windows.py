@@ -51,7 +51,7 @@ def read_window(node: Node, kernel: List[int], *, excludes_padding: bool, ceil: 
         w.output_padding = _fitted(list(has["output_padding"].ints), rank, 0)
     if ceil:
         w.mode = "EXPLICIT_ROUND_UP"
-    auto = node.str("auto_pad", "NOTSET")
+    auto = node.text("auto_pad", "NOTSET")
     if auto in ("SAME_LOWER", "SAME_UPPER"):
         if "pads" in has:
             raise Refused("Pads attribute should not be specified with SAME_LOWER or SAME_UPPER auto padding!")
@@ -101,7 +101,7 @@ def conv(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             "The size of spatial dimension and the size of kernel shape are not equal for the Conv operator. "
             f"kernel_shape = {w.kernel}, kernel dimensions = {list(weights[2:])}."
         )
-    groups = node.int("group", 1)
+    groups = node.integer("group", 1)
     if x.dims[1] != -1 and weights[1] * groups != x.dims[1]:
         raise Refused("Kernel weight dimension failed to broadcast to input.")
     out = dense.convolution(
@@ -143,7 +143,7 @@ def _conv_with_inputs(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
             has_bias = True
         else:
             bias = inputs[2]
-    groups = node.int("group", 1)
+    groups = node.integer("group", 1)
     if x.dims[1] != -1 and dims[1] * groups != x.dims[1]:
         raise Refused("The attribute group and the kernel shape misalign with the channel size of the input tensor. ")
     out = dense.convolution(
@@ -178,7 +178,7 @@ def conv_transpose(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             "The number of spatial dimensions and the kernel shape doesn't match up. "
             f"Number of spatial dimensions = {spatial}, number of kernel dimensions = {len(weights)}."
         )
-    groups = node.int("group", 1)
+    groups = node.integer("group", 1)
     out_channels = weights[1] * groups
     has_bias = len(inputs) > 2 and isinstance(inputs[2], Weights)
     if has_bias:
@@ -208,7 +208,7 @@ def conv_transpose(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 def _transposed_padding(node: Node, w: Window, dims: Tuple[int, ...]) -> bool:
     """Settle pre, post and output padding; True where output padding is left that a SLICE has to add."""
-    auto = node.str("auto_pad", "NOTSET")
+    auto = node.text("auto_pad", "NOTSET")
     if auto != "NOTSET":
         return False
     spatial = len(w.kernel)
@@ -288,7 +288,7 @@ def pool(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
     kernel = list(node.required("kernel_shape").ints)
     if not (len(kernel) in (2, 3) or (len(kernel) == 1 and one_dimensional)):
         raise Refused("The attribute kernel_shape misaligns with the shape of the input tensor.")
-    ceil = ctx.opset >= 10 and node.int("ceil_mode", 0) != 0
+    ceil = ctx.opset >= 10 and node.integer("ceil_mode", 0) != 0
     w = read_window(node, kernel, excludes_padding=True, ceil=ceil)
     if one_dimensional:
         w.kernel, w.stride = w.kernel + [1], w.stride + [1]
@@ -317,7 +317,7 @@ def global_lp_pool(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     x = ctx.tensor(inputs[0])
     if x.dtype not in ("FLOAT", "HALF"):
         raise Refused(f"Only FLOAT and HALF are supported in GlobalLpPool. The current type = {x.dtype}.")
-    p = float(node.int("p", 2))
+    p = float(node.integer("p", 2))
     ones = (1,) * len(x.dims)
     power = ctx.scalar(p, x.dtype, ones)
     inverse = ctx.scalar(1.0 / p if p else 0.0, x.dtype, ones)
@@ -328,7 +328,7 @@ def global_lp_pool(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 def lp_pool(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     """Average pooling of |x| or x^2, times the window's size, with a root for p = 2."""
-    p = node.int("p", 2)
+    p = node.integer("p", 2)
     if p not in (1, 2):
         raise Refused("Only L1 and L2 normalization are supported.")
     check_dilations(ctx, node)
