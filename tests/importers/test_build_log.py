@@ -189,6 +189,13 @@ def test_several_builds_in_one_file_are_told_apart():
     builds = read_build_logs((YOLO + YOLO).splitlines())
     assert [len(b.validation) for b in builds] == [3, 3]
     assert all(b.version == "8.5.2.2" for b in builds)
+    assert [b.version for b in read_build_logs((RESNET + YOLO + RESNET).splitlines())] == [
+        "10.3.0",
+        "8.5.2.2",
+        "10.3.0",
+    ]
+    (one,) = read_build_logs(RESNET.splitlines())
+    assert one.command.startswith("trtexec --onnx")
 
 
 def test_crlf_colours_comments_utf16_and_gzip(tmp_path):
