@@ -18,6 +18,19 @@ _MEANING = {
     "warn": "legal, with a warning",
     "slow": "legal, at a cost",
 }
+#: Answers of the engine itself, in the same form: id to name and text.
+ENGINE_RULES = {
+    "GEN000": (
+        "no-dla",
+        "The module and release have a DLA. Which pairs do stands in rules/releases.yaml, table dla; `edgedla targets MODULE` "
+        "prints it.",
+    ),
+    "GEN099": (
+        "no-rule-written",
+        "Some rule file was written for this layer kind and platform. Without one the answer is unknown, never supported: add "
+        "the kind to rules/layers/ (rules/README.md).",
+    ),
+}
 _STAGE = {
     "layer": "TensorRT's first per-layer check",
     "subgraph": "TensorRT's second look, inside a candidate subgraph",
@@ -65,6 +78,9 @@ def rule_for(rule_id: str) -> Rule:
 
 def explain(rule_id: str) -> str:
     """What a rule says, where it holds, how sure it is, its sources and remedies, as plain text."""
+    for engine_id, (name, text) in ENGINE_RULES.items():
+        if rule_id.strip().upper() == engine_id or rule_id.strip().lower() == name:
+            return f"{engine_id} {name}\n\n{text}\n"
     rule = rule_for(rule_id)
     lines = [f"{rule.id} {rule.name}", "", rule.summary]
     lines += ["", f"If not met: {_MEANING[rule.effect.value]} ({_STAGE[rule.stage]})."]
@@ -109,7 +125,9 @@ def rules_markdown() -> str:
         out += [f"## {title}", ""]
         for rule in groups[title]:
             out += _markdown(rule)
-    out += ["## Sources", ""]
+    out += ["## Answers of the engine itself", ""]
+    out += [f"- {key} {name}: {text}" for key, (name, text) in sorted(ENGINE_RULES.items())]
+    out += ["", "## Sources", ""]
     out += [f"- `{key}`: {_source(key)}" for key in sorted(sources())]
     return "\n".join(out) + "\n"
 

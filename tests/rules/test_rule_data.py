@@ -85,6 +85,11 @@ def test_explain_prints_limits_sources_and_remedies():
     assert explain("conv-buffer-overflow") == text
 
 
+@pytest.mark.parametrize("name", ["GEN000", "no-rule-written"])
+def test_the_engine_explains_its_own_answers(name):
+    assert "rules/" in explain(name)
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: r.id)
 def test_every_rule_can_be_explained(rule):
     assert rule.summary in explain(rule.id)
