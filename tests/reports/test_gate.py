@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Callable, Dict
 
 import pytest
 
-from edgedla.regions.report import CheckReport
-from edgedla.reports import gate
+from edgedla.regions.report import CheckReport, NodeReport
+from edgedla.regions.values import Cause, Placed
+from edgedla.reports import CHECK_FORMATS, gate, render_check, summary
+from edgedla.rules.verdict import Support
 
 NETWORKS: Dict[str, Dict[str, Any]] = {
     "one layer refused, one unknown": {},
@@ -42,3 +45,16 @@ def test_the_unknown_layer_is_no_refusal(make_report: Callable[..., CheckReport]
         "fallback": ["mean"],
         "unknown": ["mean", "mystery"],
     }
+
+
+def test_an_onnx_node_that_nobody_knows_is_unknown_though_it_has_no_layer(
+    make_report: Callable[..., CheckReport],
+) -> None:
+    report = make_report(supported=True)
+    odd = NodeReport("odd", "Mystery", Support.UNKNOWN, Placed.GPU, (), Cause.UNKNOWN, "no such operator")
+    report = replace(report, nodes=(*report.nodes, odd))
+    assert [gate.passes(report, fail_on) for fail_on in gate.FAIL_ON] == [True, True, True, False]
+    for form in CHECK_FORMATS:
+        if form != "json":
+            assert "no such operator" in render_check([report], form, fail_on="unknown"), form
+    assert summary.headline(report).tone == "unknown"

@@ -1,0 +1,187 @@
+"""`edgedla check` and `edgedla layers` on real models: exit codes, files, comparisons, bad input, equality with the API."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any, Callable, List
+
+import jsonschema
+import pytest
+
+import edgedla
+from edgedla.cli.main import exit_code_of
+from edgedla.reports.json_document import schema
+
+ROOT = Path(__file__).resolve().parents[2]
+SHAPES = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
+
+
+@pytest.fixture(scope="module")
+def street(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example's network: refused layers, an unknown one, four loadables."""
+    import onnx
+
+    script = ROOT / "examples" / "01_check_a_model" / "make_model.py"
+    spec = importlib.util.spec_from_file_location("make_street_model", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    path = tmp_path_factory.mktemp("street") / "street.onnx"
+    onnx.save(module.model(), str(path))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "shapes_detector", "street_detector"),
+    [("never", 0, 0), ("unsupported", 0, 1), ("fallback", 0, 1), ("unknown", 0, 1)],
+)
+def test_fail_on_decides_the_exit_code(
+    fail_on: str, shapes_detector: int, street_detector: int, street: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code_of(["check", str(SHAPES), "--fail-on", fail_on]) == shapes_detector
+    assert exit_code_of(["check", str(street), "--fail-on", fail_on]) == street_detector
+    assert exit_code_of(["check", str(SHAPES), str(street), "--fail-on", fail_on]) == street_detector
+
+
+def test_a_module_without_dla_is_an_answer(street: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.json"
+    assert exit_code_of(["check", str(street), "--target", "orin-nano-8gb", "-o", str(out)]) == 1
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert report["platform"]["has_dla"] is False
+    assert "no DLA" in report["platform"]["no_dla_reason"]
+    assert {layer["placed"] for layer in report["layers"]} <= {"gpu", "folded"}
+
+
+@pytest.mark.parametrize("mode", ["fallback", "strict", "standalone"])
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_the_document_keeps_to_its_schema_and_is_that_of_the_api(
+    mode: str, precision: str, street: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "report.json"
+    args = ["--target", "xavier", "--trt", "8.5.2", "--precision", precision, "--mode", mode]
+    exit_code_of(["check", str(street), *args, "-o", str(out)])
+    document = json.loads(out.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema("edgedla.check")).validate(document)
+    report = edgedla.check(street, target="xavier", trt="8.5.2", precision=precision, mode=mode)
+    assert document == json.loads(json.dumps(report.to_dict()))
+    import hashlib
+
+    assert document["model"]["sha256"] == hashlib.sha256(street.read_bytes()).hexdigest()
+
+
+def test_two_runs_print_the_same(street: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for _ in range(2):
+        exit_code_of(["check", str(street), "--format", "json"])
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+
+
+def test_trtexecs_spelling_gives_the_same_answer(street: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exit_code_of(["check", str(street), "--precision", "int8", "--mode", "strict", "--format", "json"])
+    ours = capsys.readouterr().out
+    exit_code_of(["check", f"--onnx={street}", "--useDLACore=1", "--int8", "--fp16", "--format", "json"])
+    assert capsys.readouterr().out == ours
+
+
+@pytest.mark.parametrize(("target", "core", "code"), [("orin-nx-16gb", 1, 1), ("orin-nx-8gb", 1, 2), ("orin", 2, 2)])
+def test_a_core_that_the_module_lacks_is_wrong_use(target: str, core: int, code: int, street: Path) -> None:
+    args = ["--target", target, f"--useDLACore={core}", "--allowGPUFallback"]
+    assert exit_code_of(["check", str(street), *args]) == code
+
+
+def test_all_forms_are_written_at_once(street: Path, tmp_path: Path) -> None:
+    names = ["r.txt", "r.json", "r.md", "r.sarif", "r.xml", "r.html", "deep/er/r.html"]
+    files = [arg for name in names for arg in ("-o", str(tmp_path / name))]
+    assert exit_code_of(["check", str(street), "--fail-on", "never", *files]) == 0
+    assert all((tmp_path / name).stat().st_size > 1000 for name in names)
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_comparison_names_the_nodes_that_differ(
+    street: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "compare.json"
+    platforms = "xavier@jp5.1.4,orin@jp6.2,orin-nano"
+    assert exit_code_of(["check", str(street), "--compare", platforms, "--fail-on", "never", "-o", str(out)]) == 0
+    document = json.loads(out.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema("edgedla.compare")).validate(document)
+    assert [c["label"] for c in document["columns"]] == platforms.split(",")
+    assert [d["node"] for d in document["differences"]] == ["attention/scale"]
+    assert exit_code_of(["check", str(street), "--compare", platforms, "--format", "markdown"]) == 1
+    assert "| attention/scale" in capsys.readouterr().out.replace("`", "")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["--compare", "orin", "--format", "sarif"], ["--compare", "nonsense"], ["--compare", ","], ["--shapes", "x"]],
+)
+def test_wrong_use_of_check(args: List[str], street: Path) -> None:
+    assert exit_code_of(["check", str(street), *args]) == 2
+
+
+def test_several_models_cannot_be_compared(street: Path) -> None:
+    assert exit_code_of(["check", str(street), str(street), "--compare", "orin"]) == 2
+
+
+def lfs_pointer(path: Path) -> None:
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 123\n")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: None,
+        lambda p: p.mkdir(),
+        lambda p: p.write_bytes(b""),
+        lambda p: p.write_bytes(SHAPES.read_bytes()[:5000]),
+        lambda p: p.write_text("<html></html>"),
+        lfs_pointer,
+    ],
+    ids=["missing", "folder", "empty", "truncated", "html", "lfs-pointer"],
+)
+@pytest.mark.parametrize("verb", ["check", "layers"])
+def test_what_is_no_model_ends_with_3_and_words(
+    verb: str, make: Callable[[Path], Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "model.onnx"
+    make(path)
+    assert exit_code_of([verb, str(path)]) == 3
+    captured = capsys.readouterr()
+    assert captured.err.startswith("edgedla: error: ")
+    assert "model.onnx" in captured.err
+    assert captured.out == ""
+
+
+def test_an_operator_that_the_parser_refuses_ends_with_3_and_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    graph = helper.make_graph(
+        [helper.make_node("StringNormalizer", ["x"], ["y"], name="norm")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.STRING, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.STRING, [1])],
+    )
+    path = tmp_path / "strings.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+    assert exit_code_of(["layers", str(path)]) == 3
+    assert "edgedla: error" in capsys.readouterr().err
+
+
+def test_layers_prints_a_table_and_the_recorded_form(street: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of(["layers", str(street)]) == 0
+    table = capsys.readouterr().out
+    assert "CONVOLUTION" in table
+    assert "1x3x320x320" in table
+    assert exit_code_of(["layers", str(street), "--trt", "8.6", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["parsed"] is True
+    first = document["layers"][0]
+    assert {"type", "name", "onnx_node", "onnx_op", "inputs", "outputs", "params"} <= set(first)
+    assert first["inputs"][0] == {"name": "image", "dims": [1, 3, 320, 320], "dtype": "FLOAT"}
