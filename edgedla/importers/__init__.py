@@ -9,7 +9,7 @@ from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
 
-__all__ = ["load_onnx"]
+__all__ = ["load_onnx", "lowering_for"]
 
 
 def load_onnx(
@@ -34,3 +34,8 @@ def load_onnx(
     from edgedla.importers.onnx_model import import_model
 
     return import_model(model, trt=trt, shapes=shapes, batch=batch)
+
+
+def lowering_for(trt: Tuple[int, ...]) -> str:
+    """The parser release whose lowering stands for a TensorRT version: "8.6" before 10, else "10.3"."""
+    return "8.6" if tuple(trt) < (10,) else "10.3"

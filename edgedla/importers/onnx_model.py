@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
+from edgedla.importers import lowering_for
 from edgedla.importers.context import Context
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.onnx_file import OnnxFile, infer_tensors, read
@@ -28,7 +29,7 @@ def import_model(
 ) -> LayerGraph:
     source = read(model)
     with paused_garbage_collection():
-        return _import(source, "8.6" if tuple(trt) < (10,) else "10.3", shapes, batch)
+        return _import(source, lowering_for(trt), shapes, batch)
 
 
 @contextmanager

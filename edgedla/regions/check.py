@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
@@ -74,21 +74,20 @@ def compare(
         UsageError: no platform, unknown precision or mode.
         ModelError: the model cannot be read, or TensorRT's parser refuses it.
     """
-    from edgedla.importers import load_onnx
+    from edgedla.importers import load_onnx, lowering_for
 
     _known("precision", precision, PRECISIONS)
     _known("mode", mode, MODES)
     if not platforms:
         raise UsageError("there is nothing to compare", hint="name at least one target")
-    graphs: List[Tuple[Tuple[int, ...], LayerGraph]] = []
+    graphs: Dict[str, LayerGraph] = {}
     reports = []
     for platform in platforms:
         trt = platform.release.trt
-        graph = next((g for release, g in graphs if release == trt), None)
-        if graph is None:
-            graph = load_onnx(model, trt=trt, shapes=shapes, batch=batch)
-            graphs.append((trt, graph))
-        reports.append(check_graph(graph, platform, precision, mode))
+        lowering = lowering_for(trt)
+        if lowering not in graphs:
+            graphs[lowering] = load_onnx(model, trt=trt, shapes=shapes, batch=batch)
+        reports.append(check_graph(graphs[lowering], platform, precision, mode))
     return tuple(reports)
 
 

@@ -1,0 +1,147 @@
+"""`check` and `compare` as Python calls: the report adds up, serialises, and wrong use is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgedla.errors import ModelError, UsageError
+from edgedla.regions import Placed, check, check_graph, compare
+from edgedla.targets import platform_for
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """conv, ReLU, global pooling, 1x1 conv: two regions with the pooling between them."""
+    import numpy as np
+
+    def weights(name: str, *dims: int) -> Any:
+        return numpy_helper.from_array(np.zeros(dims, np.float32), name)
+
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w1"], ["c1"], name="conv1", pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["c1"], ["r1"], name="relu1"),
+            helper.make_node("GlobalAveragePool", ["r1"], ["p1"], name="pool"),
+            helper.make_node("Conv", ["p1", "w2"], ["y"], name="conv2"),
+        ],
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 32, 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 1, 1])],
+        [weights("w1", 32, 16, 3, 3), weights("w2", 8, 32, 1, 1)],
+    )
+    path = tmp_path / "small.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    return path
+
+
+def test_the_report_adds_up(model: Path) -> None:
+    report = check(model, target="agx-orin-64gb", trt="10.3", precision="int8")
+    assert (report.model, report.precision, report.mode) == ("small", "int8", "fallback")
+    assert [str(layer.placed) for layer in report.layers] == ["dla", "dla", "gpu", "dla"]
+    totals = report.totals
+    assert (totals.layers, totals.layers_dla, totals.layers_gpu, totals.regions, totals.transitions) == (4, 3, 1, 2, 2)
+    assert totals.macs == totals.macs_dla == 32 * 16 * 9 * 32 * 32 + 8 * 32
+    first = report.regions[0]
+    assert (first.name, first.inputs, first.outputs) == ("{ForeignNode[conv1...relu1]}", ("x",), ("r1",))
+    assert first.weight_bytes == 32 * 16 * 9
+    assert first.internal_bytes == 32 * 32 * 32
+    assert [(t.tensor, t.size_bytes) for t in report.transitions] == [("r1", 32 * 32 * 32), ("p1", 32)]
+    (change,) = report.ranking
+    assert (change.layers, change.regions_merged, change.layers_gained) == ((2,), 1, 1)
+    assert report.strict is None
+
+
+def test_the_document_is_json_and_names_what_it_rests_on(model: Path) -> None:
+    document = check(model, target="xavier", trt="8.5.2").to_dict()
+    assert json.loads(json.dumps(document)) == document
+    assert document["schema_version"] == 1
+    assert len(document["model"]["sha256"]) == 64
+    assert document["platform"]["has_dla"] is True
+    assert document["rules_version"]
+    assert document["nodes"][2] == {
+        "name": "pool",
+        "op": "GlobalAveragePool",
+        "support": "gpu",
+        "placed": "gpu",
+        "layers": [2],
+        "cause": "rule",
+        "reason": document["layers"][2]["reason"],
+    }
+
+
+@pytest.mark.parametrize("mode", ["strict", "standalone"])
+def test_without_fallback_the_pooling_is_the_first_offender(model: Path, mode: str) -> None:
+    result = check(model, target="agx-orin-64gb", trt="10.3", mode=mode).strict
+    assert result is not None
+    assert (result.passes, result.first_offender) == (False, "pool")
+
+
+def test_a_pair_without_dla_is_an_answer(model: Path) -> None:
+    report = check(model, target="agx-thor-t5000")
+    assert report.platform.has_dla is False
+    assert {layer.placed for layer in report.layers} == {Placed.GPU}
+    assert report.platform.no_dla in report.notes
+
+
+def test_strong_typing_keeps_a_float32_model_off_the_dla(model: Path) -> None:
+    report = check(model, target="agx-orin-64gb", trt="11.4.1")
+    assert report.platform.has_dla
+    assert {str(layer.support) for layer in report.layers} == {"gpu"}
+    assert "FLOAT" in report.layers[0].reason
+
+
+def test_compare_answers_for_every_platform_in_order(model: Path) -> None:
+    platforms = [
+        platform_for("xavier", trt="8.5.2"),
+        platform_for("orin", trt="10.3"),
+        platform_for("orin", trt="10.7"),
+    ]
+    reports = compare(model, platforms, precision="int8")
+    assert [r.platform for r in reports] == platforms
+    assert [r.lowering for r in reports] == ["8.6", "10.3", "10.3"]
+    alone = check(model, target="orin", trt="10.7", precision="int8")
+    assert reports[2].to_dict() == alone.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [({"precision": "fp32"}, "fp16, int8"), ({"mode": "safe"}, "fallback, strict, standalone")],
+)
+def test_wrong_use_names_what_is_allowed(model: Path, wrong: Any, named: str) -> None:
+    with pytest.raises(UsageError) as e:
+        check(model, target="orin", **wrong)
+    assert e.value.allowed == named
+
+
+def test_nothing_to_compare_is_wrong_use(model: Path) -> None:
+    with pytest.raises(UsageError):
+        compare(model, [])
+
+
+def test_a_missing_model_is_a_model_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError):
+        check(tmp_path / "none.onnx", target="orin")
+
+
+def test_a_loadable_above_the_weight_limit_is_named(net: Any) -> None:
+    wide = [
+        (
+            "CONVOLUTION",
+            f"c{i}",
+            [f"c{i - 1}" if i else "x"],
+            (1, 8192, 1, 1),
+            {"nb_output_maps": 8192, "kernel": [1, 1]},
+        )
+        for i in range(5)
+    ]
+    graph = net(wide, x=(1, 8192, 1, 1))
+    (region,) = check_graph(graph, platform_for("orin", trt="10.3"), "fp16").regions
+    assert region.weight_bytes == 5 * 8192 * 8192 * 2
+    assert region.findings, "weights of one loadable stay below 512 MB (NvInfer.h, class Weights)"
