@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.costs.model import CostModel
+from edgedla.costs.profile import Profile
+from edgedla.costs.trt_profile import with_measurements
 from edgedla.errors import EdgedlaError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.placement.assemble import assemble
@@ -47,7 +49,8 @@ def place(
     latency_bound_us: Optional[float] = None,
     rates: Optional[Sequence[float]] = None,
     power_mode: Optional[str] = None,
-    profile: Optional[Any] = None,
+    profile: Union[None, str, Path, Profile] = None,
+    layer_info: Union[None, str, Path] = None,
     sparsity: bool = False,
     use_unknown: bool = False,
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
@@ -68,7 +71,9 @@ def place(
         limits: default: TensorRT's for this release.
         latency_bound_us: no model's frame, alone, takes longer.
         rates: for throughput, frames of each model per period; 1 each by default.
-        profile: measured times (edgedla.costs) that replace predictions.
+        profile: measured times that replace predictions: a profile that edgedla wrote, a file of trtexec's
+            --exportProfile, or a Profile.
+        layer_info: for trtexec's, the file of --exportLayerInfo: it tells which ForeignNodes run on the DLA.
         use_unknown: layers whose support no source states may go to the DLA.
         time_limit_s: of the solver; after it the best found is returned with its bound.
         solver: "auto", "highs" or "python".
@@ -87,8 +92,12 @@ def place(
         raise UsageError("there is no model to place")
     allowed = devices_of(platform, objective, devices)
     limits = limits or Limits(loadables_per_core=subgraphs_per_core(platform))
-    costs = CostModel.load(platform, precision, power_mode, sparsity=sparsity, profile=profile)
+    costs = CostModel.load(platform, precision, power_mode, sparsity=sparsity)
     inputs = read_models(several, platform, precision, pins, allowed, use_unknown, shapes, batch, rates)
+    if profile is not None:
+        graphs = [m.graph for m in inputs]
+        known_file = isinstance(profile, (str, Path))
+        costs = with_measurements(costs, profile, graphs, layer_info) if known_file else costs.with_profile(profile)
     problem = problem_of(inputs, costs, allowed, limits, use_unknown)
     goal = Goal(objective, latency_bound_us)
     known = baselines(problem)
@@ -176,7 +185,9 @@ def _solved(
     if nowhere:
         first = nowhere[0]
         raise NoPlacement(
-            f"{len(nowhere)} layers may stand on none of {', '.join(problem.devices)}, first {first.name}: {first.reason}",
+            f"{first.name} may stand on none of {', '.join(problem.devices)}"
+            + (f" ({len(nowhere)} layers in all)" if len(nowhere) > 1 else "")
+            + f": {first.reason}",
             hint="Allow the GPU.",
         )
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:

@@ -71,7 +71,7 @@ def assemble(
             solution.optimal,
             solution.timed_out,
         ),
-        notes=_notes(models, problem, best, platform),
+        notes=(*_notes(models, problem, best, platform), *costs.notes),
         solve_time_s=solution.solve_time_s,
         rounds=solution.rounds,
     )
@@ -140,7 +140,7 @@ def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: 
                 r.core,
                 tuple(sorted(x for i in r.items for x in problem.items[i].layers)),
                 size(problem, r.items),
-                total([*(problem.items[i].costs["DLA"] for i in r.items), problem.loadable]),
+                total([*(problem.items[i].cost(r.core) for i in r.items), problem.loadable]),
             )
             for k, r in enumerate(regions)
         ),
@@ -187,6 +187,6 @@ def _notes(models: Sequence[Model], problem: Problem, best: Evaluation, platform
             notes.append("nothing runs on the DLA: every placement with it costs more under the cost model")
     if len(best.engines) > 1:
         slow = ", ".join(f"{d} {problem.factor(best.engines, d):.2f}x" for d in problem.devices if d in best.engines)
-        notes.append(f"while {', '.join(sorted(best.engines))} run together they slow each other down: {slow}")
+        notes.append(f"with frames in flight on all engines they slow each other down by their memory traffic: {slow}")
     notes += [n for model in models for n in model.graph.notes]
     return tuple(notes)

@@ -7,7 +7,7 @@ import itertools
 import time
 from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
-from edgedla.costs.cost import Cost, device_kind
+from edgedla.costs.cost import Cost
 from edgedla.placement.evaluate import Evaluation, evaluate
 from edgedla.placement.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
 from edgedla.placement.mincut import cheapest
@@ -84,7 +84,8 @@ def _over_cuts(search: Search, gap: float) -> Solution:
         search.nodes += 1
         e = search.offer(assignment)
         free = [i for i, item in enumerate(problem.items) if i not in fixed and len(item.allowed) > 1]
-        if not free or (len(e.regions) <= 1 and legal(problem, e, search.goal)):
+        reached, _ = search.measure(problem, e)
+        if not free or (reached <= bound * (1 + 1e-9) and legal(problem, e, search.goal)):
             continue
         # The smallest region is the likeliest to be wrong; with none left, any free item.
         small = min((r.items for r in e.regions), key=len, default=())
@@ -141,7 +142,7 @@ def _depth_first(search: Search, gap: float) -> Solution:
         undo: List[Tuple[int, str, float, float]] = []
         new: List[Tuple[int, str]] = []
         model = items[i].model
-        charge(model, device, items[i].costs[device_kind(device)], undo)
+        charge(model, device, items[i].cost(device), undo)
         for f in flows_into.get(i, ()):
             flow = problem.flows[f]
             source = GPU if flow.producer is None else devices[flow.producer]
@@ -151,7 +152,7 @@ def _depth_first(search: Search, gap: float) -> Solution:
                 charge(model, GPU if GPU in (source, device) else device, flow.cost(source, device), undo)
         for link in links.get(i, ()):
             if devices[link.producer] != device:
-                charge(model, device, link.costs[device_kind(device)], undo)
+                charge(model, device, link.cost(device), undo)
         return undo, new
 
     root = bound(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.costs.cost import Cost, device_kind, total
+from edgedla.costs.cost import Cost, total
 from edgedla.placement.problem import GPU, Problem
 
 
@@ -84,7 +84,9 @@ def evaluate(problem: Problem, assignment: Sequence[str]) -> Evaluation:
         loads.setdefault((model, device), []).append(cost)
 
     for item, device in zip(problem.items, devices):
-        charge(item.model, device, item.costs[device_kind(device)])
+        charge(item.model, device, item.cost(device))
+    for model in sorted({item.model for item, device in zip(problem.items, devices) if device == GPU and item.layers}):
+        charge(model, GPU, problem.engine)
     regions = tuple(Region(core, problem.items[group[0]].model, group) for core, group in problem.regions(devices))
     for region in regions:
         charge(region.model, region.core, problem.loadable)
@@ -98,7 +100,7 @@ def evaluate(problem: Problem, assignment: Sequence[str]) -> Evaluation:
     )
     for i, device in separations:
         link = problem.links[i]
-        charge(problem.items[link.consumer].model, device, link.costs[device_kind(device)])
+        charge(problem.items[link.consumer].model, device, link.cost(device))
     summed = {key: total(costs) for key, costs in sorted(loads.items())}
     engines = frozenset(d for item, d in zip(problem.items, devices) if item.layers)
     return Evaluation(devices, regions, crossings, separations, summed, engines)

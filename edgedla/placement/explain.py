@@ -33,7 +33,7 @@ def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[T
         for k in linked.get(i, ()):
             link = problem.links[k]
             if devices[link.producer] != devices[link.consumer]:
-                crossings += price(link.costs[device_kind(devices[link.consumer])])
+                crossings += price(link.cost(devices[link.consumer]))
         return crossings
 
     found = []
@@ -44,7 +44,7 @@ def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[T
             found.append((item.why or "forced", item.reason or f"only {here} may be used"))
             continue
         there = others[0]
-        own = price(item.costs[device_kind(there)]) - price(item.costs[device_kind(here)])
+        own = price(item.cost(there)) - price(item.cost(here))
         before = around(i)
         devices[i] = there
         borders = around(i) - before

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.costs.cost import Cost, total
+from edgedla.costs.cost import Cost, device_kind, total
 from edgedla.costs.model import CostModel
 from edgedla.costs.operators import Operator
 from edgedla.graph import LayerGraph, Tensor
@@ -67,7 +67,7 @@ def problem_of(
             unit = joined(units, members)
             item = _item(model, m, unit, legal[members[0]], devices, layer_costs, traffic, costs.precision)
             items.append(replace(item, units=len(members)))
-        flows += _flows(model.graph, m, units, item_of, costs)
+        flows += _flows(model.graph, m, units, item_of, costs, any(d != GPU for d in devices))
         for (producer, consumer), by_kind in sorted(layer_costs.separations.items()):
             ends = [item_of[units.unit_of[i]] for i in (producer, consumer) if i in units.unit_of]
             if len(ends) == 2 and ends[0] != ends[1]:
@@ -78,6 +78,7 @@ def problem_of(
         links=tuple(links),
         grouping=tensorrt_grouping(graphs, held, costs.precision),
         models=tuple(m.graph.name for m in models),
+        engine=costs.engine(),
         loadable=costs.loadable() if any(d != GPU for d in devices) else Cost(),
         devices=devices,
         limits=limits,
@@ -164,7 +165,8 @@ def _item(
     if not unit.layers:
         name = f"reshape beside {graph.layers[unit.reshape_of[0]].name}"
         return Item(name, m, (), (GPU,), {"GPU": Cost()}, unit.batch, False, "forced", "a reshape that the GPU runs")
-    kinds = ("GPU", "DLA") if legal else ("GPU",)
+    there = tuple(d for d in devices if d == GPU or legal)
+    there = there if GPU in there else (GPU, *there)
     outputs = [t for i in unit.layers for t in graph.output_tensors(graph.layers[i])]
     each = WEIGHT_BYTES[precision]
     return Item(
@@ -172,18 +174,20 @@ def _item(
         model=m,
         layers=unit.layers,
         allowed=allowed,
-        costs={k: total(layer_costs[i, k] for i in unit.layers) for k in kinds},
+        costs={d: total(layer_costs[i, d] for i in unit.layers) for d in there},
         batch=unit.batch,
         legal=legal,
         why=why,
         reason=reason,
-        traffic_bytes={k: sum(traffic[i, k] for i in unit.layers) for k in kinds},
+        traffic_bytes={d: sum(traffic[i, device_kind(d)] for i in unit.layers) for d in there},
         weight_bytes=sum(kind_of(graph.layers[i], graph).weight_elements * each for i in unit.layers),
         activation_bytes=max((t.size_bytes(each) for t in outputs), default=0),
     )
 
 
-def _flows(graph: LayerGraph, m: int, units: UnitGraph, item_of: Mapping[int, int], costs: CostModel) -> List[Flow]:
+def _flows(
+    graph: LayerGraph, m: int, units: UnitGraph, item_of: Mapping[int, int], costs: CostModel, any_core: bool
+) -> List[Flow]:
     readers: Dict[Tuple[Optional[int], str], List[int]] = {}
     for u, unit in enumerate(units.units):
         for name in unit.network_inputs:
@@ -200,11 +204,15 @@ def _flows(graph: LayerGraph, m: int, units: UnitGraph, item_of: Mapping[int, in
     order: List[Tuple[Optional[int], str]] = sorted(readers, key=lambda k: (-1 if k[0] is None else k[0], k[1]))
     for source, name in order:
         tensor = _tensor(graph, name)
-        by_kind = {
-            ("GPU", "DLA"): costs.transition(tensor, "GPU", "DLA0"),
-            ("DLA", "GPU"): costs.transition(tensor, "DLA0", "GPU"),
-            ("DLA", "DLA"): costs.transition(tensor, "DLA0", "DLA1"),
-        }
+        by_kind = (
+            {}
+            if not any_core
+            else {
+                ("GPU", "DLA"): costs.transition(tensor, "GPU", "DLA0"),
+                ("DLA", "GPU"): costs.transition(tensor, "DLA0", "GPU"),
+                ("DLA", "DLA"): costs.transition(tensor, "DLA0", "DLA1"),
+            }
+        )
         consumers = tuple(sorted(set(readers[source, name])))
         found.append(Flow(name.split("\0")[0], m, source, consumers, name in outputs, by_kind))
     return found
@@ -244,17 +252,16 @@ def _slowdown(
 ) -> Mapping[FrozenSet[str], Mapping[str, float]]:
     """Factors by set of engines, with every engine asking for its mean traffic over the items that it may run.
 
-    traffic_gb_s = sum of bytes / sum of times, per kind; the cores' traffic adds.
+    traffic_gb_s = sum of bytes / sum of times; the cores' traffic adds.
     """
     rate: Dict[str, float] = {}
-    for kind in ("GPU", "DLA"):
-        here = [i for i in items if kind in i.traffic_bytes]
-        time_us = sum(i.costs[kind].latency_us for i in here)
-        rate[kind] = sum(i.traffic_bytes[kind] for i in here) / time_us / 1e3 if time_us > 0 else 0.0
+    for device in devices:
+        here = [i for i in items if device in i.traffic_bytes]
+        time_us = sum(i.time_us(device) for i in here)
+        rate[device] = sum(i.traffic_bytes[device] for i in here) / time_us / 1e3 if time_us > 0 else 0.0
     found = {}
     for size in range(2, len(devices) + 1):
         for together in itertools.combinations(devices, size):
-            cores = sum(d != GPU for d in together)
-            slow = costs.contention(rate["GPU"] if GPU in together else 0.0, cores * rate["DLA"])
+            slow = costs.contention(rate[GPU] if GPU in together else 0.0, sum(rate[d] for d in together if d != GPU))
             found[frozenset(together)] = {d: slow.gpu if d == GPU else slow.dla for d in together}
     return found

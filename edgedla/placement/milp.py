@@ -9,7 +9,7 @@ from edgedla.placement.evaluate import Evaluation, evaluate
 from edgedla.placement.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
 from edgedla.placement.highs import Linear, add
 from edgedla.placement.problem import GPU, Problem
-from edgedla.placement.relaxation import Relaxation, cut_assignment, cut_count, relax
+from edgedla.placement.relaxation import Relaxation, cut_assignment, cut_count, relax, use_every_core
 
 
 def engine_sets(problem: Problem, goal: Goal) -> Tuple[Tuple[str, ...], ...]:
@@ -28,7 +28,11 @@ def engine_sets(problem: Problem, goal: Goal) -> Tuple[Tuple[str, ...], ...]:
 def alike(problem: Problem) -> bool:
     """Swapping the two DLA cores changes nothing."""
     cores = problem.cores
-    return len(cores) == 2 and all((cores[0] in i.allowed) == (cores[1] in i.allowed) for i in problem.items)
+    return len(cores) == 2 and all(
+        (cores[0] in i.allowed) == (cores[1] in i.allowed)
+        and (cores[0] not in i.allowed or i.cost(cores[0]) == i.cost(cores[1]))
+        for i in problem.items
+    )
 
 
 def solve_milp(
@@ -123,7 +127,9 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
         return
     if goal.objective == "energy":
         r.model.minimise(constant_free(r.energy))
+        r.model.at_most(r.energy, known)
         return
+    use_every_core(r)
     # What is no better than the best known need not be looked at.
     top = r.model.column(cost=1.0, upper=known)
     for device in r.devices:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Dict, List, Mapping, Tuple
+from typing import List, Mapping, Tuple
 
-from edgedla.costs.cost import device_kind
 from edgedla.placement.problem import GPU, Problem
 
 #: More than any sum of costs: never cut.
@@ -103,8 +102,8 @@ def cheapest(problem: Problem, core: str, weight: str, fixed: Mapping[int, str])
     for i, item in enumerate(problem.items):
         allowed = (fixed[i],) if i in fixed else item.allowed
         # The edge from the GPU side is cut when the item is on the DLA side.
-        network.edge(0, nodes[i], price(item.costs["DLA"]) if core in allowed else FORBIDDEN)
-        network.edge(nodes[i], 1, price(item.costs[GPU]) if GPU in allowed else FORBIDDEN)
+        network.edge(0, nodes[i], price(item.cost(core)) if core in allowed else FORBIDDEN)
+        network.edge(nodes[i], 1, price(item.cost(GPU)) if GPU in allowed else FORBIDDEN)
     for flow in problem.flows:
         source = 0 if flow.producer is None else nodes[flow.producer]
         readers = [nodes[c] for c in flow.consumers]
@@ -124,8 +123,7 @@ def cheapest(problem: Problem, core: str, weight: str, fixed: Mapping[int, str])
             if flow.is_output:
                 network.edge(0, any_gpu, FORBIDDEN)
     for link in problem.links:
-        apart: Dict[str, float] = {k: price(c) for k, c in link.costs.items()}
         producer, consumer = nodes[link.producer], nodes[link.consumer]
-        network.edge(producer, consumer, apart.get(device_kind(core), 0.0), apart.get(GPU, 0.0))
+        network.edge(producer, consumer, price(link.cost(core)), price(link.cost(GPU)))
     value, gpu_side = network.minimum_cut()
     return value, tuple(GPU if gpu_side[n] else core for n in nodes)

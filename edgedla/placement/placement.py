@@ -24,7 +24,7 @@ WHY: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class PlacedLayer:
-    """One live layer. `costs` by device kind; of a fused operator the first layer bears the operator's cost."""
+    """One live layer. `costs` by device; of a fused operator the first layer bears the operator's cost."""
 
     index: int
     name: str

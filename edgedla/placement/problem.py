@@ -15,6 +15,11 @@ DEVICES: Tuple[str, ...] = (GPU, *DLA_CORES)
 Grouping = Callable[["Problem", str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]]
 
 
+def of_device(costs: Mapping[str, Cost], device: str) -> Cost:
+    """The entry of a device, or of its kind."""
+    return costs[device] if device in costs else costs[device_kind(device)]
+
+
 @dataclass(frozen=True)
 class Item:
     """One unit of one model: layers that TensorRT fuses before it looks at devices, so that they share one.
@@ -24,7 +29,7 @@ class Item:
         model: index of its model in `Problem.models`.
         layers: indices in the model's graph; () for a reshape that only TensorRT's rewriting of a MatMul adds.
         allowed: devices it may stand on, in the order of DEVICES. A DLA core only where the verdict is DLA.
-        costs: by device kind ("GPU", "DLA"); a kind that is not allowed may be missing.
+        costs: by device, or by kind ("GPU", "DLA") for all devices of a kind; what is not allowed may be missing.
         batch: the DLA's effective batch; a loadable holds one batch only.
         legal: its layers have a DLA verdict (or UNKNOWN was asked for), whatever pins and options say.
         why: "forced" or "pinned" where `allowed` leaves no choice; "" where the solver chooses.
@@ -48,11 +53,14 @@ class Item:
     weight_bytes: int = 0
     activation_bytes: int = 0
 
+    def cost(self, device: str) -> Cost:
+        return of_device(self.costs, device)
+
     def time_us(self, device: str) -> float:
-        return self.costs[device_kind(device)].latency_us
+        return self.cost(device).latency_us
 
     def energy_mj(self, device: str) -> float:
-        return self.costs[device_kind(device)].energy_mj
+        return self.cost(device).energy_mj
 
 
 @dataclass(frozen=True)
@@ -79,11 +87,14 @@ class Flow:
 
 @dataclass(frozen=True)
 class Link:
-    """Two items that run as one operator on one device; `costs[kind]` is added when the consumer, alone, is on `kind`."""
+    """Two items that run as one operator on one device; `cost(device)` is added when the consumer, alone, is there."""
 
     producer: int
     consumer: int
     costs: Mapping[str, Cost]
+
+    def cost(self, device: str) -> Cost:
+        return of_device(self.costs, device)
 
 
 @dataclass(frozen=True)
@@ -114,6 +125,7 @@ class Problem:
     Attributes:
         models: names, by `Item.model`.
         loadable: what one region costs by being one.
+        engine: what a model's frame costs on the GPU as soon as any of its layers is there.
         devices: the devices that may be used at all.
         rates: for throughput of several models, frames of each model per period.
         slowdown: by set of engines that run together, the factor (>= 1) on each engine's time. Sets that are missing,
@@ -131,6 +143,7 @@ class Problem:
     limits: Limits = field(default_factory=Limits)
     rates: Tuple[float, ...] = (1.0,)
     slowdown: Mapping[FrozenSet[str], Mapping[str, float]] = field(default_factory=dict)
+    engine: Cost = field(default_factory=Cost)
     _predecessors: List[Tuple[int, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
     _groups: Dict[Tuple[str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False

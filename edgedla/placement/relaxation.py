@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from edgedla.costs.cost import device_kind
 from edgedla.placement.evaluate import Evaluation
 from edgedla.placement.highs import Linear, LinearModel, add
 from edgedla.placement.problem import GPU, Problem
@@ -21,6 +20,7 @@ class Relaxation:
         count: by (model, core), the number of its loadables: at least what any path shows (see `_count_rows`).
         latency: by (model, device), its time without slowdown.
         energy: of all models.
+        entering, leaving: by device, its transitions in and out.
     """
 
     problem: Problem
@@ -30,6 +30,8 @@ class Relaxation:
     count: Dict[Tuple[int, str], int]
     latency: Dict[Tuple[int, str], Linear]
     energy: Linear
+    entering: Dict[str, Linear]
+    leaving: Dict[str, Linear]
 
     def on(self, item: int, device: str) -> Linear:
         return self.x.get((item, device), {})
@@ -51,7 +53,7 @@ class Relaxation:
 def relax(problem: Problem, engines: Tuple[str, ...]) -> Relaxation:
     """Items, transitions, torn operators and a lower bound of the loadable count, without objective and bounds."""
     model = LinearModel()
-    r = Relaxation(problem, engines, model, {}, {}, {}, {})
+    r = Relaxation(problem, engines, model, {}, {}, {}, {}, {}, {})
     for i, item in enumerate(problem.items):
         allowed = [d for d in r.devices if d in item.allowed and (d in engines or not item.layers)]
         if not allowed:
@@ -68,10 +70,27 @@ def relax(problem: Problem, engines: Tuple[str, ...]) -> Relaxation:
             model.equal(_sum(r.x[i, d] for d in allowed), 1.0)
         for d in allowed:
             _charge(r, item.model, d, r.x[i, d], item.time_us(d), item.energy_mj(d))
+    _engines(r)
     _transitions(r)
     _separations(r)
     _counts(r)
     return r
+
+
+def _engines(r: Relaxation) -> None:
+    """An engine with layers on the GPU: e >= x[item, GPU] for every item of the model."""
+    cost = r.problem.engine
+    if cost.latency_us <= 0 and cost.energy_mj <= 0:
+        return
+    for m in range(len(r.problem.models)):
+        there = [r.on(i, GPU) for i in r.problem.items_of(m) if r.problem.items[i].layers]
+        if any(x == {None: 1.0} for x in there):
+            _charge(r, m, GPU, {None: 1.0}, cost.latency_us, cost.energy_mj)
+        elif any(there):
+            e = r.model.column()
+            _charge(r, m, GPU, {e: 1.0}, cost.latency_us, cost.energy_mj)
+            for x in there:
+                r.model.at_least(add({e: 1.0}, x, -1.0))
 
 
 def _sum(expressions: object) -> Linear:
@@ -113,6 +132,8 @@ def _transitions(r: Relaxation) -> None:
             for a in sources:
                 cost = flow.cost(a, b)
                 z[a] = r.model.column()
+                add(r.entering.setdefault(b, {}), {z[a]: 1.0})
+                add(r.leaving.setdefault(a, {}), {z[a]: 1.0})
                 engine = GPU if GPU in (a, b) else b
                 _charge(r, flow.model, engine, {z[a]: 1.0}, cost.latency_us, cost.energy_mj)
                 if len(sources) > 1:
@@ -126,8 +147,10 @@ def _separations(r: Relaxation) -> None:
         model = r.problem.items[link.consumer].model
         for b in r.devices:
             need = _excess(r, r.on(link.consumer, b), r.on(link.producer, b))
-            cost = link.costs.get(device_kind(b))
-            if need and cost is not None and (cost.latency_us > 0 or cost.energy_mj > 0):
+            if not need:
+                continue
+            cost = link.cost(b)
+            if cost.latency_us > 0 or cost.energy_mj > 0:
                 y = r.model.column()
                 r.model.at_least(add({y: 1.0}, need, -1.0))
                 _charge(r, model, b, {y: 1.0}, cost.latency_us, cost.energy_mj)
@@ -194,6 +217,23 @@ def _count_rows(r: Relaxation, core: str, possible: Sequence[int], count: int) -
                 r.model.at_least(add({v: 1.0}, here, -1.0))
         if not any(s in after and s in before for s in successors.get(i, ())):
             r.model.at_least(add({count: 1.0}, level[i], -1.0))
+
+
+def use_every_core(r: Relaxation) -> None:
+    """Every core of the set has a loadable, and something enters and leaves it: sets that leave one out are solved apart.
+
+    The last item on a core, in topological order, hands its output to another device or to the network's output. A
+    model whose outputs nobody reads could break that, so it is asked only where every item is read.
+    """
+    read = {f.producer for f in r.problem.flows if f.consumers or f.is_output}
+    fed = {c for f in r.problem.flows for c in f.consumers}
+    everything = set(range(len(r.problem.items)))
+    for core in (d for d in r.engines if d != GPU):
+        r.model.at_least({c: 1.0 for (_, at), c in r.count.items() if at == core}, 1.0)
+        if everything <= fed:
+            r.model.at_least(r.entering.get(core, {}), 1.0)
+        if everything <= read:
+            r.model.at_least(r.leaving.get(core, {}), 1.0)
 
 
 def flips(r: Relaxation, model: int, core: str, members: Set[int]) -> Linear:

@@ -76,10 +76,13 @@ def segments(problem: Problem, evaluation: Evaluation, model: int) -> Tuple[Segm
         compute[node_of[i]] += problem.items[i].time_us(assignment[i])
     for n in range(len(regions)):
         compute[n] += problem.loadable.latency_us
+    on_gpu = [n for n in order if assignment[members[n][0]] == GPU and problem.items[members[n][0]].layers]
+    if on_gpu:
+        compute[on_gpu[0]] += problem.engine.latency_us
     for index, device in evaluation.separations:
         link = problem.links[index]
         if link.consumer in node_of:
-            compute[node_of[link.consumer]] += link.costs[device[:3]].latency_us
+            compute[node_of[link.consumer]] += link.cost(device).latency_us
     for crossing in evaluation.crossings:
         if problem.flows[crossing.flow].model != model:
             continue

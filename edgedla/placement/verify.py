@@ -50,7 +50,7 @@ def verify(
                 hint="Place the model again.",
             )
         inputs.append(Model(graph, rules.check(graph, platform, placement.precision), {}, placed.rate))
-    costs = CostModel.load(platform, placement.precision, placement.power_mode)
+    costs = CostModel.load(platform, placement.precision, placement.power_mode or None)
     try:
         limits = Limits(**placement.limits)  # type: ignore[arg-type]
     except TypeError as e:

@@ -48,7 +48,8 @@ def report_lines(placement: Placement) -> Iterator[Line]:
     names = ", ".join(clean(m.name) for m in placement.models)
     p = placement.platform
     release = f"TensorRT {p['trt']}" + (f", JetPack {p['jetpack']}" if p.get("jetpack") else "")
-    yield "title", 0, f"{names} on {p['title']}, {placement.precision.upper()}, {placement.power_mode}, {release}"
+    mode = f"{placement.power_mode}, " if placement.power_mode else ""
+    yield "title", 0, f"{names} on {p['title']}, {placement.precision.upper()}, {mode}{release}"
     yield (
         ("good" if placement.proof.optimal else "mixed"),
         0,

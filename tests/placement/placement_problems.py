@@ -84,7 +84,9 @@ def problems(
         tuple(f"m{m}" for m in range(models)),
         cost(draw(st.integers(0, 20))), devices, chosen, tuple([1.0] * models), slow,
     )  # fmt: skip
-    return replace(bare, grouping=regroup(bare, draw(st.sampled_from(["fp16", "int8"]))))
+    return replace(
+        bare, engine=cost(draw(st.integers(0, 9))), grouping=regroup(bare, draw(st.sampled_from(["fp16", "int8"])))
+    )
 
 
 def assignments(problem: Problem) -> Iterator[Tuple[str, ...]]:
