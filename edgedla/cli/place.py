@@ -55,6 +55,7 @@ FORMATS = ("text", "json", "html", "trtexec")
 @click.option("--loadables-per-core", type=click.IntRange(min=1), help="Default: TensorRT's cap, 16 from 8.5 on.")
 @click.option("--power-mode", metavar="NAME", help="nvpmodel mode of the module (`edgedla targets` lists them).")
 @click.option("--profile", metavar="FILE", help="Measured times from trtexec --exportProfile replace predictions.")
+@click.option("--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: which of them ran on the DLA.")
 @click.option("--use-unknown", is_flag=True, help="Layers whose support no source states may go to the DLA.")
 @click.option(
     "--time-limit", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="Seconds to solve."
@@ -88,6 +89,7 @@ def place(
     loadables_per_core: Optional[int],
     power_mode: Optional[str],
     profile: Optional[str],
+    layer_info: Optional[str],
     use_unknown: bool,
     time_limit: float,
     solver: str,
@@ -136,6 +138,7 @@ def place(
         rates=_rates(rates),
         power_mode=power_mode,
         profile=profile,
+        layer_info=layer_info,
         use_unknown=use_unknown,
         shapes=shapes,
         batch=batch,

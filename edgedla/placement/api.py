@@ -94,10 +94,10 @@ def place(
     limits = limits or Limits(loadables_per_core=subgraphs_per_core(platform))
     costs = CostModel.load(platform, precision, power_mode, sparsity=sparsity)
     inputs = read_models(several, platform, precision, pins, allowed, use_unknown, shapes, batch, rates)
-    if profile is not None:
-        graphs = [m.graph for m in inputs]
-        known_file = isinstance(profile, (str, Path))
-        costs = with_measurements(costs, profile, graphs, layer_info) if known_file else costs.with_profile(profile)
+    if isinstance(profile, Profile):
+        costs = costs.with_profile(profile)
+    elif profile is not None:
+        costs = with_measurements(costs, profile, [m.graph for m in inputs], layer_info)
     problem = problem_of(inputs, costs, allowed, limits, use_unknown)
     goal = Goal(objective, latency_bound_us)
     known = baselines(problem)
