@@ -1,1 +1,3 @@
+"""Calibration, scales and their caches, Q/DQ both ways."""
+
 from __future__ import annotations

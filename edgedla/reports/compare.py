@@ -126,9 +126,10 @@ def _text(comparison: Comparison, header: List[str], rows: List[List[str]]) -> I
     for i, line in enumerate(aligned([header, *rows])):
         yield ("title" if i == 0 else ""), 2, line
     yield "", 0, ""
-    for label, report in zip(comparison.labels, comparison.reports):
-        if not report.platform.has_dla:
-            yield "", 0, f"{label}: {report.platform.no_dla}"
+    without = [(label, r) for label, r in zip(comparison.labels, comparison.reports) if not r.platform.has_dla]
+    if without:
+        yield from (("", 0, f"{label}: {report.platform.no_dla}") for label, report in without)
+        yield "", 0, ""
     if not comparison.differences:
         yield "good", 0, "Every ONNX node ends alike wherever there is a DLA."
         return
