@@ -121,10 +121,10 @@ def axis_size_fits(kind: Any, element_bytes: int, max_alone: int, max_beside_oth
 
 
 def operand_dims_fit(kind: Any, element_bytes: int, broadcast: Sequence[str]) -> Failure:
-    """Both operands have the same dims, or TensorRT folds the constant one into a SCALE, or the smaller one has one of
-    the forms: N111 (one value a batch entry), NC11 (one value a channel)."""
+    """Both operands have the same dims, or TensorRT folds the constant one into a SCALE or a bias, or the smaller one
+    has one of the forms: N111 (one value a batch entry), NC11 (one value a channel)."""
     a, b = kind.a_dims, kind.b_dims
-    if a == b or kind.constant_is_foldable:
+    if a == b or kind.constant_is_foldable or kind.is_bias:
         return None
     small, large = (a, b) if _volume(a) <= _volume(b) else (b, a)
     rank = len(large)
@@ -151,6 +151,22 @@ def conv_buffer_fits(kind: Any, element_bytes: int, max_banks: int, bank_entries
     NVDLA's compiler keeps a whole kernel group: 16 kernels in FP16, 32 in INT8, so `kernels` stands for FP16 and
     doubles in INT8.
     """
+    found = _buffer_banks(kind, element_bytes, bank_entries, kernels)
+    return found if found is not None and found["banks"] > max_banks else None
+
+
+def kernel_group_fits(
+    kind: Any, element_bytes: int, max_banks: int, bank_entries: int, kernels: int, published_max_banks: int
+) -> Failure:
+    """conv_buffer_fits for a kernel group, where the published form (one kernel) allows the convolution."""
+    published = _buffer_banks(kind, element_bytes, bank_entries, 1)
+    if published is None or published["banks"] > published_max_banks:
+        return None
+    return conv_buffer_fits(kind, element_bytes, max_banks, bank_entries, kernels)
+
+
+def _buffer_banks(kind: Any, element_bytes: int, bank_entries: int, kernels: int) -> Failure:
+    """Banks for weights and data; None where the layer is no 2-D convolution."""
     if len(kind.kernel) != 2 or len(kind.in_dims) < 3:
         return None
     kernel_h, kernel_w = kind.kernel
@@ -160,10 +176,7 @@ def conv_buffer_fits(kind: Any, element_bytes: int, max_banks: int, bank_entries
     weight_banks = _ceil(weight_entries, bank_entries)
     slice_entries = _ceil(_ceil(channels * element_bytes, 32) * width, 4)
     data_banks = _ceil(slice_entries * ((kernel_h - 1) * kind.dilation[0] + 1), bank_entries)
-    banks = weight_banks + data_banks
-    if banks <= max_banks:
-        return None
-    return {"banks": banks, "weight_banks": weight_banks, "data_banks": data_banks}
+    return {"banks": weight_banks + data_banks, "weight_banks": weight_banks, "data_banks": data_banks}
 
 
 def power_of_two(kind: Any, element_bytes: int, fact: str) -> Failure:
@@ -201,6 +214,9 @@ PREDICATES: Mapping[str, Predicate] = {
     "fails": Predicate(fails, ("fact",)),
     "holds": Predicate(holds, ("fact",)),
     "in_range": Predicate(in_range, ("fact", "min", "max")),
+    "kernel_group_fits": Predicate(
+        kernel_group_fits, ("max_banks", "bank_entries", "kernels", "published_max_banks"), ()
+    ),
     "lengths_or_line": Predicate(lengths_or_line, ("fact", "min", "max", "line")),
     "never": Predicate(never, (), ()),
     "none_of": Predicate(none_of, ("fact", "refused")),

@@ -71,7 +71,7 @@ class RuleSet:
     def check(
         self, graph: LayerGraph, platform: Platform, precision: str, *, mode: str = "fallback", stage: str = "layer"
     ) -> Tuple[Verdict, ...]:
-        """One verdict a live layer, in the graph's order, with every finding.
+        """One verdict a live layer, in the graph's order, with every finding (warnings: where it is not refused).
 
         Args:
             graph: the network as TensorRT's parser makes it.
@@ -260,6 +260,9 @@ def _verdict(index: int, name: str, findings: Sequence[Found], stage: str) -> Ve
         if deciding:
             support, basis = answer, "observed" if all(deciding) else "rules"
             break
+    if support is Support.GPU:
+        # What runs on the GPU has no cost on the DLA: a warning about it would only hide the reason.
+        ordered = [f for f in ordered if f.finding.effect in (Effect.REJECT, Effect.UNKNOWN)]
     first = tuple(f.finding for f in ordered if not f.second)
     return Verdict(index, name, support, first, basis, tuple(f.finding for f in ordered if f.second))
 

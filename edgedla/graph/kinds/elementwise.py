@@ -9,6 +9,7 @@ from edgedla.graph.kinds.base import Kind, two_inputs, volume
 from edgedla.graph.kinds.cast import COMPARISONS
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
+from edgedla.graph.tensor import Tensor
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Elementwise(Kind):
         constant_users: how many live layers read the constant operand (0: no operand is constant).
         consumers: LayerType names of the layers that read the result.
         is_network_output: the result leaves the network.
+        is_bias: adds one constant a column to a product with constant weights, which takes it in as its bias.
     """
 
     TYPE: ClassVar[str] = "ELEMENTWISE"
@@ -34,6 +36,7 @@ class Elementwise(Kind):
     constant_users: int = 0
     consumers: Tuple[str, ...] = ("CONVOLUTION",)
     is_network_output: bool = False
+    is_bias: bool = False
     activation_inputs: int = 2
 
     @classmethod
@@ -53,6 +56,7 @@ class Elementwise(Kind):
             constant_users=users,
             consumers=tuple(graph.layers[i].type for i in graph.successors(layer.index)),
             is_network_output=layer.outputs[0] in graph.outputs,
+            is_bias=constant is not None and _is_bias(layer, graph, constant),
         )
 
     @property
@@ -96,3 +100,15 @@ class Elementwise(Kind):
         dims = self.constant_dims
         # Scalar (1,1,1,1), or one value a channel (1,C,1,1).
         return volume(dims) == 1 or (len(dims) >= 3 and volume(dims) == dims[-3])
+
+
+def _is_bias(layer: Layer, graph: LayerGraph, constant: Tensor) -> bool:
+    """Gemm's C: TensorRT's ConvReshapeBiasAddFusion moves it into the convolution that the product becomes (10.3 logs)."""
+    before = graph.predecessors(layer.index)
+    if layer.params.get("op") != "SUM" or len(before) != 1:
+        return False
+    product = graph.layers[before[0]]
+    if product.type != "MATRIX_MULTIPLY" or len(product.inputs) < 2 or not graph.tensors[product.inputs[1]].is_constant:
+        return False
+    columns = graph.tensors[product.outputs[0]].dims[-1:]
+    return constant.volume == 1 or (constant.dims[-1:] == columns and constant.volume == columns[0])
