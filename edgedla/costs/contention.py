@@ -29,8 +29,12 @@ def achieved_gb_s(demand: float, external: float, total: float, floor: float) ->
     return min(demand, max(total - external, floor))
 
 
-def slowdown_of(demand: float, external: float, total: float, floor: float) -> float:
-    """demand / achieved with the others beside it, against demand / achieved alone: 1 where the bandwidth allows."""
-    alone = achieved_gb_s(demand, 0.0, total, floor)
+def slowdown_of(demand: float, external: float, total: float, floor: float, several: bool = False) -> float:
+    """How much longer a side takes with the others beside it: 1 where the bandwidth allows.
+
+    slowdown = achieved alone / achieved with `external` beside it. One engine's own time alone holds what it gets alone.
+    Where `several` engines make up the side, alone they would each have got their demand: slowdown = demand / achieved.
+    """
+    alone = demand if several else achieved_gb_s(demand, 0.0, total, floor)
     shared = achieved_gb_s(demand, external, total, floor)
     return max(alone / shared, 1.0) if shared > 0 else 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.costs.coefficients import Coefficients, coefficients, contention_numbers
 from edgedla.costs.contention import Slowdown, slowdown_of
@@ -27,39 +27,14 @@ from edgedla.costs.features import (
     gpu_follower_features,
     loadable_features,
 )
+from edgedla.costs.layer_costs import LayerCosts, layer_costs_of
 from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.profile import Profile
 from edgedla.costs.transition import FORMATS, own_format, reformat_bytes
 from edgedla.costs.work import FITTED_TYPES, Work, work_of
 from edgedla.errors import UsageError
-from edgedla.graph import LayerGraph, Tensor
+from edgedla.graph import Layer, LayerGraph, Tensor
 from edgedla.targets.platform import Platform
-
-
-@dataclass(frozen=True)
-class LayerCosts(Mapping[Tuple[int, str], Cost]):
-    """Costs by (layer index, device), plus what separating fused layers adds.
-
-    Devices are the kinds "GPU" and "DLA" and, as their clocks may differ, the cores "DLA0" and "DLA1"; "DLA" is core 0.
-    The cost of an operator's leader holds the whole operator; a follower's holds only the extra traffic that it adds (the
-    second operand of a fused Add). `separations[producer, consumer][device]` is added once when the two stand on
-    different devices and the consumer is on that one: it then runs as an operator of its own. A placement's cost is
-
-        sum of costs + sum of separations of torn links + transitions + one `CostModel.loadable()` a DLA region
-        + one `CostModel.engine()` a frame of each model
-    """
-
-    costs: Mapping[Tuple[int, str], Cost]
-    separations: Mapping[Tuple[int, int], Mapping[str, Cost]]
-
-    def __getitem__(self, key: Tuple[int, str]) -> Cost:
-        return self.costs[key]
-
-    def __iter__(self) -> Iterator[Tuple[int, str]]:
-        return iter(self.costs)
-
-    def __len__(self) -> int:
-        return len(self.costs)
 
 
 @dataclass(frozen=True)
@@ -144,11 +119,14 @@ class CostModel:
 
     def layer_costs(self, graph: LayerGraph) -> LayerCosts:
         """Cost of every layer on the GPU and, where the platform has one, on the DLA cores."""
-        costs: Dict[Tuple[int, str], Cost] = {}
-        separations: Dict[Tuple[int, int], Dict[str, Cost]] = {}
-        for operator in operators_of(graph):
-            self._operator(graph, operator, costs, separations)
-        return LayerCosts(costs, separations)
+        cores = {f"DLA{i}": mhz for i, mhz in enumerate(self.core_mhz)} if self.platform.has_dla else {}
+        first = {mhz: core for core, mhz in sorted(cores.items(), reverse=True)}
+        same_as = {"GPU": "GPU", **({"DLA": "DLA0"} if cores else {}), **{c: first[mhz] for c, mhz in cores.items()}}
+
+        def measured(operator: Operator, device: str) -> Optional[Cost]:
+            return self.profile.operator_us(graph, operator, self.precision, device) if self.profile else None
+
+        return layer_costs_of(graph, PRECISION_BYTES[self.precision], same_as, self._predict, measured)
 
     def transition(
         self,
@@ -217,7 +195,7 @@ class CostModel:
         measured = self.platform.module.family == "agx-xavier"
         return Slowdown(
             slowdown_of(gpu_load, dla_load, total, floor),
-            slowdown_of(dla_load, gpu_load, total, floor),
+            slowdown_of(dla_load, gpu_load, total, floor, several=True),
             "fitted" if measured else "guessed",
             numbers.spread,
         )
@@ -268,52 +246,13 @@ class CostModel:
             "notes": list(self.notes),
         }
 
-    def _operator(
-        self,
-        graph: LayerGraph,
-        operator: Operator,
-        costs: Dict[Tuple[int, str], Cost],
-        separations: Dict[Tuple[int, int], Dict[str, Cost]],
-    ) -> None:
-        width = PRECISION_BYTES[self.precision]
-        link_of = {consumer: (producer, consumer) for producer, consumer in operator.links}
-        works = {i: work_of(graph.layers[i], graph, width) for i in operator.layers}
-        for device in self._devices():
-            for position, index in enumerate(operator.layers):
-                known = works[index].known and (device == "GPU" or graph.layers[index].type in FITTED_TYPES)
-                alone = self._predict(works[index], device, fused=False, known=known)
-                fused = self._predict(works[index], device, fused=True, known=known) if position else alone
-                costs[index, device] = fused
-                if position:
-                    extra = _difference(alone, fused)
-                    separations.setdefault(link_of[index], {})[device] = extra
-            measured = self.profile.operator_us(graph, operator, self.precision, device) if self.profile else None
-            if measured is not None:
-                self._replace(operator.layers, device, measured, costs)
-        for link in operator.links:
-            separations[link] = {d: separations[link][d] for d in self._devices()}
-
-    def _replace(
-        self, layers: Tuple[int, ...], device: str, measured: Cost, costs: Dict[Tuple[int, str], Cost]
-    ) -> None:
-        """The measured time of an operator, in its leader; the followers' traffic is part of it."""
-        predicted = sum(costs[i, device].latency_us for i in layers)
-        energy = sum(costs[i, device].energy_mj for i in layers)
-        first = costs[layers[0], device]
-        scale = measured.latency_us / predicted if predicted > 0 else 0.0
-        costs[layers[0], device] = Cost(
-            measured.latency_us, energy * scale, "measured", measured.spread, first.energy_spread
-        )
-        for i in layers[1:]:
-            costs[i, device] = Cost()
-
-    def _predict(self, work: Work, device: str, fused: bool, known: bool) -> Cost:
+    def _predict(self, layer: Layer, work: Work, device: str, fused: bool) -> Cost:
         macs = 0 if fused else work.macs
         if device == "GPU":
             features = (
                 gpu_follower_features(work, self.clocks) if fused else gpu_features(work, self._gpu(), self.clocks)
             )
-            return self._cost(device, self._gpu_numbers(), features, macs, known)
+            return self._cost(device, self._gpu_numbers(), features, macs, work.known)
         clocks = self._core_clocks(device)
         engine = dla_engine(self.platform.module.dla_version, self.precision)
         assert engine is not None
@@ -321,7 +260,7 @@ class CostModel:
         numbers = self._dla_numbers()
         if self.sparsity and "mac.dense" in features:
             features["mac.dense"] *= numbers.sparse_mac_factor
-        return self._cost(device, numbers, features, macs, known)
+        return self._cost(device, numbers, features, macs, work.known and layer.type in FITTED_TYPES)
 
     def _cost(self, device: str, numbers: Coefficients, features: Features, macs: int, known: bool = True) -> Cost:
         if not any(features.values()):
@@ -346,10 +285,6 @@ class CostModel:
     def _kinds(self) -> Tuple[str, ...]:
         return DEVICE_KINDS if self.platform.has_dla else ("GPU",)
 
-    def _devices(self) -> Tuple[str, ...]:
-        cores = tuple(f"DLA{i}" for i in range(len(self.core_mhz)))
-        return ("GPU", "DLA", *cores) if self.platform.has_dla else ("GPU",)
-
     def _core_clocks(self, device: str) -> Clocks:
         core = int(device[3:] or 0) if device.startswith("DLA") else 0
         return _with_dla(self.clocks, self.core_mhz[core] if core < len(self.core_mhz) else self.clocks.dla_mhz)
@@ -372,17 +307,6 @@ class CostModel:
 @lru_cache(maxsize=64)
 def _with_dla(clocks: Clocks, dla_mhz: float) -> Clocks:
     return Clocks(dla_mhz, clocks.gpu_mhz, clocks.emc_mhz, clocks.dram_gb_s, clocks.assumed)
-
-
-def _difference(alone: Cost, fused: Cost) -> Cost:
-    """What running alone costs more than running fused."""
-    return Cost(
-        max(alone.latency_us - fused.latency_us, 0.0),
-        max(alone.energy_mj - fused.energy_mj, 0.0),
-        alone.basis,
-        alone.spread,
-        alone.energy_spread,
-    )
 
 
 def _notes(platform: Platform, mode: Optional[str], clocks: Clocks, cores: Tuple[float, ...]) -> Tuple[str, ...]:

@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
-from edgedla.costs.model import CostModel, LayerCosts
+from edgedla.costs.layer_costs import LayerCosts
+from edgedla.costs.model import CostModel
 from edgedla.costs.operators import Operator
 from edgedla.costs.profile import (
     Measurement,

@@ -49,3 +49,9 @@ def test_the_published_matrix_is_met_within_its_error() -> None:
         predicted = achieved_gb_s(float(words["demand"]), float(words["external"]), total, floor)
         errors.append(abs(predicted / row.value - 1))
     assert sum(errors) / len(errors) < 0.06
+
+
+def test_two_dla_cores_scale_by_two_until_their_sum_exceeds_the_memory() -> None:
+    model = CostModel.load(platform_for("agx-xavier-32gb"), "fp16")
+    assert model.contention(0, 2 * 35).dla == 1.0
+    assert model.contention(0, 2 * 60).dla > 1.4

@@ -1,0 +1,90 @@
+"""The cost of every layer on every device, additive over fused operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterator, Mapping, Optional, Tuple
+
+from edgedla.costs.cost import Cost
+from edgedla.costs.operators import Operator, operators_of
+from edgedla.costs.work import Work, work_of
+from edgedla.graph import Layer, LayerGraph
+
+#: (layer, its work, device, fused behind another) -> its cost
+Predict = Callable[[Layer, Work, str, bool], Cost]
+#: (operator, device) -> its measured time, if there is one
+Measured = Callable[[Operator, str], Optional[Cost]]
+
+
+@dataclass(frozen=True)
+class LayerCosts(Mapping[Tuple[int, str], Cost]):
+    """Costs by (layer index, device), plus what separating fused layers adds.
+
+    Devices are the kinds "GPU" and "DLA" and, as their clocks may differ, the cores "DLA0" and "DLA1"; "DLA" is core 0.
+    The cost of an operator's leader holds the whole operator; a follower's holds only the extra traffic that it adds
+    (the second operand of a fused Add). `separations[producer, consumer][device]` is added once when the two stand on
+    different devices and the consumer is on that one: it then runs as an operator of its own. A placement's cost is
+
+        sum of costs + sum of separations of torn links + transitions + one `CostModel.loadable()` a DLA region
+        + one `CostModel.engine()` a frame of each model
+    """
+
+    costs: Mapping[Tuple[int, str], Cost]
+    separations: Mapping[Tuple[int, int], Mapping[str, Cost]]
+
+    def __getitem__(self, key: Tuple[int, str]) -> Cost:
+        return self.costs[key]
+
+    def __iter__(self) -> Iterator[Tuple[int, str]]:
+        return iter(self.costs)
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+
+def layer_costs_of(
+    graph: LayerGraph, element_bytes: float, same_as: Mapping[str, str], predict: Predict, measured: Measured
+) -> LayerCosts:
+    """Costs of all layers.
+
+    Args:
+        same_as: every device -> the device with the same costs that stands for it (itself, for that one).
+    """
+    costs: Dict[Tuple[int, str], Cost] = {}
+    separations: Dict[Tuple[int, int], Dict[str, Cost]] = {}
+    for operator in operators_of(graph):
+        link_of = {consumer: (producer, consumer) for producer, consumer in operator.links}
+        works = [(graph.layers[i], work_of(graph.layers[i], graph, element_bytes)) for i in operator.layers]
+        for device in sorted(set(same_as.values())):
+            found = []
+            for position, (layer, work) in enumerate(works):
+                alone = predict(layer, work, device, False)
+                found.append(predict(layer, work, device, True) if position else alone)
+                if position:
+                    separations.setdefault(link_of[layer.index], {})[device] = _difference(alone, found[-1])
+            time = measured(operator, device)
+            for index, cost in zip(operator.layers, _replaced(found, time) if time else found):
+                costs[index, device] = cost
+    for index in range(len(graph.layers)):
+        costs.update({(index, d): costs[index, like] for d, like in same_as.items()})
+    every = {link: {d: by[like] for d, like in same_as.items()} for link, by in separations.items()}
+    return LayerCosts(costs, every)
+
+
+def _replaced(predicted: list[Cost], time: Cost) -> list[Cost]:
+    """The measured time of an operator in its leader, with the energy in proportion; the followers are part of it."""
+    whole = sum(c.latency_us for c in predicted)
+    energy = sum(c.energy_mj for c in predicted) * (time.latency_us / whole if whole > 0 else 0.0)
+    leader = Cost(time.latency_us, energy, "measured", time.spread, predicted[0].energy_spread)
+    return [leader, *(Cost() for _ in predicted[1:])]
+
+
+def _difference(alone: Cost, fused: Cost) -> Cost:
+    """What running alone costs more than running fused."""
+    return Cost(
+        max(alone.latency_us - fused.latency_us, 0.0),
+        max(alone.energy_mj - fused.energy_mj, 0.0),
+        alone.basis,
+        alone.spread,
+        alone.energy_spread,
+    )
