@@ -11,7 +11,7 @@ from edgedla.reports.summary import is_unknown
 
 #: Above this many boxes a browser gets slow; chains of layers that end alike become one box first.
 MAX_BOXES = 2000
-BOX_W, BOX_H, GAP_X, GAP_Y = 190, 24, 14, 18
+BOX_W, BOX_H, GAP_X, GAP_Y = 216, 24, 30, 18
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,13 @@ def draw(layers: Sequence[LayerReport]) -> Drawing:
         for p in sources:
             x1, y1, x2, y2 = x[p] + BOX_W // 2, y[p] + BOX_H, x[i] + BOX_W // 2, y[i]
             bend = max((y2 - y1) // 2, GAP_Y // 2)
+            if x1 == x2 and depth[i] > depth[p] + 1:
+                # A skip along one column would run behind the boxes between: it goes around them.
+                side = x1 + BOX_W // 2 + GAP_X // 2
+                edges.append(f"M{x1},{y1} Q{side},{y1} {side},{y1 + GAP_Y} V{y2 - GAP_Y} Q{side},{y2} {x2},{y2}")
+                continue
             edges.append(f"M{x1},{y1} C{x1},{y1 + bend} {x2},{y2 - bend} {x2},{y2}")
-    return Drawing(max(x) + BOX_W + 10, max(y) + BOX_H + 10, boxes, tuple(edges))
+    return Drawing(max(x) + BOX_W + GAP_X, max(y) + BOX_H + 10, boxes, tuple(edges))
 
 
 def kind_of_end(layer: LayerReport) -> str:
