@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.builder.real import DLA, GPU, Real
@@ -53,6 +53,7 @@ class Comparison:
         check_agree: layers where the rules and TensorRT's first look agree; None where the source tells no check.
         check_unknown: layers for which the rules have no answer, so that they neither agree nor differ.
         loadables_predicted, loadables_real: names of the DLA nodes on each side.
+        platform, precision: what was predicted for, as Platform.to_dict() tells it; empty where it is not known.
     """
 
     source: str
@@ -65,6 +66,27 @@ class Comparison:
     loadables_predicted: Tuple[str, ...] = ()
     loadables_real: Tuple[str, ...] = ()
     notes: Tuple[str, ...] = ()
+    platform: Mapping[str, Any] = field(default_factory=dict)
+    precision: str = ""
+
+    @property
+    def drift(self) -> Tuple[Dict[str, Any], ...]:
+        """What differs as records for the evidence: one a layer whose first look or place the rules got wrong."""
+        return tuple(
+            {
+                "layer": d.layer,
+                "type": d.type,
+                "what": d.what,
+                "predicted": d.predicted,
+                "tensorrt": d.real,
+                "message": d.real_reason,
+                "target": self.platform.get("target"),
+                "trt": self.platform.get("trt"),
+                "precision": self.precision,
+                "source": self.source,
+            }
+            for d in self.differences
+        )
 
     @property
     def placement_differences(self) -> Tuple[LayerDifference, ...]:
@@ -86,6 +108,7 @@ class Comparison:
             "loadables_real": list(self.loadables_real),
             "notes": list(self.notes),
             "differences": [d.to_dict() for d in self.differences],
+            "drift": [dict(record) for record in self.drift] if self.platform else [],
         }
 
 
@@ -123,11 +146,19 @@ def predicted_of_mapping(devices: Mapping[str, str]) -> Tuple[Predicted, ...]:
     )
 
 
-def compare(predicted: Sequence[Predicted], real: Real, loadables: Sequence[str] = ()) -> Comparison:
+def compare(
+    predicted: Sequence[Predicted],
+    real: Real,
+    loadables: Sequence[str] = (),
+    *,
+    platform: Optional[Mapping[str, Any]] = None,
+    precision: str = "",
+) -> Comparison:
     """Every layer's expected device against its real one, and the rules against TensorRT's first look.
 
     Args:
         loadables: names of the DLA nodes that were expected.
+        platform, precision: what was predicted for.
     """
     differences: List[LayerDifference] = []
     agree = untold = check_agree = check_unknown = 0
@@ -169,23 +200,6 @@ def compare(predicted: Sequence[Predicted], real: Real, loadables: Sequence[str]
         loadables_predicted=tuple(loadables),
         loadables_real=real.loadables,
         notes=tuple(notes),
-    )
-
-
-def drift_records(comparison: Comparison, platform: Mapping[str, Any], precision: str) -> Tuple[Dict[str, Any], ...]:
-    """What differs as records for the evidence: one a layer whose first look or place the rules got wrong."""
-    return tuple(
-        {
-            "layer": d.layer,
-            "type": d.type,
-            "what": d.what,
-            "predicted": d.predicted,
-            "tensorrt": d.real,
-            "message": d.real_reason,
-            "target": platform.get("target"),
-            "trt": platform.get("trt"),
-            "precision": precision,
-            "source": comparison.source,
-        }
-        for d in comparison.differences
+        platform=dict(platform or {}),
+        precision=precision,
     )

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.builder import facts
+from edgedla.builder.against import compare_against, own_comparison
 from edgedla.builder.artifact import Artifact
 from edgedla.builder.artifact_load import load_artifact
-from edgedla.builder.compare import (
-    Comparison,
-    Predicted,
-    compare,
-    predicted_of_check,
-    predicted_of_mapping,
-    predicted_of_report,
-)
+from edgedla.builder.compare import Comparison
 from edgedla.builder.detect import detect, plan_header
 from edgedla.builder.facts import Fact
 from edgedla.builder.loadable import read_loadable
-from edgedla.builder.real import Real, real_of_engine, real_of_log, real_of_mapping
 from edgedla.errors import DocumentError, UsageError
 from edgedla.files import sha256_of
 from edgedla.graph.document import from_document
 from edgedla.importers import load_onnx
 from edgedla.importers.build_log import BuildLog
-from edgedla.importers.build_log_reader import last_build, read_build_log, read_build_logs
-from edgedla.importers.engine_info import EngineInfo, parse_engine_info, read_engine_info
+from edgedla.importers.build_log_reader import last_build, read_build_logs
+from edgedla.importers.engine_info import EngineInfo, parse_engine_info
 
 SCHEMA_VERSION = 1
 
@@ -164,7 +157,7 @@ def inspect(
         rows, content = facts.of_artifact(real), real.to_dict()
         notes += real.notes
         rows += _own_loadable(real, notes)
-        comparison = _own_comparison(real, notes)
+        comparison = own_comparison(real, notes)
     elif found.kind == "tensorrt-engine":
         header = plan_header(path)
         assert header is not None
@@ -179,7 +172,7 @@ def inspect(
                 f"a file of kind {found.kind} has no placement to compare", where="--against",
                 allowed="a build log, an engine's layers, an artifact",
             )  # fmt: skip
-        comparison = _against(real, Path(against), target, jetpack, trt, precision)
+        comparison = compare_against(real, Path(against), target, jetpack, trt, precision)
     if comparison is not None:
         notes += [n for n in comparison.notes if n not in notes]
     plain = path.is_file()
@@ -226,16 +219,6 @@ def _release(trt: Optional[str]) -> Dict[str, Any]:
     return {"trt": tuple(int(n) for n in trt.split(".") if n.isdigit())} if trt else {}
 
 
-def _own_comparison(artifact: Artifact, notes: List[str]) -> Optional[Comparison]:
-    """What the artifact predicted against what its own log and inspector record tell, best source first."""
-    predicted = predicted_of_mapping(artifact.placement_predicted)
-    if artifact.simulated:
-        notes.append("simulated on a host: nothing of it ran on a DLA, so there is no real placement")
-        return None
-    real = _real_of_artifact(artifact, [p.name for p in predicted])
-    return compare(predicted, real) if real is not None else None
-
-
 def _own_loadable(artifact: Artifact, notes: List[str]) -> Tuple[Fact, ...]:
     """What a standalone artifact's loadable holds, if it follows the open schema."""
     if not artifact.has("loadable"):
@@ -247,62 +230,3 @@ def _own_loadable(artifact: Artifact, notes: List[str]) -> Tuple[Fact, ...]:
         return ()
     notes += [f"loadable: {note}" for note in loadable.notes]
     return tuple(Fact(f"Loadable: {f.section}", f.key, f.value) for f in facts.of_loadable(loadable))
-
-
-def _real_of_artifact(artifact: Artifact, names: Sequence[str]) -> Optional[Real]:
-    if artifact.has("layers"):
-        real = real_of_engine(read_engine_info(artifact.file("layers")), names)
-        if real.devices:
-            return real
-    if artifact.has("log"):
-        real = real_of_log(read_build_log(artifact.file("log")), names)
-        if real.devices:
-            return real
-    if artifact.placement_real is not None:
-        return real_of_mapping(artifact.placement_real, "artifact")
-    return None
-
-
-def _against(
-    real: Union[BuildLog, EngineInfo, Artifact],
-    against: Path,
-    target: str,
-    jetpack: Optional[str],
-    trt: Optional[str],
-    precision: str,
-) -> Comparison:
-    predicted, loadables = _predicted(real, against, target, jetpack, trt, precision)
-    names = [p.name for p in predicted]
-    if isinstance(real, BuildLog):
-        return compare(predicted, real_of_log(real, names), loadables)
-    if isinstance(real, EngineInfo):
-        return compare(predicted, real_of_engine(real, names), loadables)
-    placed = _real_of_artifact(real, names)
-    if placed is None:
-        raise DocumentError("the artifact does not tell where its layers really run", where=str(real.folder))
-    return compare(predicted, placed, loadables)
-
-
-def _predicted(
-    real: Union[BuildLog, EngineInfo, Artifact],
-    against: Path,
-    target: str,
-    jetpack: Optional[str],
-    trt: Optional[str],
-    precision: str,
-) -> Tuple[Tuple[Predicted, ...], Tuple[str, ...]]:
-    found = detect(against)
-    if found.kind == "check":
-        regions = found.document.get("regions", ())
-        kept = tuple(str(r["name"]) for r in regions if isinstance(r, Mapping) and r.get("kept") and "name" in r)
-        return predicted_of_check(found.document), kept
-    if found.kind != "onnx":
-        raise UsageError(
-            f"a {found.kind} is no prediction", where="--against", allowed="an ONNX model, a check document"
-        )
-    from edgedla.regions import check
-
-    if isinstance(real, BuildLog) and real.version and not (trt or jetpack):
-        trt = ".".join(real.version.split(".")[:3])
-    report = check(str(against), target=target, jetpack=jetpack, trt=trt, precision=precision)
-    return predicted_of_report(report), tuple(r.name for r in report.regions if r.kept)

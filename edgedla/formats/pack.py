@@ -95,7 +95,7 @@ def pack(
             first = group * layout.vector
             part = values[:, first : min(c, first + layout.vector), begin:end]
             if words is not None:
-                words[:, group, begin:end, :w] = _four_bytes(part)
+                _four_bytes(part, words[:, group, begin:end, :w])
                 continue
             target = store[:, group, begin:end, :w]
             count = part.shape[1]
@@ -168,17 +168,16 @@ def _storage(buffer: Buffer, layout: Layout, writable: bool) -> np.ndarray:
     return flat.reshape(-1).view(np.uint8).view(_numpy_type(layout)).reshape(layout.storage_shape)
 
 
-def _four_bytes(part: np.ndarray) -> np.ndarray:
-    """Up to four INT8 planes (N, channels, H, W) as 32-bit pixels (N, H, W), vectorised, unlike copies of single bytes.
+def _four_bytes(part: np.ndarray, pixels: np.ndarray) -> None:
+    """Up to four INT8 planes (N, channels, H, W) to 32-bit pixels (N, H, W), vectorised, unlike copies of single bytes.
 
     pixel = c0 | c1 << 8 | c2 << 16 | c3 << 24, stored little-endian.
     """
     planes = part.view(np.uint8)
-    pixels = planes[:, part.shape[1] - 1].astype(np.uint32)
+    np.copyto(pixels, planes[:, part.shape[1] - 1])
     for channel in range(part.shape[1] - 2, -1, -1):
         np.left_shift(pixels, 8, out=pixels)
         np.bitwise_or(pixels, planes[:, channel], out=pixels)
-    return pixels
 
 
 def _numpy_type(layout: Layout) -> type:

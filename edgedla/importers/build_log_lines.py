@@ -78,6 +78,7 @@ LINES: Tuple[Line, ...] = (
         "is not supported on DLA",
         r"DLA Standalone is enabled but layer:? '?(?P<layer>.+?)'? is not supported on DLA",
     ),
+    _line("strict_refusal", "is not supported on DLA", r"layer:? '(?P<layer>.+)' is not supported on DLA\.?$"),
     _line("refused", "Unsupported on DLA", r"Layer '(?P<layer>.+)' \((?P<type>[A-Z_0-9]+)\): Unsupported on DLA\."),
     _line(
         "refused",

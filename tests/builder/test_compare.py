@@ -10,7 +10,6 @@ import pytest
 from edgedla.builder.compare import (
     Predicted,
     compare,
-    drift_records,
     predicted_of_check,
     predicted_of_mapping,
 )
@@ -146,12 +145,15 @@ def test_differences_carry_both_reasons_and_unknown_verdicts_do_not_count():
 
 def test_drift_records_name_the_platform_and_the_message():
     predicted = predictions()
-    comparison = compare(predicted, real_of_log(the_log(), [p.name for p in predicted]))
-    records = drift_records(comparison, {"target": "agx-orin-64gb", "trt": "10.3"}, "fp16")
+    platform = {"target": "agx-orin-64gb", "trt": "10.3"}
+    real = real_of_log(the_log(), [p.name for p in predicted])
+    comparison = compare(predicted, real, platform=platform, precision="fp16")
+    records = comparison.to_dict()["drift"]
     assert [(r["layer"], r["what"], r["tensorrt"]) for r in records] == [
         ("pool", "placement", "gpu"), ("pool", "check", "gpu"),
     ]  # fmt: skip
     assert all(r["trt"] == "10.3" and r["precision"] == "fp16" for r in records)
+    assert compare(predicted, real).to_dict()["drift"] == []
 
 
 def test_a_log_of_another_model_says_so():

@@ -140,6 +140,11 @@ def test_a_reason_is_not_taken_from_another_layer():
             "strict",
             "/m/_input_quantizer/Constant",
         ),
+        (
+            "[E] Error Code 2: layer '/model.2/Constant_1_output_0' is not supported on DLA",
+            "strict",
+            "/model.2/Constant_1_output_0",
+        ),
     ],
 )
 def test_a_strict_build_names_its_first_offender_and_is_not_built(text, stage, layer):
