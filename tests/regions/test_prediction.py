@@ -87,7 +87,7 @@ def test_transpose_behind_a_gemm_goes_to_the_gpu_with_its_reshape(net: Any, judg
     prediction = predict(graph, judge(graph), orin, "fp16")
     assert placed(prediction) == ["dla", "gpu"]
     assert prediction.layers[1].because_of == (0,)
-    assert "reshape beside gemm" in prediction.layers[1].reason
+    assert "reshape of gemm" in prediction.layers[1].reason
 
 
 def test_no_dla_puts_everything_on_the_gpu_with_the_reason(net: Any, judge: Any) -> None:

@@ -1,0 +1,117 @@
+"""Where each layer ends and why, once regions and cap are known."""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, Optional, Sequence, Set, Tuple
+
+from edgedla.graph import LayerGraph
+from edgedla.regions.fusions import UnitGraph
+from edgedla.regions.values import Cause, LayerPrediction, Placed, Region
+from edgedla.rules.verdict import Effect, Support, Verdict
+from edgedla.targets import Platform
+
+#: Where a layer ends, why, the same as a sentence, and for knock-ons the layers behind it.
+Outcome = Tuple[Placed, Cause, str, Tuple[int, ...]]
+
+
+class LayerOutcomes:
+    """The end state of every layer.
+
+    Args:
+        verdicts: one a layer, in order.
+        failing: units that the second look throws out, with the message.
+        regions: all candidates, with `kept` set.
+        limit: how many of them one DLA core takes.
+    """
+
+    def __init__(
+        self,
+        graph: LayerGraph,
+        verdicts: Sequence[Verdict],
+        platform: Platform,
+        units: UnitGraph,
+        failing: Mapping[int, str],
+        regions: Sequence[Region],
+        limit: int,
+    ) -> None:
+        self.graph = graph
+        self.verdicts = verdicts
+        self.platform = platform
+        self.units = units
+        self.failing = failing
+        self.region_of: Dict[int, Region] = {i: r for r in regions for i in r.layers}
+        self.erased = frozenset(units.erased)
+        self.roots = [_root_cause(v, platform) for v in verdicts]
+        self.dropped: Dict[int, Outcome] = {r.id: self._dropped(r, len(regions), limit) for r in regions if not r.kept}
+
+    def all(self) -> Tuple[LayerPrediction, ...]:
+        answers = self.platform.has_dla or self.platform.dla_unknown
+        result = []
+        for verdict in self.verdicts:
+            region = self.region_of.get(verdict.index)
+            placed, cause, reason, behind = self._of(verdict, region)
+            support = verdict.support if answers else Support.GPU
+            result.append(
+                LayerPrediction(verdict.index, support, placed, region.id if region else None, cause, reason, behind)
+            )
+        return tuple(result)
+
+    def _of(self, verdict: Verdict, region: Optional[Region]) -> Outcome:
+        if region is not None:
+            return _ON_DLA if region.kept else self.dropped[region.id]
+        if verdict.index in self.erased:
+            return _ERASED
+        root = self.roots[verdict.index]
+        if root is not None:
+            return root
+        if verdict.validation and self.units.unit_of[verdict.index] in self.failing:
+            finding = verdict.validation[0]
+            cause = Cause.VALIDATION if finding.effect is Effect.REJECT else Cause.UNKNOWN
+            return Placed.GPU, cause, finding.message, ()
+        behind = self._behind_fusion(verdict.index)
+        names = ", ".join(self.graph.layers[j].name for j in behind[:3])
+        unit = self.units.units[self.units.unit_of[verdict.index]]
+        what = (
+            f"merged into one layer with {names}" if behind[0] in unit.layers else f"merged into the reshape of {names}"
+        )
+        return Placed.GPU, Cause.FUSED, f"{what}, which the GPU runs", behind
+
+    def _behind_fusion(self, layer: int) -> Tuple[int, ...]:
+        """The layers that keep `layer`'s unit on the GPU, or whose transform added the reshape that it is merged into."""
+        unit = self.units.units[self.units.unit_of[layer]]
+        others = tuple(j for j in unit.layers if j != layer and (self.roots[j] or self.verdicts[j].validation))
+        return others or unit.reshape_of
+
+    def _dropped(self, region: Region, candidates: int, limit: int) -> Outcome:
+        """The outcome of all layers of a region that the cap dropped: behind it are the root causes of its cuts."""
+        behind: Set[int] = set()
+        for cut in region.cuts:
+            i = cut.layer
+            fused = (
+                i not in self.region_of
+                and i not in self.erased
+                and self.roots[i] is None
+                and self.units.unit_of[i] not in self.failing
+            )
+            behind.update(self._behind_fusion(i) if fused else (i,))
+        reason = (
+            f"its region has {region.size} layer{'s' * (region.size != 1)} and is none of the "
+            f"{limit} largest of {candidates} candidates that one DLA core takes"
+        )
+        return Placed.GPU, Cause.SUBGRAPH_LIMIT, reason, tuple(sorted(behind))
+
+
+_ON_DLA: Outcome = (Placed.DLA, Cause.ON_DLA, "runs on the DLA", ())
+_ERASED: Outcome = (Placed.FOLDED, Cause.FOLDED, "moves nothing once the shuffles around it are fused", ())
+
+
+def _root_cause(verdict: Verdict, platform: Platform) -> Optional[Outcome]:
+    if not platform.has_dla:
+        cause = Cause.UNKNOWN if platform.dla_unknown else Cause.NO_DLA
+        return Placed.GPU, cause, platform.no_dla or "no DLA", ()
+    if verdict.support is Support.DLA:
+        return None
+    refused = verdict.support is Support.GPU
+    wanted = Effect.REJECT if refused else Effect.UNKNOWN
+    message = next((f.message for f in verdict.findings if f.effect is wanted), "no rule says that the DLA runs it")
+    return Placed.GPU, Cause.RULE if refused else Cause.UNKNOWN, message, ()
