@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -11,7 +12,7 @@ from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import summary
 from edgedla.reports.json_document import dump
-from edgedla.rules.verdict import Effect
+from edgedla.rules import Effect, all_rules, explain
 from edgedla.version import __version__
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -24,9 +25,8 @@ def to_sarif(reports: Sequence[CheckReport], files: Optional[Sequence[str]] = No
     for report, path in zip(reports, files or [report.model for report in reports]):
         for result, title in _results(report, _uri(path)):
             results.append(result)
-            rules.setdefault(
-                result["ruleId"], {"id": result["ruleId"], "shortDescription": {"text": title or result["ruleId"]}}
-            )
+            if result["ruleId"] not in rules:
+                rules[result["ruleId"]] = _rule(result["ruleId"], title)
     driver = {
         "name": "edgedla",
         "version": __version__,
@@ -37,6 +37,17 @@ def to_sarif(reports: Sequence[CheckReport], files: Optional[Sequence[str]] = No
         result["ruleIndex"] = index[result["ruleId"]]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return dump({"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]})
+
+
+def _rule(rule_id: str, title: str) -> Dict[str, Any]:
+    """A reportingDescriptor: with what the rule base says of it, or only its title for what is no rule (a cause)."""
+    name = "".join(word.capitalize() for word in re.findall("[A-Za-z0-9]+", title or rule_id))
+    found: Dict[str, Any] = {"id": rule_id, "name": name, "shortDescription": {"text": title or rule_id}}
+    rule = next((rule for rule in all_rules() if rule.id == rule_id), None)
+    if rule is not None:
+        found["fullDescription"] = {"text": rule.summary}
+        found["help"] = {"text": explain(rule_id)}
+    return found
 
 
 def _results(report: CheckReport, uri: str) -> Iterator[Tuple[Dict[str, Any], str]]:
