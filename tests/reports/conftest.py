@@ -74,7 +74,7 @@ class HandmadeRules:
         if self.supported:
             return ()
         text = f"{name}: {internal_bytes} bytes between its layers, the pool holds 0"
-        return (Finding("MEM002", "local-dram-pool", name, Effect.WARN, text),)
+        return (Finding("XMEM002", "local-dram-pool", name, Effect.WARN, text),)
 
     def _verdict(self, layer: Layer, platform: Platform) -> Verdict:
         support, findings = Support.DLA, []
@@ -83,14 +83,14 @@ class HandmadeRules:
         elif not self.supported and layer.name == "mean":
             support = Support.GPU
             findings = [
-                Finding("RED001", "reduce-avg", layer.name, Effect.REJECT, "AVG over H and W; limit: MAX only",
-                        {"op": "AVG"}, ("log-10.3-orin",), ("average-pool",))
+                Finding("XRED001", "reduce-avg", layer.name, Effect.REJECT, "AVG over H and W; limit: MAX only",
+                        {"op": "AVG"}, ("log-10.3-orin",), ("no-such-remedy",))
             ]  # fmt: skip
         elif not self.supported and layer.type == "NON_ZERO":
             support = Support.UNKNOWN
-            findings = [Finding("GEN001", "no-rule", layer.name, Effect.UNKNOWN, "no rule speaks of NON_ZERO")]
+            findings = [Finding("XGEN001", "no-rule", layer.name, Effect.UNKNOWN, "no rule speaks of NON_ZERO")]
         elif layer.name == "softmax":
-            findings = [Finding("SFT002", "softmax-optimized", layer.name, Effect.WARN, "small error")]
+            findings = [Finding("XSFT002", "softmax-optimized", layer.name, Effect.WARN, "small error")]
         return Verdict(layer.index, layer.name, support, tuple(findings))
 
 

@@ -93,13 +93,13 @@ def test_sarif_is_valid_against_the_standards_schema(case: str, make_report: Cal
 
 def test_sarif_of_a_model_wholly_on_the_dla_holds_only_its_warning(make_report: Callable[..., CheckReport]) -> None:
     run = json.loads(render_check([make_report(supported=True)], "sarif"))["runs"][0]
-    assert [(r["ruleId"], r["level"]) for r in run["results"]] == [("SFT002", "note")]
+    assert [(r["ruleId"], r["level"]) for r in run["results"]] == [("XSFT002", "note")]
 
 
 def test_a_refusal_is_an_error_where_there_is_no_fallback(make_report: Callable[..., CheckReport]) -> None:
     def level(report: CheckReport) -> str:
         results = json.loads(render_check([report], "sarif"))["runs"][0]["results"]
-        return next(r["level"] for r in results if r["ruleId"] == "RED001")
+        return next(r["level"] for r in results if r["ruleId"] == "XRED001")
 
     assert level(make_report()) == "warning"
     assert level(make_report(mode="strict")) == "error"
@@ -252,6 +252,6 @@ def test_every_refused_layer_is_named_however_many_there_are(make_report: Callab
     many = tuple(replace(mean, index=i, name=f"layer_{i}_end", predecessors=()) for i in range(3000))
     text = render_check([replace(report, layers=many, ranking=(), regions=())], "text")
     assert all(f"layer_{i}_end" in text for i in range(3000))
-    assert "RED001  reduce-avg (3000 layers)" in text
+    assert "XRED001  reduce-avg (3000 layers)" in text
     html = render_check([replace(report, layers=many, ranking=(), regions=())], "html")
     assert all(f"layer_{i}_end" in html for i in range(3000))

@@ -58,3 +58,17 @@ def test_an_onnx_node_that_nobody_knows_is_unknown_though_it_has_no_layer(
         if form != "json":
             assert "no such operator" in render_check([report], form, fail_on="unknown"), form
     assert summary.headline(report).tone == "unknown"
+
+
+def test_remedies_are_shown_by_title_and_unknown_ids_as_they_are() -> None:
+    from edgedla.rules import fixes
+
+    known = sorted(fixes())[0]
+    assert summary.fix_text([known, "no-such-remedy"]) == f"{fixes()[known]['title']} ({known}); no-such-remedy"
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0, "0 %"), (1, "100 %"), (0.99999, "99.9 %"), (0.00001, "0.1 %"), (0.5, "50.0 %")]
+)
+def test_only_all_and_nothing_are_called_so(share: float, text: str) -> None:
+    assert summary.percent(share) == text
