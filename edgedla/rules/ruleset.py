@@ -4,51 +4,34 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.graph.kinds import kind_of
-from edgedla.graph.kinds.base import Kind
+from edgedla.rules.apply import (
+    ORDER,
+    Active,
+    ActiveRules,
+    Found,
+    element_bytes_of,
+    findings_of,
+    unknown_dla,
+    unwritten,
+    verdict_of,
+    without_dla,
+)
 from edgedla.rules.loader import BORDER_KINDS, RuleFile, load_file
-from edgedla.rules.rule import Case, Rule
+from edgedla.rules.rule import Rule
 from edgedla.rules.scope import MODES, PRECISIONS
-from edgedla.rules.verdict import Effect, Finding, Support, Verdict
+from edgedla.rules.verdict import Effect, Finding, Verdict
 from edgedla.targets import Platform
-
-if TYPE_CHECKING:
-    from edgedla.rules.io_kinds import IoTensor
 
 #: Kinds that share a file with another one.
 _FILE_OF = {"IDENTITY": "cast"}
 _EVERY_KIND = "common"
 _NEVER = "gpu_only"
-#: Rejections first, then what nobody knows, then warnings.
-_ORDER = {Effect.REJECT: 0, Effect.UNKNOWN: 1, Effect.WARN: 2, Effect.SLOW: 3}
-
-
-class Active(NamedTuple):
-    """A rule with the case that holds on one platform."""
-
-    rule: Rule
-    case: Case
-    effect: Effect
-
-
-class Found(NamedTuple):
-    """A finding, whether it rests on logs only, and whether TensorRT meets it in its second look only."""
-
-    finding: Finding
-    observed: bool = False
-    second: bool = False
-
-
-class ActiveRules(NamedTuple):
-    """The rules for one layer kind on one platform. `known`: some file was written for this pair."""
-
-    known: bool
-    rules: Tuple[Active, ...]
 
 
 class RuleSet:
@@ -89,7 +72,7 @@ class RuleSet:
         _known("mode", mode, MODES)
         _known("stage", stage, ("layer", "subgraph"))
         if platform.no_dla is not None and not platform.dla_unknown:
-            return tuple(_without_dla(layer.index, layer.name, platform.no_dla) for layer in graph.layers)
+            return tuple(without_dla(layer.index, layer.name, platform.no_dla) for layer in graph.layers)
         active_of: Dict[str, ActiveRules] = {}
         verdicts: List[Verdict] = []
         for layer in graph.layers:
@@ -97,12 +80,12 @@ class RuleSet:
             if active is None:
                 active = active_of[layer.type] = self.active(layer.type, platform, precision, mode)
             kind = kind_of(layer, graph)
-            findings = _findings(kind, layer.name, active.rules, _element_bytes(kind, platform, precision))
+            findings = findings_of(kind, layer.name, active.rules, element_bytes_of(kind, platform, precision))
             if not active.known and not any(f.finding.effect is Effect.REJECT for f in findings):
-                findings.append(Found(_unwritten(layer.name, layer.type, platform)))
+                findings.append(Found(unwritten(layer.name, layer.type, platform)))
             if platform.dla_unknown:
-                findings.append(Found(_unknown_dla(layer.name, str(platform.no_dla))))
-            verdicts.append(_verdict(layer.index, layer.name, findings, stage))
+                findings.append(Found(unknown_dla(layer.name, str(platform.no_dla))))
+            verdicts.append(verdict_of(layer.index, layer.name, findings, stage))
         return tuple(verdicts)
 
     def check_io(
@@ -122,24 +105,27 @@ class RuleSet:
         _known("mode", mode, MODES)
         if not platform.has_dla:
             return ()
+        from edgedla.rules.border import io_tensor
+
         active = self.active("IO_TENSOR", platform, precision, mode).rules
         found: List[Finding] = []
         for direction, names in (("input", graph.inputs), ("output", graph.outputs)):
             for name in names:
-                tensor = _io_tensor(graph, name, direction, precision, (formats or {}).get(name, ""))
-                found += [f.finding for f in _findings(tensor, name, active, 1 if precision == "int8" else 2)]
-        return tuple(sorted(found, key=lambda f: _ORDER[f.effect]))
+                tensor = io_tensor(graph, name, direction, precision, (formats or {}).get(name, ""))
+                found += [f.finding for f in findings_of(tensor, name, active, 1 if precision == "int8" else 2)]
+        return tuple(sorted(found, key=lambda f: ORDER[f.effect]))
 
     def check_pools(self, pools: Mapping[str, int], platform: Platform) -> Tuple[Finding, ...]:
         """The rules on memory pool sizes: "sram", "local_dram", "global_dram" (or trtexec's dlaSRAM, ...) to bytes."""
+        from edgedla.rules.border import pool_name
         from edgedla.rules.io_kinds import Pool
 
         active = self.active("POOL", platform, "fp16", "fallback").rules
         found: List[Finding] = []
         for name, size in sorted(pools.items()):
-            pool = Pool(pool=_pool_name(name), size_bytes=int(size), hardware_bytes=platform.module.sram_bytes)
-            found += [f.finding for f in _findings(pool, name, active, 1)]
-        return tuple(sorted(found, key=lambda f: _ORDER[f.effect]))
+            pool = Pool(pool=pool_name(name), size_bytes=int(size), hardware_bytes=platform.module.sram_bytes)
+            found += [f.finding for f in findings_of(pool, name, active, 1)]
+        return tuple(sorted(found, key=lambda f: ORDER[f.effect]))
 
     def check_loadable(
         self, weight_bytes: int, internal_bytes: int, platform: Platform, name: str = ""
@@ -149,7 +135,7 @@ class RuleSet:
 
         active = self.active("LOADABLE", platform, "fp16", "fallback").rules
         loadable = Loadable(weight_bytes=weight_bytes, internal_bytes=internal_bytes)
-        return tuple(f.finding for f in _findings(loadable, name, active, 1))
+        return tuple(f.finding for f in findings_of(loadable, name, active, 1))
 
     def active(self, kind: str, platform: Platform, precision: str, mode: str) -> ActiveRules:
         """The rules that hold for a layer kind on a platform, those for every kind first."""
@@ -224,103 +210,6 @@ def _version(folder: Path) -> str:
 
 def _stems(folder: Path) -> Sequence[str]:
     return sorted(p.stem for p in (folder / "layers").glob("*.yaml"))
-
-
-def _findings(kind: Kind, name: str, active: Sequence[Active], element_bytes: int) -> List[Found]:
-    """What the layer does not meet."""
-    found: List[Found] = []
-    for rule, case, effect in active:
-        failure = rule.failure(kind, case, element_bytes)
-        if failure is None:
-            continue
-        message, facts = rule.render(kind, case, failure)
-        finding = Finding(
-            rule=rule.id,
-            rule_name=rule.name,
-            layer=name,
-            effect=effect,
-            message=message,
-            facts={k: list(v) if isinstance(v, tuple) else v for k, v in facts.items()},
-            sources=case.sources,
-            fixes=rule.fixes,
-        )
-        second = rule.stage == "subgraph" and effect in (Effect.REJECT, Effect.UNKNOWN)
-        found.append(Found(finding, case.status == "observed", second))
-    return found
-
-
-def _verdict(index: int, name: str, findings: Sequence[Found], stage: str) -> Verdict:
-    if not findings:
-        return Verdict(index, name, Support.DLA)
-    ordered = sorted(findings, key=lambda f: _ORDER[f.finding.effect])
-    counted = ordered if stage == "subgraph" else [f for f in ordered if not f.second]
-    support, basis = Support.DLA, "rules"
-    for effect, answer in ((Effect.REJECT, Support.GPU), (Effect.UNKNOWN, Support.UNKNOWN)):
-        deciding = [f.observed for f in counted if f.finding.effect is effect]
-        if deciding:
-            support, basis = answer, "observed" if all(deciding) else "rules"
-            break
-    if support is Support.GPU:
-        # What runs on the GPU has no cost on the DLA: a warning about it would only hide the reason.
-        ordered = [f for f in ordered if f.finding.effect in (Effect.REJECT, Effect.UNKNOWN)]
-    first = tuple(f.finding for f in ordered if not f.second)
-    return Verdict(index, name, support, first, basis, tuple(f.finding for f in ordered if f.second))
-
-
-def _without_dla(index: int, name: str, reason: str) -> Verdict:
-    finding = Finding("GEN000", "no-dla", name, Effect.REJECT, reason)
-    return Verdict(index, name, Support.GPU, (finding,))
-
-
-def _unknown_dla(name: str, reason: str) -> Finding:
-    return Finding("GEN000", "no-dla", name, Effect.UNKNOWN, reason)
-
-
-def _unwritten(name: str, kind: str, platform: Platform) -> Finding:
-    message = f"no rule is written for layer kind {kind} on {platform.chip} with TensorRT {platform.release.trt_text}"
-    return Finding("GEN099", "no-rule-written", name, Effect.UNKNOWN, message, {"kind": kind})
-
-
-def _element_bytes(kind: Kind, platform: Platform, precision: str) -> int:
-    """Bytes of one element on the DLA: by the tensor's type where types decide, else by the precision asked for."""
-    if platform.release.strongly_typed:
-        return 1 if kind.in_dtype == "INT8" else 2
-    return 1 if precision == "int8" else 2
-
-
-def _io_tensor(graph: LayerGraph, name: str, direction: str, precision: str, asked: str) -> IoTensor:
-    from edgedla.rules.io_kinds import IoTensor
-
-    tensor = graph.tensors[name]
-    dtype, _, layout = asked.lower().partition(":")
-    near = graph.consumers(name) if direction == "input" else ()
-    readers = [graph.layers[i] for i in near]
-    first = next((r for r in readers if r.type != "CONVOLUTION"), readers[0] if readers else None)
-    facts = kind_of(first, graph).facts() if first is not None else {}
-    return IoTensor(
-        in_dims=tensor.dims,
-        out_dims=tensor.dims,
-        in_dtype=tensor.dtype,
-        out_dtype=tensor.dtype,
-        name=name,
-        direction=direction,
-        format=layout,
-        io_dtype=dtype,
-        compute=precision,
-        first_type=first.type if first is not None else "",
-        first_groups=int(facts.get("groups", 1)),
-        first_dilation=tuple(facts.get("dilation", (1, 1))),
-    )
-
-
-def _pool_name(name: str) -> str:
-    plain = name.replace("_", "").lower()
-    plain = plain[3:] if plain.startswith("dla") else plain
-    plain = plain.replace("managed", "")
-    known = {"sram": "SRAM", "localdram": "LOCAL_DRAM", "globaldram": "GLOBAL_DRAM"}
-    if plain not in known:
-        raise UsageError(f"unknown DLA memory pool {name!r}", allowed="sram, local_dram, global_dram")
-    return known[plain]
 
 
 def _known(name: str, value: str, allowed: Sequence[str]) -> None:

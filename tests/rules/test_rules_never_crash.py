@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from edgedla.graph.kinds import KINDS, kind_class
 from edgedla.rules import Support, load_rules
-from edgedla.rules.ruleset import _findings, _verdict
+from edgedla.rules.apply import findings_of, verdict_of
 from edgedla.targets import platform_for
 
 PLATFORMS = [
@@ -58,8 +58,8 @@ def test_any_layer_gets_an_answer(layer_type):
     @given(kind=samples(layer_type))
     def answers(kind):
         for active in actives:
-            found = _findings(kind, "L", active, 2)
+            found = findings_of(kind, "L", active, 2)
             assert all(f.finding.message and "{" not in f.finding.message for f in found)
-            assert isinstance(_verdict(0, "L", found, "layer").support, Support)
+            assert isinstance(verdict_of(0, "L", found, "layer").support, Support)
 
     answers()

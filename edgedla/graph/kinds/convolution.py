@@ -5,74 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Tuple
 
-from edgedla.graph.kinds.base import Kind
+from edgedla.graph.kinds.kernelled import Kernelled
 from edgedla.graph.layer import Layer
 from edgedla.graph.layer_graph import LayerGraph
 
 
 @dataclass(frozen=True)
-class Convolution(Kind):
-    """IConvolutionLayer. Spatial tuples are in TensorRT's order: (h, w) for 2-D, (d, h, w) for 3-D.
+class Convolution(Kernelled):
+    """IConvolutionLayer.
 
     `pre_padding` and `post_padding` are resolved: the SAME modes are turned into numbers, as the DLA sees them.
     """
 
     TYPE: ClassVar[str] = "CONVOLUTION"
 
-    kernel: Tuple[int, ...] = (3, 3)
-    stride: Tuple[int, ...] = (1, 1)
-    dilation: Tuple[int, ...] = (1, 1)
-    pre_padding: Tuple[int, ...] = (1, 1)
-    post_padding: Tuple[int, ...] = (1, 1)
-    groups: int = 1
-    out_channels: int = 64
-    weights_constant: bool = True
-
     @classmethod
     def of(cls, layer: Layer, graph: LayerGraph) -> Convolution:
-        p = layer.params
-        common = cls.common(layer, graph)
-        kernel = tuple(p["kernel"])
-        stride = tuple(p.get("stride") or (1,) * len(kernel))
-        dilation = tuple(p.get("dilation") or (1,) * len(kernel))
-        pre, post = resolve_padding(p, common["in_dims"][-len(kernel) :], kernel, stride, dilation)
-        kernel_input = graph.tensors.get(layer.inputs[1]) if len(layer.inputs) > 1 else None
-        return cls(
-            **common,
-            kernel=kernel,
-            stride=stride,
-            dilation=dilation,
-            pre_padding=pre,
-            post_padding=post,
-            groups=int(p.get("groups", 1)),
-            out_channels=int(p["nb_output_maps"]),
-            weights_constant=kernel_input is None or kernel_input.is_constant,
-        )
-
-    @property
-    def spatial_rank(self) -> int:
-        return len(self.kernel)
-
-    @property
-    def padding(self) -> Tuple[int, ...]:
-        """Padding of all sides in one row: in front, then behind."""
-        return self.pre_padding + self.post_padding
-
-    @property
-    def in_channels(self) -> int:
-        n = len(self.kernel)
-        return self.in_dims[-n - 1] if len(self.in_dims) > n else 1
+        f = cls.kernel_fields(layer, graph)
+        in_spatial = f["in_dims"][-len(f["kernel"]) :]
+        pre, post = resolve_padding(layer.params, in_spatial, f["kernel"], f["stride"], f["dilation"])
+        return cls(**f, pre_padding=pre, post_padding=post)
 
     @property
     def macs(self) -> int:
+        """Every output element sums over its group: out_volume * weights / C_out."""
         return self.out_volume * self.weight_elements // max(self.out_channels, 1)
-
-    @property
-    def weight_elements(self) -> int:
-        n = self.out_channels * self.in_channels // max(self.groups, 1)
-        for k in self.kernel:
-            n *= k
-        return n
 
 
 def resolve_padding(
