@@ -1,0 +1,47 @@
+"""Energy above idle: what it was fitted to, what it was compared with, how it carries over."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgedla.costs.cost import total
+from edgedla.costs.fit.evidence import load_rows
+from edgedla.costs.model import CostModel
+from edgedla.costs.networks import network
+from edgedla.targets import platform_for
+
+ORIN = platform_for("agx-orin-64gb")
+
+
+def energy_mj(model: CostModel, name: str, device: str) -> float:
+    graph = network(name)
+    costs = model.layer_costs(graph)
+    fixed = model.engine() if device == "GPU" else model.engine() + model.loadable()
+    return (total(costs[i, device] for i in range(len(graph.layers))) + fixed).energy_mj
+
+
+def comparable_rows():
+    """Dense, and at batch 1 on both engines."""
+    rows = (r for r in load_rows() if r.metric.startswith("perf-per-watt"))
+    return [r for r in rows if r.model.endswith("bs=1") and "sparse" not in r.includes]
+
+
+@pytest.mark.parametrize("row", comparable_rows(), ids=lambda r: r.id)
+def test_the_published_advantage_of_the_dla_is_met_though_not_fitted_to(row) -> None:
+    model = CostModel.load(ORIN, "int8", row.power_mode)
+    name = row.work.split()[1]
+    ratio = energy_mj(model, name, "GPU") / energy_mj(model, name, "DLA")
+    assert ratio == pytest.approx(row.value, rel=0.25)
+
+
+def test_fp16_on_orins_dla_costs_many_times_the_energy_of_int8() -> None:
+    fp16, int8 = (energy_mj(CostModel.load(ORIN, p), "resnet50_b1", "DLA") for p in ("fp16", "int8"))
+    assert 7 < fp16 / int8 < 20
+
+
+def test_other_modules_are_a_guess_with_a_wide_spread() -> None:
+    for target, basis in (("agx-orin-64gb", "fitted"), ("orin-nx-16gb", "guessed"), ("agx-xavier-32gb", "guessed")):
+        model = CostModel.load(platform_for(target), "int8")
+        assert model.idle_power_basis == basis
+        spread = model.layer_costs(network("resnet18"))[0, "GPU"].energy_spread
+        assert (spread > 0.3) == (basis == "guessed")
