@@ -1,0 +1,42 @@
+"""The wheel holds what the code reads at run time, and nothing that only the checkout needs."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Set
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> Set[str]:
+    pytest.importorskip("hatchling", reason="hatchling builds the wheel; pip install -e .[test] brings it")
+    from hatchling.builders.wheel import WheelBuilder
+
+    folder = tmp_path_factory.mktemp("wheel")
+    (built,) = WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])
+    with zipfile.ZipFile(built) as wheel:
+        return set(wheel.namelist())
+
+
+def test_every_module_and_data_file_of_the_package_is_in_it(names: Set[str]) -> None:
+    kept = [p for p in (ROOT / "edgedla").rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    assert {p.relative_to(ROOT).as_posix() for p in kept} <= names
+
+
+def test_the_rule_data_is_in_it_under_the_name_that_the_code_looks_for(names: Set[str]) -> None:
+    kept = [p for p in (ROOT / "rules").rglob("*.yaml") if p.is_file()]
+    assert len(kept) > 20
+    assert {f"edgedla/_rules/{p.relative_to(ROOT / 'rules').as_posix()}" for p in kept} <= names
+
+
+def test_nothing_else_is_in_it(names: Set[str]) -> None:
+    assert {name.split("/")[0] for name in names if not name.startswith("edgedla-")} == {"edgedla"}
+    assert not [name for name in names if name.endswith((".pyc", ".onnx", ".engine"))]
+
+
+def test_the_licence_travels_with_it(names: Set[str]) -> None:
+    assert any(name.endswith("LICENSE") for name in names)
