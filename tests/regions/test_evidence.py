@@ -98,3 +98,24 @@ def test_yolo11_on_xavier_has_the_six_subgraphs_of_the_log(shared: Path) -> None
     assert ["/model.10/Split"] in regions
     assert regions[0][-1] == "/model.10/m/m.0/attn/qkv/conv/Conv"
     assert regions[-1][-1] == "/model.23/Concat_2"
+
+
+#: Networks that NVIDIA publishes latencies for, built for one DLA without fallback (Deep-Learning-Accelerator-SW), and
+#: GoogLeNet, whose profile shows one DLA node and `prob` on the GPU: file, precision, operators on the GPU.
+WHOLE = [
+    ("ssd_rn34_1200.onnx", "int8", []),
+    ("ssd_mobilenetv1_300_b2.onnx", "int8", []),
+    ("retinanet_rn34_1280x768_heads_approx.onnx", "int8", []),
+    ("retinanet_resnext50_800.onnx", "int8", []),
+    ("googlenet_caffe.onnx", "fp16", ["Softmax"]),
+]
+
+
+@pytest.mark.parametrize(("file", "precision", "on_gpu"), WHOLE, ids=[w[0] for w in WHOLE])
+def test_networks_that_run_in_one_loadable_do(shared: Path, file: str, precision: str, on_gpu: List[str]) -> None:
+    path = shared / "corpus" / "perf" / file
+    if not path.is_file():
+        pytest.skip(f"{file} is not in this checkout's facts folder")
+    report = check(path, target="agx-orin-64gb", trt="8.5.2", precision=precision)
+    assert [n.op for n in report.nodes if str(n.placed) == "gpu"] == on_gpu
+    assert report.totals.regions == 1
