@@ -17,13 +17,9 @@ $(STAMP): pyproject.toml
 
 setup: $(STAMP)
 
-# The trained example network on a module with DLA, and a network that does not fit, with the reports people read.
+# Check, place, build, accuracy and a run over a video, with a trained detector; files land in $(OUT).
 demo: $(STAMP)
-	mkdir -p $(OUT)
-	$(BIN)/edgedla check examples/00_shapes_detector/shapes_detector.onnx --target orin-nx-16gb --fail-on unknown
-	$(BIN)/python examples/01_check_a_model/make_model.py $(OUT)/street.onnx
-	$(BIN)/edgedla check $(OUT)/street.onnx --target orin-nx-16gb --fail-on never -o - -o $(OUT)/street.html -o $(OUT)/street.json
-	$(BIN)/edgedla check $(OUT)/street.onnx --compare xavier,orin@jp6.0,orin@jp6.2,orin-nano --fail-on never
+	$(BIN)/python examples/demo.py $(OUT)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2

@@ -37,6 +37,7 @@ _PUBLIC: Dict[str, str] = {
     "inspect": "edgedla.builder.inspection",
     "load_artifact": "edgedla.builder",
     "load_onnx": "edgedla.importers",
+    "open_pipeline": "edgedla.runtime.open_pipeline",
     "place": "edgedla.placement",
     "platform_for": "edgedla.targets",
 }

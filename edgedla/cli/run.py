@@ -60,6 +60,7 @@ def run(
     from edgedla.runtime.config import load_config, with_overrides
     from edgedla.runtime.metrics import serve_metrics
     from edgedla.runtime.open_pipeline import open_pipeline
+    from edgedla.runtime.service import as_service
 
     is_file = pipeline.lower().endswith((".yaml", ".yml"))
     if not is_file and not os.path.isdir(pipeline):
@@ -84,7 +85,7 @@ def run(
     with open_pipeline(config) as opened:
         before = {s: signal.signal(s, lambda *_: opened.stop()) for s in (signal.SIGINT, signal.SIGTERM)}
         try:
-            with serve_metrics(opened, config.metrics):
+            with serve_metrics(opened, config.metrics), as_service(opened):
                 summary = opened.run()
         finally:
             for number, handler in before.items():

@@ -65,6 +65,7 @@ def draw(result: FrameResult, pixels: str = "bgr") -> np.ndarray:
             image = cv2.addWeighted(image, 0.6, table[part], 0.4, 0)
     device = f"{result.runner} (simulated)" if result.simulated else result.runner
     where = f"{device}  {result.inference_ms:.1f} ms  age {result.age_ms:.0f} ms"
-    for colour, thick in (((0, 0, 0), 3), ((255, 255, 255), 1)):
-        cv2.putText(image, where, (8, int(22 * size)), cv2.FONT_HERSHEY_SIMPLEX, size, colour, thick, cv2.LINE_AA)
+    (width, height), base = cv2.getTextSize(where, cv2.FONT_HERSHEY_SIMPLEX, size, 1)
+    image[: height + base + 8, : width + 12] //= 4
+    cv2.putText(image, where, (6, height + 4), cv2.FONT_HERSHEY_SIMPLEX, size, (255, 255, 255), 1, cv2.LINE_AA)
     return image

@@ -106,7 +106,7 @@ def video(seed: int, frames: int, size: int = 480):
     shapes = random_shapes(rng, size)
     while len(shapes) < 4:
         shapes += random_shapes(rng, size)[:1]
-    speed = rng.uniform(-6, 6, (len(shapes), 2))
+    speed = rng.uniform(-0.0125, 0.0125, (len(shapes), 2)) * size
     spin = rng.uniform(-0.08, 0.08, len(shapes))
     for _ in range(frames):
         moved = []

@@ -1,0 +1,47 @@
+"""Writes what the demo needs: a video with moving shapes, calibration samples, nothing downloaded.
+
+    python make_data.py OUT_FOLDER [--frames 120] [--calibration 32]
+
+OUT_FOLDER/shapes.avi            the video, 512x512, 25 frames a second
+OUT_FOLDER/calibration.npz       `images`: (n, 3, 256, 256) float32 in 0..1, RGB, frames the network was not trained on
+OUT_FOLDER/labels.txt            one class name a line
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import cv2
+import numpy as np
+from shapes import CLASSES, sample, video
+
+#: Seeds: below 1000 held out for accuracy, 1000 to 9999 for calibration, from one million on for training.
+CALIBRATION_SEED = 1000
+
+
+def network_input(frame_bgr: np.ndarray) -> np.ndarray:
+    """A frame of the network's own size as (3, h, w) float32 in 0..1, RGB."""
+    return np.ascontiguousarray(frame_bgr[..., ::-1].transpose(2, 0, 1), np.float32) / np.float32(255)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--frames", type=int, default=120)
+    parser.add_argument("--calibration", type=int, default=32)
+    a = parser.parse_args()
+    a.out.mkdir(parents=True, exist_ok=True)
+    writer = cv2.VideoWriter(str(a.out / "shapes.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 25, (512, 512))
+    # Drawn at the size the network was trained at and enlarged, as a camera of higher resolution would see the same scene.
+    for frame, _, _ in video(seed=11, frames=a.frames, size=256):
+        writer.write(cv2.resize(frame, (512, 512), interpolation=cv2.INTER_LINEAR))
+    writer.release()
+    images = np.stack([network_input(sample(CALIBRATION_SEED + i)[0]) for i in range(a.calibration)])
+    np.savez(a.out / "calibration.npz", images=images)
+    (a.out / "labels.txt").write_text("\n".join(CLASSES) + "\n", encoding="utf-8")
+    print(f"{a.frames} frames, {a.calibration} calibration samples")
+
+
+if __name__ == "__main__":
+    main()

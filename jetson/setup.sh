@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Sets up edgedla on a Jetson with JetPack 5, 6 or 7. Idempotent: running it again changes nothing that is right already.
+#
+#   jetson/setup.sh [--venv DIR] [--source DIR] [--dry-run]
+#
+# --venv DIR     virtual environment (default: ~/edgedla). It sees JetPack's TensorRT and OpenCV (--system-site-packages).
+# --source DIR   install from this checkout (default: the one this script stands in).
+# --dry-run      print what would be done.
+#
+# EDGEDLA_ROOT=/path reads another tree than / for the board's files (used by the tests).
+set -euo pipefail
+
+venv="$HOME/edgedla"
+source_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+dry=0
+while (($#)); do
+  case "$1" in
+    --venv) venv="${2:?--venv needs a folder}"; shift 2 ;;
+    --source) source_dir="${2:?--source needs a folder}"; shift 2 ;;
+    --dry-run) dry=1; shift ;;
+    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) echo "setup.sh: unknown option $1" >&2; exit 2 ;;
+  esac
+done
+root="${EDGEDLA_ROOT:-}"
+
+say() { printf '%s\n' "$*"; }
+run() { if ((dry)); then printf 'would run: %s\n' "$*"; else "$@"; fi; }
+as_root() { if [ "$(id -u)" = 0 ]; then run "$@"; else run sudo "$@"; fi; }
+
+release_file="$root/etc/nv_tegra_release"
+[ -r "$release_file" ] || { echo "setup.sh: this is no Jetson: no $release_file" >&2; exit 4; }
+l4t_major="$(sed -n 's/^# R\([0-9]*\) .*/\1/p' "$release_file")"
+case "$l4t_major" in
+  35) jetpack=5; python=python3.8 ;;
+  36) jetpack=6; python=python3.10 ;;
+  38 | 39) jetpack=7; python=python3.12 ;;
+  *) echo "setup.sh: L4T R${l4t_major:-unknown} is not JetPack 5, 6 or 7" >&2; exit 4 ;;
+esac
+say "JetPack $jetpack (L4T R$l4t_major), $python"
+
+# TensorRT's Python module, OpenCV with GStreamer, GStreamer's tools, headers to build pycuda.
+packages=(python3-libnvinfer python3-opencv gstreamer1.0-tools gstreamer1.0-plugins-good v4l-utils
+  "$python-venv" "$python-dev" build-essential)
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2> /dev/null | grep -q 'install ok installed' || missing+=("$package")
+done
+if ((${#missing[@]})); then
+  say "installing: ${missing[*]}"
+  as_root apt-get update -qq
+  as_root apt-get install -y -qq "${missing[@]}"
+else
+  say "system packages: all there"
+fi
+
+# The DLA and the camera belong to these groups; without them only root can open them.
+user="${SUDO_USER:-$(id -un)}"
+for group in video render; do
+  if getent group "$group" > /dev/null && ! id -nG "$user" | tr ' ' '\n' | grep -qx "$group"; then
+    as_root usermod -aG "$group" "$user"
+    say "$user joins the group $group: log out and in again"
+  fi
+done
+
+if [ ! -x "$venv/bin/python" ]; then
+  say "virtual environment: $venv"
+  run "$python" -m venv --system-site-packages "$venv"
+else
+  say "virtual environment: $venv is there"
+fi
+
+# pycuda has no wheel for these boards: nvcc must be on PATH. A wheel of OpenCV would hide JetPack's, which has GStreamer.
+export PATH="/usr/local/cuda/bin:$PATH"
+run "$venv/bin/python" -m pip install --quiet --upgrade pip
+run "$venv/bin/python" -m pip install --quiet "$source_dir" prometheus-client
+if ! "$venv/bin/python" -c 'import pycuda' 2> /dev/null; then
+  run "$venv/bin/python" -m pip install --quiet pycuda
+fi
+if ! ((dry)) && "$venv/bin/python" -m pip list 2> /dev/null | grep -qi '^opencv-python'; then
+  say "warning: this environment holds an OpenCV wheel without GStreamer: pip uninstall opencv-python opencv-python-headless"
+fi
+
+say "looking at the board:"
+run "$venv/bin/edgedla" doctor || say "edgedla doctor found something to mend (see above)"

@@ -1,0 +1,61 @@
+"""Pipeline files are read strictly."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgedla.errors import DocumentError
+from edgedla.runtime.config import load_config
+
+GOOD = "version: 1\nartifact: a\nsource: csi://0\n"
+
+
+def load(tmp_path, text):
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    return load_config(str(path))
+
+
+def test_paths_are_relative_to_the_file(tmp_path):
+    config = load(tmp_path, "version: 1\nartifact: a\nsource: film.mp4\noutputs: {jsonl: out/r.jsonl}\n")
+    assert config.artifact == str(tmp_path / "a")
+    assert config.source.uri == str(tmp_path / "film.mp4")
+    assert config.outputs.jsonl == str(tmp_path / "out/r.jsonl")
+
+
+def test_source_options_stand_beside_the_uri(tmp_path):
+    config = load(tmp_path, "version: 1\nartifact: a\nsource: {uri: 'csi://0', width: 1280, flip: rotate-180}\n")
+    assert config.source.options == {"width": 1280, "flip": "rotate-180"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is a mapping"),
+        ("- 1", "is a mapping"),
+        ("a: [", "no valid YAML"),
+        ("version: 2\nartifact: a\nsource: x", "version is 2"),
+        ("artifact: a\nsource: x", "version is None"),
+        ("version: 1\nsource: x", "artifact is missing"),
+        ("version: 1\nartifact: a", "source is missing"),
+        (GOOD + "devises: [DLA0]", "did you mean devices"),
+        (GOOD + "decode: {scroe: 1}", "did you mean score"),
+        (GOOD + "decode: {score: high}", "a number"),
+        (GOOD + "decode: {reg_max: 1.5}", "a whole number"),
+        (GOOD + "decode: [yolov8]", "a mapping"),
+        (GOOD + "preprocess: {mean: [1, 2]}", "3 numbers"),
+        (GOOD + "capture: {reconnect: 1}", "true, false"),
+        (GOOD + "artifact: b", "stands twice"),
+        (GOOD + "outputs: {jsonl: 5}", "put it in quotes"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_allowed(tmp_path, text, says):
+    with pytest.raises(DocumentError) as e:
+        load(tmp_path, text)
+    assert says in str(e.value)
+    assert "p.yaml" in str(e.value)
+
+
+def test_a_missing_file_is_a_document_error(tmp_path):
+    with pytest.raises(DocumentError, match="cannot be read"):
+        load_config(str(tmp_path / "no.yaml"))
