@@ -66,7 +66,9 @@ def read_file(root: Any, name: str) -> RuleFile:
         if any(rule.id == r.id or rule.name == r.name for r in rules):
             raise table.error(f"the id {rule.id} or the name {rule.name} stands twice", "id")
         rules.append(rule)
-    written = tuple(read_scope(t) for t in root.tables("written_for")) or (Scope(),)
+    written = tuple(read_scope(t) for t in root.tables("written_for"))
+    if not written and kinds != ("",):
+        raise root.error("'written_for' is missing: which platforms did the author look at?")
     return RuleFile(kinds, written, tuple(rules))
 
 

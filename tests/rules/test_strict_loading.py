@@ -9,6 +9,7 @@ from edgedla.errors import RuleError
 from edgedla.rules.loader import read_file
 
 RULE = """kinds: [CONVOLUTION]
+written_for: [{trt: {from: "8.4"}}]
 rules:
   - id: CONV001
     name: conv-kernel
@@ -85,10 +86,11 @@ def test_an_unquoted_version_is_an_error():
         ("outside {min}", "outside {min", "no template"),
         ("id: CONV001", "id: conv1", "no rule id"),
         ("name: conv-kernel", "name: Conv Kernel", "no rule name"),
+        ('written_for: [{trt: {from: "8.4"}}]\n', "", "'written_for' is missing"),
         ("target: [orin]", "target: [nano]", "unknown target 'nano'"),
         ("target: [orin]", "chip: [orin]", "unknown key 'chip'"),
-        ('from: "8.4"', "from: 8.4", "not quoted"),
-        ('from: "8.4"', 'from: "8.4", to: "8.3"', "holds no version"),
+        ('orin], trt: {from: "8.4"', "orin], trt: {from: 8.4", "not quoted"),
+        ('orin], trt: {from: "8.4"', 'orin], trt: {from: "8.4", to: "8.3"', "holds no version"),
         ("    sources: [a]\n", "    sources: [a]\n    effect: refuse\n", "unknown effect"),
         ("    sources: [a]\n", "    sources: [a]\n    status: sure\n", "unknown status"),
         ("    sources: [a]\n", "    sources: [a]\n    stage: late\n", "unknown stage"),
@@ -105,6 +107,7 @@ def test_a_wrong_rule_is_refused_with_its_line(old, new, words):
 
 
 CASES = """kinds: [CONVOLUTION]
+written_for: [{trt: {from: "8.4"}}]
 rules:
   - id: CONV001
     name: conv-kernel
@@ -134,7 +137,7 @@ def test_cases_that_share_a_platform_are_refused(first, second):
     with pytest.raises(RuleError) as caught:
         read(CASES % (first, second))
     assert "match the same platform" in str(caught.value)
-    assert caught.value.where == "layers/x.yaml:11"
+    assert caught.value.where == "layers/x.yaml:12"
 
 
 @pytest.mark.parametrize(
