@@ -16,11 +16,11 @@ from edgedla.quantization.samples import Samples, synthetic_samples
 
 #: Stated tolerance: relative L2 error ||y - y_fp32|| / ||y_fp32|| of each output. FP16 rounds to 11 bits, so a deep
 #: network stays well below one percent; INT8 by absmax has 8 bits for the largest value ever seen.
-TOLERANCE_REL_L2 = {"fp16": 0.01, "int8": 0.25}
+TOLERANCE_REL_L2 = {"fp16": 0.005, "int8": 0.1}
 #: Samples that the error is measured on; other seeds than those of synthetic calibration.
 CHECK_SAMPLES, CHECK_SEED = 2, 1000
 #: Operators of the rounding steps exist from this opset on.
-MIN_OPSET = 9
+MIN_OPSET = 10
 
 
 @dataclass(frozen=True)

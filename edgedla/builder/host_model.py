@@ -213,36 +213,28 @@ class _Writer:
             self._add("Cast", [source], target + "/half", to=10)
             self._add("Cast", [target + "/half"], target, to=_FLOAT)
             return
-        # q = clamp(trunc(x / s + sign(x) * 0.49999997), -128, 127): half away from zero, as the DLA rounds (developer
-        # guide 8.6.1, quantization table); 0.49999997 for the reason given at formats.pack.quantize.
+        # q = clamp(round(x / s * (1 + 2^-22)), -128, 127): QuantizeLinear rounds halves to even, the DLA away from zero
+        # (developer guide 8.6.1, quantization table). The factor moves a half, and what lies within 4 units in the last
+        # place below it, past the half; the division itself is no more exact than that.
         name = target[: -len("/dla_int8")] if target.endswith("/dla_int8") else target
         scale = self.plan.calibration.absmax[name] / INT8_MAX
-        steps = [
-            ("Div", [source, self._scalar(scale)], "scaled", {}),
-            ("Sign", ["scaled"], "sign", {}),
-            ("Mul", ["sign", self._scalar(0.49999997)], "half", {}),
-            ("Add", ["scaled", "half"], "shifted", {}),
-            ("Max", ["shifted", self._scalar(-128.0)], "low", {}),
-            ("Min", ["low", self._scalar(127.0)], "clamped", {}),
-            ("Cast", ["clamped"], "int8", {"to": 3}),
-            ("Cast", ["int8"], "levels", {"to": _FLOAT}),
-        ]
-        own = {step[2] for step in steps}
-        for op, inputs, output, attributes in steps:
-            self._add(op, [f"{target}/{t}" if t in own else t for t in inputs], f"{target}/{output}", **attributes)
-        self._add("Mul", [f"{target}/levels", self._scalar(scale)], target)
+        zero = self._scalar(0, np.int8)
+        levels = f"{target}/levels"
+        self._add("QuantizeLinear", [source, self._scalar(scale / (1 + 2.0**-22)), zero], levels)
+        self._add("DequantizeLinear", [levels, self._scalar(scale), zero], target)
 
     def _add(self, op: str, inputs: List[str], output: str, **attributes: Any) -> None:
         from onnx import helper
 
         self.nodes.append(helper.make_node(op, inputs, [output], name=f"edgedla/{output}", **attributes))
 
-    def _scalar(self, value: float) -> str:
+    def _scalar(self, value: float, dtype: Any = np.float32) -> str:
         from onnx import numpy_helper
 
-        name = f"edgedla/scalar_{float(np.float32(value)).hex()}"
+        number = dtype(value)
+        name = f"edgedla/{number.dtype}_{float(number).hex()}"
         if name not in self.added_constants:
-            self.added_constants[name] = numpy_helper.from_array(np.float32(value).reshape(()), name)
+            self.added_constants[name] = numpy_helper.from_array(np.asarray(number), name)
         return name
 
 

@@ -1,0 +1,56 @@
+"""Host artifacts of real architectures with random weights agree with FP32 within the stated tolerance."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from edgedla.builder import HostSession, build, load_artifact
+from edgedla.builder.building import BuildRequest
+from edgedla.builder.host import TOLERANCE_REL_L2
+
+NETS = ("tv_resnet18", "tv_mobilenet_v2", "tv_squeezenet1_1", "timm_ghostnet_100", "tv_shufflenet_v2_x1_0")
+
+
+@pytest.fixture(scope="module")
+def materialized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    shared = Path(__file__).resolve().parents[3] / "shared"
+    if not (shared / "tools/materialize.py").is_file():
+        pytest.skip("the corpus ../shared does not stand beside this checkout")
+    folder = tmp_path_factory.mktemp("nets")
+    for net in NETS:
+        command = [sys.executable, str(shared / "tools/materialize.py"), str(shared / f"corpus/nets/{net}.onnx")]
+        subprocess.run([*command, str(folder / f"{net}.onnx")], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_int8_hybrid_with_no_further_options(net: str, materialized: Path, tmp_path: Path) -> None:
+    path = materialized / f"{net}.onnx"
+    request = BuildRequest(target="agx-orin-64gb", precision="int8", backend="host")
+    build(path, tmp_path / "out", request)
+    artifact = load_artifact(tmp_path / "out", model=path)
+    assert artifact.accuracy is not None
+    assert artifact.accuracy["tolerance_rel_l2"] == TOLERANCE_REL_L2["int8"]
+    assert artifact.accuracy["within"]
+    assert artifact.accuracy["nodes"]["dla_int8"] > 10
+    # What the builder says of its own work is not taken on trust.
+    image = np.random.default_rng(99).standard_normal(artifact.inputs[0].shape_nchw).astype(np.float32)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    want = session.run(None, {artifact.inputs[0].name: image})[0]
+    found = HostSession(artifact).run_arrays({artifact.inputs[0].name: image})[artifact.outputs[0].name]
+    error = float(np.linalg.norm(found - want) / np.linalg.norm(want))
+    assert 0 < error < TOLERANCE_REL_L2["int8"]
+
+
+@pytest.mark.parametrize("net", NETS[:2])
+def test_fp16_hybrid(net: str, materialized: Path, tmp_path: Path) -> None:
+    request = BuildRequest(target="agx-orin-64gb", precision="fp16", backend="host")
+    artifact = build(materialized / f"{net}.onnx", tmp_path / "out", request)
+    assert artifact.accuracy is not None
+    assert 0 < artifact.accuracy["worst_rel_l2"] < TOLERANCE_REL_L2["fp16"]
