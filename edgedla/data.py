@@ -18,9 +18,11 @@ def rules_dir() -> Path:
         RuleError: the installation has no such folder.
     """
     # A checkout comes first: there a stale copy inside the package would hide an edited rule.
-    for folder in (_PACKAGE.parent / "rules", _PACKAGE / "_rules"):
-        if (folder / "releases.yaml").is_file():
-            return folder
+    checkout = _PACKAGE.parent
+    if (checkout / "pyproject.toml").is_file() and (checkout / "rules" / "releases.yaml").is_file():
+        return checkout / "rules"
+    if (_PACKAGE / "_rules" / "releases.yaml").is_file():
+        return _PACKAGE / "_rules"
     raise RuleError(
         "the rule data is missing from this installation",
         where=str(_PACKAGE / "_rules"),

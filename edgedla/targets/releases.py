@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import NamedTuple, Optional, Sequence, Tuple
 
@@ -136,12 +137,15 @@ def _find_trt(text: str) -> Version:
 
 
 def _unknown(what: str, text: str, known: Sequence[str]) -> UsageError:
-    import difflib
+    def shared(version: str) -> int:
+        """Length of the common beginning: 6.3 is nearer to 6.2.2 than to 4.6.3."""
+        return len(os.path.commonprefix([text.strip(), version]))
 
-    near = difflib.get_close_matches(text.strip(), known, n=1, cutoff=0.4)
-    return UsageError(
-        f"unknown {what} release {text!r}", allowed=", ".join(known), hint=f"Did you mean {near[0]}?" if near else None
-    )
+    near = max(known, key=shared)
+    # The newest of those that begin alike.
+    near = [v for v in known if shared(v) == shared(near)][-1]
+    hint = f"Did you mean {near}?" if shared(near) >= 2 else None
+    return UsageError(f"unknown {what} release {text!r}", allowed=", ".join(known), hint=hint)
 
 
 def _text(version: Version) -> str:

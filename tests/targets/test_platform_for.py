@@ -94,10 +94,10 @@ def test_jetpack_brings_l4t_and_dla_software():
     ("target", "jetpack", "trt", "words"),
     [
         ("agx-orine", None, None, "Did you mean agx-orin"),
-        ("orin", None, "10.33", "10.3.0"),
+        ("orin", None, "10.33", "Did you mean 10.3.0"),
         ("orin", None, "10", "unknown TensorRT"),
         ("orin", None, "8.6.12", "unknown TensorRT"),
-        ("orin", "6.3", None, "6.2.2"),
+        ("orin", "6.3", None, "Did you mean 6.2.2"),
         ("orin", "6.2", "8.5", "does not carry"),
         ("orin", None, "newest", "unknown TensorRT"),
     ],
