@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from edgedla.importers.network.core import Dims, NetTensor, Network
 from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS, fold
+from edgedla.importers.network.partial import Dynamic, dims_of, elements_of
 from edgedla.importers.refuse import Refused
 
 #: TensorRT's Dims::MAX_DIMS.
@@ -69,6 +70,31 @@ def _cancel(source: Dims, out: List[int], at: int) -> int:
     return known_source // known_out if known_out and known_source % known_out == 0 else -1
 
 
+def reshape_in_part(source: Dims, wanted: NetTensor, zero_is_placeholder: bool) -> Dims:
+    """The dims of a reshape whose target is worked out at run time, as far as they are known now."""
+    elements = elements_of(wanted)
+    if elements is None:
+        return (-1,) * max(wanted.dims[0] if wanted.dims else 1, 0)
+    out = []
+    inferred = -1
+    kept = True  # Every unknown entry is a dynamic dim as it was.
+    for i, e in enumerate(elements):
+        if isinstance(e, Dynamic):
+            kept = kept and e.is_dim
+            out.append(-1)
+        elif e == 0 and zero_is_placeholder:
+            out.append(source[i] if i < len(source) else -1)
+        else:
+            if e == -1:
+                inferred = i
+            out.append(e)
+    if inferred >= 0 and kept:
+        out[inferred] = _cancel(source, out, inferred)
+    elif inferred < 0 and sum(d < 0 for d in out) == 1 and volume(source) >= 0:
+        out[out.index(-1)] = _cancel(source, out, out.index(-1))
+    return tuple(out)
+
+
 def shuffle(
     net: Network,
     x: NetTensor,
@@ -93,7 +119,7 @@ def shuffle(
             wanted = [int(d) for d in reshape_tensor.value.ravel()]
             dims = resolve_reshape(dims, wanted, zero_is_placeholder)
         else:
-            dims = (-1,) * max(reshape_tensor.dims[0] if reshape_tensor.dims else 1, 0)
+            dims = reshape_in_part(dims, reshape_tensor, zero_is_placeholder)
         params["reshape_resolved"] = list(dims)
     elif reshape is not None:
         params["reshape"] = list(reshape)
@@ -143,8 +169,11 @@ def slice_layer(
         inputs.pop()
     sizes = numbers[1]
     dims = list(x.dims)
+    in_part: Any = sizes
+    if sizes is None and len(inputs) > 2 and inputs[2] is not None:
+        in_part = dims_of(inputs[2])
     for i, axis in enumerate(axes if axes is not None else range(len(dims))):
-        dims[axis] = sizes[i] if sizes is not None and i < len(sizes) else -1
+        dims[axis] = in_part[i] if in_part is not None and i < len(in_part) else -1
     value = None
     if x.value is not None and all(n is not None for n in numbers) and mode == "STRICT_BOUNDS":
         value = fold().strict_slice(x.value, numbers, axes, dims, x.dtype)
@@ -244,7 +273,7 @@ def fill(
         if size.value is not None:
             dims = tuple(int(v) for v in size.value.ravel())
         else:
-            dims = (-1,) * max(size.dims[0] if size.dims else 1, 0)
+            dims = dims_of(size) or (-1,) * max(size.dims[0] if size.dims else 1, 0)
         params["dims_resolved"] = list(dims)
     else:
         dims = tuple(size)

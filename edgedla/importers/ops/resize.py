@@ -10,6 +10,7 @@ from edgedla.importers.dtypes import refuse_types
 from edgedla.importers.network import arithmetic
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.lazy import fold
+from edgedla.importers.network.partial import dims_of
 from edgedla.importers.node import Node, single_axis
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights
@@ -52,8 +53,7 @@ class ResizeLayer:
             inputs.append(self.size_tensor)
             if self.size_tensor.dims != (len(dims),):
                 raise Refused("resize size rank")
-            value = self.size_tensor.value
-            dims = tuple(int(v) for v in value.ravel()) if value is not None else (-1,) * len(dims)
+            dims = dims_of(self.size_tensor) or (-1,) * len(dims)
             params["size_source"] = "tensor"
             params["output_dims_resolved"] = list(dims)
         elif self.sizes is not None:

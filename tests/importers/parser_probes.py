@@ -1,0 +1,51 @@
+"""The carried record of what NVIDIA's ONNX parser made of small models: tests/data/parser_lowerings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import onnx
+import onnx.parser
+
+RECORD = Path(__file__).resolve().parent.parent / "data" / "parser_lowerings" / "probes.jsonl"
+
+
+def probes() -> List[Dict[str, Any]]:
+    """One per model: name, model (ONNX text), weights (name -> [data type, dims]), "10.3" and "8.6": layers or None."""
+    with open(RECORD, encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+def model_of(text: str, weights: Dict[str, Any]) -> onnx.ModelProto:
+    """The model in text form, its large weights added as tensors without data: no reader needs their values."""
+    model = onnx.parser.parse_model(text)
+    for name, (data_type, dims) in weights.items():
+        model.graph.initializer.add(name=name, data_type=data_type, dims=dims)
+    return model
+
+
+def near(a: Any, b: Any) -> bool:
+    if isinstance(a, list) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(near, a, b))
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)) and not isinstance(a, bool):
+        return abs(a - b) <= 1e-4 * max(1.0, abs(a), abs(b))
+    return bool(a == b)
+
+
+def differences(expected: List[List[Any]], graph: Any) -> List[str]:
+    """What is missing, different or too much in a LayerGraph, against rows of [node, type, output dims, parameters]."""
+    left = [
+        (layer, [layer.onnx_node, layer.type, list(graph.tensors[layer.outputs[0]].dims) if layer.outputs else []])
+        for layer in graph.layers
+    ]
+    found = []
+    for node, kind, dims, params in expected:
+        for at, (layer, key) in enumerate(left):
+            if key == [node, kind, dims] and all(near(v, layer.params.get(k)) for k, v in params.items()):
+                del left[at]
+                break
+        else:
+            found.append(f"missing: {node} {kind} {dims} {params}")
+    return found + [f"too much: {key} {dict(layer.params)}" for layer, key in left]

@@ -1,0 +1,114 @@
+"""The layers of load_onnx against those that NVIDIA's own parser was seen to make."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+from parser_probes import differences, model_of, probes
+
+from edgedla.errors import ModelError
+from edgedla.importers import load_onnx
+
+PROBES = probes()
+VERSIONS = ("10.3", "8.6")
+#: Whole networks for the fast test: plain, depthwise, transformer with windows, detector, encoder-decoder.
+NETS = (
+    "tv_resnet18",
+    "tv_mobilenet_v2",
+    "tv_swin_t",
+    "yolo_yolov8n",
+    "seg_deeplabv3_mobilenet_v3_large",
+    "timm_pit_ti_224",
+)
+
+
+def trt(version):
+    return tuple(int(x) for x in version.split("."))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_carried_record_covers_the_operators_of_cnns_and_transformers(version):
+    seen = {row[1] for probe in PROBES for row in probe[version] or ()}
+    assert len(PROBES) > 200
+    assert seen >= {"CONVOLUTION", "DECONVOLUTION", "POOLING", "ELEMENTWISE", "RESIZE", "QUANTIZE", "TOPK", "GATHER"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("probe", PROBES, ids=lambda p: p["name"])
+def test_layers_as_recorded(probe, version):
+    proto = model_of(probe["model"], probe["weights"])
+    if probe[version] is None:
+        with pytest.raises(ModelError):
+            load_onnx(proto, trt=trt(version))
+        return
+    assert differences(probe[version], load_onnx(proto, trt=trt(version))) == []
+
+
+def recorded(shared: Path, version: str, name: str):
+    with gzip.open(shared / "golden" / "parser" / version / f"{name}.jsonl.gz") as f:
+        return [json.loads(line) for line in f]
+
+
+def rows(answer):
+    counted = {
+        # What decides where a layer may run; the rest of the record is not compared.
+        "CONVOLUTION": "nb_output_maps kernel stride dilation pre_padding post_padding padding_mode groups",
+        "DECONVOLUTION": "nb_output_maps kernel stride dilation pre_padding post_padding padding_mode groups",
+        "POOLING": "op window stride pre_padding post_padding padding_mode average_count_excludes_padding",
+        "ACTIVATION": "op alpha beta",
+        "ELEMENTWISE": "op",
+        "UNARY": "op",
+        "REDUCE": "op axes keep_dims",
+        "SCALE": "mode channel_axis",
+        "CONCATENATION": "axis",
+        "SOFTMAX": "axes",
+        "LRN": "window",
+        "RESIZE": "mode scales coordinate_transformation selector rounding",
+        "MATRIX_MULTIPLY": "op0 op1",
+        "SLICE": "mode",
+        "SHUFFLE": "first_transpose second_transpose",
+        "GATHER": "mode axis",
+        "TOPK": "op axes",
+        "CAST": "to",
+        "NORMALIZATION": "axes groups",
+    }
+    found = []
+    for layer in answer["layers"]:
+        names = counted.get(layer["type"], "").split()
+        params = {n: layer["params"][n] for n in names if layer["params"].get(n) is not None}
+        found.append(
+            [layer["onnx_node"], layer["type"], layer["outputs"][0]["dims"] if layer["outputs"] else [], params]
+        )
+    return found
+
+
+def folder_of(shared: Path, name: str) -> Path:
+    if name == "light":
+        return Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+    return shared / "corpus" / ("nets" if name == "corpus" else name)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["extra", "light", "node_const", "corpus"])
+def test_the_whole_record_beside_the_checkout(shared, version, name):
+    compared = 0
+    wrong = {}
+    for answer in recorded(shared, version, name):
+        path = folder_of(shared, name) / f"{answer['model']}.onnx"
+        if not path.exists() or (name == "corpus" and answer["model"] not in NETS):
+            continue
+        compared += 1
+        try:
+            graph = load_onnx(path, trt=trt(version))
+        except ModelError as e:
+            found = [str(e)] if answer["parsed"] else []
+        else:
+            found = differences(rows(answer), graph) if answer["parsed"] else ["not refused"]
+        if found:
+            wrong[answer["model"]] = found[:3]
+    assert compared >= 4
+    assert wrong == {}
