@@ -58,28 +58,29 @@ HELPERS = frozenset({"SHUFFLE", "CONSTANT", "IDENTITY", "CAST"})
 
 def _node(node: OnnxNode, layers: Sequence[LayerPrediction], graph: LayerGraph) -> NodePrediction:
     """The node's end state follows the layers that do its work, not the reshapes that the parser adds around them."""
-
-    def made(support: Support, placed: Placed, cause: Cause, reason: str) -> NodePrediction:
+    if not node.layers or node.unknown:
+        support, placed, cause, reason = _without_layers(node)
         return NodePrediction(node.name, node.op, support, placed, node.layers, cause, reason)
+    work = [layers[i] for i in node.layers]
+    if len(work) > 1:
+        work = [p for p in work if graph.layers[p.index].type not in HELPERS] or work
+    support = min((p.support for p in work), key=_SUPPORTS.index)
+    decisive = min(work, key=lambda p: _PLACES.index(p.placed))
+    return NodePrediction(node.name, node.op, support, decisive.placed, node.layers, decisive.cause, decisive.reason)
 
+
+#: What decides a node of several layers, first one first.
+_SUPPORTS = (Support.GPU, Support.UNKNOWN, Support.DLA)
+_PLACES = (Placed.GPU, Placed.DLA, Placed.FOLDED)
+
+
+def _without_layers(node: OnnxNode) -> Tuple[Support, Placed, Cause, str]:
     if node.unknown:
-        return made(Support.UNKNOWN, Placed.GPU, Cause.UNKNOWN, node.unknown)
-    if not node.layers:
-        if node.constant_layers:
-            # TensorRT's first check refuses CONSTANT layers, then folds them away.
-            return made(Support.GPU, Placed.FOLDED, Cause.FOLDED, "a build-time constant")
-        return made(Support.DLA, Placed.FOLDED, Cause.FOLDED, "leaves no layer to run")
-    work = [layers[i] for i in node.layers if graph.layers[i].type not in HELPERS]
-    work = work or [layers[i] for i in node.layers]
-    support = next(
-        (s for s in (Support.GPU, Support.UNKNOWN) if any(p.support is s for p in work)),
-        Support.DLA,
-    )
-    for placed in (Placed.GPU, Placed.DLA):
-        decisive = next((p for p in work if p.placed is placed), None)
-        if decisive is not None:
-            return made(support, placed, decisive.cause, decisive.reason)
-    return made(support, Placed.FOLDED, work[0].cause, work[0].reason)
+        return Support.UNKNOWN, Placed.GPU, Cause.UNKNOWN, node.unknown
+    if node.constant_layers:
+        # TensorRT's first check refuses CONSTANT layers, then folds them away.
+        return Support.GPU, Placed.FOLDED, Cause.FOLDED, "a build-time constant"
+    return Support.DLA, Placed.FOLDED, Cause.FOLDED, "leaves no layer to run"
 
 
 def _notes(regions: Sequence[Region], limit: int) -> Tuple[str, ...]:

@@ -33,9 +33,10 @@ def rank_changes(
     exactly these layers ran on the DLA and nothing else changed: candidates, second look and cap are worked out anew.
     """
     causes: Dict[Tuple[str, str, Cause], List[int]] = {}
+    deciding: Dict[int, Optional[Finding]] = {}
     for p in layers:
         if p.cause in (Cause.RULE, Cause.UNKNOWN, Cause.VALIDATION):
-            finding = _deciding(verdicts[p.index])
+            finding = deciding[p.index] = _deciding(verdicts[p.index])
             rule = f"{finding.rule} {finding.rule_name}" if finding else "no rule"
             causes.setdefault((_kind_label(graph, p.index), rule, p.cause), []).append(p.index)
     work = work_of(graph)
@@ -57,7 +58,7 @@ def rank_changes(
             fixed[i] = True
         mended = {units.unit_of[i] for i in members if i in units.unit_of}
         after = outcome(fixed, {u: m for u, m in failing.items() if u not in mended})
-        findings = [f for f in (_deciding(verdicts[i]) for i in members) if f]
+        findings = [f for f in (deciding[i] for i in members) if f]
         ranked.append(
             RankedChange(
                 layers=tuple(members),
@@ -79,7 +80,10 @@ def _deciding(verdict: Verdict) -> Optional[Finding]:
     if verdict.support is Support.DLA:
         return verdict.validation[0] if verdict.validation else None
     wanted = Effect.REJECT if verdict.support is Support.GPU else Effect.UNKNOWN
-    return next((f for f in verdict.findings if f.effect is wanted), None)
+    for finding in verdict.findings:
+        if finding.effect is wanted:
+            return finding
+    return None
 
 
 def _kind_label(graph: LayerGraph, index: int) -> str:
