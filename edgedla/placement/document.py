@@ -117,7 +117,7 @@ def read_placement(source: Union[str, Path, Mapping[str, Any]]) -> p.Placement:
         raise DocumentError("is no placement", where=where, allowed=f'"document": "{p.DOCUMENT}"')
     if data.get("schema_version") != p.VERSION:
         raise DocumentError(
-            f"has schema_version {data.get('version')!r}",
+            f"has schema_version {data.get('schema_version')!r}",
             where=where,
             allowed=str(p.VERSION),
             hint="Place the model again.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Dict, Iterable, Optional, Sequence, Set, Tuple
 
+from edgedla.placement.baselines import after_cap
 from edgedla.placement.evaluate import Evaluation, evaluate
 from edgedla.placement.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
 from edgedla.placement.highs import Linear, add
@@ -92,6 +93,11 @@ def solve_milp(
                         _cut_value(r, e, proven)
                 else:
                     cut_assignment(r, e)
+                    mended = evaluate(problem, after_cap(problem, e.assignment))
+                    if legal(problem, mended, goal):
+                        reached, _ = measure(problem, mended)
+                        if reached < value * (1 - 1e-9):
+                            best, value = mended, reached
                 cut_count(r, e)
             if bounds[engines] >= value * (1 - gap):
                 break

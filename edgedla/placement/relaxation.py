@@ -74,6 +74,8 @@ def relax(problem: Problem, engines: Tuple[str, ...]) -> Relaxation:
     _transitions(r)
     _separations(r)
     _counts(r)
+    _ask_for_pools(r)
+    _ask_for_size(r)
     return r
 
 
@@ -234,6 +236,63 @@ def use_every_core(r: Relaxation) -> None:
             r.model.at_least(r.entering.get(core, {}), 1.0)
         if everything <= read:
             r.model.at_least(r.leaving.get(core, {}), 1.0)
+
+
+def _ask_for_pools(r: Relaxation) -> None:
+    """Weights on a core <= number of its loadables * pool; an item that exceeds a pool by itself stays away."""
+    problem, limits = r.problem, r.problem.limits
+    for (m, core), count in r.count.items():
+        possible = [i for i in problem.items_of(m) if (i, core) in r.x]
+        if sum(problem.items[i].weight_bytes for i in possible) > limits.global_dram_bytes:
+            weights = _sum({c: v * problem.items[i].weight_bytes for c, v in r.on(i, core).items()} for i in possible)
+            share = {c: v / max(limits.global_dram_bytes, 1) for c, v in weights.items()}
+            r.model.at_least(add({count: 1.0}, share, -1.0))
+        for i in possible:
+            item = problem.items[i]
+            if item.weight_bytes > limits.global_dram_bytes or item.activation_bytes > limits.local_dram_bytes:
+                r.model.at_most(r.on(i, core), 0.0)
+
+
+def _ask_for_size(r: Relaxation) -> None:
+    """min_region: an item on a core has enough company there that could share its loadable.
+
+        sum over w in company(v) of units[w] * x[w] >= (min_region_layers - units[v]) * x[v]
+
+    No item from which v is reached, or that is reached from v, past an item that cannot stand on the core is company:
+    loadables are convex. Other batches are none either.
+    """
+    problem, wanted = r.problem, r.problem.limits.min_region_layers
+    if wanted <= 1:
+        return
+    for core in (d for d in r.engines if d != GPU):
+        for m in range(len(problem.models)):
+            possible = [i for i in problem.items_of(m) if (i, core) in r.x]
+            apart = _apart(problem, m, set(possible))
+            for v in possible:
+                item = problem.items[v]
+                company: Linear = {}
+                for w in possible:
+                    if w != v and problem.items[w].batch == item.batch and w not in apart[v] and v not in apart[w]:
+                        add(company, r.on(w, core), float(problem.items[w].units))
+                r.model.at_least(add(company, r.on(v, core), -float(wanted - item.units)))
+
+
+def _apart(problem: Problem, model: int, possible: Set[int]) -> Dict[int, Set[int]]:
+    """For each possible item those that are reached from it past an item that is not possible."""
+    successors: Dict[int, List[int]] = {}
+    own = problem.items_of(model)
+    for i in own:
+        for p in problem.predecessors(i):
+            successors.setdefault(p, []).append(i)
+    behind: Dict[int, Set[int]] = {}
+    apart: Dict[int, Set[int]] = {}
+    for i in reversed(own):
+        behind[i] = set()
+        apart[i] = set()
+        for s in successors.get(i, ()):
+            behind[i] |= behind[s] | {s}
+            apart[i] |= behind[s] if s not in possible else apart[s]
+    return apart
 
 
 def flips(r: Relaxation, model: int, core: str, members: Set[int]) -> Linear:

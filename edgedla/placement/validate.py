@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from edgedla.costs.cost import device_kind
 from edgedla.placement.evaluate import Region
 from edgedla.placement.grouping import is_acyclic
-from edgedla.placement.problem import GPU, Problem
+from edgedla.placement.problem import DEVICES, GPU, Problem
 
 #: Rule -> what it demands. The order is that of the checks.
 RULES: Dict[str, str] = {
@@ -57,7 +57,7 @@ def validate(problem: Problem, assignment: Sequence[str], regions: Sequence[Regi
     found += _formats(problem, assignment)
     if not structural:
         found += _shapes(problem, assignment, regions)
-    found += limits_broken(problem, regions)
+        found += limits_broken(problem, regions)
     if not found:
         formed = set(problem.regions(assignment))
         claimed = {(r.core, tuple(sorted(r.items))) for r in regions}
@@ -137,7 +137,7 @@ def _formats(problem: Problem, assignment: Sequence[str]) -> List[Violation]:
         source = GPU if flow.producer is None else assignment[flow.producer]
         targets = {assignment[c] for c in flow.consumers} | ({GPU} if flow.is_output else set())
         for target in sorted(targets - {source}):
-            if target in problem.devices and (device_kind(source), device_kind(target)) not in flow.costs:
+            if {source, target} <= {*DEVICES} and (device_kind(source), device_kind(target)) not in flow.costs:
                 at = () if flow.producer is None else (flow.producer,)
                 text = f"{flow.name} cannot go from {source} to {target}: no format that both read"
                 found.append(Violation("format", text, at))

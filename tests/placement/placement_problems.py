@@ -29,7 +29,7 @@ def problems(
     devices: Tuple[str, ...] = ("GPU", "DLA0"),
     models: int = 1,
     limits: bool = True,
-    transition: Optional[int] = None,
+    pools: bool = True,
 ) -> Problem:
     items: List[Item] = []
     flows: List[Flow] = []
@@ -61,8 +61,7 @@ def problems(
             is_output = source is not None and (not readers or draw(st.integers(0, 5)) == 0)
             if not readers and not is_output:
                 continue
-            t_in, t_out = (transition, transition) if transition is not None else (draw(st.integers(0, 15)),) * 2
-            between = draw(st.integers(0, 5)) if transition is None else transition
+            t_in, t_out, between = draw(st.integers(0, 15)), draw(st.integers(0, 15)), draw(st.integers(0, 5))
             by_kind = {("GPU", "DLA"): cost(t_in), ("DLA", "GPU"): cost(t_out), ("DLA", "DLA"): cost(between)}
             flows.append(Flow(f"t{m}_{source}", m, source, readers, is_output, by_kind))
             if source is not None and readers and draw(st.integers(0, 3)) == 0:
@@ -71,7 +70,7 @@ def problems(
     if limits:
         chosen = Limits(
             draw(st.sampled_from([1, 2, 16])), draw(st.sampled_from([None, None, 2])), draw(st.sampled_from([1, 1, 2])),
-            global_dram_bytes=draw(st.sampled_from([8, 1 << 20])),
+            global_dram_bytes=draw(st.sampled_from([8, 1 << 20])) if pools else 1 << 20,
         )  # fmt: skip
     slow: Dict[FrozenSet[str], Dict[str, float]] = {}
     if len(devices) > 1:

@@ -1,0 +1,120 @@
+"""`edgedla place`: what it prints, writes, and the exit code of every answer."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree
+from pathlib import Path
+from typing import Callable, List, Tuple
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from edgedla.cli.main import exit_code_of
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """MaxPool, ReLU, Erf: two layers for the DLA, one that it refuses."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["a"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Relu", ["a"], ["b"], "relu"),
+        helper.make_node("Erf", ["b"], ["y"], "erf"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 64, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 16, 32, 32])],
+    )
+    path = tmp_path / "tiny.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+    return str(path)
+
+
+#: Arguments behind the model, the exit code, and words that stand in what is printed.
+ANSWERS: List[Tuple[List[str], int, List[str]]] = [
+    ([], 0, ["latency of one frame", "proven least", "everything on the GPU", "Timeline", "Erf", "forced"]),
+    (["--precision", "int8", "--objective", "throughput"], 0, ["frames/s", "DLA1"]),
+    (
+        ["--objective", "energy", "--max-latency", "1"],
+        1,
+        ["no placement keeps every frame within 1 us", "the least is"],
+    ),
+    (["--layerDeviceTypes=erf:DLA"], 2, ["erf is pinned to DLA, but the DLA may not run it"]),
+    (["--layerDeviceTypes=pool:NPU"], 2, ["is no pin"]),
+    (["--layerDeviceTypes=pool:DLA,relu:DLA", "--fail-on", "gpu-only"], 0, ["pinned"]),
+    (["--fail-on", "gpu-only", "--devices", "GPU"], 1, ["no DLA core may be used"]),
+    (["--target", "orin-nano-8gb"], 0, ["no DLA on this platform"]),
+    (["--target", "orin-nano-8gb", "--fail-on", "gpu-only"], 1, ["no DLA on this platform"]),
+    (["--target", "orin-nano-8gb", "--useDLACore=0"], 2, ["DLA0 cannot be used"]),
+    (["--devices", "DLA0"], 1, ["erf may stand on none of DLA0"]),
+    (["--devices", "NPU"], 2, ["NPU cannot be used"]),
+    (["--rates", "1,2"], 2, ["2 rates for 1 models"]),
+    (["--rates", "fast"], 2, ["no list of numbers"]),
+    (["--buildDLAStandalone"], 2, ["standalone"]),
+    (["--target", "agx-thorn"], 2, ["agx-thorn"]),
+    (["--power-mode", "TURBO"], 2, ["TURBO"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), ANSWERS, ids=[" ".join(a[0]) or "plain" for a in ANSWERS])
+def test_the_answer_and_its_exit_code(
+    model: str, capsys: pytest.CaptureFixture[str], arguments: List[str], code: int, words: List[str]
+) -> None:
+    assert exit_code_of(["place", model, *arguments]) == code
+    captured = capsys.readouterr()
+    printed = captured.out + captured.err
+    for word in words:
+        assert word.lower() in printed.lower(), printed
+    assert "Traceback" not in printed
+
+
+def test_every_form_is_written_by_the_ending_of_its_file(model: str, tmp_path: Path) -> None:
+    names = ["p.txt", "p.json", "p.html"]
+    outputs = [part for name in names for part in ("-o", str(tmp_path / name))]
+    assert exit_code_of(["place", model, "--layerDeviceTypes=pool:DLA", *outputs]) == 0
+    assert "DLA0" in (tmp_path / "p.txt").read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))["document"] == "edgedla.placement"
+    page = (tmp_path / "p.html").read_text(encoding="utf-8")
+    svg = page[page.index("<svg") : page.index("</svg>") + len("</svg>")]
+    xml.etree.ElementTree.fromstring(svg)
+    assert "<script" not in page
+
+
+def test_trtexec_options_name_the_file_and_the_layers_on_the_gpu(
+    model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code_of(["place", model, "--layerDeviceTypes=pool:DLA,relu:GPU", "--format", "trtexec"]) == 0
+    printed = capsys.readouterr().out
+    assert f"--onnx={model}" in printed
+    assert "--useDLACore=0 --allowGPUFallback" in printed
+    assert "relu:GPU" in printed
+    assert "pool:" not in printed
+
+
+@pytest.mark.parametrize(
+    ("tamper", "code", "word"),
+    [
+        (lambda text: text, 0, "every constraint is kept"),
+        (lambda text: text.replace('"device": "GPU"', '"device": "DLA0"'), 1, "dla-verdict"),
+        (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), 3, "schema_version 2"),
+        (lambda text: text[:100], 3, "no JSON"),
+        (lambda text: "{}", 3, "is no placement"),
+    ],
+)
+def test_a_placement_file_is_checked_against_its_model(
+    model: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    tamper: Callable[[str], str],
+    code: int,
+    word: str,
+) -> None:
+    path = tmp_path / "placement.json"
+    assert exit_code_of(["place", model, "-o", str(path)]) == 0
+    path.write_text(tamper(path.read_text(encoding="utf-8")), encoding="utf-8")
+    assert exit_code_of(["place", model, "--verify", str(path)]) == code
+    captured = capsys.readouterr()
+    assert word in captured.out + captured.err

@@ -1,0 +1,152 @@
+"""What must hold of every answer: legal, no worse than the baselines, monotone, the same whatever the order of the nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict, List, Tuple
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from placement_problems import problems, regroup
+
+from edgedla.placement.baselines import baselines
+from edgedla.placement.evaluate import Region, evaluate, worth
+from edgedla.placement.goal import Goal, legal
+from edgedla.placement.problem import Flow, Problem
+from edgedla.placement.solve import solve
+from edgedla.placement.stages import stage_starts
+from edgedla.placement.validate import validate
+
+CHECKED = settings(
+    max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+)
+ALL = ("GPU", "DLA0", "DLA1")
+OBJECTIVES = st.sampled_from(["latency", "energy", "throughput"])
+
+
+def regions_of(problem: Problem, assignment: Tuple[str, ...]) -> List[Region]:
+    return [Region(core, problem.items[g[0]].model, g) for core, g in problem.regions(assignment)]
+
+
+@CHECKED
+@given(problems(max_items=8), OBJECTIVES, st.data())
+def test_a_solution_with_one_item_moved_elsewhere_is_judged_by_its_own_regions(
+    problem: Problem, objective: str, data: Any
+) -> None:
+    found = solve(problem, Goal(objective))
+    assume(found.best is not None)
+    assert found.best is not None
+    e = found.best
+    assert validate(problem, e.assignment, e.regions) == ()
+    i = data.draw(st.integers(0, len(problem.items) - 1))
+    for device in (*problem.devices, "DLA9"):
+        if device == e.assignment[i]:
+            continue
+        moved = (*e.assignment[:i], device, *e.assignment[i + 1 :])
+        # The regions that were claimed no longer fit the devices.
+        assert validate(problem, moved, e.regions) != ()
+    if e.regions:
+        assert validate(problem, e.assignment, e.regions[1:]) != ()
+        assert validate(problem, e.assignment, (*e.regions, e.regions[0])) != ()
+    assert validate(problem, e.assignment[:-1], e.regions) != ()
+
+
+@CHECKED
+@given(problems(max_items=8), st.data())
+def test_a_region_cut_in_two_or_two_joined_is_not_what_tensorrt_forms(problem: Problem, data: Any) -> None:
+    everything = baselines(problem)["dla-fallback"]
+    regions = regions_of(problem, everything)
+    if len(regions) > 1:
+        a, b = regions[:2]
+        joined = [Region(a.core, a.model, tuple(sorted(a.items + b.items))), *regions[2:]]
+        assert any(v.rule in ("convex", "batch", "regroup") for v in validate(problem, everything, joined)) or any(
+            v.rule not in ("regroup",) for v in validate(problem, everything, regions)
+        )
+    big = [r for r in regions if len(r.items) > 1]
+    assume(big)
+    r = data.draw(st.sampled_from(big))
+    k = data.draw(st.integers(1, len(r.items) - 1))
+    cut = [x for x in regions if x is not r] + [replace(r, items=r.items[:k]), replace(r, items=r.items[k:])]
+    assert validate(problem, everything, cut) != ()
+
+
+@CHECKED
+@given(problems(max_items=6, devices=ALL, models=2, pools=False), OBJECTIVES)
+def test_no_legal_baseline_is_better(problem: Problem, objective: str) -> None:
+    goal = Goal(objective)
+    known = baselines(problem)
+    found = solve(problem, goal, known.values())
+    for name, assignment in known.items():
+        e = evaluate(problem, assignment)
+        if legal(problem, e, goal):
+            assert found.value <= worth(problem, e, objective) * (1 + 1e-9), name
+
+
+@CHECKED
+@given(problems(max_items=8, limits=False), OBJECTIVES, st.data())
+def test_a_cheaper_transition_never_gives_a_worse_optimum(problem: Problem, objective: str, data: Any) -> None:
+    before = solve(problem, Goal(objective))
+    f = data.draw(st.integers(0, len(problem.flows) - 1))
+    share = data.draw(st.floats(0, 1))
+    cheaper: Dict[Tuple[str, str], Any] = {k: c.scaled(share) for k, c in problem.flows[f].costs.items()}
+    flows = (*problem.flows[:f], replace(problem.flows[f], costs=cheaper), *problem.flows[f + 1 :])
+    after = solve(replace(problem, flows=flows), Goal(objective))
+    assert after.value <= before.value * (1 + 2e-4)
+
+
+@CHECKED
+@given(problems(max_items=7, limits=False), OBJECTIVES, st.data())
+def test_the_order_of_the_nodes_does_not_change_the_cost(problem: Problem, objective: str, data: Any) -> None:
+    order = topological(problem, data)
+    place = {old: new for new, old in enumerate(order)}
+    flows: List[Flow] = [
+        replace(
+            f,
+            producer=None if f.producer is None else place[f.producer],
+            consumers=tuple(sorted(place[c] for c in f.consumers)),
+        )
+        for f in problem.flows
+    ]
+    links = tuple(replace(k, producer=place[k.producer], consumer=place[k.consumer]) for k in problem.links)
+    bare = replace(problem, items=tuple(problem.items[i] for i in order), flows=tuple(flows), links=links)
+    other = replace(bare, grouping=regroup(bare, "int8"))
+    same = replace(problem, grouping=regroup(problem, "int8"))
+    assert solve(other, Goal(objective)).value == pytest.approx(solve(same, Goal(objective)).value, rel=2e-4)
+
+
+def topological(problem: Problem, data: Any) -> List[int]:
+    """A random topological order of all items of a one-model problem."""
+    waiting = {i: set(problem.predecessors(i)) for i in range(len(problem.items))}
+    order: List[int] = []
+    while waiting:
+        ready = sorted(i for i, sources in waiting.items() if not sources)
+        chosen = data.draw(st.sampled_from(ready))
+        order.append(chosen)
+        del waiting[chosen]
+        for sources in waiting.values():
+            sources.discard(chosen)
+    return order
+
+
+@CHECKED
+@given(problems(max_items=8, devices=ALL, limits=False))
+def test_every_stage_start_is_legal_and_from_the_allowed_devices(problem: Problem) -> None:
+    for assignment in stage_starts(problem, Goal("throughput"), 1.0):
+        assert all(d in item.allowed for d, item in zip(assignment, problem.items))
+        assert legal(problem, evaluate(problem, assignment), Goal("throughput"))
+
+
+@pytest.mark.parametrize("solver", ["highs", "python"])
+def test_a_search_that_runs_out_of_time_returns_the_start_and_a_bound_below_it(solver: str) -> None:
+    @settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(problems(max_items=10, devices=ALL, limits=False))
+    def check(problem: Problem) -> None:
+        start = ("GPU",) * len(problem.items)
+        found = solve(problem, Goal("throughput"), [start], time_limit_s=0.0, solver=solver)
+        assert found.best is not None
+        assert found.value <= worth(problem, evaluate(problem, start), "throughput")
+        assert 0 <= found.bound <= found.value
+        assert found.optimal or found.timed_out
+
+    check()
