@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= test,host
 OUT ?= out
+# More arguments for pytest, for example PYTEST='-m "not slow"'.
+PYTEST ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -22,7 +24,7 @@ demo: $(STAMP)
 	$(BIN)/python examples/demo.py $(OUT)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -rs $(PYTEST)
 
 clean:
 	rm -rf $(OUT) build dist .venv* .pytest_cache .mypy_cache .ruff_cache .hypothesis
