@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
 import yaml
 
@@ -22,7 +22,7 @@ _FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.[0-9]+([eE][-+]?[0-9]+)?\Z")
 _WORDS: Dict[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
 _AMBIGUOUS = re.compile(r"(yes|no|on|off|y|n|true|false|null)\Z", re.IGNORECASE)
 _NUMBER_LIKE = re.compile(r"[-+.]?[0-9][0-9_]*([:.xXoO][0-9_a-fA-F]*)?\Z")
-_PLAIN_TAGS = frozenset("tag:yaml.org,2002:" + kind for kind in ("str", "int", "float", "bool", "null", "timestamp"))
+_WORD = re.compile(r"[A-Za-z_]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 
 
@@ -111,8 +111,19 @@ class Table(dict):
         return value
 
 
-def load(path: Path) -> Any:
+class Skipped:
+    """Stands for a value that `load(..., skip=...)` did not read."""
+
+
+SKIPPED = Skipped()
+
+
+def load(path: Path, skip: FrozenSet[str] = frozenset()) -> Any:
     """The file's single document: Tables, lists, text, numbers, True, False, None.
+
+    Args:
+        skip: keys whose values are not read and become SKIPPED. A check of one network has no use for the examples of
+            rules, which are half of the files.
 
     Raises:
         RuleError: the file is missing, is no YAML, or breaks one of the rules above; `where` is file:line.
@@ -122,70 +133,109 @@ def load(path: Path) -> Any:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise RuleError(f"cannot read the rule data: {e}", where=str(path)) from e
-    return loads(text, name)
+    return loads(text, name, skip)
 
 
-def loads(text: str, name: str) -> Any:
+def loads(text: str, name: str, skip: FrozenSet[str] = frozenset()) -> Any:
     """As `load`, from a text; `name` stands for the file in errors."""
+    loader = _LOADER(text)
     try:
-        loader = _LOADER(text)
-        try:
-            node = loader.get_single_node()
-        finally:
-            loader.dispose()
+        return _Reader(loader.get_event, name, skip).document()
     except yaml.MarkedYAMLError as e:
         line = e.problem_mark.line + 1 if e.problem_mark else 1
         raise RuleError(f"not valid YAML: {e.problem}", where=f"{name}:{line}") from e
     except yaml.YAMLError as e:
         raise RuleError(f"not valid YAML: {e}", where=name) from e
-    if node is None:
-        raise RuleError("the file is empty", where=name)
-    return _value(node, name, set())
+    finally:
+        loader.dispose()
 
 
-def _value(node: Any, file: str, seen: set) -> Any:
-    line = node.start_mark.line + 1
-    if isinstance(node, yaml.ScalarNode):
-        return _scalar(node, f"{file}:{line}")
-    if id(node) in seen:
-        raise RuleError("anchors and aliases are not used here", where=f"{file}:{line}", hint="Write the value again.")
-    seen.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        items: List[Any] = [_value(child, file, seen) for child in node.value]
-        return items
-    table = Table(file, line)
-    for key_node, value_node in node.value:
-        key_line = key_node.start_mark.line + 1
-        where = f"{file}:{key_line}"
-        key = _scalar(key_node, where, is_key=True) if isinstance(key_node, yaml.ScalarNode) else None
-        if not isinstance(key, str):
+class _Reader:
+    """Values from parser events. Building PyYAML's node tree first would take twice as long."""
+
+    def __init__(self, get_event: Callable[[], Any], file: str, skip: FrozenSet[str]) -> None:
+        self.get_event = get_event
+        self.file = file
+        self.skip = skip
+
+    def document(self) -> Any:
+        self.get_event()  # the start of the stream
+        start = self.get_event()
+        if isinstance(start, yaml.StreamEndEvent):
+            raise RuleError("the file is empty", where=self.file)
+        value = self.value(self.get_event())
+        self.get_event()  # the end of the document
+        more = self.get_event()
+        if not isinstance(more, yaml.StreamEndEvent):
+            raise RuleError("not valid YAML: a file holds one document", where=self.where(more))
+        return value
+
+    def where(self, event: Any) -> str:
+        return f"{self.file}:{event.start_mark.line + 1}"
+
+    def value(self, event: Any) -> Any:
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             raise RuleError(
-                f"the key {getattr(key_node, 'value', '?')!r} is not text to YAML", where=where, hint="Quote the key."
+                "anchors and aliases are not used here", where=self.where(event), hint="Write the value again."
             )
-        if key in table:
-            raise RuleError(f"the key {key!r} stands twice in one mapping", where=where)
-        table[key] = _value(value_node, file, seen)
-        table.lines[key] = key_line
-    return table
+        if event.tag is not None:
+            raise RuleError(f"the tag {event.tag} is not used here", where=self.where(event))
+        if isinstance(event, yaml.ScalarEvent):
+            return _scalar(event, self)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: List[Any] = []
+            while True:
+                event = self.get_event()
+                if isinstance(event, yaml.SequenceEndEvent):
+                    return items
+                items.append(self.value(event))
+        return self.table(event)
+
+    def table(self, start: Any) -> Table:
+        table = Table(self.file, start.start_mark.line + 1)
+        while True:
+            event = self.get_event()
+            if isinstance(event, yaml.MappingEndEvent):
+                return table
+            key = self.value(event)
+            if not isinstance(key, str):
+                what = getattr(event, "value", "?")
+                raise RuleError(f"the key {what!r} is not text to YAML", where=self.where(event), hint="Quote the key.")
+            if key in table:
+                raise RuleError(f"the key {key!r} stands twice in one mapping", where=self.where(event))
+            table.lines[key] = event.start_mark.line + 1
+            table[key] = self.pass_over() if key in self.skip else self.value(self.get_event())
+
+    def pass_over(self) -> Skipped:
+        """Reads to the end of the next value and forgets it."""
+        depth = 0
+        while True:
+            event = self.get_event()
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth == 0:
+                return SKIPPED
 
 
-def _scalar(node: Any, where: str, is_key: bool = False) -> Any:
-    if node.tag not in _PLAIN_TAGS:
-        raise RuleError(f"the tag {node.tag} is not used here", where=where)
-    text = node.value
-    if node.style:  # libyaml says "" for plain text, the Python parser None
+def _scalar(event: Any, reader: _Reader) -> Any:
+    text = event.value
+    if event.style:  # libyaml says "" for plain text, the Python parser None
         return text
     if text in _WORDS:
         return _WORDS[text]
-    if _INT.match(text):
+    if _WORD.match(text):
+        if not _AMBIGUOUS.match(text):
+            return text
+    elif _INT.match(text):
         return int(text)
-    if _FLOAT.match(text):
+    elif _FLOAT.match(text):
         return float(text)
     if _AMBIGUOUS.match(text) or text == "<<" or _NUMBER_LIKE.match(text) or _DATE.match(text):
-        what = "key" if is_key else "value"
         raise RuleError(
-            f"YAML may read the {what} {text} as something else than text",
-            where=where,
+            f"YAML may read the value {text} as something else than text",
+            where=reader.where(event),
             hint=f'Write "{text}", or true/false.',
         )
     return text

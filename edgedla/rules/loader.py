@@ -44,9 +44,14 @@ def kind_class(name: str) -> Type[Kind]:
     return graph_kinds.kind_class(name)
 
 
-def load_file(path: Path) -> RuleFile:
-    """Raises RuleError with file:line at the first thing that is wrong."""
-    return read_file(strict_yaml.load(path), "/".join(path.parts[-2:]))
+def load_file(path: Path, examples: bool = False) -> RuleFile:
+    """The rules of one file, with their examples only where these are asked for.
+
+    Raises:
+        RuleError: with file:line at the first thing that is wrong.
+    """
+    skip = frozenset() if examples else frozenset({"examples"})
+    return read_file(strict_yaml.load(path, skip), "/".join(path.parts[-2:]))
 
 
 def read_file(root: Any, name: str) -> RuleFile:
@@ -87,8 +92,11 @@ def _rule(table: Table, kinds: Tuple[str, ...], facts: Type[Kind]) -> Rule:
     stage = table.text("stage", "layer")
     if stage not in STAGES:
         raise table.error(f"unknown stage {stage!r}", "stage", allowed=", ".join(STAGES))
-    if not table.tables("examples"):
-        raise table.error("a rule without examples is not tested", "examples")
+    examples: Tuple[Table, ...] = ()
+    if table["examples"] is not strict_yaml.SKIPPED:
+        examples = table.tables("examples")
+        if not examples:
+            raise table.error("a rule without examples is not tested", "examples")
     return Rule(
         id=rule_id,
         name=name,
@@ -102,7 +110,7 @@ def _rule(table: Table, kinds: Tuple[str, ...], facts: Type[Kind]) -> Rule:
         fixes=table.texts("fixes"),
         covers=table.texts("covers"),
         note=table.text("note", ""),
-        examples=table.tables("examples"),
+        examples=examples,
         where=table.where(),
     )
 

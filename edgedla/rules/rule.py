@@ -44,7 +44,7 @@ class Rule:
         select: facts that must have one of these values for the rule to apply.
         cases: where it holds, with which limits.
         covers: ids of the documented facts that it encodes.
-        examples: the YAML of its boundary examples, read by edgedla.rules.examples.
+        examples: the YAML of its boundary examples, read by edgedla.rules.examples; () where a check loaded the rule.
         where: file:line.
     """
 

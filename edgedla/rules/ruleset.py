@@ -159,15 +159,14 @@ class RuleSet:
         return found
 
     def rules(self) -> Tuple[Rule, ...]:
-        """Every rule, by id.
+        """Every rule with its examples, by id.
 
         Raises:
             RuleError: a file is wrong, or two rules have the same id or name.
         """
         by_id: Dict[str, Rule] = {}
         for stem in _stems(self.folder):
-            file = self._file(stem)
-            for rule in file.rules if file else ():
+            for rule in load_file(self.folder / "layers" / f"{stem}.yaml", examples=True).rules:
                 other = by_id.get(rule.id) or next((r for r in by_id.values() if r.name == rule.name), None)
                 if other is not None:
                     raise RuleError(

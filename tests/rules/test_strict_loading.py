@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from edgedla import strict_yaml
+from edgedla.data import rules_dir
 from edgedla.errors import RuleError
-from edgedla.rules.loader import read_file
+from edgedla.rules.loader import load_file, read_file
 
 RULE = """kinds: [CONVOLUTION]
 written_for: [{trt: {from: "8.4"}}]
@@ -163,3 +165,26 @@ def test_the_same_id_twice_is_refused():
 def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(RuleError):
         strict_yaml.load(tmp_path / "none.yaml")
+
+
+def test_both_parsers_of_pyyaml_read_the_same(monkeypatch):
+    path = rules_dir() / "layers" / "convolution.yaml"
+    fast = strict_yaml.load(path)
+    monkeypatch.setattr(strict_yaml, "_LOADER", yaml.SafeLoader)
+    slow = strict_yaml.load(path)
+    assert fast == slow
+    assert [t.lines for t in fast["rules"]] == [t.lines for t in slow["rules"]]
+
+
+def test_skipped_keys_leave_the_rest_untouched():
+    text = "a: 1\nexamples:\n  - {pass: {b: [1, {c: 2}]}}\n  - 3\nd: 4\n"
+    table = strict_yaml.loads(text, "x.yaml", frozenset({"examples"}))
+    assert table["examples"] is strict_yaml.SKIPPED
+    assert (table["a"], table["d"], table.lines["d"]) == (1, 4, 5)
+
+
+def test_a_check_does_not_read_examples():
+    path = rules_dir() / "layers" / "pooling.yaml"
+    assert all(rule.examples == () for rule in load_file(path).rules)
+    assert all(rule.examples for rule in load_file(path, examples=True).rules)
+    assert load_file(path).rules == load_file(path, examples=True).rules
