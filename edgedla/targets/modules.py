@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, Mapping, Optional, Tuple
 
 from edgedla import strict_yaml
@@ -24,7 +23,7 @@ def module_ids() -> Tuple[str, ...]:
 @lru_cache(maxsize=None)
 def modules() -> Mapping[str, Module]:
     """All modules by name, sorted."""
-    return MappingProxyType({name: _load(name) for name in module_ids()})
+    return {name: _load(name) for name in module_ids()}
 
 
 def module_for(target: str) -> Module:
@@ -89,7 +88,7 @@ def _load(name: str) -> Module:
         sram_bytes=table.integer("sram_kib") * 1024,
         sram_shared=table["sram_shared"],
         dram_gb_s=float(table.number("dram_gb_s")),
-        power_modes=MappingProxyType(modes),
+        power_modes=modes,
         sources=table.texts("sources"),
         family=table.text("family"),
         aliases=table.texts("aliases"),

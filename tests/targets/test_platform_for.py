@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 
 from edgedla.errors import UsageError
@@ -70,6 +73,20 @@ def test_pairs_answer_with_their_reason(target, jetpack, trt, status, reason):
     else:
         assert reason in platform.no_dla
     assert platform.to_dict()["no_dla_reason"] == platform.no_dla
+
+
+def test_tables_name_families_that_exist():
+    families = {m.family for m in modules().values()}
+    table = releases()
+    assert {f for row in table.jetpack for f in row.families} == families
+    assert {f for row in table.dla for f in row.families} == families
+    known = {t.version for t in table.tensorrt}
+    assert {v for row in table.jetpack for v in (row.trt, *row.also)} <= known
+
+
+def test_platforms_can_be_copied_and_sent_to_another_process():
+    platform = platform_for("orin")
+    assert pickle.loads(pickle.dumps(platform)) == platform == copy.deepcopy(platform)
 
 
 def test_without_a_release_the_module_default_holds():
