@@ -9,7 +9,7 @@ PYTEST ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test setup clean
+.PHONY: demo test setup contract-wheels clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -25,6 +25,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -rs $(PYTEST)
+
+# The Python bindings of four TensorRT releases (thin, without TensorRT), which tests/contract reads.
+contract-wheels: $(STAMP)
+	$(BIN)/python tests/contract/fetch_wheels.py
 
 clean:
 	rm -rf $(OUT) build dist .venv* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -21,6 +21,7 @@ from edgedla.formats import TensorFormat, layout
 from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.regions import CheckReport
+from edgedla.version import __version__
 
 BACKENDS = ("auto", "tensorrt", "host")
 #: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
@@ -156,9 +157,10 @@ def _backend(asked: str) -> str:
 def _build_host(
     plan: BuildPlan, path: Path, graph: LayerGraph, request: BuildRequest, work: Path, say: Optional[Say]
 ) -> Tuple[Artifact, Dict[Tuple[str, str], bytes]]:
-    from edgedla.builder.host import build_host, read_model
+    from edgedla.builder.host import build_host, check_samples, read_model
 
-    built = build_host(plan, read_model(path))
+    model = read_model(path)
+    built = build_host(plan, model, check_samples(plan, model, request.calib_data))
     artifact = _artifact(plan, "host", {"onnxruntime": built.version}, (*plan.notes, *built.notes), built.accuracy)
     return artifact, {("host_model", "model.onnx"): built.data}
 
@@ -307,7 +309,9 @@ def _already_built(folder: Path, plan: BuildPlan, backend: str, source: Mapping[
         same_plan = artifact.file("plan").read_text(encoding="utf-8") == plan.to_json()
     except (EdgedlaError, OSError):
         return None
-    return artifact if same_plan and artifact.backend == backend and dict(artifact.model) == dict(source) else None
+    same_source = artifact.backend == backend and dict(artifact.model) == dict(source)
+    # Another version of edgedla may build the same plan otherwise.
+    return artifact if same_plan and same_source and artifact.tool == __version__ else None
 
 
 def _writable(folder: Path) -> None:

@@ -126,7 +126,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
         return 0
     artifact = build_artifact(model, out, request, say=say)
     click.echo(render_build(artifact, given["output_format"]), nl=False)
-    outside = artifact.accuracy is not None and not artifact.accuracy["within"]
+    outside = artifact.accuracy is not None and artifact.accuracy["within"] is False
     return 1 if outside and given["fail_on"] == "accuracy" else 0
 
 

@@ -45,11 +45,13 @@ def _real(artifact: Artifact) -> str:
 
 
 def _accuracy(accuracy: Mapping[str, Any]) -> List[str]:
-    verdict = "within" if accuracy["within"] else "OUTSIDE"
-    lines = [
-        f"error     relative L2 {accuracy['worst_rel_l2']} against {accuracy['reference']}, {verdict} the tolerance "
-        f"{accuracy['tolerance_rel_l2']} ({accuracy['samples']})"
-    ]
+    verdict = {
+        True: f"within the tolerance {accuracy['tolerance_rel_l2']}",
+        False: f"OUTSIDE the tolerance {accuracy['tolerance_rel_l2']}",
+        None: "no verdict: scales of real data, random input (give --calib-data)",
+    }[accuracy["within"]]
+    head = f"error     relative L2 {accuracy['worst_rel_l2']} against {accuracy['reference']}"
+    lines = [f"{head}, {verdict} ({accuracy['samples']})"]
     for output in accuracy["outputs"]:
         same = f", {output['same']:.2%} equal" if output["same"] is not None else ""
         lines.append(
