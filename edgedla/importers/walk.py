@@ -18,7 +18,7 @@ from edgedla.importers.values import ONNX_TYPE_NAMES, Weights
 #: Largest size of one axis.
 MAX_DIM = (1 << 31) - 1
 #: Nodes of model-local functions that are followed, counted at each call: functions that call functions multiply.
-MAX_FUNCTION_NODES = 300_000
+MAX_FUNCTION_NODES = 100_000
 #: The default domain of ONNX, under both of its names.
 DEFAULT_DOMAINS = ("", "ai.onnx")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 from onnx_models import VERSIONS, constant, ints, model, one, output_dims, types, value, weights
 
 from edgedla.errors import ModelError
