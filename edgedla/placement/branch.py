@@ -57,12 +57,14 @@ def solve_branching(
 
 
 def _over_cuts(search: Search, gap: float) -> Solution:
-    """Best first over fixed items; bound = minimum cut + one loadable as soon as one item must be on the core.
+    """Best first over fixed items; bound = minimum cut + one loadable + the engine's call where a layer must be on the GPU.
 
-    Leaving the loadables out never overestimates. An assignment without any loadable is tried by itself first.
+    Leaving further loadables out never overestimates. The assignment without any loadable is tried by itself first.
     """
     problem, core, weight = search.problem, search.problem.cores[0], search.goal.objective
     one = problem.loadable.latency_us if weight == "latency" else problem.loadable.energy_mj
+    if any(item.layers and item.allowed == (GPU,) for item in problem.items):
+        one += problem.engine.latency_us if weight == "latency" else problem.engine.energy_mj
     if all(GPU in item.allowed for item in problem.items):
         search.offer((GPU,) * len(problem.items))
     serial = itertools.count()

@@ -77,6 +77,12 @@ class LinearModel:
             if column is not None:
                 self.cost[column] += value
 
+    def continuous_bound(self, time_limit_s: float) -> float:
+        """The least value without integrality, which no solution is below; 0 where time ran out."""
+        loose = LinearModel(self.cost, self.lower, self.upper, [False] * len(self.integer), self.rows)
+        answer = loose.solve(time_limit_s, 0.0)
+        return 0.0 if answer.status == "time" else answer.bound
+
     def solve(self, time_limit_s: float, relative_gap: float) -> Answer:
         """Solves with one thread and a fixed seed, so that the same model gives the same answer. Rows may follow."""
         import highspy as library

@@ -64,11 +64,19 @@ def solve_milp(
             if reached < value * (1 - 1e-9):
                 best, value = e, reached
     bounds: Dict[Tuple[str, ...], float] = {}
-    for engines in engine_sets(problem, goal):
-        r = relax(problem, engines)
+    relaxed: Dict[Tuple[str, ...], Relaxation] = {}
+    sets = engine_sets(problem, goal)
+    for engines in sets:
+        r = relaxed[engines] = relax(problem, engines)
         _objective(r, goal, value)
-        bounds[engines] = 0.0
+        left = time_limit_s - (time.monotonic() - began)
+        bounds[engines] = r.model.continuous_bound(left) if len(sets) > 1 and left > 0 else 0.0
+    # The most promising set first: its solution may make the others needless.
+    for engines in sorted(sets, key=lambda s: bounds[s]):
+        r = relaxed[engines]
         seen: Set[Tuple[str, ...]] = set()
+        if bounds[engines] >= value * (1 - gap):
+            continue
         while True:
             left = time_limit_s - (time.monotonic() - began)
             if left <= 0 and rounds:

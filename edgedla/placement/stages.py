@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Set, Tuple
 
 from edgedla.placement.evaluate import evaluate
 from edgedla.placement.goal import INFINITY, Goal, Value, legal, measure_of
@@ -56,4 +56,31 @@ def stage_starts(
                 step = step if moved else step // 2
             if best < INFINITY:
                 found.append((best, staged(order, cuts)))
-    return [assignment for _, assignment in sorted(found)]
+    ranked = [assignment for _, assignment in sorted(found)]
+    return [polished(problem, goal, a, deadline, measure) for a in ranked[:2]] + ranked[2:]
+
+
+def polished(
+    problem: Problem, goal: Goal, assignment: Tuple[str, ...], deadline: float, measure: Value
+) -> Tuple[str, ...]:
+    """The assignment after moving items at its borders, one at a time, to their neighbour's device while that helps."""
+    neighbours: List[Set[int]] = [set() for _ in problem.items]
+    for flow in problem.flows:
+        ends = {*flow.consumers, *(() if flow.producer is None else (flow.producer,))}
+        for i in ends:
+            neighbours[i] |= ends - {i}
+    best = list(assignment)
+    value = measure(problem, evaluate(problem, best))[0]
+    moved = True
+    while moved:
+        moved = False
+        for i, item in enumerate(problem.items):
+            for device in sorted({best[n] for n in neighbours[i]} & set(item.allowed) - {best[i]}):
+                if time.monotonic() > deadline:
+                    return tuple(best)
+                tried = [*best[:i], device, *best[i + 1 :]]
+                e = evaluate(problem, tried)
+                v = measure(problem, e)[0]
+                if v < value * (1 - 1e-9) and legal(problem, e, goal):
+                    best, value, moved = tried, v, True
+    return tuple(best)
