@@ -90,6 +90,12 @@ class Elementwise(Kind):
         return self.a_dims == self.b_dims
 
     @property
+    def constant_is_per_channel(self) -> bool:
+        """A constant with one value a channel, (1, C, 1, 1), and more than one channel."""
+        dims = self.constant_dims
+        return self.has_constant and len(dims) >= 3 and volume(dims) == dims[-3] > 1
+
+    @property
     def constant_is_foldable(self) -> bool:
         """A lone scalar or per-channel constant: TensorRT folds it into a SCALE before placement.
 
@@ -98,8 +104,7 @@ class Elementwise(Kind):
         if not self.has_constant or self.constant_users > 1:
             return False
         dims = self.constant_dims
-        # Scalar (1,1,1,1), or one value a channel (1,C,1,1).
-        return volume(dims) == 1 or (len(dims) >= 3 and volume(dims) == dims[-3])
+        return volume(dims) == 1 or self.constant_is_per_channel
 
 
 def _is_bias(layer: Layer, graph: LayerGraph, constant: Tensor) -> bool:
