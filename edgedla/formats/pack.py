@@ -18,9 +18,9 @@ NUMPY_TYPE: Dict[str, type] = {
     "INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_,
 }  # fmt: skip
 
-#: Buffers from this size on are shared out to threads: NumPy interleaves bytes one by one but without the GIL.
-PARALLEL_FROM_BYTES = 512 * 1024
-MAX_THREADS = 4
+#: NumPy interleaves elements one by one but without the GIL, so threads help where cores are idle.
+MAX_THREADS = 8
+PARTS_OF_A_THREAD = 4
 
 #: With fewer channels than this in a group, one strided copy a channel beats one transposed copy of the group.
 TRANSPOSE_FROM_CHANNELS = 8
@@ -61,7 +61,7 @@ def pack(
     *,
     scale: Optional[float] = None,
     out: Optional[np.ndarray] = None,
-    threads: Optional[int] = None,
+    threads: int = 1,
 ) -> np.ndarray:
     """The buffer of a tensor: a C-contiguous array of `layout.storage_shape`; `.tobytes()` gives its bytes.
 
@@ -71,7 +71,8 @@ def pack(
         array: the tensor in NCHW order, of `layout.dims`. Any strides: an HWC image seen as CHW is read in place.
         scale: real value of one INT8 step; needed to pack floats as INT8.
         out: a buffer of `layout.size_bytes` to write to (a pinned or mapped one), instead of a new array.
-        threads: copies at once; by default 1 below 512 KiB and up to 4 above.
+        threads: how many threads copy. More than one helps large tensors of many channels on idle cores; on busy ones
+            a thread that has to wait makes the call slower than one thread is.
 
     Raises:
         UsageError: shape, type, scale or buffer do not fit the layout.
@@ -107,18 +108,17 @@ def pack(
                 np.copyto(target[..., :count], part.transpose(0, 2, 3, 1))
                 target[..., count:] = 0
 
-    _share(rows, h, layout.size_bytes, threads)
+    _share(rows, h, threads)
     return store
 
 
-def unpack(
-    buffer: Buffer, layout: Layout, *, scale: Optional[float] = None, threads: Optional[int] = None
-) -> np.ndarray:
+def unpack(buffer: Buffer, layout: Layout, *, scale: Optional[float] = None, threads: int = 1) -> np.ndarray:
     """The tensor in NCHW order, of `layout.dims`; padding is dropped.
 
     Args:
         buffer: `layout.size_bytes` bytes, or an array of that many.
         scale: with it INT8 comes back as FP32 values; without it as INT8.
+        threads: as for `pack`.
 
     Raises:
         UsageError: the buffer has another size, or the scale is given for a type that has none.
@@ -138,7 +138,7 @@ def unpack(
             part = values[:, first : min(c, first + layout.vector), begin:end]
             np.copyto(part, store[:, group, begin:end, :w, : part.shape[1]].transpose(0, 3, 1, 2))
 
-    _share(rows, h, layout.size_bytes, threads)
+    _share(rows, h, threads)
     values = values.reshape(layout.dims)
     return values if scale is None else dequantize(values, scale)
 
@@ -192,18 +192,29 @@ def _check_scale(scale: float) -> None:
         raise UsageError(f"scale {scale!r} is not a positive finite number")
 
 
-def _share(work: Callable[[int, int], None], rows: int, size_bytes: int, threads: Optional[int]) -> None:
-    if threads is None:
-        threads = min(MAX_THREADS, os.cpu_count() or 1) if size_bytes >= PARALLEL_FROM_BYTES else 1
-    threads = max(1, min(threads, rows))
+def _share(work: Callable[[int, int], None], rows: int, threads: int) -> None:
+    threads = max(1, min(threads, rows, MAX_THREADS))
     if threads == 1:
         work(0, rows)
         return
-    edges = [rows * i // threads for i in range(threads + 1)]
-    waiting = [_executor().submit(work, a, b) for a, b in zip(edges[1:], edges[2:])]
-    work(edges[0], edges[1])
-    for each in waiting:
-        each.result()
+    # More parts than threads, taken one after the other: a thread that the system does not run delays one part only.
+    parts = min(rows, threads * PARTS_OF_A_THREAD)
+    edges = [rows * i // parts for i in range(parts + 1)]
+    todo = list(zip(edges, edges[1:]))
+
+    def drain() -> None:
+        while True:
+            try:
+                begin, end = todo.pop()
+            except IndexError:
+                return
+            work(begin, end)
+
+    helpers = [_executor().submit(drain) for _ in range(threads - 1)]
+    drain()
+    for helper in helpers:
+        if not helper.cancel():  # one that never began has nothing left to do
+            helper.result()
 
 
 def _executor() -> ThreadPoolExecutor:
