@@ -9,7 +9,6 @@ from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, RegionReport, StrictResult, Totals
-from edgedla.regions.strict import check_strict
 from edgedla.regions.values import Cause, Placed, Prediction, Region
 from edgedla.regions.work import Work, work_of
 from edgedla.rules.verdict import Verdict
@@ -102,6 +101,8 @@ def check_graph(
     prediction = predict(graph, verdicts, platform, precision, mode)
     strict: Optional[StrictResult] = None
     if mode != "fallback":
+        from edgedla.regions.strict import check_strict
+
         findings = rules.check_io(graph, platform, precision, mode)
         strict = check_strict(graph, prediction, platform, mode, findings)
     work = work_of(graph)
