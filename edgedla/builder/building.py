@@ -16,9 +16,10 @@ from edgedla.builder.drift import Drift, drift_yaml
 from edgedla.builder.plan import GPU, BuildPlan, Calibration
 from edgedla.builder.planning import PlanOptions, make_plan
 from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelError, UsageError
-from edgedla.files import sha256_of, write_atomic
+from edgedla.files import write_atomic
 from edgedla.formats import TensorFormat, layout
 from edgedla.graph import LayerGraph
+from edgedla.importers.model_identity import dynamic_inputs, model_identity
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.regions import CheckReport
 from edgedla.version import __version__
@@ -130,19 +131,9 @@ def _plan(path: Path, request: BuildRequest, work: Optional[Path], say: Optional
         mode=request.mode,
         calibration=calibration,
         options=options,
-        dynamic_inputs=_dynamic_inputs(path),
+        dynamic_inputs=dynamic_inputs(path),
     )
     return plan, graph
-
-
-def _dynamic_inputs(path: Path) -> Tuple[str, ...]:
-    import onnx
-
-    found = []
-    for entry in onnx.load(str(path), load_external_data=False).graph.input:
-        if any(not d.HasField("dim_value") or d.dim_value <= 0 for d in entry.type.tensor_type.shape.dim):
-            found.append(entry.name)
-    return tuple(found)
 
 
 def _backend(asked: str) -> str:
@@ -283,23 +274,6 @@ def bindings_of(plan: BuildPlan) -> Tuple[Binding, ...]:
             Binding(io.name, io.is_input, io.shape_nchw, io.dtype, io.format, lies.size_bytes, strides, io.scale)
         )
     return tuple(found)
-
-
-def model_identity(path: Path) -> Dict[str, Any]:
-    """{"name", "sha256", "external"}: the file, and the files beside it that hold its weights."""
-    import onnx
-    from onnx.external_data_helper import uses_external_data
-
-    model = onnx.load(str(path), load_external_data=False)
-    locations = {
-        entry.value
-        for tensor in model.graph.initializer
-        if uses_external_data(tensor)
-        for entry in tensor.external_data
-        if entry.key == "location"
-    }
-    external = {name: sha256_of(path.parent / name) for name in sorted(locations) if (path.parent / name).is_file()}
-    return {"name": path.stem, "sha256": sha256_of(path), "external": external}
 
 
 def _already_built(folder: Path, plan: BuildPlan, backend: str, source: Mapping[str, Any]) -> Optional[Artifact]:
