@@ -94,6 +94,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     if len(found) != 1:
         raise UsageError(f"{len(found)} models given", allowed="one")
     _take_over(given, trtexec)
+    _take_board(given, click.get_current_context().get_parameter_source("target"))
     out = given["out"]
     if out is None and not given["plan_only"]:
         raise UsageError("no output given", where="-o", allowed="a folder, or --plan to build nothing")
@@ -147,6 +148,36 @@ def _take_over(given: Dict[str, Any], trtexec: Dict[str, Any]) -> None:
             raise UsageError(f"{given[name]} contradicts trtexec's options, which mean {value}", where=f"--{name}")
         given[name] = given[name] if value is None else value
     given["obey_precision"] = given["obey_precision"] or trtexec["trtexec_constraints"] == "obey"
+
+
+def _take_board(given: Dict[str, Any], source: Any) -> None:
+    """On a Jetson the module and release default to its own; TensorRT cannot build for another module there."""
+    if given["backend"] not in ("auto", "tensorrt"):
+        return
+    from edgedla.runtime.board import this_board
+
+    board = this_board()
+    if board is None or board.target is None:
+        return
+    if source is click.core.ParameterSource.DEFAULT:
+        given["target"] = board.target
+    from edgedla.targets import module_for
+
+    if module_for(given["target"]).id != board.target:
+        if given["backend"] == "tensorrt":
+            raise UsageError(
+                f"this is {board.target}: TensorRT builds for the module it runs on",
+                where="--target",
+                hint="build there, or write a script with --backend trtexec",
+            )
+        given["backend"] = "host"
+        return
+    if given["jetpack"] is None and given["trt"] is None:
+        from edgedla.builder.tensorrt_api import installed_version
+
+        # What is installed decides: a newer TensorRT may stand beside the one that JetPack brought.
+        given["trt"] = installed_version()
+        given["jetpack"] = None if given["trt"] else board.jetpack
 
 
 def _request(model: str, given: Dict[str, Any]) -> Any:
