@@ -140,4 +140,4 @@ def _model(model: PlacedModel) -> Iterator[Line]:
 
 
 def _same(layer: object) -> Tuple[str, str, str]:
-    return tuple(getattr(layer, name) for name in ("device", "why", "reason"))  # type: ignore[return-value]
+    return tuple(getattr(layer, name) for name in ("device", "why", "reason"))
