@@ -66,18 +66,22 @@ def describe(cls: Any) -> Dict[str, Any]:
         return {"members": {name: int(value) for name, value in sorted(members.items())}}
     methods: Dict[str, Any] = {}
     properties: Dict[str, str] = {}
+    constants: List[str] = []
     for name in sorted(dir(cls)):
         value = getattr(cls, name)
         if name.startswith("_") and name != "__init__":
             continue
-        if isinstance(value, property):
+        if hasattr(type(value), "__members__"):
+            # A member of an enum that the class repeats, such as Logger.WARNING.
+            constants.append(name)
+        elif isinstance(value, property):
             properties[name] = "r" if value.fset is None else "rw"
         elif callable(value) and not isinstance(value, type):
             # Only real signatures: object.__init__ has none, so the class cannot be made from Python.
             overloads = parameters(value.__doc__, name)
             if overloads or name != "__init__":
                 methods[name] = overloads
-    return {"methods": methods, "properties": properties}
+    return {"constants": constants, "methods": methods, "properties": properties}
 
 
 def surface(module: Any) -> Dict[str, Any]:
