@@ -52,6 +52,9 @@ def print_lines(lines: Sequence[Line], terminal: bool) -> str:
 
     console = Console(file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False)
     for style, indent, text in lines:
+        if not text:
+            console.line()
+            continue
         # fold, not crop: a long layer name goes on in the next line.
         console.print(Padding(Text(text, style=STYLES[style], overflow="fold"), (0, 0, 0, indent), expand=False))
     written: str = console.file.getvalue()  # type: ignore[attr-defined]

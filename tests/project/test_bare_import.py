@@ -60,7 +60,7 @@ def test_what_is_missing_is_named_and_is_no_bug() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_starting_up_is_fast(record_property: pytest.FixtureRequest) -> None:
+def test_starting_up_is_fast() -> None:
     def seconds(code: str) -> float:
         times = []
         for _ in range(3):

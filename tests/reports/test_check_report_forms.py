@@ -217,6 +217,16 @@ def test_colour_reaches_a_terminal_unless_no_color_is_set(
     assert bool(re.search(r"\x1b\[[0-9;]*3[0-9]", text)) == coloured
 
 
+def test_a_terminal_shows_the_same_lines_as_a_file(
+    make_report: Callable[..., CheckReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    coloured = render_check([make_report()], "text", terminal=True)
+    shown = [line.rstrip() for line in re.sub("\x1b\\[[0-9;]*m", "", coloured).splitlines()]
+    assert shown == render_check([make_report()], "text").splitlines()
+
+
 def test_a_long_layer_name_wraps_on_a_narrow_terminal_and_keeps_every_character(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, Callable, Dict
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgedla.regions.report import CheckReport, NodeReport
 from edgedla.regions.values import Cause, Placed
 from edgedla.reports import CHECK_FORMATS, gate, render_check, summary
+from edgedla.reports.markdown import code
+from edgedla.reports.text import clean
 from edgedla.rules.verdict import Support
 
 NETWORKS: Dict[str, Dict[str, Any]] = {
@@ -72,3 +77,16 @@ def test_remedies_are_shown_by_title_and_unknown_ids_as_they_are() -> None:
 )
 def test_only_all_and_nothing_are_called_so(share: float, text: str) -> None:
     assert summary.percent(share) == text
+
+
+@given(st.text())
+def test_no_control_character_of_a_model_reaches_a_text(name: str) -> None:
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]", clean(name))
+    assert clean("plain/name:0") == "plain/name:0"
+
+
+@given(st.text())
+def test_a_name_cannot_leave_its_markdown_table_cell(name: str) -> None:
+    cell = code(name)
+    assert "\n" not in cell
+    assert not re.search(r"(?<!\\)\|", cell)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import List
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgedla import strict_yaml
 from edgedla.data import rules_dir
@@ -74,6 +76,13 @@ def test_a_log_is_grouped_by_message_and_unknown_lines_about_the_dla_are_named()
 
 def test_a_line_without_end_does_not_hang() -> None:
     assert explain_line("a: " * 1_000_000) is None
+
+
+@given(st.text())
+def test_any_text_is_explained_or_unknown(text: str) -> None:
+    found, unknown = explain_log(text.splitlines())
+    assert len(unknown) <= len(text.splitlines())
+    assert all(e.lines for e in found)
 
 
 def _facts(shared: Path) -> List[str]:
