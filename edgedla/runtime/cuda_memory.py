@@ -59,6 +59,22 @@ class CudaContext:
     def pop(self) -> None:
         self._context.pop()
 
+    def stream(self) -> Any:
+        """A CUDA stream: `.handle` for libraries, `.synchronize()`."""
+        return self.driver.Stream()
+
+    def buffer(self, size_bytes: int) -> SharedBuffer:
+        return SharedBuffer(self, size_bytes)
+
+
+class DeviceArray(np.ndarray):
+    """Bytes that the CPU sees as an array and CUDA at `pointer`: a runner on the same GPU takes the pointer, without a copy.
+
+    Views and copies of it have no pointer: they may lie elsewhere.
+    """
+
+    pointer: Optional[int] = None
+
 
 class SharedBuffer:
     """One binding's memory: `host` (uint8 array) and `pointer` (device address).
@@ -84,6 +100,12 @@ class SharedBuffer:
     def download(self, stream: Any) -> None:
         if not self.mapped:
             self._driver.memcpy_dtoh_async(self.host, self.pointer, stream)
+
+    def array(self) -> DeviceArray:
+        """`host` as an array that knows its device address."""
+        shown = self.host.view(DeviceArray)
+        shown.pointer = self.pointer
+        return shown
 
     def free(self) -> None:
         if self._device is not None:

@@ -25,6 +25,8 @@ class Script:
         inspector: what the engine inspector answers.
         engine_formats: border formats of the built engine that are not LINEAR.
         cores: number of DLA cores.
+        run: called with {tensor name: address} for each inference; its answer says whether it could be queued.
+        context: False: the engine makes no execution context.
     """
 
     layers: List[Tuple[str, str, Tuple[str, ...], Tuple[str, ...]]]
@@ -37,6 +39,8 @@ class Script:
     inspector: Any = field(default_factory=lambda: {"Layers": [], "Bindings": []})
     engine_formats: Dict[str, str] = field(default_factory=dict)
     cores: int = 2
+    run: Callable[[Dict[str, int]], bool] = lambda addresses: True
+    context: bool = True
 
 
 class World:
@@ -170,6 +174,22 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
     def deserialize(self: Any, serialized_engine: Any) -> Any:
         return make("ICudaEngine", name="engine") if bytes(serialized_engine) else None
 
+    def execution_context(self: Any, **_: Any) -> Any:
+        if not script.context:
+            return None
+        context = make("IExecutionContext")
+        context._addresses = {}
+        return context
+
+    def set_address(self: Any, name: str, memory: int) -> bool:
+        self._addresses[name] = memory
+        return name in io_names
+
+    def execute_v2(self: Any, bindings: List[int], stream_handle: int) -> bool:
+        return script.run(dict(zip(io_names, bindings)))
+
+    io_names = [*script.inputs, *script.outputs]
+
     def engine_format(self: Any, name: str) -> Any:
         return module.TensorFormat.__members__[script.engine_formats.get(name, "LINEAR")]
 
@@ -211,6 +231,13 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         "IBuilderConfig.get_timing_cache": lambda self: self.__dict__.get("_cache"),
         "ITimingCache.serialize": lambda self: host_memory(self._bytes),
         "Runtime.deserialize_cuda_engine": deserialize,
+        "Runtime.num_DLA_cores": lambda self: script.cores,
+        "ICudaEngine.create_execution_context": execution_context,
+        "ICudaEngine.num_bindings": lambda self: len(io_names),
+        "ICudaEngine.get_binding_name": lambda self, index: io_names[index],
+        "IExecutionContext.set_tensor_address": set_address,
+        "IExecutionContext.execute_async_v3": lambda self, stream_handle: script.run(self._addresses),
+        "IExecutionContext.execute_async_v2": execute_v2,
         "ICudaEngine.create_engine_inspector": inspector,
         "ICudaEngine.num_io_tensors": lambda self: len(script.inputs) + len(script.outputs),
         "ICudaEngine.get_tensor_name": lambda self, index: [*script.inputs, *script.outputs][index],

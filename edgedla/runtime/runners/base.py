@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import Future
 from typing import Any, Dict, Mapping, Optional, Protocol, Tuple
 
@@ -11,6 +12,9 @@ from edgedla.builder.artifact import Artifact, Binding
 from edgedla.builder.host_session import binding_layout
 from edgedla.errors import RunError
 from edgedla.formats.pack import unpack
+from edgedla.runtime.runners.worker import Worker
+
+log = logging.getLogger("edgedla.runtime.runners")
 
 #: A submitted inference; `wait` turns it into output buffers.
 Ticket = Future
@@ -55,14 +59,17 @@ class Runner(Protocol):
 
 
 class ThreadedRunner:
-    """A runner whose `_infer` runs on a thread of its own: the base of the host, fake and TensorRT runners."""
+    """A runner whose `_infer` runs on a thread of its own: the base of the host, fake and TensorRT runners.
+
+    One thread: a device runs one inference after another, and TensorRT contexts belong to one thread.
+    """
+
+    #: Seconds that `close` waits for an inference that hangs before the thread is left behind.
+    close_timeout_s = 5.0
 
     def __init__(self, name: str, bindings: Tuple[Binding, ...], simulated: bool, depth: int = 2) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
         self.name, self.bindings, self.simulated, self.depth = name, bindings, simulated, depth
-        # One worker: a device runs one inference after another, and TensorRT contexts belong to one thread.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=f"edgedla-{name}")
+        self._worker = Worker(f"edgedla-{name}")
         self._closed = False
 
     def _infer(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
@@ -74,32 +81,52 @@ class ThreadedRunner:
     def submit(self, inputs: Mapping[str, np.ndarray]) -> Ticket:
         if self._closed:
             raise RunError("the runner is closed", where=self.name)
-        return self._executor.submit(self._infer, inputs)
+        return self._worker.submit(self._infer, inputs)
 
     def wait(self, ticket: Ticket, timeout_s: Optional[float] = None) -> Dict[str, np.ndarray]:
         from concurrent.futures import TimeoutError as Late
 
         try:
             found: Dict[str, np.ndarray] = ticket.result(timeout_s)
-        except Late:
-            raise RunError(f"no result within {timeout_s} s", where=self.name) from None
-        except RunError:
-            raise
-        except Exception as e:
-            raise RunError(f"the inference failed: {e!r}", where=self.name) from e
+        except BaseException as e:
+            # TimeoutError may be the inference's own, and KeyboardInterrupt may be ours: only the ticket knows.
+            if not ticket.done():
+                if isinstance(e, Late):
+                    raise RunError(f"no result within {timeout_s} s", where=self.name) from None
+                raise
+            raise inference_error(e, self.name) from e
         return found
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._executor.submit(self._release)
-            self._executor.shutdown(wait=True)
+        if self._closed:
+            return
+        self._closed = True
+        released = self._worker.submit(self._release)
+        if not self._worker.close(self.close_timeout_s):
+            log.warning("%s: an inference hangs; its thread is left behind", self.name)
+        elif released.exception() is not None:
+            log.warning("%s: closing: %s", self.name, describe(released.exception()))
 
     def __enter__(self) -> ThreadedRunner:
         return self
 
     def __exit__(self, *reason: Any) -> None:
         self.close()
+
+
+def inference_error(error: BaseException, name: str) -> RunError:
+    """What an inference raised, as an error of ours."""
+    if isinstance(error, RunError):
+        return error
+    return RunError(f"the inference failed: {describe(error)}", where=name)
+
+
+def describe(error: Optional[BaseException]) -> str:
+    """repr of an exception, even of one whose own repr fails (drivers' bindings have such)."""
+    try:
+        return repr(error)
+    except Exception:
+        return type(error).__name__
 
 
 def outputs_as_arrays(artifact: Artifact, buffers: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import importlib
 import logging
-from typing import Any, List, Optional
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from edgedla.builder.artifact import Artifact
 from edgedla.builder.artifact_load import Running, load_artifact
 from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.runtime.board import this_board
+from edgedla.runtime.cuda_memory import CudaContext
 from edgedla.runtime.device_files import core_active_ms
-from edgedla.runtime.runners.cuda_base import CudaRunner
+from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
 
 log = logging.getLogger("edgedla.runtime.tensorrt")
 
@@ -21,22 +23,29 @@ log = logging.getLogger("edgedla.runtime.tensorrt")
 class TensorRtRunner(CudaRunner):
     """Runs an engine on "GPU", "DLA0" or "DLA1" (a hybrid engine's DLA parts; its GPU parts run on the GPU in any case).
 
-    `core_proved` is True once the kernel's power counters showed that the core worked, False if they did not move, None
-    where there are none (no Jetson, or an unknown kernel).
+    `core_proved` is True once the kernel's power counters showed that the core was powered while our inferences ran, False
+    if inferences ran and they did not move, None before that and where there are none (no Jetson, or an unknown kernel).
+    It shows which core worked, not that nobody else used it.
     """
 
-    def __init__(self, artifact: Artifact, name: str) -> None:
+    def __init__(self, artifact: Artifact, name: str, memory: Callable[[], Memory] = CudaContext) -> None:
         self.core = int(name[3:]) if name.startswith("DLA") else None
         self.core_proved: Optional[bool] = None
         self._counted: Optional[float] = None
-        super().__init__(artifact, name)
+        self._ran = False
+        self._logger: Any = None
+        self._runtime: Any = None
+        self._engine: Any = None
+        self._context_of_engine: Any = None
+        self._bound: Dict[str, int] = {}
+        self._order: Tuple[str, ...] = ()
+        super().__init__(artifact, name, memory)
 
     def _start(self) -> None:
         trt = _tensorrt()
-        # An engine runs code of whoever built it: hash and origin are verified before TensorRT sees it.
-        if self.artifact.folder is not None:
-            load_artifact(self.artifact.folder, on=Running(tensorrt=str(trt.__version__)))
-        logger = trt.Logger(trt.Logger.WARNING)
+        self._verify(str(trt.__version__))
+        # TensorRT keeps a bare pointer to the logger.
+        logger = self._logger = _logger(trt)
         runtime = trt.Runtime(logger)
         if self.core is not None:
             cores = int(runtime.num_DLA_cores)
@@ -46,6 +55,7 @@ class TensorRtRunner(CudaRunner):
                     where=self.name,
                     hint="`edgedla doctor` says why; containers need --runtime nvidia",
                 )
+            # Before the engine is read: without it every engine goes to core 0, whatever it was built for.
             runtime.DLA_core = self.core
         engine = runtime.deserialize_cuda_engine(self.artifact.file("engine").read_bytes())
         if engine is None:
@@ -54,43 +64,84 @@ class TensorRtRunner(CudaRunner):
                 where=str(self.artifact.folder),
                 hint="it was built by another TensorRT or for another module",
             )
-        self._runtime: Any = runtime
-        self._engine: Any = engine
+        self._runtime, self._engine = runtime, engine
+        self._order = _engine_tensors(engine)
+        ours = {b.name for b in self.bindings}
+        if set(self._order) != ours:
+            raise RunError(
+                f"the engine has the tensors {', '.join(sorted(self._order))}, the manifest {', '.join(sorted(ours))}",
+                where=self.name,
+                hint="build the artifact again",
+            )
         context = engine.create_execution_context()
         if context is None:
             raise RunError("TensorRT cannot make an execution context", where=self.name, hint="too little memory?")
-        self._execution: Any = context
-        self._pointers: List[int] = []
-        if hasattr(context, "set_tensor_address"):
-            for b in self.bindings:
-                if not context.set_tensor_address(b.name, self._buffers[b.name].pointer):
-                    raise RunError(f"TensorRT refuses the buffer of {b.name}", where=self.name)
-        else:
-            order = sorted(self.bindings, key=lambda b: int(engine.get_binding_index(b.name)))
-            self._pointers = [self._buffers[b.name].pointer for b in order]
+        self._context_of_engine = context
         self._counted = core_active_ms(self.core) if self.core is not None else None
 
-    def _enqueue(self) -> None:
-        context = self._execution
+    def _verify(self, version: str) -> None:
+        """An engine runs code of whoever built it: hash and origin are verified before TensorRT sees it."""
+        board = this_board()
+        here = Running(target=board.target if board else None, tensorrt=version)
+        if self.artifact.folder is not None:
+            load_artifact(self.artifact.folder, on=here)
+
+    def _enqueue(self, pointers: Mapping[str, int]) -> None:
+        context = self._context_of_engine
         if hasattr(context, "execute_async_v3"):
+            for name in self._order:
+                if self._bound.get(name) == pointers[name]:
+                    continue
+                if not context.set_tensor_address(name, pointers[name]):
+                    raise RunError(f"TensorRT refuses the buffer of {name}", where=self.name)
+                self._bound[name] = pointers[name]
             ok = context.execute_async_v3(self._stream.handle)
         else:
-            ok = context.execute_async_v2(self._pointers, self._stream.handle)
+            ok = context.execute_async_v2([pointers[name] for name in self._order], self._stream.handle)
         if not ok:
             raise RunError("TensorRT cannot queue the inference", where=self.name)
+
+    def _check(self) -> None:
+        self._ran = True
         if self._counted is not None and self.core_proved is None:
-            self._stream.synchronize()
             now = core_active_ms(self.core or 0)
             # The counter has steps of a millisecond: one short inference may not move it.
             if now is not None and now > self._counted:
                 self.core_proved = True
 
     def _stop(self) -> None:
-        if self._counted is not None and self.core_proved is None:
+        if self._counted is not None and self._ran and self.core_proved is None:
             self.core_proved = False
             log.warning("%s: the kernel's counters saw no work on this core", self.name)
         # TensorRT wants its objects destroyed in this order.
-        self._execution = self._engine = self._runtime = None
+        self._context_of_engine = None
+        self._engine = None
+        self._runtime = None
+
+
+#: TensorRT's severities by name; its information and its details are for its builder's users.
+_LEVELS = {"INTERNAL_ERROR": logging.ERROR, "ERROR": logging.ERROR, "WARNING": logging.WARNING}
+
+
+def _logger(trt: Any) -> Any:
+    class Forward(trt.ILogger):
+        """TensorRT's messages in Python's log: its own logger would write them among our results."""
+
+        def __init__(self) -> None:
+            # pybind11 refuses an object whose base class was not initialised by name.
+            trt.ILogger.__init__(self)
+
+        def log(self, severity: Any, msg: str) -> None:
+            log.log(_LEVELS.get(severity.name, logging.DEBUG), "TensorRT: %s", msg)
+
+    return Forward()
+
+
+def _engine_tensors(engine: Any) -> Tuple[str, ...]:
+    """Names of the engine's inputs and outputs, in the order that the unnamed buffers of 8.4 have."""
+    if hasattr(engine, "num_io_tensors"):
+        return tuple(engine.get_tensor_name(i) for i in range(engine.num_io_tensors))
+    return tuple(engine.get_binding_name(i) for i in range(engine.num_bindings))
 
 
 def _tensorrt() -> Any:

@@ -1,0 +1,46 @@
+"""One daemon thread that runs calls in order. A call that hangs in a driver does not hold up the end of the process."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from concurrent.futures import Future
+from typing import Any, Callable, Optional, Tuple
+
+_Call = Tuple["Future[Any]", Callable[..., Any], Tuple[Any, ...]]
+
+
+class Worker:
+    """Like a ThreadPoolExecutor of one thread, whose threads the interpreter joins at exit however long they hang."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[Optional[_Call]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._calls.put((future, call, arguments))
+        return future
+
+    def _run(self) -> None:
+        while True:
+            item = self._calls.get()
+            if item is None:
+                return
+            future, call, arguments = item
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(call(*arguments))
+            except BaseException as e:
+                # Also SystemExit and its like: whoever waits must hear of it, and the thread serves the next call.
+                future.set_exception(e)
+            # The last frame's buffers must not live until the next one comes.
+            del item, future, call, arguments
+
+    def close(self, timeout_s: float) -> bool:
+        """Ends the thread after what is queued; False if a call still hangs after `timeout_s` (the thread stays behind)."""
+        self._calls.put(None)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
