@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor, Network
+from edgedla.importers.network.lazy import fold
 from edgedla.importers.node import Node
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights
@@ -47,6 +48,7 @@ class Context:
         self.parse_node: Callable[..., None] = _not_set
         self.weights_of: Callable[[Any], Weights] = _not_set
         self._constants: Dict[str, NetTensor] = {}
+        self._shape_values: Dict[Tuple[Any, ...], Any] = {}
         self._scopes: List[Dict[str, Tuple[bool, Value]]] = []
 
     # Names -----------------------------------------------------------------------------------------------------------
@@ -99,9 +101,13 @@ class Context:
     def shape_constant(self, values: List[int], dims: Tuple[int, ...]) -> NetTensor:
         """A CONSTANT with known shape values."""
         self.take_temporary_name()
-        bound = (1 << 63) - 1 if self.v10 else (1 << 31) - 1
-        clipped = [max(-bound - 1, min(bound, v)) for v in values]
-        made = arithmetic.constant(self.net, clipped, self.index_type, dims)
+        key = (dims, *values)
+        value = self._shape_values.get(key)
+        if value is None:
+            bound = (1 << 63) - 1 if self.v10 else (1 << 31) - 1
+            clipped = [max(-bound - 1, min(bound, v)) for v in values]
+            value = self._shape_values[key] = fold().array(clipped, self.index_type, dims)
+        made = self.net.constant(dims, self.index_type, value)
         return self.helper_name(made, "ONNXTRT_ShapeTensorFromDims")
 
     def shape_layer(self, x: NetTensor) -> NetTensor:
@@ -153,6 +159,10 @@ class Context:
     def _weights(self, w: Weights, name: str) -> Weights:
         if not self.v10 and w.dtype == "INT64":
             return _narrowed(w, name)
+        if not w.name:
+            # Weights that no other name stands for.
+            w.name = name
+            return w
         return w.renamed(name)
 
     def push_scope(self) -> None:

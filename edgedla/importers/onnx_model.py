@@ -41,6 +41,11 @@ def paused_garbage_collection() -> Iterator[None]:
         yield
     finally:
         if running:
+            if gc.get_freeze_count() == 0:
+                # Else the first collection afterwards would look at every object made so far. Freezing and unfreezing
+                # moves them to the oldest generation unseen.
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

@@ -70,7 +70,11 @@ class Weights:
         return array
 
     def integers(self) -> List[int]:
-        return [int(v) for v in self.known().ravel()]
+        array = self.known()
+        if array.dtype.kind == "i":
+            numbers: List[int] = array.ravel().tolist()
+            return numbers
+        return [int(v) for v in array.ravel()]
 
     def renamed(self, name: str, dtype: Optional[str] = None) -> Weights:
         return Weights(name, self.dims, dtype or self.dtype, self.onnx_type, self._load, self._array)

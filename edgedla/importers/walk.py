@@ -184,25 +184,22 @@ def topological(nodes: Any) -> List[Any]:
         Refused: the graph has a cycle.
     """
     listed = list(nodes)
-    written: Dict[str, int] = {}
-    for i, node in enumerate(listed):
-        for name in node.output:
-            written[name] = i
-    in_order = True
-    for i, node in enumerate(listed):
+    seen = set()
+    outside = set()  # Names read before any node wrote them: inputs and initializers, unless a later node writes them.
+    for node in listed:
         for name in node.input:
-            if written.get(name, -1) >= i and name:
-                in_order = False
-                break
-        if not in_order:
-            break
-    if in_order:
-        return listed
-    return _sorted(listed, written)
+            if name and name not in seen:
+                outside.add(name)
+        for name in node.output:
+            if name in outside:
+                return _sorted(listed)
+            seen.add(name)
+    return listed
 
 
-def _sorted(listed: List[Any], written: Dict[str, int]) -> List[Any]:
+def _sorted(listed: List[Any]) -> List[Any]:
     """Depth-first from each node, inputs first."""
+    written = {name: i for i, node in enumerate(listed) for name in node.output}
     state = [0] * len(listed)
     out: List[Any] = []
     for root in range(len(listed)):

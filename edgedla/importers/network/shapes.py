@@ -156,7 +156,7 @@ def slice_layer(
         if isinstance(given, NetTensor):
             inputs[i + 1] = given
             params[key + "_source"] = "tensor"
-            numbers.append(None if given.value is None else [int(v) for v in given.value.ravel()])
+            numbers.append(None if given.value is None else given.value.ravel().astype("int64").tolist())
         else:
             numbers.append(list(given))
         params[key] = numbers[-1]

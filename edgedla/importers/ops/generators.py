@@ -20,6 +20,8 @@ from edgedla.importers.values import ONNX_TYPE_NAMES, ONNX_TYPES, Weights
 
 def constant(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     """No layer: weights that other nodes pick up."""
+    if len(node.attributes) == 1 and "value" in node.attributes:
+        return [ctx.weights_of(node.attributes["value"].t)]
     for key in ("sparse_value", "value_string", "value_strings"):
         if node.has(key):
             raise Refused(
