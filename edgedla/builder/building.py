@@ -7,7 +7,7 @@ import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.builder.artifact import Artifact, Binding, claim_folder
 from edgedla.builder.artifact_load import load_artifact
@@ -24,10 +24,14 @@ from edgedla.quantization.calibration_cache import write_cache
 from edgedla.regions import CheckReport
 from edgedla.version import __version__
 
+if TYPE_CHECKING:
+    from edgedla.importers.build_log import BuildLog
+
 BACKENDS = ("auto", "tensorrt", "host")
 #: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
 WORK = ".work"
-_JETSON_MARK = Path("/etc/nv_tegra_release")
+#: What a Jetson has; containers often lack the first.
+_JETSON_MARKS = (Path("/etc/nv_tegra_release"), Path("/proc/device-tree/model"))
 Model = Union[str, Path, bytes, Any]
 Say = Callable[[str], None]
 
@@ -142,7 +146,12 @@ def _backend(asked: str) -> str:
     from edgedla.builder.tensorrt_api import installed_version
 
     # TensorRT for PCs knows no DLA, so only a Jetson's counts.
-    return "tensorrt" if _JETSON_MARK.exists() and installed_version() else "host"
+    return "tensorrt" if _on_jetson() and installed_version() else "host"
+
+
+def _on_jetson() -> bool:
+    release, model = _JETSON_MARKS
+    return release.exists() or (model.exists() and b"jetson" in model.read_bytes().lower())
 
 
 def _build_host(
@@ -159,6 +168,7 @@ def _build_host(
 def _build_tensorrt(
     plan: BuildPlan, path: Path, graph: LayerGraph, request: BuildRequest, work: Path, say: Optional[Say]
 ) -> Tuple[Artifact, Dict[Tuple[str, str], bytes]]:
+    from edgedla.builder.refusals import read_log, what_went_elsewhere, why_it_failed
     from edgedla.builder.tensorrt_api import build_engine
 
     timing = work / "timing.cache"
@@ -169,6 +179,12 @@ def _build_tensorrt(
             write_atomic(drift_file, drift_yaml(plan, drift))
             _tell(say, f"TensorRT differs from the rules on {len(drift.differences)} layers: {drift_file}")
 
+    lines: List[str] = []
+
+    def keep_log(text: str) -> None:
+        lines.extend(text.splitlines())
+        _keep(log, text)
+
     try:
         built = build_engine(
             plan,
@@ -177,10 +193,12 @@ def _build_tensorrt(
             allow_drift=request.allow_drift,
             progress=say,
             on_drift=keep_drift,
-            on_log=lambda text: _keep(log, text),
+            on_log=keep_log,
         )
     except (BuildError, ModelError) as e:
-        raise type(e)(e.what, where=e.where, allowed=e.allowed, hint=f"{e.hint or ''}\n  the whole log: {log}") from e
+        told = "".join(f"  - {cause}\n" for cause in why_it_failed(read_log("\n".join(lines))))
+        hint = (f"what the log tells:\n{told}  " if told else "") + f"{e.hint or ''}\n  the whole log: {log}"
+        raise type(e)(e.what, where=e.where, allowed=e.allowed, hint=hint) from e
     if built.timing_cache:
         _keep(timing, built.timing_cache)
     contents: Dict[Tuple[str, str], bytes] = {("log", "build.log"): built.log.encode()}
@@ -190,7 +208,8 @@ def _build_tensorrt(
         contents[("layers", "layers.json")] = json.dumps(built.inspector, indent=1).encode()
     if built.timing_cache:
         contents[("timing_cache", "timing.cache")] = built.timing_cache
-    notes = list(plan.notes)
+    parsed = read_log(built.log)
+    notes = [*plan.notes, *what_went_elsewhere(parsed)]
     if built.drift.differences:
         contents[("drift", "drift.yaml")] = drift_yaml(plan, built.drift).encode()
         notes.append(f"TensorRT differs from the rules on {len(built.drift.differences)} layers: see the drift file")
@@ -205,26 +224,29 @@ def _build_tensorrt(
             "the engine's border formats are not the planned ones: " + ", ".join(other), hint=f"log: {log}"
         )
     software = {"tensorrt": built.version}
-    artifact = _artifact(plan, "tensorrt", software, tuple(notes), None, real_placement(plan, built.inspector))
+    artifact = _artifact(plan, "tensorrt", software, tuple(notes), None, real_placement(plan, built.inspector, parsed))
     return artifact, contents
 
 
-def real_placement(plan: BuildPlan, inspector: Optional[Mapping[str, Any]]) -> Optional[Dict[str, str]]:
+def real_placement(
+    plan: BuildPlan, inspector: Optional[Mapping[str, Any]], log: Optional[BuildLog] = None
+) -> Optional[Dict[str, str]]:
     """Layer name -> device of the built engine; layers that were folded or fused out of sight are missing.
 
-    A standalone loadable has everything on the DLA, else TensorRT would have refused it. None where the inspector
-    does not tell.
+    A standalone loadable has everything on the DLA, else TensorRT would have refused it. The inspector's word counts
+    before the log's, which can list layers before subgraphs are formed. None where neither tells.
     """
     core = f"DLA{plan.dla_core}"
     if plan.mode == "standalone":
         return {layer.name: core for layer in plan.layers}
-    if inspector is None or "Layers" not in inspector:
-        return None
-    from edgedla.builder.real import DLA, real_of_engine
+    from edgedla.builder.real import DLA, real_of_engine, real_of_log
     from edgedla.importers.engine_info import read_engine_info
 
-    real = real_of_engine(read_engine_info(inspector), [layer.name for layer in plan.layers])
-    return {name: core if device == DLA else GPU for name, device in real.devices.items()} or None
+    names = [layer.name for layer in plan.layers]
+    found: Dict[str, str] = dict(real_of_log(log, names).devices) if log is not None else {}
+    if inspector is not None and "Layers" in inspector:
+        found.update(real_of_engine(read_engine_info(inspector), names).devices)
+    return {name: core if found[name] == DLA else GPU for name in names if name in found} or None
 
 
 def _artifact(

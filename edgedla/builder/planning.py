@@ -115,7 +115,10 @@ def make_plan(
         concurrent_engines=options.concurrent_engines,
         timing_cache=options.timing_cache,
         regions=_regions(graph, report, on_dla),
-        notes=_notes(report, bool(cores), calibration, typed, options),
+        notes=(
+            *_notes(report, bool(cores), calibration, typed, options),
+            *(_without_scales(graph, on_dla, calibration) if report.precision == "int8" and not typed else ()),
+        ),
     )
     refuse_illegal(plan, graph, report, cores, options.allow_unknown)
     return plan
@@ -217,6 +220,18 @@ def _regions(graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool]) -> 
     groups = candidates(graph, list(on_dla), report.platform, report.precision)
     names = [layer.name for layer in graph.layers]
     return tuple((names[r.layers[0]], names[r.layers[-1]], len(r.layers)) for r in groups)
+
+
+def _without_scales(graph: LayerGraph, on_dla: Sequence[bool], calibration: Calibration) -> Tuple[str, ...]:
+    """Which DLA layers run in FP16 because a tensor has no scale (rule Q-01 of the INT8 chapter)."""
+    missing = []
+    for layer in graph.layers:
+        tensors = [t.name for t in graph.activations(layer)] + list(layer.outputs)
+        if on_dla[layer.index] and any(t not in calibration.absmax for t in tensors):
+            missing.append(layer.name)
+    if not missing:
+        return ()
+    return (f"no INT8 scale, so in FP16 on the DLA: {', '.join(missing)}",)
 
 
 def _notes(

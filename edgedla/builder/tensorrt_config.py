@@ -12,6 +12,7 @@ from edgedla.builder.plan import GPU, BuildPlan
 from edgedla.errors import BuildError
 from edgedla.quantization.calibration_cache import write_cache
 
+_CHOSEN_TYPES = frozenset({"FLOAT", "HALF", "INT8"})
 _PRECISIONS = {"fp16": "HALF", "int8": "INT8"}
 
 
@@ -98,8 +99,10 @@ def implicit_flags(trt: Any, config: Any, plan: BuildPlan) -> None:
 
 
 def implicit_type(trt: Any, tensor: Any, dtype: str) -> None:
-    # From 11 on the property is read-only and the model's own types hold.
-    tensor.dtype = trt.DataType.__members__[dtype]
+    # From 11 on the property is read-only and the model's own types hold. Types that the plan does not choose, such as
+    # the INT64 of an index output, stay as the parser made them: not every release has them.
+    if dtype in _CHOSEN_TYPES:
+        tensor.dtype = trt.DataType.__members__[dtype]
 
 
 def implicit_precisions(trt: Any, config: Any, network: Any, layers: Mapping[str, Any], plan: BuildPlan) -> None:

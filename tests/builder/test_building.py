@@ -299,11 +299,23 @@ def test_a_full_disk_ends_in_exit_code_5_and_nothing_half_written(
     assert [p.name for p in (tmp_path / "out").iterdir() if not p.name.startswith(".")] == []
 
 
-def test_auto_takes_the_host_where_there_is_no_jetson(chain: Callable[..., Path], tmp_path: Path) -> None:
-    if Path("/etc/nv_tegra_release").exists():
-        pytest.skip("this is a Jetson")
-    artifact: Artifact = build(chain(), tmp_path / "out", request(backend="auto"))
-    assert artifact.backend == "host"
+def test_auto_takes_tensorrt_on_a_jetson_only(
+    on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_device()
+    release, model = tmp_path / "nv_tegra_release", tmp_path / "model"
+    monkeypatch.setattr("edgedla.builder.building._JETSON_MARKS", (release, model))
+    # A PC with TensorRT, a device of another make, and then two kinds of Jetson.
+    backends: List[str] = []
+    for text in (None, b"Raspberry Pi 5\0", b"NVIDIA Jetson AGX Orin Developer Kit\0"):
+        if text is not None:
+            model.write_bytes(text)
+        artifact: Artifact = build(chain(), tmp_path / "out", request(backend="auto"))
+        backends.append(artifact.backend)
+    model.unlink()
+    release.write_text("# R36")
+    backends.append(build(chain(), tmp_path / "out", request(backend="auto")).backend)
+    assert backends == ["host", "host", "tensorrt", "tensorrt"]
 
 
 def test_options_reach_the_plan(chain: Callable[..., Path], tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from edgedla.builder.plan_text import describe, diff
 from edgedla.builder.planning import PlanOptions
 from edgedla.errors import BuildError, DocumentError, UsageError
 from edgedla.formats import parse_io_formats
+from edgedla.quantization.calibration_cache import write_cache
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "edgedla/reports/schemas/plan.schema.json").read_text(encoding="utf-8")
@@ -157,6 +158,13 @@ def test_xavier_shares_its_sram_over_all_engines(chain: Callable[..., Path]) -> 
         assert plan.pools.dla_sram_bytes == sram
         assert plan.pools.dla_sram_bytes * engines <= 4 << 20
     assert plan_build(chain(), request(**options(concurrent_engines=2))).pools.dla_sram_bytes == 1 << 19
+
+
+def test_layers_without_a_scale_are_named(chain: Callable[..., Path], tmp_path: Path) -> None:
+    cache = tmp_path / "part.cache"
+    cache.write_text(write_cache({"image": 1.0, "c1": 2.0, "r1": 2.0}, (10, 3, 0)))
+    plan = plan_build(chain(), request(precision="int8", calib=cache))
+    assert "no INT8 scale, so in FP16 on the DLA: pool1, conv2" in plan.notes
 
 
 def test_dynamic_inputs_are_fixed_and_remembered(chain: Callable[..., Path]) -> None:
