@@ -9,6 +9,7 @@ from typing import Callable, Dict, Optional, Tuple, Union
 import numpy as np
 
 from edgedla.errors import UsageError
+from edgedla.formats.interleave import merge_four, split_four, transpose
 from edgedla.formats.layout import Layout
 
 Buffer = Union[bytes, bytearray, memoryview, np.ndarray]
@@ -91,12 +92,23 @@ def pack(
     # The view is taken before slicing: NumPy before 1.23 changes the item size of whole arrays only.
     words = store.view("<u4")[..., 0] if layout.vector == 4 and wanted == np.int8 else None
 
+    # Groups of many channels are matrices (channels x pixels) to be transposed, where no row has padding.
+    whole = layout.row_vectors == w and layout.vector >= TRANSPOSE_FROM_CHANNELS and c >= TRANSPOSE_FROM_CHANNELS
+
+    four = layout.row_vectors == w and layout.vector == 4
+
     def rows(begin: int, end: int) -> None:
         for group in range(layout.groups):
             first = group * layout.vector
             part = values[:, first : min(c, first + layout.vector), begin:end]
+            if four and all(merge_four(part[n], store[n, group, begin:end]) for n in range(layout.nchw[0])):
+                continue
             if words is not None:
                 _four_bytes(part, words[:, group, begin:end, :w])
+                continue
+            if whole and end - begin == h:
+                for n in range(layout.nchw[0]):
+                    transpose(_planes(part[n], layout.vector), store[n, group].reshape(h * w, layout.vector))
                 continue
             target = store[:, group, begin:end, :w]
             count = part.shape[1]
@@ -131,11 +143,18 @@ def unpack(buffer: Buffer, layout: Layout, *, scale: Optional[float] = None, thr
         values = store[:, :, :, :w, 0].copy().reshape(layout.dims)
         return values if scale is None else dequantize(values, scale)
     values = np.empty(layout.nchw, store.dtype)
+    four = layout.row_vectors == w and layout.vector == 4
 
     def rows(begin: int, end: int) -> None:
         for group in range(layout.groups):
             first = group * layout.vector
             part = values[:, first : min(c, first + layout.vector), begin:end]
+            if four and all(split_four(store[n, group, begin:end], part[n]) for n in range(layout.nchw[0])):
+                continue
+            if layout.row_vectors == w and end - begin == h and part.shape[1] == layout.vector:
+                for n in range(layout.nchw[0]):
+                    transpose(store[n, group].reshape(h * w, layout.vector), part[n].reshape(layout.vector, h * w))
+                continue
             np.copyto(part, store[:, group, begin:end, :w, : part.shape[1]].transpose(0, 3, 1, 2))
 
     _share(rows, h, threads)
@@ -156,6 +175,16 @@ def _convert(array: np.ndarray, wanted: np.dtype, scale: Optional[float]) -> np.
         with np.errstate(over="ignore"):  # FP16 has no larger value than 65504; beyond it lies infinity
             return array.astype(wanted)
     raise UsageError(f"{array.dtype} values do not fit {wanted}", hint="convert the array first")
+
+
+def _planes(part: np.ndarray, vector: int) -> np.ndarray:
+    """Channel planes (count, H, W) as the matrix (vector, H * W); missing channels are zero."""
+    count = part.shape[0]
+    if count == vector:
+        return part.reshape(vector, -1)
+    planes = np.zeros((vector, part.shape[1] * part.shape[2]), part.dtype)
+    np.copyto(planes[:count].reshape(part.shape), part)
+    return planes
 
 
 def _storage(buffer: Buffer, layout: Layout, writable: bool) -> np.ndarray:

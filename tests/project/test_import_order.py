@@ -21,7 +21,8 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "onnx": ("importers/", "fixes/", "quantization/", "builder/host"),
     "onnxruntime": ("fixes/", "quantization/", "builder/host", "runtime/"),
     "tensorrt": ("builder/tensorrt_api.py", "runtime/"),
-    "cv2": ("runtime/",),
+    # formats/interleave.py falls back to NumPy where OpenCV is missing.
+    "cv2": ("runtime/", "formats/interleave.py"),
     "pycuda": ("runtime/",),
     "jtop": ("runtime/",),
     "highspy": ("placement/",),
