@@ -100,6 +100,9 @@ class LinearModel:
             h.setOptionValue("output_flag", False)
             h.setOptionValue("threads", 1)
             h.setOptionValue("random_seed", 0)
+            # HiGHS 1.14, the last one for Python 3.8, answers small models wrongly after its presolve (two rows that
+            # make an equation of two columns). These models are also solved faster without it.
+            h.setOptionValue("presolve", "off")
             lp = highspy.HighsLp()
             lp.num_col_ = len(self.cost)
             lp.col_cost_ = np.array(self.cost, dtype=np.double)

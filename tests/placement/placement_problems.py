@@ -69,7 +69,7 @@ def problems(
     chosen = Limits()
     if limits:
         chosen = Limits(
-            draw(st.sampled_from([1, 2, 16])), draw(st.sampled_from([None, None, 2])), draw(st.sampled_from([1, 1, 2])),
+            draw(st.sampled_from([1, 2, 16])), draw(st.sampled_from([None, None, 2])), draw(st.sampled_from([1, 1, 2])) if pools else 1,
             global_dram_bytes=draw(st.sampled_from([8, 1 << 20])) if pools else 1 << 20,
         )  # fmt: skip
     slow: Dict[FrozenSet[str], Dict[str, float]] = {}

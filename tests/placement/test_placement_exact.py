@@ -26,7 +26,7 @@ def agree(problem: Problem, goal: Goal) -> None:
 
     expected, _ = brute_force(problem, goal, measure)
     for solver in ("highs", "python"):
-        compare(problem, expected, solve(problem, goal, solver=solver))
+        compare(problem, expected, solve(problem, goal, solver=solver, time_limit_s=60))
 
 
 def compare(problem: Problem, expected: float, found: Solution) -> None:
