@@ -1,0 +1,87 @@
+"""The forms of a placement: text and SVG timeline tell the same, names from a model are shown and not obeyed."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree
+from dataclasses import replace
+
+import pytest
+
+from edgedla.costs.cost import Cost
+from edgedla.errors import UsageError
+from edgedla.placement.placement import (
+    Figures,
+    PlacedLayer,
+    PlacedModel,
+    Placement,
+    Proof,
+    Timeline,
+    TimelineBar,
+)
+from edgedla.reports.placement import render_placement
+from edgedla.reports.placement_timeline import WIDTH, timeline_lines, timeline_svg
+
+COST = Cost(100.0, 2.0, "fitted", 0.1, 0.2)
+PLATFORM = {"target": "agx-orin-64gb", "title": "Jetson AGX Orin 64GB", "trt": "10.3.0", "jetpack": "6.2", "has_dla": True}
+
+
+def placement(name: str = "net", bars: int = 2) -> Placement:
+    layer = PlacedLayer(0, f"{name}/conv", "CONVOLUTION", "GPU", None, "forced", "no verdict", {"GPU": COST})
+    model = PlacedModel(name, "", 1.0, (layer,), (), (), COST)
+    figures = Figures(COST, COST, COST, None, {"GPU": COST, "DLA0": Cost()}, {"DLA0": 0})
+    drawn = (TimelineBar("GPU", 0, 0, 0.0, 50.0, 0, (0,)), TimelineBar("DLA0", 0, 1, 50.0, 100.0, 0, ()))[:bars]
+    return Placement(
+        PLATFORM, "int8", "MAXN", "rules", {}, "latency", None, ("GPU", "DLA0"), {}, False, (model,), figures, (), (),
+        Timeline("frame", 100.0, drawn), Proof("highs", 100.0, 100.0, 0.0, True, False), ("a note",),
+    )  # fmt: skip
+
+
+def test_the_text_timeline_shows_who_works_when() -> None:
+    lines = timeline_lines(placement())
+    assert lines[1] == f"GPU  |{'A' * 36}{'.' * 36}|  50% busy"
+    assert lines[2] == f"DLA0 |{'.' * 36}{'a' * 36}|  50% busy"
+    assert all(len(line.split("|")[1]) == WIDTH for line in lines[1:3])
+
+
+def test_an_empty_timeline_is_drawn_as_idle() -> None:
+    empty = replace(placement(), timeline=Timeline("frame", 0.0, ()))
+    assert "0% busy" in timeline_lines(empty)[1]
+    xml.etree.ElementTree.fromstring(timeline_svg(empty))
+
+
+def test_the_svg_has_a_bar_a_segment_and_a_title_with_its_times() -> None:
+    root = xml.etree.ElementTree.fromstring(timeline_svg(placement()))
+    space = "{http://www.w3.org/2000/svg}"
+    titles = [t.text for t in root.iter(f"{space}title")]
+    assert titles == ["net: net/conv, 0.0 to 50.0 us", "net: reformat, 50.0 to 100.0 us"]
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a&b", "\x1b[31mred", "x" * 300])
+def test_names_from_the_model_are_shown_and_not_obeyed(name: str) -> None:
+    found = placement(name)
+    xml.etree.ElementTree.fromstring(timeline_svg(found))
+    page = render_placement(found, "html")
+    assert "<script" not in page
+    assert "\x1b" not in page
+    assert "\x1b" not in render_placement(found, "text")
+
+
+def test_what_is_not_proven_says_so() -> None:
+    stopped = replace(placement(), proof=Proof("highs", 100.0, 90.0, 0.1, False, True))
+    text = render_placement(stopped, "text")
+    assert "best found, at most 10.00% above the least (stopped by the time limit)" in text
+    assert "proven least" not in text
+    assert "proven least under the cost model" in render_placement(placement(), "text")
+
+
+def test_numbers_carry_their_spread_and_basis() -> None:
+    text = render_placement(placement(), "text")
+    assert "100 +/- 10%" in text
+    assert "2.00 +/- 20%" in text
+    assert "fitted costs" in text
+    assert "not measurements" in text
+
+
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(UsageError, match="no form"):
+        render_placement(placement(), "pdf")
