@@ -44,7 +44,7 @@ def sound(report: CheckReport) -> None:
 
 
 @pytest.mark.skipif(not FILES, reason="the facts folder ../shared does not stand beside this checkout")
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", FILES, ids=[p.stem for p in FILES])
 def test_every_network_gets_an_answer_with_reasons(path: Path) -> None:
     for target, trt in PLATFORMS:
         platform = platform_for(target, trt=trt)
