@@ -13,6 +13,7 @@ from edgedla.builder.artifact import Artifact, Binding, claim_folder
 from edgedla.builder.artifact_load import load_artifact
 from edgedla.builder.calibrate import calibrate
 from edgedla.builder.drift import Drift, drift_yaml
+from edgedla.builder.legality import refuse_dynamic
 from edgedla.builder.plan import GPU, BuildPlan, Calibration
 from edgedla.builder.planning import PlanOptions, make_plan
 from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelError, UsageError
@@ -118,6 +119,7 @@ def _plan(path: Path, request: BuildRequest, work: Optional[Path], say: Optional
 
     platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
     graph = load_onnx(path, trt=platform.release.trt, shapes=request.shapes, batch=request.batch)
+    refuse_dynamic(graph)
     check_mode = "standalone" if request.mode == "standalone" else "fallback"
     report: CheckReport = check_graph(graph, platform, request.precision, check_mode)
     calibration = Calibration()

@@ -6,7 +6,7 @@ from typing import Dict, List, Sequence
 
 from edgedla.builder.plan import GPU, BuildPlan
 from edgedla.builder.pools import format_size, sram_budget_bytes
-from edgedla.errors import BuildError
+from edgedla.errors import BuildError, UsageError
 from edgedla.formats.tensor_format import TYPE_PREFIX
 from edgedla.graph import LayerGraph
 from edgedla.regions import CheckReport, subgraphs_per_core
@@ -30,7 +30,7 @@ def refuse_illegal(
     plan: BuildPlan, graph: LayerGraph, report: CheckReport, cores: Sequence[str], allow_unknown: bool
 ) -> None:
     """Raises BuildError with every offence, each with its rule; nothing has been built then."""
-    offences = _plan_offences(plan, report, cores, allow_unknown)
+    offences = _plan_offences(plan, graph, report, cores, allow_unknown)
     rules = load_rules()
     platform = report.platform
     if plan.dla_core is not None:
@@ -56,7 +56,9 @@ def refuse_illegal(
         )
 
 
-def _plan_offences(plan: BuildPlan, report: CheckReport, cores: Sequence[str], allow_unknown: bool) -> List[str]:
+def _plan_offences(
+    plan: BuildPlan, graph: LayerGraph, report: CheckReport, cores: Sequence[str], allow_unknown: bool
+) -> List[str]:
     found: List[str] = []
     if len(cores) > 1:
         found.append(
@@ -80,13 +82,33 @@ def _plan_offences(plan: BuildPlan, report: CheckReport, cores: Sequence[str], a
     if plan.mode == "standalone" and len(plan.regions) != 1:
         found.append(f"one-region: {len(plan.regions)} DLA subgraphs; {PLAN_RULES['one-region']}")
     for io in plan.io:
-        if io.dtype == "INT8" and io.scale is None and not plan.strongly_typed:
+        # A tensor that is INT8 in the model itself is handed over as it is.
+        own = graph.tensors[io.name].dtype == "INT8"
+        if io.dtype == "INT8" and io.scale is None and not plan.strongly_typed and not own:
             found.append(f"int8-scale: {io.name} is INT8 at the border and has no range")
     return found
 
 
 def _rejected(findings: Sequence[Finding]) -> List[str]:
     return [f"{f.rule} {f.rule_name}: {f.layer}: {f.message}" for f in findings if f.effect is Effect.REJECT]
+
+
+def refuse_dynamic(graph: LayerGraph) -> None:
+    """Raises where an input or output has no fixed size: buffers at the border, and the DLA itself, need one."""
+    for name in (*graph.inputs, *graph.outputs):
+        tensor = graph.tensors[name]
+        if all(d > 0 for d in tensor.dims):
+            continue
+        dims = "x".join(str(d) if d >= 0 else "?" for d in tensor.dims)
+        if name in graph.inputs:
+            raise UsageError(
+                f"input {name!r} has no fixed size: {dims}", where="--shapes", hint=f"--shapes {name}:1x..."
+            )
+        raise BuildError(
+            f"output {name!r} has a size that depends on the data or is empty: {dims}",
+            where=graph.name,
+            hint="end the model before the operator that makes it (NonMaxSuppression, NonZero, ...)",
+        )
 
 
 def refuse_standalone(report: CheckReport, *, allow_unknown: bool = False) -> None:

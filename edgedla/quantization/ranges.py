@@ -89,9 +89,12 @@ def activation_ranges(model: Any, samples: Samples, method: str = "minmax") -> D
             absmax[name] = float(np.maximum(absmax[name], np.asarray(value).item()))
     broken = sorted(n for n, v in absmax.items() if not np.isfinite(v))
     if broken:
-        raise RunError(
-            f"{len(broken)} tensors hold NaN or infinity, first {broken[0]!r}", hint="are the weights right?"
+        hint = (
+            "random input does not suit this model: give --calib-data"
+            if samples.synthetic
+            else "are the weights right?"
         )
+        raise RunError(f"{len(broken)} tensors hold NaN or infinity, first {broken[0]!r}", hint=hint)
     absmax = {n: v for n, v in absmax.items() if v > 0}
     return absmax if method == "minmax" else _entropy_ranges(model, samples, absmax)
 

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict
 
 import jsonschema
 import pytest
+from onnx import TensorProto, helper
 
 from edgedla.builder.building import BuildRequest, plan_build
 from edgedla.builder.plan import BuildPlan, plan_from_dict
@@ -165,6 +166,35 @@ def test_layers_without_a_scale_are_named(chain: Callable[..., Path], tmp_path: 
     cache.write_text(write_cache({"image": 1.0, "c1": 2.0, "r1": 2.0}, (10, 3, 0)))
     plan = plan_build(chain(), request(precision="int8", calib=cache))
     assert "no INT8 scale, so in FP16 on the DLA: pool1, conv2" in plan.notes
+
+
+def test_sizes_that_are_not_fixed_are_refused_before_anything_is_measured(
+    chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"input 'image' has no fixed size: \?x3x16x16"):
+        plan_build(chain(dynamic=True), request(precision="int8"))
+    graph = helper.make_graph(
+        [helper.make_node("NonZero", ["x"], ["y"], name="where")],
+        "nonzero",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    with pytest.raises(BuildError, match="output 'y' has a size that depends on the data"):
+        plan_build(model.SerializeToString(), request())
+
+
+def test_tensors_that_are_int8_in_the_model_need_no_scale() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("DequantizeLinear", ["x", "s"], ["y"], name="dequantize")],
+        "int8in",
+        [helper.make_tensor_value_info("x", TensorProto.INT8, [1, 3, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 4, 4])],
+        [helper.make_tensor("s", TensorProto.FLOAT, [], [0.5])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    plan = plan_build(model.SerializeToString(), request())
+    assert [(io.dtype, io.scale) for io in plan.io] == [("INT8", None), ("FLOAT", None)]
 
 
 def test_dynamic_inputs_are_fixed_and_remembered(chain: Callable[..., Path]) -> None:
