@@ -7,11 +7,9 @@ import mmap
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from edgedla.errors import ModelError
-from edgedla.importers.context import Context
-from edgedla.importers.dtypes import trt_type
 from edgedla.importers.wire import Malformed, check_size, fault, stripped
 
 HASH_CHUNK_BYTES = 1 << 20
@@ -147,34 +145,3 @@ def check_model(proto: Any, where: str) -> None:
         raise ModelError("no graph in the model", where=where, hint="the file is cut off, damaged, or no ONNX model")
     if not graph.output:
         raise ModelError("the graph has no outputs", where=where)
-
-
-def infer_tensors(ctx: Context, source: OnnxFile) -> Dict[str, Tuple[Tuple[int, ...], str]]:
-    """Dims and TensorRT types of the tensors that the model, or else ONNX shape inference, describes.
-
-    Only needed behind an operator that nobody has met: the normal path works dims out by itself.
-    """
-    found = _described(ctx, source.model.graph)
-    named = {name for node in source.model.graph.node for name in node.output if name}
-    if named <= set(found):
-        return found
-    try:
-        import onnx
-
-        whole = onnx.ModelProto()
-        whole.ParseFromString(source.model.SerializeToString())
-        inferred = onnx.shape_inference.infer_shapes(whole)
-    except Exception:
-        # Shape inference is a guest here: it may fail in any way on a model that it does not know.
-        return found
-    return {**_described(ctx, inferred.graph), **found}
-
-
-def _described(ctx: Context, graph: Any) -> Dict[str, Tuple[Tuple[int, ...], str]]:
-    found: Dict[str, Tuple[Tuple[int, ...], str]] = {}
-    for value in [*graph.value_info, *graph.output]:
-        t = value.type.tensor_type
-        if t.HasField("shape") and len(t.shape.dim) <= 8:
-            dims = tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else -1 for d in t.shape.dim)
-            found[value.name] = (dims, trt_type(ctx, t.elem_type) or "FLOAT")
-    return found

@@ -10,8 +10,9 @@ from edgedla.errors import ModelError, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
 from edgedla.importers import lowering_for
 from edgedla.importers.context import Context
+from edgedla.importers.described_shapes import described_tensors
 from edgedla.importers.network.core import NetTensor
-from edgedla.importers.onnx_file import OnnxFile, infer_tensors, read
+from edgedla.importers.onnx_file import OnnxFile, read
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.tensor_data import TensorReader
 from edgedla.importers.walk import DEFAULT_DOMAINS, Walk, import_inputs, output_tensors
@@ -56,7 +57,7 @@ def _import(
     opset = _opset(source)
     ctx = Context(lowering, opset)
     reader = TensorReader(ctx, source.folder)
-    walk = Walk(ctx, source.where, reader.weights, lambda: infer_tensors(ctx, source))
+    walk = Walk(ctx, source.where, reader.weights, lambda: described_tensors(ctx, proto))
     graph = proto.graph
     for function in proto.functions:
         ctx.functions[function.name] = function

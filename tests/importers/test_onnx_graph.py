@@ -12,7 +12,7 @@ from onnx_models import constant, ints, model, one, output_dims, types, value, w
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph.document import to_document
-from edgedla.importers import load_onnx
+from edgedla.importers import described_shapes, load_onnx
 
 CONV = one("Conv", {"kernel_shape": [3, 3]}, initializers=[weights("w", 4, 8, 3, 3)])
 
@@ -147,6 +147,20 @@ def test_dims_described_in_the_model_carry_on_behind_an_unknown_operator():
     graph = load_onnx(proto)
     assert [layer.type for layer in graph.layers] == ["ACTIVATION", "UNKNOWN", "ACTIVATION", "ACTIVATION"]
     assert graph.tensors["y"].dims == (1, 8, 4, 4)
+
+
+def test_shape_inference_gives_what_it_knows_behind_an_operator_that_cannot_be_told():
+    nodes = [helper.make_node("Slice", ["x", "s", "e", "a"], ["b"]), helper.make_node("Relu", ["b"], ["y"])]
+    bounds = [value(n, [1], TensorProto.INT64) for n in "sea"]
+    graph = load_onnx(model(nodes, [value("x", [1, 8, 4, 4]), *bounds], ["y"]))
+    assert [layer.type for layer in graph.layers if layer.onnx_op == "Relu"] == ["ACTIVATION"]
+    assert graph.tensors["y"].dims == (-1, -1, -1, -1)
+
+
+def test_shape_inference_that_crashes_takes_only_its_answer_along(monkeypatch):
+    monkeypatch.setattr(described_shapes, "CHILD", "import os; os.abort()  # {path}")
+    graph = load_onnx(foreign())
+    assert [layer.type for layer in graph.layers] == ["ACTIVATION", "UNKNOWN", "UNKNOWN", "ACTIVATION"]
 
 
 def test_a_standard_operator_without_importer_is_refused_with_the_parsers_reason():

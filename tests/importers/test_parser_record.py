@@ -40,7 +40,7 @@ def test_the_carried_record_covers_the_operators_of_cnns_and_transformers(versio
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("probe", PROBES, ids=lambda p: p["name"])
 def test_layers_as_recorded(probe, version):
-    proto = model_of(probe["model"], probe["weights"])
+    proto = model_of(probe["model"])
     if probe[version] is None:
         with pytest.raises(ModelError):
             load_onnx(proto, trt=trt(version))

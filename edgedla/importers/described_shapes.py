@@ -1,0 +1,70 @@
+"""Dims that the model itself, or else ONNX shape inference, gives. Only needed behind an operator that nobody has met.
+
+The normal path works all dims out by itself, as TensorRT does.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any, Dict, Tuple
+
+from edgedla.importers.context import Context
+from edgedla.importers.dtypes import trt_type
+
+#: Dims and TensorRT data type by tensor name.
+Described = Dict[str, Tuple[Tuple[int, ...], str]]
+
+SECONDS = 60
+#: Shape inference is native code that a broken model can crash, so it runs in a process of its own.
+#: The module search path is the parent's: without it, Python would look for onnx in the current folder first.
+CHILD = """
+import sys
+sys.path[:] = {path}
+import onnx, onnx.shape_inference
+model = onnx.ModelProto()
+model.ParseFromString(sys.stdin.buffer.read())
+for domain in {{n.domain for n in model.graph.node}} - {{o.domain for o in model.opset_import}}:
+    model.opset_import.add(domain=domain, version=1)
+sys.stdout.buffer.write(onnx.shape_inference.infer_shapes(model).SerializeToString())
+"""
+
+
+def described_tensors(ctx: Context, model: Any) -> Described:
+    """Dims and TensorRT types of the tensors that have any; ONNX shape inference runs only where the model is silent."""
+    found = _described(ctx, model.graph)
+    named = {name for node in model.graph.node for name in node.output if name}
+    if named <= set(found):
+        return found
+    return {**_inferred(ctx, model), **found}
+
+
+def _inferred(ctx: Context, model: Any) -> Described:
+    if not sys.executable:
+        return {}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD.format(path=json.dumps(sys.path))],
+            input=model.SerializeToString(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=SECONDS,
+            check=True,
+        )
+        answer = type(model)()
+        answer.ParseFromString(done.stdout)
+    except Exception:
+        # A guest here: it may fail in any way on a model that it does not know.
+        return {}
+    return _described(ctx, answer.graph)
+
+
+def _described(ctx: Context, graph: Any) -> Described:
+    found: Described = {}
+    for value in [*graph.value_info, *graph.output]:
+        t = value.type.tensor_type
+        if t.HasField("shape") and len(t.shape.dim) <= 8:
+            dims = tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else -1 for d in t.shape.dim)
+            found[value.name] = (dims, trt_type(ctx, t.elem_type) or "FLOAT")
+    return found
