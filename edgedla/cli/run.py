@@ -19,25 +19,37 @@ FORMATS = ("text", "json")
 @click.argument("pipeline", metavar="PIPELINE.yaml|ARTIFACT")
 @click.option("--source", metavar="URI", help="csi://0, v4l2:///dev/video0, rtsp://..., a file, a folder, synthetic://")
 @click.option(
-    "--device", "devices", multiple=True, metavar="DEVICE", help="GPU, DLA0 or DLA1; several share the frames."
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="DEVICE",
+    help="GPU, DLA0 or DLA1; several share the frames. GPU=ARTIFACT takes another artifact for that device.",
+)
+@click.option("--placement", metavar="FILE", help="Run on the core that `edgedla place -o FILE` chose for the model.")
+@click.option(
+    "--preprocess", type=click.Choice(("auto", "cpu", "cuda")), help="Where frames are prepared.  [default: auto]"
 )
 @click.option("--decode", metavar="NAME", help="classification, segmentation, ssd, yolov5, yolov8, yolo11 or none.")
 @click.option("--labels", metavar="A,B,C", help="Class names, or a file with one a line.")
-@click.option("--score", type=float, help="Detections below this score are dropped.")
-@click.option("--reg-max", type=int, help="Bins of a YOLOv8 box distribution.  [default: 16]")
-@click.option("--frames", type=int, help="Stop after so many frames.")
-@click.option("--seconds", type=float, help="Stop after so many seconds.")
+@click.option("--score", type=click.FloatRange(0, 1), help="Detections below this score are dropped.")
+@click.option("--reg-max", type=click.IntRange(1, 256), help="Bins of a YOLOv8 box distribution.  [default: 16]")
+@click.option("--frames", type=click.IntRange(min=0), help="Stop after so many frames.")
+@click.option("--seconds", type=click.FloatRange(0, 1e9), help="Stop after so many seconds.")
 @click.option("--jsonl", metavar="FILE", help="Results as JSON lines.")
 @click.option("--images", metavar="FOLDER", help="Annotated frames.")
 @click.option("--video", metavar="FILE", help="Annotated video (.mp4, .avi).")
 @click.option("--metrics", metavar="FILE", help="Pipeline numbers as JSON lines.")
-@click.option("--prometheus", type=int, metavar="PORT", help="Serve pipeline numbers for Prometheus.")
+@click.option(
+    "--prometheus", type=click.IntRange(0, 65535), metavar="PORT", help="Serve pipeline numbers for Prometheus."
+)
 @click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the summary.  [default: text]")
 @click.option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write the summary to FILE.")
 def run(
     pipeline: str,
     source: Optional[str],
     devices: Tuple[str, ...],
+    placement: Optional[str],
+    preprocess: Optional[str],
     decode: Optional[str],
     labels: Optional[str],
     score: Optional[float],
@@ -54,10 +66,11 @@ def run(
 ) -> None:
     """Run a pipeline until its source ends, a limit is reached, or Ctrl-C (SIGTERM) asks it to stop.
 
-    What is under way is finished first; the summary comes last. Exit code 6 if a stage failed.
+    What is under way is finished first; the summary comes last. A second Ctrl-C does not wait. Exit code 6 if a stage
+    failed, or if what was under way did not finish.
     """
     targets = destinations(output_format, output, FORMATS)
-    from edgedla.runtime.config import load_config, with_overrides
+    from edgedla.runtime.config import load_config, read_labels, with_overrides
     from edgedla.runtime.metrics import serve_metrics
     from edgedla.runtime.open_pipeline import open_pipeline
     from edgedla.runtime.service import as_service
@@ -73,17 +86,25 @@ def run(
         load_config(pipeline) if is_file else None,
         artifact="" if is_file else pipeline,
         source=source or "",
-        decode={"kind": decode, "labels": _labels(labels), "score": score, "reg_max": reg_max},
+        preprocess={"device": preprocess},
+        decode={"kind": decode, "labels": read_labels(labels or ""), "score": score, "reg_max": reg_max},
         outputs={"jsonl": jsonl, "images": images, "video": video},
         metrics={"jsonl": metrics, "prometheus_port": prometheus},
         stop_after={"frames": frames, "seconds": seconds},
     )
-    if devices:
+    if devices or placement:
         import dataclasses
 
-        config = dataclasses.replace(config, devices=devices)
+        if devices and placement:
+            raise UsageError("--device and --placement both say where it runs", allowed="one of them")
+        config = dataclasses.replace(config, devices=devices, placement=placement or "")
     with open_pipeline(config) as opened:
-        before = {s: signal.signal(s, lambda *_: opened.stop()) for s in (signal.SIGINT, signal.SIGTERM)}
+
+        def end(*_: Any) -> None:
+            # The second one is from somebody who does not want to wait.
+            (opened.force_stop if opened.stopping else opened.stop)()
+
+        before = {s: signal.signal(s, end) for s in (signal.SIGINT, signal.SIGTERM)}
         try:
             with serve_metrics(opened, config.metrics), as_service(opened):
                 summary = opened.run()
@@ -91,15 +112,6 @@ def run(
             for number, handler in before.items():
                 signal.signal(number, handler)
     deliver(targets, lambda wanted, _: json.dumps(summary, indent=1) + "\n" if wanted == "json" else _text(summary))
-
-
-def _labels(text: Optional[str]) -> Tuple[str, ...]:
-    if not text:
-        return ()
-    if os.path.isfile(text):
-        with open(text, encoding="utf-8") as f:
-            return tuple(line.strip() for line in f if line.strip())
-    return tuple(part.strip() for part in text.split(","))
 
 
 def _text(s: Dict[str, Any]) -> str:

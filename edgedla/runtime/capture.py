@@ -6,13 +6,22 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import numpy as np
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing, RunError, UsageError
 from edgedla.runtime.frames import Frame
+from edgedla.runtime.runners.base import describe
 from edgedla.runtime.sources.base import Source
 
 log = logging.getLogger("edgedla.runtime.capture")
+
+
+#: Opening may take so long before it counts as a stall: a network camera that is away is noticed by its time-out.
+OPEN_S = 30.0
+#: So many threads may hang inside the driver at once. Each holds memory that only the end of the process gives back.
+MOST_STUCK = 4
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,8 @@ class Capture:
 
     A live source overwrites the slot, so the reader always gets the newest frame and memory stays flat; the overwritten
     frame is counted as dropped. A file waits until the slot is free. A live source that breaks or stalls is closed and
-    opened again, first after `backoff_first_s`, then ever later up to `backoff_most_s`.
+    opened again, first after `backoff_first_s`, then ever later up to `backoff_most_s`. It may come back with frames of
+    another size. A driver that never returns, again and again, ends the run: only a new process frees it.
     """
 
     def __init__(self, factory: Callable[[], Source], options: Optional[CaptureOptions] = None) -> None:
@@ -49,8 +59,11 @@ class Capture:
         self._stop = threading.Event()
         self._generation = 0
         self._beat = time.monotonic()
+        self._opening = True
+        self._threads: List[threading.Thread] = []
         self._index = 0
         self.frame_hw: Tuple[int, int] = (0, 0)
+        self.rate = 0.0
         self.captured = self.dropped = self.reconnects = self.stalls = 0
 
     def start(self, wait_s: float = 20.0) -> None:
@@ -74,17 +87,24 @@ class Capture:
         with self._condition:
             self._generation += 1
             mine = self._generation
-            self._beat = time.monotonic()
-        threading.Thread(
-            target=self._run, args=(source, mine, ready), name=f"edgedla-capture-{mine}", daemon=True
-        ).start()
+            self._beat, self._opening = time.monotonic(), True
+            self._threads = [t for t in self._threads if t.is_alive()]
+            thread = threading.Thread(
+                target=self._run, args=(source, mine, ready), name=f"edgedla-capture-{mine}", daemon=True
+            )
+            self._threads.append(thread)
+        thread.start()
 
     def _run(self, source: Optional[Source], mine: int, ready: Optional[threading.Event]) -> None:
         backoff, broken_since = self.options.backoff_first_s, 0.0
         while not self._stop.is_set() and mine == self._generation:
             try:
+                self._opening = True
                 source = source or self._factory()
                 hw = source.open()
+                if mine != self._generation:
+                    return
+                self.rate = source.rate
                 self._opened(hw, ready)
                 ready = None
                 while not self._stop.is_set() and mine == self._generation:
@@ -92,10 +112,15 @@ class Capture:
                     if image is None:
                         self._finish(mine)
                         return
+                    _check_image(image, self.pixels, self.uri)
                     backoff, broken_since = self.options.backoff_first_s, 0.0
                     self._put(image, mine, source)
             except Exception as e:
-                error = e if isinstance(e, EdgedlaError) else RunError(f"the source failed: {e!r}", where=self.uri)
+                error = (
+                    e if isinstance(e, EdgedlaError) else RunError(f"the source failed: {describe(e)}", where=self.uri)
+                )
+                if mine != self._generation:
+                    return
                 if ready is not None or not self._may_retry(error):
                     self._fail(error, mine, ready)
                     return
@@ -118,10 +143,9 @@ class Capture:
 
     def _opened(self, hw: Tuple[int, int], ready: Optional[threading.Event]) -> None:
         if self.frame_hw != (0, 0) and hw != self.frame_hw:
-            raise RunError(
-                f"the source came back with {hw[1]}x{hw[0]} frames", where=self.uri, allowed=str(self.frame_hw)
-            )
+            log.warning("%s: it came back with frames of %dx%d", self.uri, hw[1], hw[0])
         self.frame_hw = hw
+        self._beat, self._opening = time.monotonic(), False
         if ready is not None:
             ready.set()
 
@@ -162,11 +186,20 @@ class Capture:
             with self._condition:
                 if self._ended or self._failure is not None:
                     return
-                stalled = self.live and time.monotonic() - self._beat > self.options.stall_s
-            if stalled and self.options.reconnect:
-                self.stalls += 1
-                log.warning("%s: no frame for %.1f s; opening it again", self.uri, self.options.stall_s)
-                self._spawn(None)
+                limit = max(OPEN_S, self.options.stall_s) if self._opening else self.options.stall_s
+                stalled = self.live and time.monotonic() - self._beat > limit
+                stuck, mine = sum(t.is_alive() for t in self._threads), self._generation
+            if not stalled or not self.options.reconnect:
+                continue
+            self.stalls += 1
+            if stuck >= MOST_STUCK:
+                hint = "the camera or its driver hangs: a restart of the process, or of the camera, is needed"
+                self._fail(
+                    RunError(f"{stuck} reads of the source never returned", where=self.uri, hint=hint), mine, None
+                )
+                return
+            log.warning("%s: no frame for %.1f s; opening it again", self.uri, limit)
+            self._spawn(None)
 
     def take(self, timeout_s: float = 0.5) -> Optional[Frame]:
         """The newest frame, removed from the slot; None if none came in time or the stream ended (see `ended`).
@@ -191,10 +224,16 @@ class Capture:
         with self._condition:
             return self._ended and self._slot is None
 
-    def stop(self) -> None:
+    def stop(self, wait_s: float = 0.0) -> None:
+        """Ends reading; waits at most `wait_s` for the source to be closed (a read that hangs is left behind)."""
         self._stop.set()
         with self._condition:
             self._condition.notify_all()
+            threads = list(self._threads)
+        deadline = time.monotonic() + wait_s
+        for t in threads:
+            if t is not threading.current_thread():
+                t.join(max(0.0, deadline - time.monotonic()))
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -210,4 +249,13 @@ def _close(source: Source) -> None:
     try:
         source.close()
     except Exception as e:
-        log.warning("closing the source: %r", e)
+        log.warning("closing the source: %s", describe(e))
+
+
+def _check_image(image: Any, pixels: str, uri: str) -> None:
+    """A frame that is none ends the read with a reason, before anything downstream trips over it."""
+    shape: Tuple[int, ...] = getattr(image, "shape", ())
+    good = len(shape) == 2 and shape[0] % 3 == 0 if pixels == "nv12" else len(shape) == 3 and shape[2] == 3
+    if not good or getattr(image, "dtype", None) != np.uint8 or min(shape) < 1:
+        found = f"{getattr(image, 'dtype', type(image).__name__)} {list(shape)}"
+        raise RunError(f"the source gave {found}", where=uri, allowed=f"uint8 pixels, {pixels}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import reprlib
 from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar, Union
 
@@ -29,8 +30,9 @@ class SourceConfig:
 
 @dataclass(frozen=True)
 class PreprocessConfig:
-    """See runtime.preprocess.Preprocess. `device` is cpu or cuda."""
+    """See runtime.preprocess.Preprocess. `device`: cuda, cpu, or auto (cuda where the runner is one on CUDA and it works)."""
 
+    device: str = "auto"
     fit: str = "letterbox"
     colour: str = "rgb"
     pad: int = 114
@@ -40,7 +42,10 @@ class PreprocessConfig:
 
 @dataclass(frozen=True)
 class OutputConfig:
-    """Files that results go to; empty means none. `every` and `limit` are for images."""
+    """Files that results go to; empty means none. `every` and `limit` are for images.
+
+    `jsonl` grows as long as the pipeline runs. Each line is appended by itself, so logrotate's copytruncate works on it.
+    """
 
     jsonl: str = ""
     images: str = ""
@@ -61,11 +66,17 @@ class MetricsConfig:
 
 @dataclass(frozen=True)
 class PipelineConfig:
-    """One pipeline. Paths are relative to the file's folder."""
+    """One pipeline. Paths are relative to the file's folder.
+
+    Attributes:
+        devices: GPU, DLA0, DLA1 share the frames; DEVICE=ARTIFACT for a device with an artifact of its own.
+        placement: in place of `devices`: a placement document, whose core for this model is taken.
+    """
 
     artifact: str = ""
     source: SourceConfig = field(default_factory=SourceConfig)
     devices: Tuple[str, ...] = ()
+    placement: str = ""
     preprocess: PreprocessConfig = field(default_factory=PreprocessConfig)
     decode: DecodeOptions = field(default_factory=DecodeOptions)
     capture: CaptureOptions = field(default_factory=CaptureOptions)
@@ -74,7 +85,11 @@ class PipelineConfig:
     stop_after: Limits = field(default_factory=Limits)
 
 
-PATHS = {"artifact": "", "decode": "priors", "outputs": "jsonl images video", "metrics": "jsonl"}
+#: Above every number that a setting can sensibly have; keeps infinities and integers beyond a float out.
+MOST_NUMBER = 1e12
+#: A pipeline file is a page of text; YAML takes minutes for megabytes.
+MOST_BYTES = 1 << 20
+PATHS = {"decode": "priors", "outputs": "jsonl images video", "metrics": "jsonl"}
 
 
 class _Strict(yaml.SafeLoader):
@@ -84,6 +99,8 @@ class _Strict(yaml.SafeLoader):
         seen = set()
         for key, _ in node.value:
             name = self.construct_object(key, deep=True)
+            if not isinstance(name, (str, int, float, bool, type(None))):
+                raise yaml.constructor.ConstructorError(None, None, "a key is no text", key.start_mark)
             if name in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} stands twice", key.start_mark)
             seen.add(name)
@@ -98,10 +115,15 @@ def load_config(path: str) -> PipelineConfig:
         DocumentError: unreadable, no YAML, unknown key, wrong type or missing key, with file and key.
     """
     try:
-        with open(path, encoding="utf-8") as f:
-            document = yaml.load(f, _Strict)
+        with open(path, "rb") as f:
+            data = f.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise DocumentError("too large for a pipeline file", where=path, allowed=f"{MOST_BYTES} bytes")
+        document = yaml.load(data.decode("utf-8"), _Strict)
     except (OSError, UnicodeDecodeError) as e:
-        raise DocumentError(f"cannot be read: {getattr(e, 'strerror', e)}", where=path) from e
+        raise DocumentError(f"cannot be read: {getattr(e, 'strerror', None) or e}", where=path) from e
+    except (RecursionError, ValueError) as e:
+        raise DocumentError(f"no pipeline file: {e}", where=path) from e
     except yaml.YAMLError as e:
         mark = getattr(e, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else path
@@ -117,6 +139,8 @@ def load_config(path: str) -> PipelineConfig:
     for key in ("artifact", "source"):
         if not document.get(key):
             raise DocumentError(f"{key} is missing", where=path)
+    if config.devices and config.placement:
+        raise DocumentError("devices and placement both say where it runs", where=path, allowed="one of them")
     return _absolute(config, os.path.dirname(os.path.abspath(path)))
 
 
@@ -132,7 +156,7 @@ _NESTED: Mapping[str, type] = {
 
 def _build(cls: Type[T], given: Any, path: str, at: str) -> T:
     if not isinstance(given, dict):
-        raise DocumentError(f"{at or 'the file'} is {given!r}", where=path, allowed="a mapping")
+        raise DocumentError(f"{at or 'the file'} is {_short(given)}", where=path, allowed="a mapping")
     values: Dict[str, Any] = {}
     options: Dict[str, Any] = {}
     for key, value in given.items():
@@ -159,35 +183,70 @@ def _build(cls: Type[T], given: Any, path: str, at: str) -> T:
     return cls(**values)
 
 
+def _short(value: Any) -> str:
+    """A wrong value for a message: a few aliases in YAML make one of gigabytes."""
+    return reprlib.repr(value)
+
+
 def _typed(value: Any, default: Any, path: str, name: str) -> Any:
     """`value` in the type of the field's default; None as a default means an optional boolean."""
     if isinstance(default, bool) or default is None:
         if isinstance(value, bool) or (value is None and default is None):
             return value
-        raise DocumentError(f"{name} is {value!r}", where=path, allowed="true, false")
+        raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="true, false")
     if isinstance(default, (int, float)):
         number: Union[int, float, None] = (
             value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
         )
-        if number is None or number != number or number < 0 or (isinstance(default, int) and number != int(number)):
+        if number is None or not 0 <= number <= MOST_NUMBER or (isinstance(default, int) and number != int(number)):
             kind = "a whole number" if isinstance(default, int) else "a number"
-            raise DocumentError(f"{name} is {value!r}", where=path, allowed=f"{kind}, 0 or more")
+            raise DocumentError(f"{name} is {_short(value)}", where=path, allowed=f"{kind}, 0 or more")
         return type(default)(number)
     if isinstance(default, tuple):
+        if isinstance(value, str) and name == "decode.labels" and _is_file_name(value):
+            return read_labels(os.path.join(os.path.dirname(os.path.abspath(path)), value))
         if isinstance(value, str) and name.endswith(("devices", "labels", "outputs")):
             value = [part.strip() for part in value.split(",")]
         if not isinstance(value, list):
-            raise DocumentError(f"{name} is {value!r}", where=path, allowed="a list")
+            raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="a list")
         if default and isinstance(default[0], float):
             if len(value) != len(default) or not all(
-                isinstance(v, (int, float)) and not isinstance(v, bool) for v in value
+                isinstance(v, (int, float)) and not isinstance(v, bool) and abs(v) <= MOST_NUMBER for v in value
             ):
-                raise DocumentError(f"{name} is {value!r}", where=path, allowed=f"{len(default)} numbers")
+                raise DocumentError(f"{name} is {_short(value)}", where=path, allowed=f"{len(default)} numbers")
             return tuple(float(v) for v in value)
+        wrong = [v for v in value if isinstance(v, (dict, list))]
+        if wrong:
+            raise DocumentError(f"{name} holds {_short(wrong[0])}", where=path, allowed="a list of texts")
         return tuple(str(v) for v in value)
     if not isinstance(value, str):
-        raise DocumentError(f"{name} is {value!r}", where=path, allowed="text", hint="put it in quotes")
+        raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="text", hint="put it in quotes")
     return value
+
+
+def _is_file_name(text: str) -> bool:
+    return os.sep in text or text.lower().endswith((".txt", ".names", ".labels"))
+
+
+def read_labels(text: str) -> Tuple[str, ...]:
+    """Class names: of a file with one a line, or separated by commas.
+
+    Raises:
+        UsageError: the text looks like a file's name, and there is none, or it cannot be read as text.
+    """
+    if not text:
+        return ()
+    if os.path.isfile(text) or _is_file_name(text):
+        try:
+            with open(text, encoding="utf-8") as f:
+                return tuple(line.strip() for line in f.read(MOST_BYTES).splitlines() if line.strip())
+        except (OSError, UnicodeDecodeError) as e:
+            raise UsageError(
+                f"the labels cannot be read: {getattr(e, 'strerror', None) or e}",
+                where=text,
+                allowed="a text file with one class a line, or A,B,C",
+            ) from e
+    return tuple(part.strip() for part in text.split(","))
 
 
 def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
@@ -196,11 +255,18 @@ def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
     def full(text: str) -> str:
         return os.path.join(folder, text) if text and not os.path.isabs(text) else text
 
-    changes: Dict[str, Any] = {"artifact": full(config.artifact)}
+    def device(text: str) -> str:
+        name, equals, artifact = text.partition("=")
+        return f"{name}={full(artifact.strip())}" if equals else text
+
+    changes: Dict[str, Any] = {
+        "artifact": full(config.artifact),
+        "placement": full(config.placement),
+        "devices": tuple(device(d) for d in config.devices),
+    }
     for part, names in PATHS.items():
-        if names:
-            value = getattr(config, part)
-            changes[part] = dataclasses.replace(value, **{n: full(getattr(value, n)) for n in names.split()})
+        value = getattr(config, part)
+        changes[part] = dataclasses.replace(value, **{n: full(getattr(value, n)) for n in names.split()})
     uri = config.source.uri
     if "://" not in uri:
         changes["source"] = dataclasses.replace(config.source, uri=full(uri))
@@ -210,7 +276,7 @@ def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
 def with_overrides(
     config: Optional[PipelineConfig], *, artifact: str = "", source: str = "", **parts: Any
 ) -> PipelineConfig:
-    """A config with what the command line says put over it.
+    """A config with what the command line says put over it; None and empty texts leave a setting as it is.
 
     Raises:
         UsageError: neither the file nor the command line names an artifact and a source.
@@ -221,7 +287,8 @@ def with_overrides(
     if source:
         base = dataclasses.replace(base, source=SourceConfig(source))
     for name, changes in parts.items():
-        kept = {k: v for k, v in changes.items() if v not in (None, "", (), 0)}
+        # 0 is a value: `--score 0` keeps every detection.
+        kept = {k: v for k, v in changes.items() if v is not None and v != "" and v != ()}
         if kept:
             base = dataclasses.replace(base, **{name: dataclasses.replace(getattr(base, name), **kept)})
     if not base.artifact or not base.source.uri:

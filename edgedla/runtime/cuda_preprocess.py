@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Iterator, List, Optional
 
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import TensorFormat
+from edgedla.runtime.cuda_memory import CudaContext
 from edgedla.runtime.preprocess import Preprocess
 
 KERNEL_FILE = Path(__file__).with_name("kernels") / "preprocess.cu"
@@ -41,10 +43,11 @@ def kernel_macros(spec: Preprocess) -> tuple:
     Raises:
         UsageError: the kernel has no variant for its type or format.
     """
-    if spec.dtype not in ("HALF", "INT8") or spec.format not in LAYOUTS:
+    known = spec.format is TensorFormat.LINEAR if spec.dtype == "FLOAT" else spec.format in LAYOUTS
+    if not known:
         raise UsageError(
             f"the CUDA preprocessing does not write {spec.dtype} in {spec.format}",
-            allowed="HALF or INT8 in " + ", ".join(str(f) for f in LAYOUTS),
+            allowed="FLOAT in LINEAR; HALF or INT8 in " + ", ".join(str(f) for f in LAYOUTS),
         )
     if (spec.format is TensorFormat.CHW16) != (spec.dtype == "HALF") and spec.format in (
         TensorFormat.CHW16,
@@ -54,6 +57,7 @@ def kernel_macros(spec: Preprocess) -> tuple:
     return (
         f"-DSOURCE={int(spec.pixels == 'nv12')}",
         f"-DINT8={int(spec.dtype == 'INT8')}",
+        f"-DFLOAT32={int(spec.dtype == 'FLOAT')}",
         f"-DLAYOUT={LAYOUTS[spec.format]}",
     )
 
@@ -97,10 +101,14 @@ class CudaPreprocessor:
             raise EnvironmentMissing(
                 f"pycuda cannot be imported: {e}", hint="pip install 'edgedla[jetson]', or preprocess on the CPU"
             ) from e
-        self.spec, self.layout = spec, spec.layout
         options = ["-O3", *kernel_macros(spec)]
         module = SourceModule(KERNEL_FILE.read_text(encoding="utf-8"), options=options, no_extern_c=True)
         self._kernel: Any = module.get_function("preprocess")
+        self.reframe(spec, src_stride_bytes)
+
+    def reframe(self, spec: Preprocess, src_stride_bytes: Optional[int] = None) -> None:
+        """Takes frames of another size from now on; pixels, type and format stay (the kernel was compiled for them)."""
+        self.spec, self.layout = spec, spec.layout
         self._params = kernel_params(spec, src_stride_bytes)
         h, w = spec.input_chw[1:]
         self._grid = (-(-w // BLOCK[0]), -(-h // BLOCK[1]))
@@ -113,3 +121,88 @@ class CudaPreprocessor:
             stream: pycuda stream; the default stream if not given.
         """
         self._kernel(frames, out, self._params, block=BLOCK, grid=(*self._grid, batch), stream=stream)
+
+
+class CudaFramePreprocessor:
+    """The call form of CpuPreprocessor over the kernel: a frame in, the input's buffer out.
+
+    On a Jetson frame and buffer lie in memory that CPU and GPU share, and a CUDA runner takes the buffer by its address: the
+    frame is copied once, into that memory, and nothing after it. Elsewhere it goes over the bus, and the buffer comes back
+    too, so that any runner can read it.
+
+    Args:
+        slots: buffers used in turn; more than inferences under way, since a runner reads its input until it is done.
+        memory, kernel: for tests; CUDA's by default.
+    """
+
+    device = "cuda"
+
+    def __init__(
+        self,
+        spec: Preprocess,
+        slots: int = 4,
+        memory: Optional[Any] = None,
+        kernel: Optional[Callable[..., Any]] = None,
+    ) -> None:
+        self.spec, self.geometry, self.layout = spec, spec.geometry, spec.layout
+        self._memory = memory if memory is not None else CudaContext()
+        self._buffers: List[Any] = []
+        self._turn = 0
+        self._frame: Any = None
+        with self._current():
+            self._kernel = (kernel or CudaPreprocessor)(spec)
+            self._stream = self._memory.stream()
+            self._frame = self._memory.buffer(int(np.prod(spec.frame_shape)))
+            for _ in range(slots):
+                buffer = self._memory.buffer(self.layout.size_bytes)
+                # The kernel never writes the padding of a row: it must be zero on the device too.
+                buffer.upload(self._stream)
+                self._buffers.append(buffer)
+            self._stream.synchronize()
+
+    @contextlib.contextmanager
+    def _current(self) -> Iterator[None]:
+        """The context on the calling thread: frames are prepared on another thread than the one that opens the pipeline."""
+        self._memory.push()
+        try:
+            yield
+        finally:
+            self._memory.pop()
+
+    def reframe(self, spec: Preprocess) -> None:
+        """Takes frames of another size from now on. The buffers stay: runners may read them still."""
+        with self._current():
+            frame = self._memory.buffer(int(np.prod(spec.frame_shape)))
+            self._kernel.reframe(spec)
+            self._frame.free()
+            self._frame = frame
+        self.spec, self.geometry = spec, spec.geometry
+
+    def __call__(self, frame: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+        """As CpuPreprocessor; the result is overwritten after `slots` more calls.
+
+        Raises:
+            UsageError: the frame has another shape or type.
+        """
+        self.spec.check_frame(frame)
+        buffer = self._buffers[self._turn]
+        self._turn = (self._turn + 1) % len(self._buffers)
+        with self._current():
+            np.copyto(self._frame.host.reshape(frame.shape), frame)
+            self._frame.upload(self._stream)
+            self._kernel(np.uintp(self._frame.pointer), np.uintp(buffer.pointer), stream=self._stream)
+            buffer.download(self._stream)
+            self._stream.synchronize()
+        if out is None:
+            result: np.ndarray = buffer.array()
+            return result
+        np.copyto(out.reshape(-1).view(np.uint8), buffer.host)
+        return out
+
+    def close(self) -> None:
+        """Frees the buffers; nobody may read them any more."""
+        with self._current():
+            for buffer in [self._frame, *self._buffers]:
+                if buffer is not None:
+                    buffer.free()
+        self._frame, self._buffers = None, []

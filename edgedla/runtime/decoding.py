@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
@@ -48,6 +49,9 @@ def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:
     for name in options.outputs:
         if name not in known:
             raise UsageError(f"the artifact has no output {name!r}", allowed=", ".join(known))
+    for key in ("score", "iou"):
+        if not 0 <= getattr(options, key) <= 1:
+            raise UsageError(f"{key} is {getattr(options, key)}", allowed="0 to 1")
     names = list(options.outputs or known)
     nms = NmsOptions(options.score, options.iou, options.limit)
     input_hw: Tuple[int, int] = tuple(artifact.inputs[0].shape_nchw[-2:])  # type: ignore[assignment]
@@ -65,7 +69,7 @@ def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:
             raise UsageError(
                 "the ssd decoder needs its prior boxes", allowed="priors: FILE.npy of shape (n, 4) in 0..1"
             )
-        priors = np.load(options.priors, allow_pickle=False)
+        priors = _priors(options.priors)
         if len(names) != 2:
             raise UsageError(
                 f"the ssd decoder reads two outputs, found {len(names)}", hint="outputs: [locations, confidences]"
@@ -78,9 +82,19 @@ def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:
     return lambda arrays, geometry: list(decode([arrays[n] for n in names], input_hw, nms, geometry, labels, **extra))
 
 
+def _priors(path: str) -> np.ndarray:
+    try:
+        priors = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as e:
+        raise UsageError(f"the prior boxes cannot be read: {e}", where=path, allowed="a .npy file") from e
+    if not isinstance(priors, np.ndarray) or priors.ndim != 2 or priors.shape[1] != 4:
+        raise UsageError(f"prior boxes of shape {getattr(priors, 'shape', None)}", where=path, allowed="(n, 4)")
+    return priors
+
+
 @dataclass(frozen=True)
 class OutputSummary:
-    """What an output holds, where no decoder is set."""
+    """What an output holds, where no decoder is set: over its finite values, NaN where it has none."""
 
     name: str
     shape: Tuple[int, ...]
@@ -93,7 +107,10 @@ class OutputSummary:
 
 
 def _summary(name: str, array: np.ndarray) -> OutputSummary:
-    a = array.astype(np.float32)
+    a = array.astype(np.float64)
+    a = a[np.isfinite(a)]
+    if not a.size:
+        return OutputSummary(name, array.shape, math.nan, math.nan, math.nan)
     return OutputSummary(name, array.shape, float(a.min()), float(a.max()), float(a.mean()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Tuple
 
 import numpy as np
@@ -32,7 +33,10 @@ def draw(result: FrameResult, pixels: str = "bgr") -> np.ndarray:
     for found in result.results:
         if isinstance(found, Detection):
             colour = COLOURS[found.cls % len(COLOURS)]
-            x1, y1, x2, y2 = (int(round(v)) for v in found.box_xyxy)
+            if not all(math.isfinite(v) for v in found.box_xyxy):
+                continue
+            # OpenCV takes coordinates of 32 bits, and draws slowly what lies far outside.
+            x1, y1, x2, y2 = (int(round(min(max(v, -32768.0), 32767.0))) for v in found.box_xyxy)
             cv2.rectangle(image, (x1, y1), (x2, y2), colour, max(1, int(2 * size)))
             text = f"{found.label or found.cls} {found.score:.2f}"
             cv2.putText(

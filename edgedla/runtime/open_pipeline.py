@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Union
+from typing import Any, Callable, Iterator, List, Optional, Union
 
 import numpy as np
 
 from edgedla.builder.artifact import Artifact
 from edgedla.builder.artifact_load import load_artifact
 from edgedla.builder.host_session import binding_layout
-from edgedla.errors import UsageError
+from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import TensorFormat
 from edgedla.runtime.capture import Capture
 from edgedla.runtime.config import PipelineConfig, load_config
-from edgedla.runtime.decoding import make_decoder
+from edgedla.runtime.decoding import Decoder, make_decoder
+from edgedla.runtime.devices import open_devices, placed_on
+from edgedla.runtime.geometry import Geometry
 from edgedla.runtime.pipeline import Pipeline
 from edgedla.runtime.pool import Pool
-from edgedla.runtime.preprocess import CpuPreprocessor, Preprocess
+from edgedla.runtime.prepare import Preparer, open_preprocessor
+from edgedla.runtime.preprocess import Preprocess
 from edgedla.runtime.results import FrameResult
-from edgedla.runtime.runners import open_runners, outputs_as_arrays
+from edgedla.runtime.runners import outputs_as_arrays
 from edgedla.runtime.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines, Sink
 from edgedla.runtime.sources import open_source
 
@@ -31,12 +33,7 @@ def preprocess_for(artifact: Artifact, frame_hw: Any, pixels: str, config: Pipel
     Raises:
         UsageError: the artifact has several inputs, or one that is no 3-channel image.
     """
-    if len(artifact.inputs) != 1 or len(artifact.inputs[0].shape_nchw) != 4 or artifact.inputs[0].shape_nchw[0] != 1:
-        found = ", ".join(f"{b.name} {list(b.shape_nchw)}" for b in artifact.inputs)
-        raise UsageError(
-            f"a camera pipeline needs one image input of batch 1, the artifact has {found}",
-            hint="run it from Python with edgedla.runtime.runners and buffers of your own",
-        )
+    _check_input(artifact)
     binding, p = artifact.inputs[0], config.preprocess
     return Preprocess(
         frame_hw=frame_hw,
@@ -52,6 +49,32 @@ def preprocess_for(artifact: Artifact, frame_hw: Any, pixels: str, config: Pipel
         format=TensorFormat(binding.format),
         chip=binding_layout(binding, str(artifact.platform["chip"])).chip,
     )
+
+
+def _check_input(artifact: Artifact) -> None:
+    if len(artifact.inputs) != 1 or len(artifact.inputs[0].shape_nchw) != 4 or artifact.inputs[0].shape_nchw[0] != 1:
+        found = ", ".join(f"{b.name} {list(b.shape_nchw)}" for b in artifact.inputs)
+        raise UsageError(
+            f"a camera pipeline needs one image input of batch 1, the artifact has {found}",
+            hint="run it from Python with edgedla.runtime.runners and buffers of your own",
+        )
+
+
+def _tried(decoder: Decoder, kind: str, artifact: Artifact) -> Decoder:
+    """The decoder, after it has read outputs of zeros: what does not fit together is said before a camera is opened."""
+    hw = artifact.inputs[0].shape_nchw[-2], artifact.inputs[0].shape_nchw[-1]
+    try:
+        decoder({b.name: np.zeros(b.shape_nchw, np.float32) for b in artifact.outputs}, Geometry.fit(hw, hw))
+    except EnvironmentMissing:
+        raise
+    except Exception as e:
+        shapes = ", ".join(f"{b.name} {list(b.shape_nchw)}" for b in artifact.outputs)
+        raise UsageError(
+            f"the decoder {kind} cannot read these outputs: {e}",
+            where=str(artifact.folder),
+            hint=f"the artifact gives {shapes}; `outputs` names the ones to read, in the decoder's order",
+        ) from e
+    return decoder
 
 
 @contextlib.contextmanager
@@ -77,26 +100,29 @@ def open_pipeline(
     """
     config = load_config(pipeline) if isinstance(pipeline, str) else pipeline
     artifact = load_artifact(config.artifact)
+    _check_input(artifact)
+    decoder = _tried(make_decoder(config.decode, artifact), config.decode.kind, artifact)
+    devices = placed_on(config.placement, artifact) if config.placement else config.devices
     with contextlib.ExitStack() as stack:
-        decoder = make_decoder(config.decode, artifact)
         capture = Capture(lambda: open_source(config.source.uri, config.source.options), config.capture)
         capture.start()
-        stack.callback(capture.stop)
+        stack.callback(capture.stop, 2.0)
         spec = preprocess_for(artifact, capture.frame_hw, capture.pixels, config)
-        preprocessor, name = CpuPreprocessor(spec), artifact.inputs[0].name
-        used = pool or Pool(open_runners(artifact, config.devices))
+        used = pool or Pool(open_devices(artifact, devices))
         stack.callback(used.close)
-
-        def prepare(image: np.ndarray) -> Mapping[str, np.ndarray]:
-            return {name: preprocessor(image)}
-
+        # One buffer an inference under way, one for the frame in front of them, one to spare.
+        preparer = Preparer(
+            artifact.inputs[0].name, open_preprocessor(config.preprocess.device, spec, artifact, used.capacity + 2)
+        )
+        # The runners are closed first: they read the preparer's buffers.
+        stack.callback(preparer.close)
+        stack.callback(used.close)
         yield Pipeline(
             capture,
-            prepare,
+            preparer,
             used,
             lambda buffers, geometry: decoder(outputs_as_arrays(artifact, buffers), geometry),
-            preprocessor.geometry,
-            _sinks(config, on_result, 25.0),
+            _sinks(config, on_result, capture.rate),
             config.stop_after,
         )
 
@@ -104,13 +130,17 @@ def open_pipeline(
 def _sinks(config: PipelineConfig, on_result: Optional[Callable[[FrameResult], Any]], rate: float) -> List[Sink]:
     out = config.outputs
     sinks: List[Sink] = []
-    if out.jsonl:
-        os.makedirs(os.path.dirname(os.path.abspath(out.jsonl)), exist_ok=True)
-        sinks.append(JsonLines(out.jsonl))
-    if out.images:
-        sinks.append(AnnotatedImages(out.images, out.every, out.limit))
-    if out.video:
-        sinks.append(AnnotatedVideo(out.video, rate))
+    try:
+        if out.jsonl:
+            sinks.append(JsonLines(out.jsonl))
+        if out.images:
+            sinks.append(AnnotatedImages(out.images, out.every, out.limit))
+        if out.video:
+            sinks.append(AnnotatedVideo(out.video, rate))
+    except BaseException:
+        for sink in sinks:
+            sink.close()
+        raise
     if on_result is not None:
         sinks.append(Callback(on_result))
     return sinks

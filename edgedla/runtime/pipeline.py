@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from edgedla.runtime.frames import Frame
 from edgedla.runtime.geometry import Geometry
 from edgedla.runtime.pool import Pool
 from edgedla.runtime.results import FrameResult
+from edgedla.runtime.runners.base import describe
 from edgedla.runtime.sinks import Sink
 from edgedla.runtime.stats import Latency
 
@@ -33,10 +34,16 @@ class Limits:
     seconds: float = 0.0
 
 
+#: Seconds that what is under way may take after a stop. systemd kills after TimeoutStopSec (30 s in our unit).
+GRACE_S = 10.0
+
+Prepared = Tuple[Mapping[str, np.ndarray], Geometry]
+
+
 @dataclass(frozen=True)
-class _Prepared:
+class _Submitted:
     frame: Frame
-    ready_s: float
+    geometry: Geometry
 
 
 class Pipeline:
@@ -47,24 +54,25 @@ class Pipeline:
     however fast the source is.
 
     Args:
-        prepare: frame image -> {input name: buffer}.
+        prepare: frame image -> ({input name: buffer}, how the frame lies in the network input).
         decode: (output buffers, geometry) -> results.
+        grace_s: after a stop, what is under way has so long to finish; then it is given up and the run fails.
     """
 
     def __init__(
         self,
         capture: Capture,
-        prepare: Callable[[np.ndarray], Mapping[str, np.ndarray]],
+        prepare: Callable[[np.ndarray], Prepared],
         pool: Pool,
         decode: Callable[[Mapping[str, np.ndarray], Geometry], Sequence[Any]],
-        geometry: Geometry,
         sinks: Sequence[Sink] = (),
         limits: Optional[Limits] = None,
+        grace_s: float = GRACE_S,
     ) -> None:
-        self.capture, self.pool, self.geometry = capture, pool, geometry
+        self.capture, self.pool = capture, pool
         self._prepare, self._decode, self._sinks = prepare, decode, list(sinks)
-        self._limits = limits or Limits()
-        self._stop = threading.Event()
+        self._limits, self._grace_s = limits or Limits(), grace_s
+        self._stop, self._force = threading.Event(), threading.Event()
         self._prepared_all = threading.Event()
         self._error: Optional[BaseException] = None
         self._lock = threading.Lock()
@@ -88,18 +96,12 @@ class Pipeline:
         for t in threads:
             t.start()
         try:
-            while any(t.is_alive() for t in threads):
-                for t in threads:
-                    t.join(0.1)
-                if self._limits.seconds and time.monotonic() - self.started_s >= self._limits.seconds:
-                    self.stop()
+            self._watch(threads)
         finally:
             self.stop()
             self.capture.stop()
-            for t in threads:
-                t.join(60)
+            self._end(threads)
             self.ended_s = time.monotonic()
-            self._close_sinks()
         if self._error is not None:
             raise self._error
         return self.summary()
@@ -108,18 +110,63 @@ class Pipeline:
         """Asks for a graceful end; safe from a signal handler and from any thread."""
         self._stop.set()
 
+    def force_stop(self) -> None:
+        """Ends at once: what is under way is given up, and the run fails if there was any."""
+        self._force.set()
+        self._stop.set()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    def _watch(self, threads: Sequence[threading.Thread]) -> None:
+        """Returns when the stages have ended, or the time after a stop is over."""
+        stopped_s: Optional[float] = None
+        while any(t.is_alive() for t in threads):
+            for t in threads:
+                t.join(0.1)
+            now = time.monotonic()
+            if self._limits.seconds and now - self.started_s >= self._limits.seconds:
+                self.stop()
+            if self._stop.is_set():
+                stopped_s = now if stopped_s is None else stopped_s
+                if self._force.is_set() or now - stopped_s >= self._grace_s:
+                    return
+
+    def _end(self, threads: Sequence[threading.Thread]) -> None:
+        """Gives up what hangs, and closes the outputs where nobody writes to them any more."""
+        if any(t.is_alive() for t in threads):
+            self.pool.abandon()
+            for t in threads:
+                t.join(1.0)
+        hung = [t.name for t in threads if t.is_alive()]
+        if not hung:
+            self._close_sinks()
+            return
+        lost = self.submitted - self.results
+        self._fail(
+            RunError(
+                f"{', '.join(hung)} did not end; {lost} submitted frames have no result",
+                hint="an output or a driver hangs; every result handed out before is whole",
+            )
+        )
+
     def _guard(self, stage: Callable[[], None]) -> None:
         try:
             stage()
         except BaseException as e:
-            with self._lock:
-                if self._error is None:
-                    self._error = e if isinstance(e, EdgedlaError) else RunError(f"the pipeline failed: {e!r}")
-                    self._error.__cause__ = None if isinstance(e, EdgedlaError) else e
-            self._stop.set()
+            self._fail(e)
         finally:
             if stage == self._feed:
                 self._prepared_all.set()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            if self._error is None:
+                own = isinstance(error, EdgedlaError)
+                self._error = error if own else RunError(f"the pipeline failed: {describe(error)}")
+                self._error.__cause__ = None if own else error
+        self._stop.set()
 
     def _feed(self) -> None:
         most = self._limits.frames
@@ -131,10 +178,10 @@ class Pipeline:
                 continue
             taken = time.monotonic()
             self.stages["wait"].add((taken - frame.captured_s) * 1e3)
-            inputs = self._prepare(frame.image)
+            inputs, geometry = self._prepare(frame.image)
             ready = time.monotonic()
             self.stages["preprocess"].add((ready - taken) * 1e3)
-            while not self.pool.submit(inputs, _Prepared(frame, ready), timeout_s=0.2):
+            while not self.pool.submit(inputs, _Submitted(frame, geometry), timeout_s=0.2):
                 if self._stop.is_set():
                     return
             self.stages["queue"].add((time.monotonic() - ready) * 1e3)
@@ -147,15 +194,15 @@ class Pipeline:
                 if self._prepared_all.is_set() and not self.pool.pending:
                     return
                 continue
-            work, buffers, runner, ms = item
-            self.stages["inference"].add(ms)
+            frame, geometry = item.tag.frame, item.tag.geometry
+            self.stages["inference"].add(item.inference_ms)
             done = time.monotonic()
-            results = tuple(self._decode(buffers, self.geometry))
+            results = tuple(self._decode(item.outputs, geometry))
             decoded = time.monotonic()
             self.stages["decode"].add((decoded - done) * 1e3)
-            age = (decoded - work.frame.captured_s) * 1e3
+            age = (decoded - frame.captured_s) * 1e3
             self.stages["age"].add(age)
-            result = FrameResult(work.frame, results, runner, self.pool.simulated, ms, age)
+            result = FrameResult(frame, results, item.runner, item.simulated, item.inference_ms, age)
             for sink in self._sinks:
                 sink.write(result)
             self.stages["output"].add((time.monotonic() - decoded) * 1e3)
@@ -166,10 +213,8 @@ class Pipeline:
             try:
                 sink.close()
             except Exception as e:
-                log.error("closing an output: %s", e)
-                self._error = self._error or (
-                    e if isinstance(e, EdgedlaError) else RunError(f"closing an output: {e!r}")
-                )
+                log.error("closing an output: %s", describe(e))
+                self._fail(e)
         self._sinks = []
 
     def summary(self) -> Dict[str, Any]:

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import logging
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.runtime.runners.base import Runner, Ticket
+from edgedla.runtime.runners.base import Runner, Ticket, describe, inference_error
 from edgedla.runtime.stats import Latency
 
 log = logging.getLogger("edgedla.runtime.pool")
+
+
+#: How often a waiting `collect` looks whether it was told to give up.
+SLICE_S = 0.25
+#: Seconds that `close` gives all runners together.
+CLOSE_S = 8.0
+
+
+class Collected(NamedTuple):
+    """One finished inference: what it was submitted with, output buffers, where it ran, and for how long."""
+
+    tag: Any
+    outputs: Dict[str, np.ndarray]
+    runner: str
+    simulated: bool
+    inference_ms: float
 
 
 @dataclass
@@ -52,11 +69,16 @@ class Pool:
         self._depth, self._allowed, self._timeout_s = depth, failures_allowed, timeout_s
         self._condition = threading.Condition()
         self._queue: Deque[_Work] = collections.deque()
-        self._closed = False
+        self._closed = self._abandoned = False
 
     @property
     def simulated(self) -> bool:
         return any(m.runner.simulated for m in self._members)
+
+    @property
+    def capacity(self) -> int:
+        """Inferences that can be under way at once."""
+        return len(self._members) * self._depth
 
     def _choose(self) -> Optional[_Member]:
         free = [m for m in self._members if m.alive and m.busy < self._depth]
@@ -84,16 +106,15 @@ class Pool:
                     return False
                 self._condition.wait(0.5 if left is None else min(left, 0.5))
             member.busy += 1
-            now = time.monotonic()
-            self._queue.append(_Work(tag, inputs, member, member.runner.submit(inputs), now))
+            self._queue.append(_Work(tag, inputs, member, _ticket(member, inputs), time.monotonic()))
             self._condition.notify_all()
         return True
 
-    def collect(self, timeout_s: Optional[float] = None) -> Optional[Tuple[Any, Dict[str, np.ndarray], str, float]]:
-        """The oldest inference: (tag, output buffers, runner's name, inference time in ms); None if nothing is queued in time.
+    def collect(self, timeout_s: Optional[float] = None) -> Optional[Collected]:
+        """The oldest inference; None if nothing is queued in time.
 
         Raises:
-            RunError: the inference failed on every member that is left.
+            RunError: the inference failed on every member that is left, or `abandon` was called.
         """
         with self._condition:
             if not self._queue:
@@ -104,7 +125,7 @@ class Pool:
         try:
             while True:
                 try:
-                    found = work.member.runner.wait(work.ticket, self._timeout_s)
+                    found = self._wait(work)
                     break
                 except RunError as e:
                     self._failed(work, e)
@@ -118,11 +139,32 @@ class Pool:
         ms = (now - max(work.started_s, member.finished_at)) * 1e3
         member.finished_at, member.failures = now, 0
         member.latency.add(ms)
-        return work.tag, found, member.runner.name, ms
+        return Collected(work.tag, found, member.runner.name, member.runner.simulated, ms)
+
+    def _wait(self, work: _Work) -> Dict[str, np.ndarray]:
+        """The outputs. Waits in slices: a hung driver cannot be interrupted, but we can stop waiting for it."""
+        name = work.member.runner.name
+        deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+        while not work.ticket.done():
+            left = SLICE_S if deadline is None else deadline - time.monotonic()
+            if self._abandoned:
+                raise RunError("an inference was still running when the end was forced", where=name)
+            if left <= 0:
+                raise RunError(f"no result within {self._timeout_s} s", where=name)
+            concurrent.futures.wait([work.ticket], min(left, SLICE_S))
+        return work.member.runner.wait(work.ticket, 0)
+
+    def abandon(self) -> None:
+        """Gives up what is under way: `collect` raises instead of waiting for it any longer."""
+        with self._condition:
+            self._abandoned = True
+            self._condition.notify_all()
 
     def _failed(self, work: _Work, error: RunError) -> None:
         """Counts the failure and puts the work on another member; raises where there is none."""
         with self._condition:
+            if self._abandoned:
+                raise error
             bad = work.member
             bad.failures += 1
             work.tried.append(bad.runner.name)
@@ -138,7 +180,7 @@ class Pool:
             bad.busy -= 1
             other.busy += 1
             work.member, work.started_s = other, time.monotonic()
-            work.ticket = other.runner.submit(work.inputs)
+            work.ticket = _ticket(other, work.inputs)
             self._condition.notify_all()
 
     @property
@@ -157,6 +199,7 @@ class Pool:
                 "runner": m.runner.name,
                 "simulated": m.runner.simulated,
                 "in_use": m.alive,
+                "core_proved": getattr(m.runner, "core_proved", None),
                 "inference": m.latency.to_dict(),
             }
             for m in self._members
@@ -164,13 +207,37 @@ class Pool:
 
     def close(self) -> None:
         with self._condition:
+            if self._closed:
+                return
             self._closed = True
             self._condition.notify_all()
-        for m in self._members:
-            m.runner.close()
+        # Side by side: several that hang cost the time of one.
+        threads = [threading.Thread(target=_close, args=(m.runner,), daemon=True) for m in self._members]
+        for t in threads:
+            t.start()
+        deadline = time.monotonic() + CLOSE_S
+        for t in threads:
+            t.join(max(0.0, deadline - time.monotonic()))
 
     def __enter__(self) -> Pool:
         return self
 
     def __exit__(self, *reason: Any) -> None:
         self.close()
+
+
+def _ticket(member: _Member, inputs: Mapping[str, np.ndarray]) -> Ticket:
+    """A ticket in any case: a runner that refuses the work is one whose inference failed."""
+    try:
+        return member.runner.submit(inputs)
+    except Exception as e:
+        ticket: Ticket = Ticket()
+        ticket.set_exception(inference_error(e, member.runner.name))
+        return ticket
+
+
+def _close(runner: Runner) -> None:
+    try:
+        runner.close()
+    except Exception as e:
+        log.warning("%s: closing: %s", runner.name, describe(e))

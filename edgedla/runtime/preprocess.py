@@ -77,6 +77,14 @@ class Preprocess:
         h, w = self.frame_hw
         return (h * 3 // 2, w) if self.pixels == "nv12" else (h, w, 3)
 
+    def check_frame(self, frame: np.ndarray) -> None:
+        """Raises UsageError where the frame has another shape or type."""
+        if frame.shape != self.frame_shape or frame.dtype != np.uint8:
+            raise UsageError(
+                f"the frame is {frame.dtype} {list(frame.shape)}",
+                allowed=f"uint8 {list(self.frame_shape)} ({self.pixels})",
+            )
+
     def table(self) -> np.ndarray:
         """What each grey value becomes: (3, 256) of the input's element type, channels in the order of `colour`."""
         grey = np.arange(256, dtype=np.float32)
@@ -93,7 +101,13 @@ class CpuPreprocessor:
     Holds its working images, so one object serves one thread. The result is `spec.layout.storage_shape` in memory order.
     """
 
+    device = "cpu"
+
     def __init__(self, spec: Preprocess) -> None:
+        self.reframe(spec)
+
+    def reframe(self, spec: Preprocess) -> None:
+        """Takes frames of another size from now on."""
         self.spec = spec
         self.geometry = spec.geometry
         self.layout = spec.layout
@@ -117,11 +131,7 @@ class CpuPreprocessor:
         import cv2
 
         spec, g = self.spec, self.geometry
-        if frame.shape != spec.frame_shape or frame.dtype != np.uint8:
-            raise UsageError(
-                f"the frame is {frame.dtype} {list(frame.shape)}",
-                allowed=f"uint8 {list(spec.frame_shape)} ({spec.pixels})",
-            )
+        spec.check_frame(frame)
         if spec.pixels == "nv12":
             frame = cv2.cvtColor(frame, cv2.COLOR_YUV2BGR_NV12)
         x, y, w, h = g.src_xywh
@@ -136,3 +146,6 @@ class CpuPreprocessor:
         if self._swap:
             looked = looked[..., ::-1]
         return pack(looked.transpose(2, 0, 1)[None], self.layout, out=out)
+
+    def close(self) -> None:
+        """Nothing to give back."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
+import shutil
 from pathlib import Path
-from typing import Any, Callable, Optional, Protocol
+from typing import Any, Callable, Optional, Protocol, Tuple
 
 from edgedla.errors import RunError
 from edgedla.runtime.draw import draw
@@ -30,6 +33,7 @@ class JsonLines:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as e:
             raise RunError(f"cannot write: {e.strerror}", where=path) from e
@@ -39,7 +43,7 @@ class JsonLines:
         self.write_document(result.to_dict())
 
     def write_document(self, document: Any) -> None:
-        data = (json.dumps(document, separators=(",", ":")) + "\n").encode()
+        data = (_json(document) + "\n").encode()
         before = os.fstat(self._fd).st_size if self._regular else 0
         done = 0
         try:
@@ -62,6 +66,22 @@ class JsonLines:
                 raise RunError(f"cannot write: {e.strerror}", where=self.path) from e
             finally:
                 os.close(fd)
+
+
+def _json(document: Any) -> str:
+    """Compact JSON. A network's NaN or infinity, for which JSON has no number, becomes null."""
+    try:
+        return json.dumps(document, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(document), separators=(",", ":"), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 class AnnotatedImages:
@@ -89,6 +109,8 @@ class AnnotatedImages:
             partial.write_bytes(data.tobytes())
             os.replace(partial, path)
         except OSError as e:
+            with contextlib.suppress(OSError):
+                partial.unlink()
             raise RunError(f"cannot write: {e.strerror}", where=str(path)) from e
         self.written += 1
 
@@ -96,12 +118,23 @@ class AnnotatedImages:
         return None
 
 
+#: OpenCV's video writer says nothing of a full disk, so the space is looked at before it is gone.
+SPACE_BYTES = 32 << 20
+SPACE_EVERY = 25
+
+
 class AnnotatedVideo:
-    """A video file of annotated frames; its codec follows from the ending (.mp4: mp4v, .avi: MJPG)."""
+    """A video file of annotated frames; its codec follows from the ending (.mp4: mp4v, .avi: MJPG).
+
+    An .mp4 can be played only after `close`; an .avi also after a kill.
+    """
 
     def __init__(self, path: str, rate: float = 25.0) -> None:
-        self.path, self._rate = path, rate or 25.0
+        # Some cameras report rates of thousands; a video of them would not play.
+        self.path, self._rate = path, rate if 0 < rate <= 240 else 25.0
         self._writer: Any = None
+        self._size_wh: Tuple[int, int] = (0, 0)
+        self._count = 0
         folder = os.path.dirname(os.path.abspath(path))
         if not os.path.isdir(folder):
             raise RunError("no such folder", where=folder)
@@ -109,17 +142,36 @@ class AnnotatedVideo:
     def write(self, result: FrameResult) -> None:
         cv2 = import_cv2()
         image = draw(result)
+        if self._count % SPACE_EVERY == 0:
+            self._check_space()
         if self._writer is None:
             code = "MJPG" if self.path.lower().endswith(".avi") else "mp4v"
-            self._writer = cv2.VideoWriter(self.path, cv2.VideoWriter_fourcc(*code), self._rate, image.shape[1::-1])
+            self._size_wh = image.shape[1::-1]
+            self._writer = cv2.VideoWriter(self.path, cv2.VideoWriter_fourcc(*code), self._rate, self._size_wh)
             if not self._writer.isOpened():
                 raise RunError("OpenCV cannot write this video", where=self.path, allowed=".mp4 or .avi")
+        if image.shape[1::-1] != self._size_wh:
+            # The writer drops frames of another size without a word.
+            image = cv2.resize(image, self._size_wh)
         self._writer.write(image)
+        self._count += 1
+
+    def _check_space(self) -> None:
+        free = shutil.disk_usage(os.path.dirname(os.path.abspath(self.path))).free
+        if free < SPACE_BYTES:
+            raise RunError(
+                f"the disk is almost full ({free >> 20} MiB left)",
+                where=self.path,
+                hint=f"a video needs {SPACE_BYTES >> 20} MiB of room: what was written before is kept",
+            )
 
     def close(self) -> None:
-        if self._writer is not None:
-            self._writer.release()
-            self._writer = None
+        if self._writer is None:
+            return
+        self._writer.release()
+        self._writer = None
+        if not os.path.isfile(self.path) or not os.path.getsize(self.path):
+            raise RunError("the video was not written", where=self.path)
 
 
 class Callback:

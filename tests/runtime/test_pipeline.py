@@ -36,7 +36,7 @@ def pipeline(source, runners, sinks=(), limits=None, **pool):
     capture = Capture(lambda: open_source(source))
     capture.start()
     return Pipeline(
-        capture, lambda im: {"x": im}, Pool(runners, **pool), lambda b, g: [b["y"]], GEOMETRY, sinks, limits
+        capture, lambda im: ({"x": im}, GEOMETRY), Pool(runners, **pool), lambda b, g: [b["y"]], sinks, limits
     )
 
 

@@ -15,6 +15,7 @@ from edgedla.runtime.preprocess import CpuPreprocessor, Preprocess
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 
 FORMATS = [
+    ("FLOAT", TensorFormat.LINEAR),
     *(("HALF", f) for f in (TensorFormat.LINEAR, TensorFormat.DLA_LINEAR, TensorFormat.DLA_HWC4, TensorFormat.CHW16)),
     *(("INT8", f) for f in (TensorFormat.LINEAR, TensorFormat.DLA_LINEAR, TensorFormat.DLA_HWC4, TensorFormat.CHW32)),
 ]
@@ -126,42 +127,93 @@ def test_kernel_parameters_follow_the_layout():
     )
     p = kernel_params(spec)
     assert p["row_elements"] * p["dst_h"] == spec.layout.size_bytes
-    assert kernel_macros(spec) == ("-DSOURCE=1", "-DINT8=1", "-DLAYOUT=1")
+    assert kernel_macros(spec) == ("-DSOURCE=1", "-DINT8=1", "-DFLOAT32=0", "-DLAYOUT=1")
     with pytest.raises(UsageError, match="CHW32 with HALF"):
         kernel_macros(Preprocess((10, 10), (3, 8, 8), format=TensorFormat.CHW32))
+
+
+@pytest.fixture
+def cuda():
+    """The driver with a current context; skipped where there is none."""
+    pytest.importorskip("pycuda.driver", reason="pycuda or a CUDA driver is missing", exc_type=Exception)
+    from edgedla.errors import EnvironmentMissing
+    from edgedla.runtime.cuda_memory import CudaContext
+
+    try:
+        context = CudaContext()
+    except EnvironmentMissing as e:
+        pytest.skip(str(e))
+    context.push()
+    yield context.driver
+    context.pop()
+
+
+def spec_for(dtype, fmt, fit="letterbox", pixels="bgr", frame_hw=(270, 482)):
+    return Preprocess(
+        frame_hw, (3, 160, 200), pixels=pixels, fit=fit, mean=(10, 20, 30), std=(250, 240, 230), dtype=dtype,
+        scale=0.01 if dtype == "INT8" else None, format=fmt, chip="orin",
+    )  # fmt: skip
+
+
+def assert_equal_within_rounding(got, frame, spec):
+    want = CpuPreprocessor(spec)(frame).view(np.uint8).reshape(-1)
+    kind = {"INT8": np.int8, "HALF": np.float16, "FLOAT": np.float32}[spec.dtype]
+    a, b = got.reshape(-1).view(kind).astype(np.float64), want.view(kind).astype(np.float64)
+    # One grey value of the fixed-point resize, and one step of the quantisation.
+    assert np.abs(a - b).max() <= (1 if spec.dtype == "INT8" else 1.02 / 230)
+    # FP32 shows the last bit of a multiplication that the CPU does as a division.
+    exact = 1e-5 if spec.dtype == "FLOAT" else 0
+    assert np.count_nonzero(np.abs(a - b) > exact) < 0.002 * a.size
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("pixels", ["bgr", "rgb", "nv12"])
 @pytest.mark.parametrize("fit", ["letterbox", "stretch", "crop"])
 @pytest.mark.parametrize(("dtype", "fmt"), FORMATS)
-def test_cuda_kernel_equals_the_cpu_within_rounding(dtype, fmt, fit, pixels):
-    pytest.importorskip("pycuda.driver", reason="pycuda or a CUDA driver is missing", exc_type=Exception)
-    from pycuda import driver, gpuarray
+def test_cuda_kernel_equals_the_cpu_within_rounding(cuda, dtype, fmt, fit, pixels):
+    from pycuda import gpuarray
 
-    driver.init()
-    if not driver.Device.count():
-        pytest.skip("no CUDA device")
-    context = driver.Device(0).retain_primary_context()
-    context.push()
-    try:
-        from edgedla.runtime.cuda_preprocess import CudaPreprocessor
+    from edgedla.runtime.cuda_preprocess import CudaPreprocessor
 
-        spec = Preprocess(
-            (270, 482), (3, 160, 200), pixels=pixels, fit=fit, mean=(10, 20, 30), std=(250, 240, 230), dtype=dtype,
-            scale=0.01 if dtype == "INT8" else None, format=fmt, chip="orin",
-        )  # fmt: skip
-        frames = np.stack([frame_of(spec.frame_shape, s) for s in (1, 2)])
-        out = gpuarray.zeros(2 * spec.layout.size_bytes, np.uint8)
-        CudaPreprocessor(spec)(gpuarray.to_gpu(frames).gpudata, out.gpudata, batch=2)
-        got = out.get().reshape(2, -1)
-    finally:
-        context.pop()
-    cpu = CpuPreprocessor(spec)
-    for frame, buffer in zip(frames, got):
-        want = cpu(frame).view(np.uint8).reshape(-1)
-        kind = np.int8 if dtype == "INT8" else np.float16
-        a, b = buffer.view(kind).astype(np.float64), want.view(kind).astype(np.float64)
-        # One grey value of the fixed-point resize, and one step of the quantisation.
-        assert np.abs(a - b).max() <= (1 if dtype == "INT8" else 1.02 / 230)
-        assert np.count_nonzero(a != b) < 0.002 * a.size
+    spec = spec_for(dtype, fmt, fit, pixels)
+    frames = np.stack([frame_of(spec.frame_shape, s) for s in (1, 2)])
+    out = gpuarray.zeros(2 * spec.layout.size_bytes, np.uint8)
+    CudaPreprocessor(spec)(gpuarray.to_gpu(frames).gpudata, out.gpudata, batch=2)
+    for frame, buffer in zip(frames, out.get().reshape(2, -1)):
+        assert_equal_within_rounding(buffer, frame, spec)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("dtype", "fmt"), FORMATS)
+def test_the_pipelines_cuda_preprocessor_equals_the_cpu_at_both_of_its_addresses(cuda, dtype, fmt):
+    from edgedla.runtime.cuda_preprocess import CudaFramePreprocessor
+
+    spec = spec_for(dtype, fmt)
+    one = CudaFramePreprocessor(spec, slots=2)
+    for hw in ((270, 482), (480, 640), (270, 482)):
+        spec = spec_for(dtype, fmt, frame_hw=hw)
+        one.reframe(spec)
+        for seed in range(3):
+            frame = frame_of(spec.frame_shape, seed)
+            buffer = one(frame)
+            on_device = np.empty(spec.layout.size_bytes, np.uint8)
+            cuda.memcpy_dtoh(on_device, buffer.pointer)
+            assert_equal_within_rounding(np.asarray(buffer), frame, spec)
+            assert_equal_within_rounding(on_device, frame, spec)
+    one.close()
+
+
+@pytest.mark.gpu
+def test_frames_are_prepared_on_another_thread_than_the_one_that_opened_it(cuda):
+    import threading
+
+    from edgedla.runtime.cuda_preprocess import CudaFramePreprocessor
+
+    spec, found = spec_for("HALF", TensorFormat.LINEAR), []
+    one = CudaFramePreprocessor(spec)
+    frame = frame_of(spec.frame_shape)
+    thread = threading.Thread(target=lambda: found.append(np.array(one(frame))))
+    thread.start()
+    thread.join()
+    assert_equal_within_rounding(found[0], frame, spec)
+    one.close()

@@ -23,8 +23,12 @@ class ClassScore:
 def top_k(scores: np.ndarray, k: int = 5, labels: Sequence[str] = (), logits: bool = True) -> List[ClassScore]:
     """The k best classes of one image, best first. `scores` has any shape with the classes as its only large axis."""
     flat = np.asarray(scores, np.float32).reshape(-1)
-    p = softmax(flat, 0) if logits else flat
+    # NaN has no rank, and an overflow to infinity is above everything that is finite.
+    flat = np.clip(np.where(np.isnan(flat), -np.inf, flat), -3e38, 3e38)
+    p = softmax(flat, 0) if logits and flat.size else flat
     k = min(k, p.size)
+    if k < 1:
+        return []
     best = np.argpartition(-p, k - 1)[:k]
     best = best[np.argsort(-p[best], kind="stable")]
     return [ClassScore(int(i), float(p[i]), labels[i] if i < len(labels) else "") for i in best]

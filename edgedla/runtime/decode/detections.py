@@ -7,6 +7,9 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+#: Pixels; beyond every network input.
+FARTHEST = 1e5
+
 
 @dataclass(frozen=True)
 class Detection:
@@ -71,9 +74,17 @@ def finish(
     geometry: Optional[Any] = None,
     labels: Sequence[str] = (),
 ) -> List[Detection]:
-    """NMS in network pixels, then boxes mapped to the source frame by `geometry` (see runtime.geometry) and clipped to it."""
+    """NMS in network pixels, then boxes mapped to the source frame by `geometry` (see runtime.geometry) and clipped to it.
+
+    Boxes with a NaN, an infinity or a NaN score are dropped, and those with no part inside the frame.
+    """
+    # A network in reduced precision does overflow: such a box is no detection, and NMS must not see it.
+    good = np.flatnonzero(np.isfinite(boxes_xyxy).all(axis=1) & np.isfinite(scores))
+    # Far outside is outside: sizes of 1e30 would swallow the distances between boxes.
+    boxes_xyxy = np.clip(np.asarray(boxes_xyxy, np.float64)[good], -FARTHEST, FARTHEST)
+    scores, classes = np.asarray(scores)[good], np.asarray(classes)[good]
     keep = nms(boxes_xyxy, scores, classes, options)
-    boxes = boxes_xyxy[keep].astype(np.float64)
+    boxes = boxes_xyxy[keep]
     if geometry is not None:
         boxes = geometry.to_source(boxes)
     return [
@@ -84,6 +95,7 @@ def finish(
             _label(labels, int(classes[i])),
         )
         for b, i in zip(boxes, keep)
+        if b[2] > b[0] and b[3] > b[1]
     ]
 
 
@@ -97,6 +109,9 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def softmax(x: np.ndarray, axis: int) -> np.ndarray:
-    e = np.exp(x.astype(np.float32) - x.max(axis=axis, keepdims=True))
-    result: np.ndarray = e / e.sum(axis=axis, keepdims=True)
+    # Infinities give NaN, which whoever asked drops; they are no reason for a warning every frame.
+    with np.errstate(invalid="ignore", over="ignore"):
+        x = x.astype(np.float32)
+        e = np.exp(x - x.max(axis=axis, keepdims=True))
+        result: np.ndarray = e / e.sum(axis=axis, keepdims=True)
     return result

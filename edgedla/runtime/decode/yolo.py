@@ -29,6 +29,12 @@ def logit(p: float) -> float:
 
 def stride_of(head: np.ndarray, input_hw: Tuple[int, int]) -> int:
     """Stride of a raw head (1, channels, h, w) for a network input of `input_hw`."""
+    if head.ndim != 4 or head.shape[0] != 1 or min(head.shape) < 1:
+        raise RunError(
+            f"a head of shape {list(head.shape)}",
+            allowed="(1, channels, h, w)",
+            hint="the decoder reads raw convolution outputs: cut the network before its concatenation",
+        )
     stride = input_hw[0] // head.shape[2]
     if stride * head.shape[2] != input_hw[0] or stride * head.shape[3] != input_hw[1]:
         raise RunError(
@@ -106,6 +112,11 @@ def decode_anchors(
             raise RunError(f"no anchors for stride {stride}", allowed=", ".join(str(s) for s in sorted(table)))
         sizes = np.asarray(table[stride], np.float32)
         h, w = head.shape[2:]
+        if head.shape[1] % len(sizes) or head.shape[1] // len(sizes) < 5:
+            raise RunError(
+                f"a head with {head.shape[1]} channels has no {len(sizes)} anchors",
+                allowed=f"{len(sizes)} * (5 + classes) channels",
+            )
         raw = head[0].reshape(len(sizes), -1, h, w)
         # score = objectness * class probability <= objectness, so weak objectness can be dropped before any sigmoid.
         a, ys, xs = np.nonzero(raw[:, 4] >= threshold)

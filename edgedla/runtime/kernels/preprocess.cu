@@ -3,6 +3,7 @@
 // One thread makes one output pixel of one frame of the batch. Compile-time macros choose the variant:
 //   SOURCE   0 three bytes a pixel, 1 NV12 (Y plane, then interleaved UV; read as BGR)
 //   INT8     0 FP16 output, 1 INT8 output
+//   FLOAT32  1 FP32 output (LAYOUT 0 only), whatever INT8 says
 //   LAYOUT   0 LINEAR and DLA_LINEAR (planes, row stride given), 1 DLA_HWC4, 2 CHW16 (FP16), 3 CHW32 (INT8)
 #include <cuda_fp16.h>
 
@@ -20,7 +21,10 @@ struct Params {
     long long src_frame_bytes;         // bytes between two frames of the batch
 };
 
-#if INT8
+#if FLOAT32
+typedef float out_t;
+__device__ __forceinline__ out_t store(float v) { return v; }
+#elif INT8
 typedef signed char out_t;
 __device__ __forceinline__ out_t store(float v) {
     // Half away from zero, as the DLA rounds (TensorRT 8.6.1 developer guide, quantisation table).

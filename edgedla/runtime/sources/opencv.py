@@ -45,6 +45,7 @@ class OpenCvSource:
         self.live = uri.scheme != "file"
         self._spec, self._gstreamer = uri, gstreamer
         self._capture: Any = None
+        self._ahead: Any = None
         self._left = uri.frames or -1
 
     def open(self) -> Tuple[int, int]:
@@ -77,12 +78,19 @@ class OpenCvSource:
         h, w = int(capture.get(cv2.CAP_PROP_FRAME_HEIGHT)), int(capture.get(cv2.CAP_PROP_FRAME_WIDTH))
         if u.scheme == "file" and u.width and u.height:
             return u.height, u.width
+        if h < 1 or w < 1:
+            # Some streams tell their size with their first frame only.
+            ok, self._ahead = capture.read()
+            if not ok:
+                raise RunError("the source gives no frame", where=u.text)
+            h, w = self._ahead.shape[:2]
         return h, w
 
     def read(self) -> Optional[np.ndarray]:
         if self._left == 0 or self._capture is None:
             return None
-        ok, image = self._capture.read()
+        ok, image = (True, self._ahead) if self._ahead is not None else self._capture.read()
+        self._ahead = None
         if not ok and self._spec.scheme == "file" and self._spec.loop:
             cv2 = import_cv2()
             self._capture.set(cv2.CAP_PROP_POS_FRAMES, 0)
