@@ -71,6 +71,20 @@ def test_the_answer_and_its_exit_code(
     assert "Traceback" not in printed
 
 
+def test_measured_times_replace_predictions(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    times = [{"count": 10}, *({"name": n, "averageMs": ms, "medianMs": ms} for n, ms in TIMES.items())]
+    (tmp_path / "times.json").write_text(json.dumps(times), encoding="utf-8")
+    assert exit_code_of(["place", model, "--profile", str(tmp_path / "times.json"), "--format", "json"]) == 0
+    layers = json.loads(capsys.readouterr().out)["models"][0]["layers"]
+    measured = {x["name"]: x["costs"]["GPU"] for x in layers if x["costs"].get("GPU", {}).get("basis") == "measured"}
+    assert measured["pool"]["latency_us"] == 1000.0 * TIMES["pool"]
+    assert exit_code_of(["place", model, "--profile", model]) == 3
+
+
+#: Milliseconds by layer, as trtexec --exportProfile would write them for an engine on the GPU.
+TIMES = {"pool": 0.5, "relu": 0.25, "erf": 0.125}
+
+
 def test_every_form_is_written_by_the_ending_of_its_file(model: str, tmp_path: Path) -> None:
     names = ["p.txt", "p.json", "p.html"]
     outputs = [part for name in names for part in ("-o", str(tmp_path / name))]
