@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+from functools import cached_property
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple
 
 from edgedla.graph.layer import Layer, OnnxNode
 from edgedla.graph.tensor import Tensor
+
+#: Layers that hand values into a loop's body, those that take its results out, and the borders of a condition.
+LOOP_ENTRIES = frozenset({"ITERATOR", "RECURRENCE"})
+LOOP_EXITS = frozenset({"LOOP_OUTPUT", "TRIP_LIMIT"})
+CONDITION_BORDERS = frozenset({"CONDITION", "CONDITIONAL_INPUT", "CONDITIONAL_OUTPUT"})
 
 
 @dataclass(frozen=True)
 class LayerGraph:
     """A TensorRT network definition as a value.
+
+    A RECURRENCE reads what a later layer of its loop writes: the one edge that runs against the order of `layers`.
 
     `layers` holds live layers only: those whose outputs are build-time constants stand, by type, in
     `OnnxNode.constant_layers`, and their outputs in `tensors` with `is_constant`.
@@ -76,6 +84,29 @@ class LayerGraph:
     def activations(self, layer: Layer) -> Tuple[Tensor, ...]:
         """The layer's inputs that are no build-time constants."""
         return tuple(t for t in self.input_tensors(layer) if not t.is_constant)
+
+    @cached_property
+    def bodies(self) -> FrozenSet[int]:
+        """Indices of the layers that work inside a loop, or in a branch of a condition.
+
+        A loop's body reads, at however many steps, what the loop hands in. A branch may read nothing but tensors
+        from outside: it is what the parser makes between a CONDITION and the CONDITIONAL_OUTPUT of the same number.
+        """
+        pending = [layer.index for layer in self.layers if layer.type in LOOP_ENTRIES]
+        found = set(pending)
+        while pending:
+            for i in self.successors(pending.pop()):
+                if i not in found and self.layers[i].type not in LOOP_EXITS:
+                    found.add(i)
+                    pending.append(i)
+        opened: Dict[object, int] = {}
+        for layer in self.layers:
+            if layer.type == "CONDITION":
+                opened[layer.params.get("conditional")] = layer.index
+            elif layer.type == "CONDITIONAL_OUTPUT":
+                found.update(range(opened.get(layer.params.get("conditional"), layer.index), layer.index))
+        borders = LOOP_ENTRIES | LOOP_EXITS | CONDITION_BORDERS
+        return frozenset(i for i in found if self.layers[i].type not in borders)
 
     def edges(self) -> Iterator[Tuple[int, int, str]]:
         """Every (producer, consumer, tensor) between two live layers."""

@@ -198,7 +198,8 @@ class _Fuser:
                     op.steps is not None,
                 )
             )
-            feeding = tuple(dict.fromkeys(p for p, _ in inputs))
+            # Only a loop's RECURRENCE reads what a later layer writes; a walk that waited for it would never end.
+            feeding = tuple(dict.fromkeys(p for p, _ in inputs if p < i))
             predecessors.append(feeding)
             for p in feeding:
                 successors[p].append(i)

@@ -24,6 +24,7 @@ class Kind:
         out_dims: dims of the first output.
         in_dtype, out_dtype: TensorRT DataType names of the same tensors.
         activation_inputs, constant_inputs: how many inputs are run-time values and how many are build-time constants.
+        in_body: works inside a loop or a condition.
     """
 
     TYPE: ClassVar[str] = ""
@@ -35,6 +36,7 @@ class Kind:
     activation_inputs: int = 1
     constant_inputs: int = 0
     type: str = ""
+    in_body: bool = False
 
     @classmethod
     def common(cls, layer: Layer, graph: LayerGraph) -> Dict[str, Any]:
@@ -52,6 +54,7 @@ class Kind:
             "activation_inputs": len(activations),
             "constant_inputs": len(inputs) - len(activations),
             "type": layer.type,
+            "in_body": layer.index in graph.bodies,
         }
 
     @classmethod
