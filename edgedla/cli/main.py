@@ -93,7 +93,10 @@ def run(args: Optional[List[str]] = None) -> None:
     """Entry point of the `edgedla` command: runs it and ends the process with the documented exit code."""
     # A model is many small values that live until the end: collecting after every 700 of them costs a tenth of a check.
     gc.set_threshold(100_000, 20, 20)
-    sys.exit(exit_code_of(args))
+    code = exit_code_of(args)
+    # The process ends: looking for garbage among all of a large model's values once more would be for nothing.
+    gc.freeze()
+    sys.exit(code)
 
 
 def exit_code_of(args: Optional[List[str]] = None) -> int:
