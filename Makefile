@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= test,host
 OUT ?= out
-# More arguments for pytest, for example PYTEST='-m "not slow"'.
+# More arguments for pytest, for example PYTEST=--slow.
 PYTEST ?=
 
 BIN := $(VENV)/bin

@@ -147,7 +147,6 @@ def test_sigkill_at_random_points_of_a_loop_of_builds(chain: Callable[..., Path]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not os.environ.get("EDGEDLA_SLOW"), reason="fifty whole builds: set EDGEDLA_SLOW=1")
 def test_fifty_kills_of_the_command(chain: Callable[..., Path], tmp_path: Path) -> None:
     path = chain()
     allowed = references(path, tmp_path)
