@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
-from edgedla.builder.artifact import Artifact, Binding, claim_folder
+from edgedla.builder.artifact import Artifact, claim_folder
 from edgedla.builder.artifact_load import load_artifact
+from edgedla.builder.assembling import artifact_of
 from edgedla.builder.calibrate import calibrate
-from edgedla.builder.drift import Drift, drift_yaml
 from edgedla.builder.legality import refuse_dynamic
-from edgedla.builder.plan import GPU, BuildPlan, Calibration
+from edgedla.builder.plan import BuildPlan, Calibration
 from edgedla.builder.planning import PlanOptions, make_plan
-from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelError, UsageError
-from edgedla.files import write_atomic
-from edgedla.formats import TensorFormat, layout
+from edgedla.errors import BuildError, EdgedlaError, ModelError, UsageError
 from edgedla.graph import LayerGraph
 from edgedla.importers.model_identity import dynamic_inputs, model_identity
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.regions import CheckReport
 from edgedla.version import __version__
-
-if TYPE_CHECKING:
-    from edgedla.importers.build_log import BuildLog
 
 BACKENDS = ("auto", "tensorrt", "host")
 #: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
@@ -104,8 +98,12 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
             _tell(say, "this very build stands there already; --force builds it again")
             return done
         _tell(say, f"building with the {backend} backend")
-        maker = _build_tensorrt if backend == "tensorrt" else _build_host
-        artifact, contents = maker(plan, path, graph, request, work, say)
+        if backend == "tensorrt":
+            from edgedla.builder.on_device import build_on_device
+
+            artifact, contents = build_on_device(plan, path, work, allow_drift=request.allow_drift, say=say)
+        else:
+            artifact, contents = _build_on_host(plan, path, request.calib_data)
         contents[("plan", "plan.json")] = plan.to_json().encode()
         if plan.calibration.absmax:
             contents[("calibration", "calib.cache")] = write_cache(plan.calibration.absmax, plan.trt).encode()
@@ -156,148 +154,15 @@ def _on_jetson() -> bool:
     return release.exists() or (model.exists() and b"jetson" in model.read_bytes().lower())
 
 
-def _build_host(
-    plan: BuildPlan, path: Path, graph: LayerGraph, request: BuildRequest, work: Path, say: Optional[Say]
+def _build_on_host(
+    plan: BuildPlan, path: Path, calib_data: Optional[Path]
 ) -> Tuple[Artifact, Dict[Tuple[str, str], bytes]]:
     from edgedla.builder.host import build_host, check_samples, read_model
 
     model = read_model(path)
-    built = build_host(plan, model, check_samples(plan, model, request.calib_data))
-    artifact = _artifact(plan, "host", {"onnxruntime": built.version}, (*plan.notes, *built.notes), built.accuracy)
+    built = build_host(plan, model, check_samples(plan, model, calib_data))
+    artifact = artifact_of(plan, "host", {"onnxruntime": built.version}, (*plan.notes, *built.notes), built.accuracy)
     return artifact, {("host_model", "model.onnx"): built.data}
-
-
-def _build_tensorrt(
-    plan: BuildPlan, path: Path, graph: LayerGraph, request: BuildRequest, work: Path, say: Optional[Say]
-) -> Tuple[Artifact, Dict[Tuple[str, str], bytes]]:
-    from edgedla.builder.refusals import read_log, what_went_elsewhere, why_it_failed
-    from edgedla.builder.tensorrt_api import build_engine
-
-    timing = work / "timing.cache"
-    log, drift_file = work / "build.log", work / "drift.yaml"
-
-    def keep_drift(drift: Drift) -> None:
-        if drift.differences:
-            write_atomic(drift_file, drift_yaml(plan, drift))
-            _tell(say, f"TensorRT differs from the rules on {len(drift.differences)} layers: {drift_file}")
-
-    lines: List[str] = []
-
-    def keep_log(text: str) -> None:
-        lines.extend(text.splitlines())
-        _keep(log, text)
-
-    try:
-        built = build_engine(
-            plan,
-            path,
-            timing_cache=timing.read_bytes() if timing.is_file() else b"",
-            allow_drift=request.allow_drift,
-            progress=say,
-            on_drift=keep_drift,
-            on_log=keep_log,
-        )
-    except (BuildError, ModelError) as e:
-        told = "".join(f"  - {cause}\n" for cause in why_it_failed(read_log("\n".join(lines))))
-        hint = (f"what the log tells:\n{told}  " if told else "") + f"{e.hint or ''}\n  the whole log: {log}"
-        raise type(e)(e.what, where=e.where, allowed=e.allowed, hint=hint) from e
-    if built.timing_cache:
-        _keep(timing, built.timing_cache)
-    contents: Dict[Tuple[str, str], bytes] = {("log", "build.log"): built.log.encode()}
-    role = ("engine", "model.engine") if plan.mode == "hybrid" else ("loadable", "model.dla.bin")
-    contents[role] = built.data
-    if built.inspector is not None:
-        contents[("layers", "layers.json")] = json.dumps(built.inspector, indent=1).encode()
-    if built.timing_cache:
-        contents[("timing_cache", "timing.cache")] = built.timing_cache
-    parsed = read_log(built.log)
-    notes = [*plan.notes, *what_went_elsewhere(parsed)]
-    if built.drift.differences:
-        contents[("drift", "drift.yaml")] = drift_yaml(plan, built.drift).encode()
-        notes.append(f"TensorRT differs from the rules on {len(built.drift.differences)} layers: see the drift file")
-    moved = (*built.drift.refused, *built.drift.missing)
-    if moved:
-        notes.append("planned for the DLA, refused by TensorRT: " + ", ".join(moved))
-    other = [
-        f"{io.name}: {built.formats[io.name]}" for io in plan.io if built.formats.get(io.name, io.format) != io.format
-    ]
-    if other:
-        raise BuildError(
-            "the engine's border formats are not the planned ones: " + ", ".join(other), hint=f"log: {log}"
-        )
-    software = {"tensorrt": built.version}
-    artifact = _artifact(plan, "tensorrt", software, tuple(notes), None, real_placement(plan, built.inspector, parsed))
-    return artifact, contents
-
-
-def real_placement(
-    plan: BuildPlan, inspector: Optional[Mapping[str, Any]], log: Optional[BuildLog] = None
-) -> Optional[Dict[str, str]]:
-    """Layer name -> device of the built engine; layers that were folded or fused out of sight are missing.
-
-    A standalone loadable has everything on the DLA, else TensorRT would have refused it. The inspector's word counts
-    before the log's, which can list layers before subgraphs are formed. None where neither tells.
-    """
-    core = f"DLA{plan.dla_core}"
-    if plan.mode == "standalone":
-        return {layer.name: core for layer in plan.layers}
-    from edgedla.builder.real import DLA, real_of_engine, real_of_log
-    from edgedla.importers.engine_info import read_engine_info
-
-    names = [layer.name for layer in plan.layers]
-    found: Dict[str, str] = dict(real_of_log(log, names).devices) if log is not None else {}
-    if inspector is not None and "Layers" in inspector:
-        found.update(real_of_engine(read_engine_info(inspector), names).devices)
-    return {name: core if found[name] == DLA else GPU for name in names if name in found} or None
-
-
-def _artifact(
-    plan: BuildPlan,
-    backend: str,
-    software: Mapping[str, Optional[str]],
-    notes: Tuple[str, ...],
-    accuracy: Optional[Mapping[str, Any]],
-    real: Optional[Mapping[str, str]] = None,
-) -> Artifact:
-    host = backend == "host"
-    if host:
-        notes = (
-            "simulated: ONNX Runtime with the DLA's precision put in; no number here was measured on a DLA",
-            *notes,
-        )
-    return Artifact(
-        kind=plan.mode,
-        backend=backend,
-        simulated=host,
-        model=plan.model,
-        platform=plan.platform,
-        software={
-            "tensorrt": None,
-            "onnxruntime": None,
-            "jetpack": plan.platform.get("jetpack"),
-            "dla_software": plan.platform.get("dla_software"),
-            **software,
-        },
-        precision=plan.precision,
-        bindings=bindings_of(plan),
-        placement_predicted={layer.name: layer.device for layer in plan.layers},
-        placement_real=real,
-        accuracy=accuracy,
-        notes=notes,
-    )
-
-
-def bindings_of(plan: BuildPlan) -> Tuple[Binding, ...]:
-    """The buffers at the border, with sizes and strides of their formats."""
-    found = []
-    for io in plan.io:
-        chip = str(plan.platform["chip"])
-        lies = layout(TensorFormat(io.format), io.dtype, io.shape_nchw, chip=chip, gpu_fallback=plan.gpu_fallback)
-        strides = dict(zip(("n", "c", "h", "w"), lies.stride_bytes_nchw))
-        found.append(
-            Binding(io.name, io.is_input, io.shape_nchw, io.dtype, io.format, lies.size_bytes, strides, io.scale)
-        )
-    return tuple(found)
 
 
 def _already_built(folder: Path, plan: BuildPlan, backend: str, source: Mapping[str, Any]) -> Optional[Artifact]:
@@ -317,14 +182,6 @@ def _writable(folder: Path) -> None:
         claim_folder(folder)
     except OSError as e:
         raise BuildError(f"the output folder cannot be made: {e.strerror or e}", where=str(folder)) from e
-
-
-def _keep(path: Path, data: Union[str, bytes]) -> None:
-    # A convenience of the next build or of the user; a full disk shows soon enough where it matters.
-    try:
-        write_atomic(path, data)
-    except EnvironmentMissing:
-        return
 
 
 def _tell(say: Optional[Say], line: str) -> None:

@@ -34,7 +34,7 @@ def open_session(model: bytes, *, optimize: bool = True) -> Any:
     """An ONNX Runtime CPU session of a serialised model; quiet, so that the one who calls decides what is said."""
     ort = runtime()
     options = ort.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = 4
     level = ort.GraphOptimizationLevel
     # Simulated INT8 stands in the graph as Q/DQ pairs around float operators. Merging them into integer kernels would
     # change the numbers, and with 8-bit saturating products of older CPUs for the worse.

@@ -8,7 +8,8 @@ from typing import Any, Callable
 import pytest
 
 from edgedla.builder import build
-from edgedla.builder.building import BuildRequest, real_placement
+from edgedla.builder.building import BuildRequest
+from edgedla.builder.on_device import real_placement
 from edgedla.builder.plan import BuildPlan
 from edgedla.builder.refusals import read_log, what_went_elsewhere, why_it_failed
 from edgedla.errors import BuildError
