@@ -1,0 +1,44 @@
+"""The example of two models: its placements beat both models on the GPU in turn, and one model a device."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from edgedla.placement import Placement, place
+
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "02_place_two_models" / "make_models.py"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("two_models")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(made)
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    return made
+
+
+def placed(folder: Path, objective: str) -> Placement:
+    models = [folder / "detector.onnx", folder / "plates.onnx"]
+    return place(models, target="agx-orin-64gb", precision="int8", objective=objective, time_limit_s=30)
+
+
+def test_frames_in_flight_on_three_engines_beat_both_naive_ways(folder: Path) -> None:
+    found = placed(folder, "throughput")
+    by_name = {b.name: b.figures.period.latency_us for b in found.baselines}
+    assert found.proof.value < 0.8 * by_name["gpu"]
+    assert found.proof.value < 0.8 * by_name["one-per-device"]
+    assert {b.device for b in found.timeline.bars} == {"GPU", "DLA0", "DLA1"}
+
+
+def test_one_frame_of_both_side_by_side_is_done_earlier_than_in_both_naive_ways(folder: Path) -> None:
+    found = placed(folder, "makespan")
+    by_name = {b.name: b.figures.makespan_us for b in found.baselines}
+    assert found.proof.optimal
+    for name in ("gpu", "one-per-device"):
+        other = by_name[name]
+        assert other is not None
+        assert found.proof.value < 0.97 * other
