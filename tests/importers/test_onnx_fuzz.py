@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+import warnings
 
 import onnx
 import pytest
@@ -227,6 +228,13 @@ def with_fields_changed(rng):
 
 
 def run(make, seeds):
+    """NumPy's warnings would land on the user's screen, so each is an error here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _run(make, seeds)
+
+
+def _run(make, seeds):
     for seed in seeds:
         rng = random.Random(seed)
         what = make(rng)

@@ -57,17 +57,20 @@ REDUCE: Dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def evaluate(function: Callable[..., Any], values: Sequence[Any], dims: Sequence[int], dtype: str) -> Optional[Any]:
+def evaluate(
+    function: Callable[..., Any], values: Sequence[Any], dims: Sequence[int], dtype: str, *, moves: bool = False
+) -> Optional[Any]:
     """`function(*values)` as an array of `dims` and TensorRT type `dtype`.
 
     None where a value is unknown, where operands or result are large (a broadcast can make much of little), or where it
     cannot be worked out.
+
+    Args:
+        moves: the function only moves data, so that NumPy has nothing to warn about.
     """
-    floats = False
     for v in values:
         if v is None or v.size > MAX_FOLDED_ELEMENTS:
             return None
-        floats = floats or v.dtype.kind == "f"
     elements = 1
     for d in dims:
         elements *= d
@@ -75,15 +78,15 @@ def evaluate(function: Callable[..., Any], values: Sequence[Any], dims: Sequence
     if target is None or not 0 <= elements <= MAX_FOLDED_ELEMENTS:
         return None
     try:
-        if floats:
+        if moves:
+            result = function(*values)
+            if result is not None and result.dtype != target:
+                result = typed(result, result.shape, dtype)
+        else:
             with np.errstate(all="ignore"):
                 result = function(*values)
                 if result is not None and result.dtype is not target:
                     result = result.astype(target)
-        else:
-            result = function(*values)
-            if result is not None and result.dtype is not target:
-                result = result.astype(target)
         return result if result is not None and result.size == elements else None
     except (ValueError, IndexError, TypeError, ArithmeticError, AttributeError, MemoryError):
         # Operands that do not fit each other are a fault of the model; the check of their dims names it.
@@ -102,7 +105,9 @@ def elementwise(op: str, a: Any, b: Any, dims: Sequence[int], dtype: str) -> Opt
     if a.size == 1 and b.size == 1 and op in SCALAR and a.dtype.kind == b.dtype.kind == "i":
         # Most of shape arithmetic; several times faster than the general way.
         return _single(SCALAR[op](a.item(), b.item()), len(dims), dtype)
-    return evaluate(ELEMENTWISE[op], (a, b), dims, dtype)
+    # Integer arrays wrap around silently; single elements would be warned about.
+    silent = op in SCALAR and a.dtype.kind == b.dtype.kind == "i" and a.ndim > 0 and b.ndim > 0
+    return evaluate(ELEMENTWISE[op], (a, b), dims, dtype, moves=silent)
 
 
 def unary(op: str, x: Any, dims: Sequence[int], dtype: str) -> Optional[Any]:
@@ -127,11 +132,11 @@ def reduce(op: str, x: Any, axes: Sequence[int], keep_dims: bool, dims: Sequence
 
 
 def concatenate(values: Sequence[Any], axis: int, dims: Sequence[int], dtype: str) -> Optional[Any]:
-    return evaluate(lambda *vs: np.concatenate(vs, axis=axis), values, dims, dtype)
+    return evaluate(lambda *vs: np.concatenate(vs, axis=axis), values, dims, dtype, moves=True)
 
 
 def gather(data: Any, indices: Any, axis: int, dims: Sequence[int], dtype: str) -> Optional[Any]:
-    return evaluate(lambda d, i: d.take(i, axis=axis), (data, indices), dims, dtype)
+    return evaluate(lambda d, i: d.take(i, axis=axis), (data, indices), dims, dtype, moves=True)
 
 
 def shuffle(
@@ -148,7 +153,7 @@ def shuffle(
         v = v.reshape(middle)
         return v if second is None else v.transpose(second)
 
-    return evaluate(function, (x,), dims, dtype)
+    return evaluate(function, (x,), dims, dtype, moves=True)
 
 
 def strict_slice(
@@ -164,7 +169,7 @@ def strict_slice(
             v = v.take(starts[i] + strides[i] * np.arange(sizes[i]), axis=axis)
         return v
 
-    return evaluate(function, (x,), dims, dtype)
+    return evaluate(function, (x,), dims, dtype, moves=True)
 
 
 def linspace(first: Any, step: Any, count: int, dtype: str) -> Optional[Any]:
