@@ -107,7 +107,8 @@ def exit_code_of(args: Optional[List[str]] = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         result = main.main(args=args, prog_name="edgedla", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.ClickException as e:
         e.show()

@@ -54,7 +54,8 @@ def deliver(targets: Sequence[Tuple[str, str]], render: Callable[[str, bool], st
     """Renders each format and writes it. `render(format, terminal)` gets True where a person looks at a terminal."""
     for wanted, path in targets:
         if path == "-":
-            text = render(wanted, sys.stdout.isatty())
+            # Started with stdout closed there is no stream at all.
+            text = render(wanted, sys.stdout is not None and sys.stdout.isatty())
             # color=True: the renderer has already decided; click must not strip what it chose.
             click.echo(text, nl=not text.endswith("\n"), color=True)
         else:
