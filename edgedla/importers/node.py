@@ -21,7 +21,7 @@ class Node:
 
     def __init__(self, proto: Any, overrides: Optional[Dict[str, Any]] = None) -> None:
         self.proto = proto
-        self.op: str = proto.op_type
+        self.op: str = readable(proto.op_type)
         self.domain: str = proto.domain
         self.outputs: List[str] = list(proto.output)
         self.name: str = node_name(proto)
@@ -79,10 +79,15 @@ class Node:
 
 
 def node_name(proto: Any) -> str:
-    name: str = proto.name
+    name = readable(proto.name)
     if not name and proto.output:
-        return "node_of_" + str(proto.output[0])
+        return "node_of_" + readable(proto.output[0])
     return name
+
+
+def readable(name: Any) -> str:
+    """A name as text: protobuf hands out bytes where a file holds a name that is not UTF-8."""
+    return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name)
 
 
 def positive_axis(axis: int, rank: int) -> int:

@@ -12,6 +12,7 @@ from edgedla.importers import lowering_for
 from edgedla.importers.context import Context
 from edgedla.importers.described_shapes import described_tensors
 from edgedla.importers.network.core import NetTensor
+from edgedla.importers.node import readable
 from edgedla.importers.onnx_file import OnnxFile, read
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.tensor_data import TensorReader
@@ -129,10 +130,10 @@ def _collect(
     def name_of(t: NetTensor) -> str:
         name = seen.get(id(t))
         if name is None:
-            name = t.name
+            name = readable(t.name)
             seen[id(t)] = name
             value = t.value if t.const and t.value is not None and t.value.size <= MAX_VALUE_ELEMENTS else None
-            of = (t.source or name) if t.const else None
+            of = readable(t.source or name) if t.const else None
             tensors[name] = Tensor(name, (-1,) if t.dims is None else t.dims, t.dtype, t.const, of, value)
         return name
 
@@ -154,7 +155,7 @@ def _collect(
             Layer(
                 index,
                 made.type,
-                made.name,
+                readable(made.name),
                 made.node.name,
                 made.node.op,
                 tuple(names),
