@@ -191,7 +191,7 @@ def _solved(
             hint="Allow the GPU.",
         )
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:
-        start = start + stage_starts(problem, goal, time_limit_s / 4)
+        start = start + stage_starts(problem, goal)
     solution = solve(problem, goal, start, time_limit_s, solver, gap)
     if solution.best is not None:
         return solution

@@ -71,7 +71,7 @@ def assemble(
             solution.optimal,
             solution.timed_out,
         ),
-        notes=(*_notes(models, problem, best, platform), *costs.notes),
+        notes=(*_notes(models, problem, best, platform), *costs.notes, *_stopped(solution)),
         solve_time_s=solution.solve_time_s,
         rounds=solution.rounds,
     )
@@ -171,6 +171,10 @@ def _timeline(kind: str, schedule: Schedule, problem: Problem) -> p.Timeline:
             for b in schedule.bars
         ),
     )  # fmt: skip
+
+
+def _stopped(solution: Solution) -> Tuple[str, ...]:
+    return ("stopped by the time limit: another run may find another placement",) if solution.timed_out else ()
 
 
 def _notes(models: Sequence[Model], problem: Problem, best: Evaluation, platform: Platform) -> Tuple[str, ...]:

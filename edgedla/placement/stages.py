@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import List, Optional, Sequence, Set, Tuple
 
 from edgedla.placement.evaluate import evaluate
 from edgedla.placement.goal import INFINITY, Goal, Value, legal, measure_of
 from edgedla.placement.problem import GPU, Problem
 
+#: Work for the search: so many items are looked at in all, about half a second. It is counted and not timed, so that
+#: the same input starts, and ends, with the same placement.
+ITEMS_LOOKED_AT = 60_000
 
-def stage_starts(
-    problem: Problem, goal: Goal, time_limit_s: float, value_of: Optional[Value] = None
-) -> List[Tuple[str, ...]]:
+
+class Budget:
+    """How many more assignments may be evaluated."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.left = ITEMS_LOOKED_AT // max(len(problem.items), 20)
+
+    def take(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+def stage_starts(problem: Problem, goal: Goal, value_of: Optional[Value] = None) -> List[Tuple[str, ...]]:
     """For each order of the engines the best stages found by moving one cut at a time; best first.
 
     Items that may not stand on their stage's device go to the GPU. Several models are one sequence.
     """
     measure = measure_of(goal, value_of)
-    deadline = time.monotonic() + time_limit_s
+    budget = Budget(problem)
     n = len(problem.items)
     found: List[Tuple[float, Tuple[str, ...]]] = []
 
@@ -34,6 +46,7 @@ def stage_starts(
         return tuple(devices)
 
     def value(order: Sequence[str], cuts: Sequence[int]) -> float:
+        budget.take()
         e = evaluate(problem, staged(order, cuts))
         return measure(problem, e)[0] if legal(problem, e, goal) else INFINITY
 
@@ -44,7 +57,7 @@ def stage_starts(
             cuts = [n * (k + 1) // size for k in range(size - 1)]
             best = value(order, cuts)
             step = max(n // 4, 1)
-            while step and time.monotonic() < deadline:
+            while step and budget.left > 0:
                 moved = False
                 for k in range(len(cuts)):
                     for delta in (-step, step):
@@ -57,11 +70,11 @@ def stage_starts(
             if best < INFINITY:
                 found.append((best, staged(order, cuts)))
     ranked = [assignment for _, assignment in sorted(found)]
-    return [polished(problem, goal, a, deadline, measure) for a in ranked[:2]] + ranked[2:]
+    return [polished(problem, goal, a, Budget(problem), measure) for a in ranked[:2]] + ranked[2:]
 
 
 def polished(
-    problem: Problem, goal: Goal, assignment: Tuple[str, ...], deadline: float, measure: Value
+    problem: Problem, goal: Goal, assignment: Tuple[str, ...], budget: Budget, measure: Value
 ) -> Tuple[str, ...]:
     """The assignment after moving items at its borders, one at a time, to their neighbour's device while that helps."""
     neighbours: List[Set[int]] = [set() for _ in problem.items]
@@ -76,7 +89,7 @@ def polished(
         moved = False
         for i, item in enumerate(problem.items):
             for device in sorted({best[n] for n in neighbours[i]} & set(item.allowed) - {best[i]}):
-                if time.monotonic() > deadline:
+                if not budget.take():
                     return tuple(best)
                 tried = [*best[:i], device, *best[i + 1 :]]
                 e = evaluate(problem, tried)

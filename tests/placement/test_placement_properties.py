@@ -131,7 +131,7 @@ def topological(problem: Problem, data: Any) -> List[int]:
 @CHECKED
 @given(problems(max_items=8, devices=ALL, limits=False))
 def test_every_stage_start_is_legal_and_from_the_allowed_devices(problem: Problem) -> None:
-    for assignment in stage_starts(problem, Goal("throughput"), 1.0):
+    for assignment in stage_starts(problem, Goal("throughput")):
         assert all(d in item.allowed for d, item in zip(assignment, problem.items))
         assert legal(problem, evaluate(problem, assignment), Goal("throughput"))
 
