@@ -28,14 +28,16 @@ STAGES = ("wait", "preprocess", "queue", "inference", "decode", "output", "age")
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop by itself; 0 means never."""
+    """When to stop by itself; 0 means never.
+
+    After any stop, what is under way has `grace_s` to finish; then it is given up and the run fails. systemd kills after
+    TimeoutStopSec (30 s in our unit).
+    """
 
     frames: int = 0
     seconds: float = 0.0
+    grace_s: float = 10.0
 
-
-#: Seconds that what is under way may take after a stop. systemd kills after TimeoutStopSec (30 s in our unit).
-GRACE_S = 10.0
 
 Prepared = Tuple[Mapping[str, np.ndarray], Geometry]
 
@@ -56,7 +58,6 @@ class Pipeline:
     Args:
         prepare: frame image -> ({input name: buffer}, how the frame lies in the network input).
         decode: (output buffers, geometry) -> results.
-        grace_s: after a stop, what is under way has so long to finish; then it is given up and the run fails.
     """
 
     def __init__(
@@ -67,11 +68,10 @@ class Pipeline:
         decode: Callable[[Mapping[str, np.ndarray], Geometry], Sequence[Any]],
         sinks: Sequence[Sink] = (),
         limits: Optional[Limits] = None,
-        grace_s: float = GRACE_S,
     ) -> None:
         self.capture, self.pool = capture, pool
         self._prepare, self._decode, self._sinks = prepare, decode, list(sinks)
-        self._limits, self._grace_s = limits or Limits(), grace_s
+        self._limits = limits or Limits()
         self._stop, self._force = threading.Event(), threading.Event()
         self._prepared_all = threading.Event()
         self._error: Optional[BaseException] = None
@@ -130,7 +130,7 @@ class Pipeline:
                 self.stop()
             if self._stop.is_set():
                 stopped_s = now if stopped_s is None else stopped_s
-                if self._force.is_set() or now - stopped_s >= self._grace_s:
+                if self._force.is_set() or now - stopped_s >= self._limits.grace_s:
                     return
 
     def _end(self, threads: Sequence[threading.Thread]) -> None:

@@ -1,0 +1,175 @@
+"""Devices with artifacts of their own, and running by a placement: what agrees runs, the rest is refused with the difference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgedla.builder.artifact import Artifact, Binding
+from edgedla.errors import DocumentError, UsageError
+from edgedla.placement import place
+from edgedla.runtime import devices as devices_module
+from edgedla.runtime.devices import check_same_bindings, open_devices, placed_on, split_device
+from edgedla.runtime.pool import Pool
+from edgedla.runtime.runners.fake import FakeRunner
+
+MODEL = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
+
+X = Binding("x", True, (1, 3, 8, 8), "INT8", "DLA_HWC4", 256, {"row": 32}, 0.5)
+Y = Binding("y", False, (1, 4, 8, 8), "HALF", "CHW16", 2048, {"row": 256}, None)
+
+
+def artifact(folder, bindings=(X, Y), devices=("DLA0",), backend="tensorrt", chip="orin"):
+    made = Artifact(
+        "hybrid", backend, False, {"name": "m", "sha256": "ab" * 32}, {"chip": chip}, {}, "int8", bindings,
+        {f"layer{i}": d for i, d in enumerate(devices)},
+    )  # fmt: skip
+    return made.save(folder, {("engine", "engine.plan"): str(folder).encode()})
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """(device, artifact folder) of the runners that were opened."""
+    log = []
+
+    def open_one(artifact, wanted=()):
+        log.append((wanted[0] if wanted else "", artifact.folder.name))
+        return [FakeRunner(artifact.bindings, 0.0, lambda i: i, wanted[0] if wanted else "default")]
+
+    monkeypatch.setattr(devices_module, "open_runners", open_one)
+    return log
+
+
+def test_each_device_gets_its_artifact_and_the_frames_are_shared(tmp_path, opened):
+    main, _ = artifact(tmp_path / "dla"), artifact(tmp_path / "gpu", devices=("GPU",))
+    runners = open_devices(main, ["DLA0", "DLA1", f"GPU={tmp_path / 'gpu'}"])
+    assert opened == [("DLA0", "dla"), ("DLA1", "dla"), ("GPU", "gpu")]
+    with Pool(runners) as pool:
+        for i in range(6):
+            pool.submit({"x": np.zeros(1)}, tag=i)
+            assert pool.collect(1.0).tag == i
+
+
+def test_without_devices_the_artifact_chooses(tmp_path, opened):
+    assert [r.name for r in open_devices(artifact(tmp_path / "a"), [])] == ["default"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"format": "LINEAR"}, "format of x is LINEAR.*DLA_HWC4"),
+        ({"dtype": "HALF"}, "dtype of x is HALF.*INT8"),
+        ({"scale": 0.25}, "scale of x is 0.25.*0.5"),
+        ({"shape_nchw": (1, 3, 8, 16)}, "shape_nchw of x is"),
+        ({"name": "z"}, "inputs and outputs are y, z.*x, y"),
+        ({"is_input": False}, "is_input of x is False"),
+    ],
+)
+def test_artifacts_whose_buffers_differ_are_refused_with_the_difference(tmp_path, opened, change, says):
+    main = artifact(tmp_path / "dla")
+    artifact(tmp_path / "gpu", (replace(X, **change), Y))
+    with pytest.raises(UsageError, match=says) as refused:
+        open_devices(main, ["DLA0", f"GPU={tmp_path / 'gpu'}"])
+    assert not opened
+    assert "--input-formats" in refused.value.hint
+
+
+def test_an_artifact_for_another_chip_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="built for xavier"):
+        check_same_bindings(artifact(tmp_path / "a"), artifact(tmp_path / "b", chip="xavier"))
+
+
+def test_runners_opened_before_a_failing_one_are_closed(tmp_path, monkeypatch):
+    made = []
+
+    def open_one(artifact, wanted):
+        if wanted == ["DLA1"]:
+            raise UsageError("no")
+        made.append(FakeRunner((), 0.0, None, wanted[0]))
+        return [made[-1]]
+
+    monkeypatch.setattr(devices_module, "open_runners", open_one)
+    with pytest.raises(UsageError, match="no"):
+        open_devices(artifact(tmp_path / "a"), ["DLA0", "DLA1"])
+    assert made[0]._closed
+
+
+@pytest.mark.parametrize(
+    ("devices", "says"),
+    [(["DLA0", "DLA0=x"], "stands twice"), (["GPU="], "device 'GPU='"), (["=a"], "device '=a'"), ([""], "device ''")],
+)
+def test_devices_that_say_nothing_are_refused(tmp_path, devices, says):
+    with pytest.raises(UsageError, match=says):
+        open_devices(artifact(tmp_path / "a"), devices)
+
+
+def test_a_path_may_hold_an_equals_sign():
+    assert split_device(" GPU = /a=b/c ") == ("GPU", "/a=b/c")
+
+
+def test_an_artifact_that_is_none_is_named(tmp_path):
+    with pytest.raises(DocumentError, match="no artifact"):
+        open_devices(artifact(tmp_path / "a"), ["DLA0", f"GPU={tmp_path / 'nothing'}"])
+
+
+@pytest.fixture(scope="module")
+def placement():
+    return place(str(MODEL), target="agx-orin-64gb", objective="throughput", devices=("GPU", "DLA0"))
+
+
+def built_from(placement, **changes):
+    model = placement.models[0]
+    devices = {x.name: x.device for x in model.layers}
+    return Artifact(
+        "hybrid", "tensorrt", False, {"name": model.name, "sha256": model.sha256}, {"chip": "orin"}, {}, "fp16", (X, Y),
+        {**devices, **changes},
+    )  # fmt: skip
+
+
+def moved(placement, devices):
+    """The placement with its layers on `devices` in turn."""
+    model = placement.models[0]
+    layers = tuple(
+        replace(x, device=devices[i % len(devices)], why="chosen") for i, x in enumerate(model.layers)
+    )  # fmt: skip
+    return replace(placement, models=(replace(model, layers=layers),))
+
+
+@pytest.mark.parametrize(
+    ("devices", "runs_on"), [(["GPU"], "GPU"), (["GPU", "DLA0"], "DLA0"), (["DLA1"], "DLA1"), (["DLA1", "GPU"], "DLA1")]
+)
+def test_a_placement_names_the_core_of_its_engine(placement, devices, runs_on):
+    document = moved(placement, devices)
+    assert placed_on(document, built_from(document)) == (runs_on,)
+
+
+def test_a_placement_over_both_cores_is_refused_with_what_to_do(placement):
+    document = moved(placement, ["GPU", "DLA0", "DLA1"])
+    with pytest.raises(UsageError, match="over DLA0 and DLA1: one engine uses one DLA core") as refused:
+        placed_on(document, built_from(document))
+    assert "devices: [DLA0, DLA1]" in refused.value.hint
+
+
+def test_an_artifact_of_another_placement_is_refused_with_the_layer(placement):
+    document = moved(placement, ["DLA0"])
+    name = sorted(x.name for x in document.models[0].layers)[0]
+    with pytest.raises(UsageError, match="on DLA0, the artifact was built with it on GPU"):
+        placed_on(document, built_from(document, **{name: "GPU"}))
+
+
+def test_a_placement_of_another_model_is_refused(placement):
+    other = replace(built_from(placement), model={"name": "m", "sha256": "cd" * 32})
+    with pytest.raises(UsageError, match="does not hold the artifact's model m"):
+        placed_on(placement, other)
+
+
+def test_a_placement_file_is_read(placement, tmp_path):
+    path = tmp_path / "p.json"
+    path.write_text(moved(placement, ["DLA1"]).to_json())
+    assert placed_on(str(path), built_from(moved(placement, ["DLA1"]))) == ("DLA1",)
+    path.write_text("{}")
+    with pytest.raises(DocumentError):
+        placed_on(str(path), built_from(placement))

@@ -1,0 +1,157 @@
+"""`edgedla run` as a process on bad days: hung runners and signals, no stdout, taken ports, an old prometheus-client."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from edgedla.errors import RunError
+from edgedla.runtime.config import MetricsConfig
+from edgedla.runtime.metrics import serve_metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
+pytest.importorskip("cv2", reason="OpenCV is not installed")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+
+#: The command line in a process whose host runner hangs from its third inference on.
+HANGING = """
+import sys, time
+import edgedla.runtime.runners.host as host
+from edgedla.cli.main import run
+real, count = host.HostRunner._infer, [0]
+def infer(self, inputs):
+    count[0] += 1
+    if count[0] > 2:
+        print("hangs", file=sys.stderr, flush=True)
+        time.sleep(600)
+    return real(self, inputs)
+host.HostRunner._infer = infer
+host.HostRunner.close_timeout_s = 0.5
+run(sys.argv[1:])
+"""
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("artifact") / "a"
+    done = subprocess.run(
+        [sys.executable, "-m", "edgedla", "build", str(MODEL), "-o", str(folder)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def arguments(artifact, *more):
+    return ["run", str(artifact), "--source", "synthetic://?rate=50", *more]
+
+
+def start_hanging(grace_s, artifact, folder):
+    file = folder / "p.yaml"
+    file.write_text(
+        f"version: 1\nartifact: {artifact}\nsource: synthetic://?rate=50\nstop_after: {{grace_s: {grace_s}}}\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGING, "run", str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    line = ""
+    while "hangs" not in line:
+        line = process.stderr.readline()
+        assert line or process.poll() is None
+    time.sleep(0.2)
+    return process
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "signals"), [(0.5, [signal.SIGTERM]), (60, [signal.SIGINT, signal.SIGINT]), (60, [signal.SIGTERM] * 2)]
+)
+def test_a_hung_runner_does_not_hang_the_process(artifact, tmp_path, grace_s, signals):
+    process = start_hanging(grace_s, artifact, tmp_path)
+    started = time.monotonic()
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.5)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 6, said
+    assert time.monotonic() - started < 10
+    assert "still running when the end was forced" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("after_s", [0.05, 0.4, 0.9])
+def test_a_signal_at_any_moment_of_the_start_ends_it(artifact, number, after_s):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edgedla", *arguments(artifact)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    time.sleep(after_s)
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    # Killed by the signal before there was anything to finish, interrupted in the middle of an import, or ended gracefully.
+    assert process.returncode in (0, 1, 130, -number)
+
+
+@pytest.mark.parametrize("how", [">&-", "| true", "> /dev/full"])
+def test_a_stdout_that_cannot_be_written_is_no_bug(artifact, how):
+    command = " ".join([sys.executable, "-m", "edgedla", *arguments(artifact, "--frames", "3")]).replace("?", "\\?")
+    done = subprocess.run(["bash", "-c", f"{command} {how}"], capture_output=True, text=True, timeout=60)
+    assert "bug in edgedla" not in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+class FakePipeline:
+    def summary(self):
+        return {
+            "frames": dict.fromkeys(("captured", "dropped", "submitted", "results", "reconnects", "stalls"), 0),
+            "throughput_fps": 0.0, "simulated": True, "stages": {}, "runners": [],
+        }  # fmt: skip
+
+
+def test_a_metrics_port_that_is_taken_is_named():
+    pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        port = s.getsockname()[1]
+        config = MetricsConfig(prometheus_port=port)
+        with pytest.raises(RunError, match="cannot serve metrics") as taken, serve_metrics(FakePipeline(), config):
+            pass
+    assert str(port) in taken.value.where
+
+
+def test_an_old_prometheus_client_that_gives_no_server_back_still_serves(monkeypatch):
+    client = pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
+    real = client.start_http_server
+    started = []
+
+    def old(port, addr="", registry=None):
+        started.append(real(port, addr=addr, registry=registry))
+
+    monkeypatch.setattr(client, "start_http_server", old)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    with serve_metrics(FakePipeline(), MetricsConfig(prometheus_port=port)):
+        pass
+    for pair in started:
+        if pair is not None:
+            pair[0].shutdown()
+            pair[0].server_close()
+    assert len(started) == 1
+
+
+def test_metrics_in_a_folder_that_cannot_be_written_are_an_error_of_ours(tmp_path):
+    (tmp_path / "file").write_text("")
+    config = MetricsConfig(jsonl=str(tmp_path / "file" / "m.jsonl"))
+    with pytest.raises(RunError, match="cannot write"), serve_metrics(FakePipeline(), config):
+        pass
