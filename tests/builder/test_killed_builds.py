@@ -1,7 +1,7 @@
 """A build that dies at any point leaves an artifact that is the old one, the new one, or none; never a wrong one.
 
 Two builds of one model (FP16 and INT8) go into one folder by turns. Whatever the kill hits, what loads afterwards must be
-exactly one of the two. EDGEDLA_SLOW=1 adds fifty kills of whole `edgedla build` processes at random points.
+exactly one of the two. The slow test adds fifty kills of whole `edgedla build` processes at random points.
 """
 
 from __future__ import annotations
