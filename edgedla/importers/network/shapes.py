@@ -74,7 +74,10 @@ def reshape_in_part(source: Dims, wanted: NetTensor, zero_is_placeholder: bool) 
     """The dims of a reshape whose target is worked out at run time, as far as they are known now."""
     elements = elements_of(wanted)
     if elements is None:
-        return (-1,) * max(wanted.dims[0] if wanted.dims else 1, 0)
+        rank = max(wanted.dims[0] if wanted.dims else 1, 0)
+        if rank > MAX_DIMS:
+            raise Refused(f"the new shape has {rank} dimensions, TensorRT allows {MAX_DIMS}")
+        return (-1,) * rank
     out = []
     inferred = -1
     kept = True  # Every unknown entry is a dynamic dim as it was.
