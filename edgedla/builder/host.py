@@ -105,6 +105,7 @@ def build_host(plan: BuildPlan, model: Any, samples: Optional[Samples] = None) -
     reference = open_session(static.SerializeToString())
     session = open_session(data)
     specs = input_specs(reference, {k: list(v) for k, v in shapes.items()})
+    own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
     checked = samples or synthetic_samples(specs, CHECK_SAMPLES, CHECK_SEED)
     errors = compare_sessions(reference, session, checked.feeds)
     tolerance = TOLERANCE_REL_L2[plan.precision]
@@ -114,7 +115,7 @@ def build_host(plan: BuildPlan, model: Any, samples: Optional[Samples] = None) -
     return HostBuilt(
         data=data,
         accuracy={
-            "reference": "ONNX Runtime FP32",
+            "reference": "ONNX Runtime FP32" if own_types <= {np.float32} else "ONNX Runtime in the model's own types",
             "samples": checked.detail,
             "synthetic_samples": checked.synthetic,
             "tolerance_rel_l2": tolerance,

@@ -21,6 +21,7 @@ PLAN_RULES = {
     "subgraph-cap": "TensorRT keeps so many DLA subgraphs of one engine on a core and gives the rest to the GPU",
     "no-gpu": "a standalone loadable has no GPU part",
     "one-region": "a standalone loadable holds the whole network in one DLA subgraph",
+    "typed-border": "and in TensorRT 11 the tensors' own types hold",
     "int8-scale": "an INT8 buffer at the border needs a scale",
     "sram-budget": "the SRAM pools of engines that are loaded at once must fit into the hardware together",
 }
@@ -47,8 +48,10 @@ def refuse_illegal(
                 f"for {plan.concurrent_engines} engine(s)"
             )
         mode = "standalone" if plan.mode == "standalone" else "fallback"
+        typed_float = plan.strongly_typed and any(io.dtype != "INT8" for io in plan.io)
+        border = "fp16" if typed_float else plan.precision
         formats = {io.name: f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{io.format.lower()}" for io in plan.io}
-        offences += _rejected(rules.check_io(graph, platform, plan.precision, mode, formats))
+        offences += _rejected(rules.check_io(graph, platform, border, mode, formats))
     if offences:
         raise BuildError(
             "the plan is not legal:\n" + "\n".join(f"  - {text}" for text in dict.fromkeys(offences)),
@@ -84,6 +87,9 @@ def _plan_offences(
     for io in plan.io:
         # A tensor that is INT8 in the model itself is handed over as it is.
         own = graph.tensors[io.name].dtype == "INT8"
+        if plan.strongly_typed and io.dtype != graph.tensors[io.name].dtype:
+            has = graph.tensors[io.name].dtype
+            found.append(f"typed-border: {io.name} as {io.dtype}: the model has {has}, {PLAN_RULES['typed-border']}")
         if io.dtype == "INT8" and io.scale is None and not plan.strongly_typed and not own:
             found.append(f"int8-scale: {io.name} is INT8 at the border and has no range")
     return found

@@ -200,9 +200,11 @@ def _io(
     if mode == "standalone" or options.reformat_free:
         check_mode = "standalone" if mode == "standalone" else "fallback"
         differing = {i: p for i, p in enumerate(precisions) if p}
-        for choice in choose_io(
-            graph, report.platform, report.precision, check_mode, on_dla=on_dla, precisions=differing
-        ):
+        border = report.precision
+        if report.platform.release.strongly_typed and any(graph.tensors[n].dtype != "INT8" for n in names):
+            # The model's own types hold at the border too, whatever was asked for.
+            border = "fp16"
+        for choice in choose_io(graph, report.platform, border, check_mode, on_dla=on_dla, precisions=differing):
             if choice.chosen is not None:
                 chosen[choice.name] = choice.chosen.io
     found = []

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 import jsonschema
+import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from edgedla.builder.building import BuildRequest, plan_build
 from edgedla.builder.plan import BuildPlan, plan_from_dict
@@ -182,6 +183,32 @@ def test_sizes_that_are_not_fixed_are_refused_before_anything_is_measured(
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     with pytest.raises(BuildError, match="output 'y' has a size that depends on the data"):
         plan_build(model.SerializeToString(), request())
+
+
+def half_net() -> Any:
+    weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3)).astype(np.float16)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["c"], ["y"], name="relu"),
+        ],
+        "half",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT16, [1, 8, 8, 8])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_in_tensorrt_11_the_models_types_decide_placement_and_border(precision: str) -> None:
+    model = half_net().SerializeToString()
+    plan = plan_build(model, request(trt="11.4.1", mode="standalone", precision=precision))
+    assert plan.strongly_typed
+    assert {layer.device for layer in plan.layers} == {"DLA0"}
+    assert [(io.dtype, io.format, io.scale) for io in plan.io] == [("HALF", "DLA_HWC4", None), ("HALF", "CHW16", None)]
+    with pytest.raises(BuildError, match="typed-border: x as INT8: the model has HALF"):
+        plan_build(model, request(trt="11.4.1", **options(input_formats=parse_io_formats("int8:chw32"))))
 
 
 def test_tensors_that_are_int8_in_the_model_need_no_scale() -> None:
