@@ -76,6 +76,9 @@ def _read_path(path: Path) -> OnnxFile:
             inside = sorted(p.name for p in path.glob("*.onnx"))[:5]
             hint = f"it holds {', '.join(inside)}" if inside else "it holds no .onnx file"
             raise ModelError("a folder, not a model file", where=where, hint=hint)
+        if path.exists() and not path.is_file():
+            # A named pipe would block the open until somebody writes.
+            raise ModelError("a pipe or device, not a file", where=where, hint="write the model to a file first")
         with path.open("rb") as f:
             size = os.fstat(f.fileno()).st_size
             if size == 0:
