@@ -18,6 +18,7 @@ from edgedla.runtime.capture import MOST_STUCK, Capture, CaptureOptions
 from edgedla.runtime.config import load_config, read_labels, with_overrides
 from edgedla.runtime.decode import decode_anchors, decode_dfl, decode_ssd, top_k
 from edgedla.runtime.decode.detections import Detection, NmsOptions, finish
+from edgedla.runtime.decode.yolo import any_above
 from edgedla.runtime.draw import draw
 from edgedla.runtime.frames import Frame
 from edgedla.runtime.geometry import Geometry
@@ -387,6 +388,18 @@ def test_decoders_survive_numbers_that_a_network_should_not_give(value):
     scores = top_k(np.array([0.0, value, 1.0], np.float32), 3)
     assert all(np.isfinite(s.score) for s in scores)
     assert (scores[0].cls == 1) == (value > 1)
+
+
+@pytest.mark.parametrize("threshold", [-8.0, -1.0986, -1e-4, 0.0, 1e-4, 0.3, 5.5])
+def test_the_fast_comparison_of_fp16_misses_no_candidate(threshold):
+    rng = np.random.default_rng(0)
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    every = every[np.isfinite(every)]
+    logits = np.stack([rng.permutation(every), rng.permutation(every)]).reshape(2, -1, 16)
+    got, want = any_above(logits, threshold), (logits.astype(np.float64) >= threshold).any(axis=0)
+    assert (got >= want).all()
+    # What it lets through in excess is the one step below the threshold.
+    assert (got & ~want).sum() <= 6
 
 
 def test_one_giant_box_does_not_spoil_the_others():
