@@ -6,11 +6,12 @@ import time
 from typing import Dict, Iterable, Optional, Sequence, Set, Tuple
 
 from edgedla.placement.baselines import after_cap
+from edgedla.placement.cuts import cut_assignment, cut_count
 from edgedla.placement.evaluate import Evaluation, evaluate
 from edgedla.placement.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
 from edgedla.placement.highs import Linear, add
 from edgedla.placement.problem import GPU, Problem
-from edgedla.placement.relaxation import Relaxation, cut_assignment, cut_count, relax, use_every_core
+from edgedla.placement.relaxation import Relaxation, relax, use_every_core
 
 
 def engine_sets(problem: Problem, goal: Goal) -> Tuple[Tuple[str, ...], ...]:
