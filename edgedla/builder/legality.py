@@ -91,7 +91,9 @@ def _plan_offences(
             has = graph.tensors[io.name].dtype
             found.append(f"typed-border: {io.name} as {io.dtype}: the model has {has}, {PLAN_RULES['typed-border']}")
         if io.dtype == "INT8" and io.scale is None and not plan.strongly_typed and not own:
-            found.append(f"int8-scale: {io.name} is INT8 at the border and has no range")
+            half = "; ranges are measured on FP32 tensors: give the model in FP32"
+            why = half if graph.tensors[io.name].dtype == "HALF" else ""
+            found.append(f"int8-scale: {io.name} is INT8 at the border and has no range{why}")
     return found
 
 
