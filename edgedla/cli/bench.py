@@ -16,7 +16,11 @@ FORMATS = ("text", "json")
 @click.command()
 @click.argument("artifact", required=False)
 @click.option(
-    "--device", "devices", multiple=True, metavar="DEVICE", help="GPU, DLA0 or DLA1; may be given several times."
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="DEVICE",
+    help="GPU, DLA0 or DLA1, or DEVICE=ARTIFACT; may be given several times.",
 )
 @click.option("--warmUp", "--warm-up", "warm_up", type=float, default=200.0, show_default=True, help="Warm-up in ms.")
 @click.option("--duration", type=float, default=3.0, show_default=True, help="At least so many seconds.")
@@ -64,13 +68,13 @@ def bench(
     from edgedla.files import write_atomic
     from edgedla.runtime.bench import BenchOptions, random_inputs
     from edgedla.runtime.bench import bench as measure
-    from edgedla.runtime.runners import open_runners
+    from edgedla.runtime.devices import open_devices
 
     loaded = load_artifact(folder)
     options = BenchOptions(warm_up, iterations, duration, percents, streams)
     inputs = random_inputs(loaded, options.seed)
     results = []
-    runners = open_runners(loaded, devices)
+    runners = open_devices(loaded, devices)
     try:
         for runner in runners:
             results.append(measure(runner, inputs, options))

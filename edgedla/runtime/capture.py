@@ -20,6 +20,8 @@ log = logging.getLogger("edgedla.runtime.capture")
 
 #: Opening may take so long before it counts as a stall: a network camera that is away is noticed by its time-out.
 OPEN_S = 30.0
+#: A source that gives frames for so long has recovered: the next failure is waited for from the first backoff on again.
+RECOVERED_S = 10.0
 #: So many threads may hang inside the driver at once. Each holds memory that only the end of the process gives back.
 MOST_STUCK = 4
 
@@ -60,6 +62,7 @@ class Capture:
         self._generation = 0
         self._beat = time.monotonic()
         self._opening = True
+        self._source: Optional[Source] = None
         self._threads: List[threading.Thread] = []
         self._index = 0
         self.frame_hw: Tuple[int, int] = (0, 0)
@@ -96,11 +99,12 @@ class Capture:
         thread.start()
 
     def _run(self, source: Optional[Source], mine: int, ready: Optional[threading.Event]) -> None:
-        backoff, broken_since = self.options.backoff_first_s, 0.0
+        backoff, broken_since, good_since = self.options.backoff_first_s, 0.0, 0.0
         while not self._stop.is_set() and mine == self._generation:
             try:
                 self._opening = True
                 source = source or self._factory()
+                self._source = source if mine == self._generation else self._source
                 hw = source.open()
                 if mine != self._generation:
                     return
@@ -113,7 +117,7 @@ class Capture:
                         self._finish(mine)
                         return
                     _check_image(image, self.pixels, self.uri)
-                    backoff, broken_since = self.options.backoff_first_s, 0.0
+                    good_since, broken_since = good_since or time.monotonic(), 0.0
                     self._put(image, mine, source)
             except Exception as e:
                 error = (
@@ -125,6 +129,10 @@ class Capture:
                     self._fail(error, mine, ready)
                     return
                 broken_since = broken_since or time.monotonic()
+                # One that breaks after its first frame, again and again, is not opened twice a second for months.
+                if good_since and time.monotonic() - good_since > RECOVERED_S:
+                    backoff = self.options.backoff_first_s
+                good_since = 0.0
                 if self.options.give_up_s and time.monotonic() - broken_since > self.options.give_up_s:
                     self._fail(error, mine, None)
                     return
@@ -199,7 +207,9 @@ class Capture:
                 )
                 return
             log.warning("%s: no frame for %.1f s; opening it again", self.uri, limit)
+            stuck_source = self._source
             self._spawn(None)
+            _interrupt(stuck_source)
 
     def take(self, timeout_s: float = 0.5) -> Optional[Frame]:
         """The newest frame, removed from the slot; None if none came in time or the stream ended (see `ended`).
@@ -230,6 +240,12 @@ class Capture:
         with self._condition:
             self._condition.notify_all()
             threads = list(self._threads)
+        self._join(threads, wait_s / 2)
+        if wait_s and any(t.is_alive() for t in threads):
+            _interrupt(self._source)
+            self._join(threads, wait_s / 2)
+
+    def _join(self, threads: List[threading.Thread], wait_s: float) -> None:
         deadline = time.monotonic() + wait_s
         for t in threads:
             if t is not threading.current_thread():
@@ -250,6 +266,12 @@ def _close(source: Source) -> None:
         source.close()
     except Exception as e:
         log.warning("closing the source: %s", describe(e))
+
+
+def _interrupt(source: Optional[Source]) -> None:
+    interrupt = getattr(source, "interrupt", None)
+    if interrupt is not None:
+        interrupt()
 
 
 def _check_image(image: Any, pixels: str, uri: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from typing import Any, Callable, Dict, Protocol, Tuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from edgedla.runtime.runners.base import describe
 
 log = logging.getLogger("edgedla.runtime.preprocess")
 DEVICES = ("auto", "cpu", "cuda")
+SAY_EVERY_S = 60.0
 
 
 class Preprocessor(Protocol):
@@ -68,6 +70,7 @@ class Preparer:
 
     def __init__(self, input_name: str, preprocessor: Preprocessor) -> None:
         self._name, self._preprocessor = input_name, preprocessor
+        self._said_s = -SAY_EVERY_S
 
     @property
     def device(self) -> str:
@@ -77,7 +80,10 @@ class Preparer:
         spec = self._preprocessor.spec
         if image.shape != spec.frame_shape:
             h, w = image.shape[0] * 2 // 3 if spec.pixels == "nv12" else image.shape[0], image.shape[1]
-            log.warning("frames of %dx%d from now on", w, h)
+            # A broken stream may change it with every frame; the log must not.
+            if time.monotonic() - self._said_s > SAY_EVERY_S:
+                self._said_s = time.monotonic()
+                log.warning("frames of %dx%d from now on", w, h)
             self._preprocessor.reframe(dataclasses.replace(spec, frame_hw=(h, w)))
         return {self._name: self._preprocessor(image)}, self._preprocessor.geometry
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import shutil
 import threading
 import time
 import tracemalloc
@@ -285,6 +286,48 @@ def test_a_close_that_hangs_does_not_hang_the_stop(release):
     started = time.monotonic()
     capture.stop(0.3)
     assert time.monotonic() - started < 1.5
+
+
+def test_a_source_that_can_be_interrupted_is_not_left_behind(release):
+    class Pipe(Camera):
+        def interrupt(self):
+            release.set()
+
+    cameras = []
+
+    def factory():
+        cameras.append(Pipe(lambda c: release.wait(30) and None))
+        return cameras[-1]
+
+    capture = Capture(factory)
+    capture.start()
+    capture.stop(1.0)
+    assert cameras[0].closed
+
+
+@pytest.mark.skipif(shutil.which("gst-launch-1.0") is None, reason="GStreamer is not installed")
+def test_a_gstreamer_pipeline_without_data_does_not_outlive_the_capture():
+    capture = Capture(lambda: open_source("gst://appsrc"))
+    capture.start()
+    assert wait_until(lambda: capture._source._process is not None)
+    process = capture._source._process
+    assert process.poll() is None
+    capture.stop(2.0)
+    assert wait_until(lambda: process.poll() is not None)
+
+
+def test_a_camera_that_breaks_after_each_first_frame_is_opened_ever_less_often(caplog):
+    def read(camera):
+        if hasattr(camera, "done"):
+            raise RunError("cable")
+        camera.done = True
+        return image()
+
+    capture = Capture(lambda: Camera(read), CaptureOptions(backoff_first_s=0.02, backoff_most_s=0.64))
+    capture.start()
+    time.sleep(1.5)
+    capture.stop(1.0)
+    assert 5 <= capture.reconnects <= 7
 
 
 @pytest.mark.parametrize(

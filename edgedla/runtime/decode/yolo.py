@@ -33,16 +33,17 @@ def any_above(logits: np.ndarray, threshold: float) -> np.ndarray:
     NumPy compares FP16 in software, 30 times slower than integers. Seen as integers, FP16 numbers of one sign are in order:
     positive ones upwards, negative ones downwards from 0x8000 on.
     """
+    mask: np.ndarray
     if logits.dtype != np.float16:
-        mask: np.ndarray = (logits >= threshold).any(axis=0)
+        mask = np.asarray((logits >= threshold).any(axis=0))
         return mask
     # One step lower, since the threshold may lie between two FP16 numbers; NMS applies the exact one.
     edge = np.nextafter(np.float16(threshold), np.float16(-np.inf))
     bits = edge.reshape(1).view(np.uint16)[0]
     if edge < 0:
-        mask = logits.view(np.uint16).min(axis=0) <= bits
+        mask = np.asarray(logits.view(np.uint16).min(axis=0) <= bits)
     else:
-        mask = logits.view(np.int16).max(axis=0) >= bits.astype(np.int16)
+        mask = np.asarray(logits.view(np.int16).max(axis=0) >= bits.astype(np.int16))
     return mask
 
 

@@ -13,8 +13,9 @@ from edgedla.runtime.runners.base import ThreadedRunner
 
 class HostRunner(ThreadedRunner):
     def __init__(self, artifact: Artifact, name: str = "host") -> None:
-        super().__init__(name, artifact.bindings, simulated=True)
+        # Before the thread is made: a model that ONNX Runtime refuses leaves none behind.
         self._session = HostSession(artifact)
+        super().__init__(name, artifact.bindings, simulated=True)
 
     def _infer(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         return self._session.run(inputs)

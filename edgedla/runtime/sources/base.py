@@ -10,6 +10,8 @@ import numpy as np
 class Source(Protocol):
     """A place frames come from. One thread opens it, reads it and closes it.
 
+    A source may have `interrupt()`, called from another thread, which makes a `read` that hangs come back.
+
     Attributes:
         uri: what the user wrote.
         live: True for cameras and streams, whose frames are lost if nobody reads them; False for files.

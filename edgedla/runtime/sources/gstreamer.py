@@ -156,6 +156,13 @@ class GstLaunchSource:
         lines = [line for line in self._log.read()[-4000:].decode("utf-8", "replace").splitlines() if line.strip()]
         return " / ".join(lines[-4:]) or None
 
+    def interrupt(self) -> None:
+        """Makes a `read` on another thread return: a pipeline without data would outlive us and hold the camera."""
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+
     def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
