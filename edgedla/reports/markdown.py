@@ -55,7 +55,7 @@ def _report(report: CheckReport) -> Iterator[str]:
         yield "### Change these layers first\n"
         yield "| | Layers | Gain | Why | Fix |\n|---|---|---|---|---|"
         for place, change in enumerate(report.ranking, 1):
-            gain = f"{count(change.layers_gained, 'layer')}, {change.regions_merged} loadables fewer"
+            gain = f"{count(change.layers_gained, 'layer')}, {count(change.regions_merged, 'loadable')} fewer"
             name = f"{escape(change.label)} ({len(change.layers)})"
             yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(summary.fix_text(change.fixes))} |"
         yield ""

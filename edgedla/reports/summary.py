@@ -57,7 +57,7 @@ def headline(report: CheckReport) -> Headline:
     share = f"{totals.layers_dla} of {live} layers"
     if totals.macs:
         share += f" ({percent(totals.share_macs_dla)} of MACs)"
-    loadables = f"{totals.regions} {'loadable' if totals.regions == 1 else 'loadables'}"
+    loadables = count(totals.regions, "loadable")
     n = unknowns(report)
     if n:
         open_ones = f"{n} {'layer is' if n == 1 else 'layers are'} unknown"
@@ -65,9 +65,10 @@ def headline(report: CheckReport) -> Headline:
     if report.strict is not None and report.strict.passes is None:
         return Headline("unknown", f"UNKNOWN whether the {build_kind(report)} succeeds; {share} on the DLA")
     if totals.layers_dla == 0:
-        return Headline("bad", f"NOTHING ON THE DLA: all {live} layers run on the GPU")
+        alone = "the only layer runs" if live == 1 else f"all {live} layers run"
+        return Headline("bad", f"NOTHING ON THE DLA: {alone} on the GPU")
     if totals.layers_gpu == 0:
-        return Headline("good", f"ALL ON THE DLA: {live} layers in {loadables}")
+        return Headline("good", f"ALL ON THE DLA: {count(live, 'layer')} in {loadables}")
     return Headline("mixed", f"PARTLY ON THE DLA: {share} in {loadables}, {totals.layers_gpu} on the GPU")
 
 
