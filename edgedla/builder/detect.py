@@ -63,6 +63,9 @@ def detect(path: Path) -> Found:
         if (path / MANIFEST).exists():
             return Found("artifact")
         raise DocumentError("a folder without manifest.json is no artifact", where=str(path))
+    if path.exists() and not path.is_file():
+        # A named pipe would block the open, a device might never end.
+        raise DocumentError("a pipe or device, not a file", where=str(path), hint="write it to a file first")
     head = _head(path)
     if plan_header(path) is not None:
         return Found("tensorrt-engine")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import os
 import random
 import struct
 from pathlib import Path
@@ -201,6 +202,13 @@ def check_document(path: Path, model: Path) -> Path:
     report = regions.check(str(model), target="agx-orin-64gb", trt="10.3")
     path.write_text(json.dumps(report.to_dict()))
     return path
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "build.log")
+    with pytest.raises(DocumentError, match="a pipe or device, not a file"):
+        inspect(tmp_path / "build.log")
 
 
 def test_documents_of_edgedla(tmp_path):
