@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 from pathlib import Path
 from typing import Iterator, Union
 
@@ -26,6 +25,8 @@ def write_atomic(path: PathLike, data: Union[bytes, str]) -> Path:
         UsageError: `path` is a folder, or something on the way to it is a file.
         EnvironmentMissing: the system refuses (permissions, full disk).
     """
+    import tempfile  # lazily: with what it imports it takes longer than most files that are written
+
     body = data.encode("utf-8") if isinstance(data, str) else data
     with _explained(path):
         target = os.path.realpath(os.fspath(path))

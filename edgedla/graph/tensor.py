@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 #: Bytes of one element, by TensorRT's DataType name. Sub-byte types are fractions.
 ELEMENT_BYTES: Dict[str, float] = {
@@ -22,7 +22,7 @@ class Tensor:
         dtype: TensorRT's DataType name: FLOAT, HALF, BF16, INT8, UINT8, INT32, INT64, BOOL, FP8, INT4.
         is_constant: the value is known when the engine is built (weights, folded shape arithmetic).
         constant_of: for a constant, the ONNX tensor (initializer or Constant output) that it comes from, if one.
-        value: for a small constant, its value as a NumPy array; None where it is large or its data is missing.
+        load_value: for a small constant, works out its value when it is asked for.
     """
 
     name: str
@@ -30,7 +30,12 @@ class Tensor:
     dtype: str = "FLOAT"
     is_constant: bool = False
     constant_of: Optional[str] = None
-    value: Any = field(default=None, compare=False, repr=False)
+    load_value: Optional[Callable[[], Any]] = field(default=None, compare=False, repr=False)
+
+    @property
+    def value(self) -> Any:
+        """A small constant's value as a NumPy array; None where it is large or its data is missing."""
+        return None if self.load_value is None else self.load_value()
 
     @property
     def rank(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor, Network
-from edgedla.importers.network.lazy import fold
+from edgedla.importers.network.known import Known, Small, of_array
 from edgedla.importers.node import Node
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights
@@ -48,7 +48,7 @@ class Context:
         self.parse_node: Callable[..., None] = _not_set
         self.weights_of: Callable[[Any], Weights] = _not_set
         self._constants: Dict[str, NetTensor] = {}
-        self._shape_values: Dict[Tuple[Any, ...], Any] = {}
+        self._shape_values: Dict[Tuple[Any, ...], Small] = {}
         self._scopes: List[Dict[str, Tuple[bool, Value]]] = []
 
     # Names -----------------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ class Context:
             known = self._constants.get(x.name)
             if known is not None:
                 return known
-        made = self.net.constant(x.dims, x.dtype, x.array(), x.name or None)
+        made = self.net.constant(x.dims, x.dtype, x.value(), x.name or None)
         if x.name:
             self._constants[self.net.register(made, x.name)] = made
         return made
@@ -106,7 +106,7 @@ class Context:
         if value is None:
             bound = (1 << 63) - 1 if self.v10 else (1 << 31) - 1
             clipped = [max(-bound - 1, min(bound, v)) for v in values]
-            value = self._shape_values[key] = fold().array(clipped, self.index_type, dims)
+            value = self._shape_values[key] = Small(clipped, dims, self.index_type)
         made = self.net.constant(dims, self.index_type, value)
         return self.helper_name(made, "ONNXTRT_ShapeTensorFromDims")
 
@@ -179,9 +179,14 @@ class Context:
 def _narrowed(w: Weights, name: str) -> Weights:
     """INT64 weights as 8.6 keeps them: INT32, out-of-range numbers clamped."""
 
-    def load() -> Any:
-        array = w.array()
-        return None if array is None else array.clip(-(1 << 31), (1 << 31) - 1).astype("int32")
+    def load() -> Optional[Known]:
+        value = w.value()
+        if isinstance(value, Small):
+            return Small([max(-(1 << 31), min((1 << 31) - 1, n)) for n in value.numbers], w.dims, "INT32")
+        array = None if value is None else value.array()
+        if array is None:
+            return None
+        return of_array(array.clip(-(1 << 31), (1 << 31) - 1).astype("int32"), w.dims, "INT32")
 
     return Weights(name, w.dims, "INT32", 6, load)
 

@@ -132,9 +132,12 @@ def _collect(
         if name is None:
             name = readable(t.name)
             seen[id(t)] = name
-            value = t.value if t.const and t.value is not None and t.value.size <= MAX_VALUE_ELEMENTS else None
-            of = readable(t.source or name) if t.const else None
-            tensors[name] = Tensor(name, (-1,) if t.dims is None else t.dims, t.dtype, t.const, of, value)
+            dims = (-1,) if t.dims is None else t.dims
+            if t.const:
+                value = t.value.array if t.value is not None and t.value.size <= MAX_VALUE_ELEMENTS else None
+                tensors[name] = Tensor(name, dims, t.dtype, True, readable(t.source or name), value)
+            else:
+                tensors[name] = Tensor(name, dims, t.dtype)
         return name
 
     input_names = tuple(name_of(t) for t in inputs)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
+from edgedla.importers.network.known import (
+    MAX_SMALL_ELEMENTS,
+    PATIENT_TYPES,
+    Known,
+    Small,
+    Waiting,
+    of_array,
+    volume_of,
+)
 from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS, MAX_READ_FLOATS, fold
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import ONNX_TYPE_NAMES, ONNX_TYPES, Weights
@@ -28,6 +38,8 @@ ITEM_BYTES = {
     ONNX_TYPES["FLOAT"]: 4, ONNX_TYPES["UINT8"]: 1, ONNX_TYPES["INT8"]: 1, ONNX_TYPES["INT32"]: 4,
     ONNX_TYPES["INT64"]: 8, ONNX_TYPES["BOOL"]: 1, ONNX_TYPES["FLOAT16"]: 2, ONNX_TYPES["DOUBLE"]: 8,
 }  # fmt: skip
+#: Types that are read without NumPy where there are few of them, as `struct` writes them.
+SMALL_CODES = {ONNX_TYPES["INT32"]: "i", ONNX_TYPES["INT64"]: "q", ONNX_TYPES["BOOL"]: "B"}
 FLOAT_TYPES = frozenset({ONNX_TYPES["FLOAT"], ONNX_TYPES["FLOAT16"], ONNX_TYPES["DOUBLE"]})
 #: Weights of these types are widened.
 WIDENED_TYPES = {ONNX_TYPES["UINT8"]: "INT32"}
@@ -61,15 +73,22 @@ class TensorReader:
             self.check_location(proto)
         return Weights(proto.name, dims, dtype, number, lambda: self.load(proto, dims, dtype or ""))
 
-    def load(self, proto: Any, dims: Tuple[int, ...], dtype: str) -> Any:
+    def load(self, proto: Any, dims: Tuple[int, ...], dtype: str) -> Optional[Known]:
         """The numbers, in TensorRT's type; None where they are many or not at hand."""
-        count = 1
-        for d in dims:
-            count *= d
+        count = volume_of(dims)
         number = proto.data_type
-        size = ITEM_BYTES.get(number)
-        if size is None or count > (MAX_READ_FLOATS if number in FLOAT_TYPES else MAX_FOLDED_ELEMENTS):
+        if number not in ITEM_BYTES or count > (MAX_READ_FLOATS if number in FLOAT_TYPES else MAX_FOLDED_ELEMENTS):
             return None
+        if number in SMALL_CODES and count <= MAX_SMALL_ELEMENTS and proto.data_location != EXTERNAL:
+            return small_numbers(proto, dims, dtype, count)
+        if dtype in PATIENT_TYPES:
+            return Waiting(dims, dtype, lambda: self.array(proto, dims, dtype, count))
+        return of_array(self.array(proto, dims, dtype, count), dims, dtype)
+
+    def array(self, proto: Any, dims: Tuple[int, ...], dtype: str, count: int) -> Any:
+        """The numbers as a NumPy array; None where they are not at hand."""
+        number = proto.data_type
+        size = ITEM_BYTES[number]
         if proto.data_location == EXTERNAL:
             data = self.external_bytes(proto, count * size)
             values = None if data is None else fold().from_bytes(data, number, count)
@@ -117,6 +136,22 @@ class TensorReader:
             return []
         listed = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         return [f"external weights are missing ({listed}); layers do not need them"]
+
+
+def small_numbers(proto: Any, dims: Tuple[int, ...], dtype: str, count: int) -> Optional[Small]:
+    """A few whole numbers or truth values that stand in the model file, without NumPy."""
+    code = SMALL_CODES[proto.data_type]
+    raw = proto.raw_data
+    numbers: Sequence[int]
+    if raw:
+        if len(raw) < count * ITEM_BYTES[proto.data_type]:
+            return None
+        numbers = struct.unpack_from(f"<{count}{code}", raw)
+    else:
+        numbers = list(getattr(proto, TYPED_FIELDS[proto.data_type]))
+        if len(numbers) != count:
+            return None
+    return Small([int(n != 0) for n in numbers] if code == "B" else numbers, dims, dtype)
 
 
 def typed_numbers(proto: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from edgedla.importers.network.known import Known, Small
 from edgedla.importers.refuse import CannotTell
 
 #: ONNX TensorProto.DataType numbers by name (onnx.proto).
@@ -26,7 +27,7 @@ class Weights:
         onnx_type: ONNX element type number.
     """
 
-    __slots__ = ("_array", "_load", "dims", "dtype", "name", "onnx_type")
+    __slots__ = ("_load", "_value", "dims", "dtype", "name", "onnx_type")
 
     def __init__(
         self,
@@ -34,15 +35,15 @@ class Weights:
         dims: Tuple[int, ...],
         dtype: str,
         onnx_type: int,
-        load: Optional[Callable[[], Any]] = None,
-        array: Any = None,
+        load: Optional[Callable[[], Optional[Known]]] = None,
+        value: Optional[Known] = None,
     ) -> None:
         self.name = name
         self.dims = dims
         self.dtype = dtype
         self.onnx_type = onnx_type
         self._load = load
-        self._array = array
+        self._value = value
 
     @property
     def count(self) -> int:
@@ -51,12 +52,17 @@ class Weights:
             n *= d
         return n
 
-    def array(self) -> Any:
+    def value(self) -> Optional[Known]:
         """The numbers in the weights' dims; None where their data is missing or too large to be worth reading."""
-        if self._array is None and self._load is not None:
-            self._array = self._load()
+        if self._load is not None:
+            self._value = self._load()
             self._load = None
-        return self._array
+        return self._value
+
+    def array(self) -> Any:
+        """The same as a NumPy array."""
+        value = self.value()
+        return None if value is None else value.array()
 
     def known(self) -> Any:
         """The numbers.
@@ -70,6 +76,9 @@ class Weights:
         return array
 
     def integers(self) -> List[int]:
+        value = self.value()
+        if isinstance(value, Small):
+            return list(value.numbers)
         array = self.known()
         if array.dtype.kind == "i":
             numbers: List[int] = array.ravel().tolist()
@@ -77,4 +86,4 @@ class Weights:
         return [int(v) for v in array.ravel()]
 
     def renamed(self, name: str, dtype: Optional[str] = None) -> Weights:
-        return Weights(name, self.dims, dtype or self.dtype, self.onnx_type, self._load, self._array)
+        return Weights(name, self.dims, dtype or self.dtype, self.onnx_type, self._load, self._value)

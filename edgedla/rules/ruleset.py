@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
 from edgedla.graph import LayerGraph
-from edgedla.graph.kinds import kind_of
+from edgedla.graph.kinds import Kind, kind_of
 from edgedla.rules.apply import (
     ORDER,
     Active,
@@ -74,18 +74,25 @@ class RuleSet:
         if platform.no_dla is not None and not platform.dla_unknown:
             return tuple(without_dla(layer.index, layer.name, platform.no_dla) for layer in graph.layers)
         active_of: Dict[str, ActiveRules] = {}
+        # Rules see a layer's numbers alone: a transformer has thousands of layers, and few that differ in them.
+        verdict_on: Dict[Kind, Verdict] = {}
         verdicts: List[Verdict] = []
         for layer in graph.layers:
+            kind = kind_of(layer, graph)
+            verdict = verdict_on.get(kind)
+            if verdict is not None:
+                verdicts.append(verdict.of_layer(layer.index, layer.name))
+                continue
             active = active_of.get(layer.type)
             if active is None:
                 active = active_of[layer.type] = self.active(layer.type, platform, precision, mode)
-            kind = kind_of(layer, graph)
             findings = findings_of(kind, layer.name, active.rules, element_bytes_of(kind, platform, precision))
             if not active.known and not any(f.finding.effect is Effect.REJECT for f in findings):
                 findings.append(Found(unwritten(layer.name, layer.type, platform)))
             if platform.dla_unknown:
                 findings.append(Found(unknown_dla(layer.name, str(platform.no_dla))))
-            verdicts.append(verdict_of(layer.index, layer.name, findings, stage))
+            verdict = verdict_on[kind] = verdict_of(layer.index, layer.name, findings, stage)
+            verdicts.append(verdict)
         return tuple(verdicts)
 
     def check_io(

@@ -54,6 +54,12 @@ class Finding:
     sources: Tuple[str, ...] = ()
     fixes: Tuple[str, ...] = ()
 
+    def of_layer(self, layer: str) -> Finding:
+        """The same finding about another layer."""
+        return Finding(
+            self.rule, self.rule_name, layer, self.effect, self.message, self.facts, self.sources, self.fixes
+        )
+
     def to_dict(self) -> Dict[str, Any]:
         return {
             "rule": self.rule,
@@ -88,6 +94,12 @@ class Verdict:
     findings: Tuple[Finding, ...] = ()
     basis: str = "rules"
     validation: Tuple[Finding, ...] = ()
+
+    def of_layer(self, index: int, layer: str) -> Verdict:
+        """The same verdict on another layer."""
+        findings = tuple(f.of_layer(layer) for f in self.findings)
+        validation = tuple(f.of_layer(layer) for f in self.validation)
+        return Verdict(index, layer, self.support, findings, self.basis, validation)
 
     def to_dict(self) -> Dict[str, Any]:
         return {

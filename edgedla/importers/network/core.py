@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
+from edgedla.importers.network.known import Known
+
 Dims = Tuple[int, ...]
 
 #: How TensorRT writes a layer type in the name of a layer that has none of its own: "(Unnamed Layer* 7) [ElementWise]".
@@ -28,7 +30,7 @@ class NetTensor:
     Attributes:
         dims: sizes, -1 where dynamic; None where not even the rank is known (behind an unknown operator).
         const: the value is known when the engine is built.
-        value: that value as a NumPy array, where it is small and its data is at hand.
+        value: that value, where it is small and its data is at hand.
         source: for a constant, the ONNX tensor that it comes from.
         layer: the live layer that writes it; None for a network input or a constant.
     """
@@ -57,7 +59,7 @@ class NetTensor:
         suffix: str = "",
         name: Optional[str] = None,
         const: bool = False,
-        value: Any = None,
+        value: Optional[Known] = None,
         source: Optional[str] = None,
         is_input: bool = False,
     ) -> None:
@@ -168,7 +170,7 @@ class Network:
         dims: Any,
         dtype: str,
         *,
-        value: Any = None,
+        value: Optional[Known] = None,
         always_live: bool = False,
     ) -> NetTensor:
         """Add a layer of one output; returns that output. A layer of constants alone is a constant layer."""
@@ -238,7 +240,7 @@ class Network:
             t.const = True
             t.layer = None
 
-    def constant(self, dims: Dims, dtype: str, value: Any, source: Optional[str] = None) -> NetTensor:
+    def constant(self, dims: Dims, dtype: str, value: Optional[Known], source: Optional[str] = None) -> NetTensor:
         """Add a CONSTANT layer; `value` is None where it is large or its data is missing."""
         number = self.number_of_layers
         self.number_of_layers = number + 1

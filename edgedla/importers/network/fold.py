@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
@@ -39,11 +38,6 @@ ELEMENTWISE: Dict[str, Callable[[Any, Any], Any]] = {
     "SUM": np.add, "SUB": np.subtract, "PROD": np.multiply, "MAX": np.maximum, "MIN": np.minimum, "DIV": _divide,
     "FLOOR_DIV": _floor_divide, "POW": np.power, "EQUAL": np.equal, "LESS": np.less, "GREATER": np.greater,
     "AND": np.logical_and, "OR": np.logical_or, "XOR": np.logical_xor,
-}  # fmt: skip
-
-#: The same on two Python integers.
-SCALAR: Dict[str, Callable[[int, int], int]] = {
-    "SUM": operator.add, "SUB": operator.sub, "PROD": operator.mul, "MAX": max, "MIN": min,
 }  # fmt: skip
 
 UNARY: Dict[str, Callable[[Any], Any]] = {
@@ -93,21 +87,8 @@ def evaluate(
         return None
 
 
-def _single(value: int, rank: int, dtype: str) -> Optional[Any]:
-    target = NUMPY_TYPES.get(dtype)
-    bits = {"INT64": 63, "INT32": 31}.get(dtype)
-    if bits is None or not -(1 << bits) <= value < 1 << bits:
-        return None
-    return np.array(value, dtype=target, ndmin=rank)
-
-
 def elementwise(op: str, a: Any, b: Any, dims: Sequence[int], dtype: str) -> Optional[Any]:
-    if a.size == 1 and b.size == 1 and op in SCALAR and a.dtype.kind == b.dtype.kind == "i":
-        # Most of shape arithmetic; several times faster than the general way.
-        return _single(SCALAR[op](a.item(), b.item()), len(dims), dtype)
-    # Integer arrays wrap around silently; single elements would be warned about.
-    silent = op in SCALAR and a.dtype.kind == b.dtype.kind == "i" and a.ndim > 0 and b.ndim > 0
-    return evaluate(ELEMENTWISE[op], (a, b), dims, dtype, moves=silent)
+    return evaluate(ELEMENTWISE[op], (a, b), dims, dtype)
 
 
 def unary(op: str, x: Any, dims: Sequence[int], dtype: str) -> Optional[Any]:
@@ -189,10 +170,6 @@ def array(values: Sequence[float], dtype: str, dims: Sequence[int]) -> Any:
 
 def eye(rows: int, columns: int, diagonal: int) -> Any:
     return np.eye(rows, columns, diagonal, dtype=np.int32)
-
-
-def dims_array(dims: Sequence[int], dtype: str) -> Any:
-    return np.array(dims, dtype=NUMPY_TYPES[dtype])
 
 
 def from_bytes(data: bytes, onnx_type: int, count: int) -> Any:

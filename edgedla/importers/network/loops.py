@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import List, Optional
 
+from edgedla.importers.network import known
 from edgedla.importers.network.core import NetTensor, Network
 
 
@@ -46,7 +47,7 @@ class Loop:
         if length is not None:
             inputs.append(length)
         if kind != "LAST_VALUE":
-            size = int(length.value.ravel()[0]) if length is not None and length.value is not None else -1
+            size = -1 if length is None else known.first_of(length.value, -1)
             dims = dims[:axis] + (size,) + dims[axis:]
         params = {"loop": self.number, "kind": kind, "axis": axis}
         return self.net.emit("LOOP_OUTPUT", inputs, params, dims, x.dtype, always_live=True)

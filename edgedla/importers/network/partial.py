@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from edgedla.importers.network.core import NetLayer, NetTensor
+from edgedla.importers.network.known import integers_of
 
 #: Vectors of more elements are no dims.
 MAX_ELEMENTS = 16
@@ -59,7 +60,8 @@ class _Reader:
 
     def read(self, t: NetTensor) -> Elements:
         if t.value is not None:
-            return [int(v) for v in t.value.ravel()] if t.value.size <= MAX_ELEMENTS else None
+            numbers = integers_of(t.value) if t.value.size <= MAX_ELEMENTS else None
+            return None if numbers is None else [*numbers]
         if id(t) not in self.known:
             self.known[id(t)] = None
             self.left -= 1

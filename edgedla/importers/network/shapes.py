@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
+from edgedla.importers.network import known
 from edgedla.importers.network.core import Dims, NetTensor, Network
-from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS, fold
+from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS
 from edgedla.importers.network.partial import Dynamic, dims_of, elements_of
 from edgedla.importers.refuse import Refused
 
@@ -118,8 +119,8 @@ def shuffle(
     if reshape_tensor is not None:
         inputs.append(reshape_tensor)
         params["reshape"] = "dynamic"
-        if reshape_tensor.value is not None:
-            wanted = [int(d) for d in reshape_tensor.value.ravel()]
+        wanted = known.integers_of(reshape_tensor.value)
+        if wanted is not None:
             dims = resolve_reshape(dims, wanted, zero_is_placeholder)
         else:
             dims = reshape_in_part(dims, reshape_tensor, zero_is_placeholder)
@@ -131,7 +132,7 @@ def shuffle(
     if second is not None:
         dims = tuple(dims[i] for i in second)
     if value is not None:
-        value = fold().shuffle(value, first, middle, second, dims, x.dtype)
+        value = known.shuffle(value, first, middle, second, dims, x.dtype)
     params["second_transpose"] = None if second is None else list(second)
     params["zero_is_placeholder"] = zero_is_placeholder
     return net.emit("SHUFFLE", inputs, params, dims, x.dtype, value=value)
@@ -159,7 +160,7 @@ def slice_layer(
         if isinstance(given, NetTensor):
             inputs[i + 1] = given
             params[key + "_source"] = "tensor"
-            numbers.append(None if given.value is None else given.value.ravel().astype("int64").tolist())
+            numbers.append(known.integers_of(given.value))
         else:
             numbers.append(list(given))
         params[key] = numbers[-1]
@@ -179,7 +180,7 @@ def slice_layer(
         dims[axis] = in_part[i] if in_part is not None and i < len(in_part) else -1
     value = None
     if x.value is not None and all(n is not None for n in numbers) and mode == "STRICT_BOUNDS":
-        value = fold().strict_slice(x.value, numbers, axes, dims, x.dtype)
+        value = known.strict_slice(x.value, numbers, axes, dims, x.dtype)
     return net.emit("SLICE", inputs, params, tuple(dims), x.dtype, value=value)
 
 
@@ -208,7 +209,7 @@ def concatenation(net: Network, inputs: Sequence[NetTensor], axis: int = 0) -> N
     dims[axis] = total
     value = None
     if all(t.value is not None for t in inputs):
-        value = fold().concatenate([t.value for t in inputs], axis, dims, first.dtype)
+        value = known.concatenate([t.value for t in inputs], axis, dims, first.dtype)
     return net.emit("CONCATENATION", list(inputs), {"axis": axis}, tuple(dims), first.dtype, value=value)
 
 
@@ -219,7 +220,7 @@ def shape(net: Network, x: NetTensor, dtype: str) -> NetTensor:
     if static:
         net.number_of_layers = number + 1
         net.node.constant_layers.append("SHAPE")
-        value = fold().dims_array(x.dims, dtype)
+        value = known.Small(x.dims, (len(x.dims),), dtype)
         return NetTensor((len(x.dims),), dtype, index=number, word="Shape", const=True, value=value)
     out = net.emit("SHAPE", [x], {}, (len(x.dims),), dtype, always_live=True)
     return out
@@ -229,7 +230,7 @@ def gather(net: Network, data: NetTensor, indices: NetTensor, axis: int) -> NetT
     dims = data.dims[:axis] + indices.dims + data.dims[axis + 1 :]
     value = None
     if data.value is not None and indices.value is not None:
-        value = fold().gather(data.value, indices.value, axis, dims, data.dtype)
+        value = known.gather(data.value, indices.value, axis, dims, data.dtype)
     params = {"mode": "DEFAULT", "axis": axis, "nb_elementwise_dims": 0}
     return net.emit("GATHER", [data, indices], params, dims, data.dtype, value=value)
 
@@ -272,9 +273,9 @@ def fill(
     params: Dict[str, Any] = {"op": op}
     if isinstance(size, NetTensor):
         inputs[0] = size
-        dims: Tuple[int, ...]
-        if size.value is not None:
-            dims = tuple(int(v) for v in size.value.ravel())
+        sizes = known.integers_of(size.value)
+        if sizes is not None:
+            dims = tuple(sizes)
         else:
             dims = dims_of(size) or (-1,) * max(size.dims[0] if size.dims else 1, 0)
         params["dims_resolved"] = list(dims)
@@ -296,7 +297,7 @@ def fill(
     if op == "LINSPACE" and len(dims) == 1 and 0 <= dims[0] <= MAX_FOLDED_ELEMENTS and _known(inputs):
         first = alpha.value if isinstance(alpha, NetTensor) else alpha or 0
         step = beta.value if isinstance(beta, NetTensor) else beta or 0
-        value = fold().linspace(first, step, dims[0], dtype)
+        value = known.linspace(first, step, dims[0], dtype)
     # A FILL that reads its start or step from a tensor stays, even from a constant one; random values are no constants.
     live = op != "LINSPACE" or isinstance(alpha, NetTensor) or isinstance(beta, NetTensor)
     out = net.emit("FILL", inputs, params, dims, dtype, value=value, always_live=live)
@@ -310,7 +311,7 @@ def _known(tensors: Sequence[Optional[NetTensor]]) -> bool:
 
 def one_hot(net: Network, indices: NetTensor, values: NetTensor, depth: NetTensor, axis: int) -> NetTensor:
     at = axis + len(indices.dims) + 1 if axis < 0 else axis
-    size = int(depth.value.ravel()[0]) if depth.value is not None else -1
+    size = known.first_of(depth.value, -1)
     dims = indices.dims[:at] + (size,) + indices.dims[at:]
     return net.emit("ONE_HOT", [indices, values, depth], {"axis": axis}, dims, values.dtype)
 
@@ -332,7 +333,7 @@ def top_k(
     if k_tensor is not None:
         inputs.append(k_tensor)
         params["k_from_tensor"] = True
-        k = int(k_tensor.value.ravel()[0]) if k_tensor.value is not None else -1
+        k = known.first_of(k_tensor.value, -1)
         params["k"] = k
     dims = x.dims[:axis] + (k,) + x.dims[axis + 1 :]
     return net.emit_many("TOPK", inputs, params, [(dims, x.dtype), (dims, "INT32")])

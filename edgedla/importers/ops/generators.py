@@ -9,9 +9,9 @@ from edgedla.importers.broadcast import constant_of_shape as filled
 from edgedla.importers.broadcast import unsqueeze
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import dtype_of, refuse_types, trt_type
-from edgedla.importers.network import arithmetic, shapes
+from edgedla.importers.network import arithmetic, known, shapes
 from edgedla.importers.network.core import NetTensor
-from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS, fold
+from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS
 from edgedla.importers.node import Node
 from edgedla.importers.ops.elementwise import combine, or_equal_layer, zero_like
 from edgedla.importers.refuse import Refused
@@ -39,7 +39,7 @@ def constant(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 
 def _made(dtype: str, values: List[Any], dims: Tuple[int, ...]) -> Weights:
-    return Weights("", dims, dtype, ONNX_TYPES[dtype], array=fold().array(values, dtype, dims))
+    return Weights("", dims, dtype, ONNX_TYPES[dtype], value=known.of_numbers(values, dtype, dims))
 
 
 def constant_of_shape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
@@ -121,7 +121,7 @@ def eye_like(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         raise Refused("Eyelike does not work for dynamically shaped tensors.")
     value = None
     if x.dims[0] * x.dims[1] <= MAX_FOLDED_ELEMENTS:
-        value = fold().eye(x.dims[0], x.dims[1], node.integer("k", 0))
+        value = known.eye(x.dims[0], x.dims[1], node.integer("k", 0))
     out = ctx.net.constant(x.dims, "INT32", value)
     ctx.net.register(out, node.name)
     return [ctx.cast_helper(out, dtype) if dtype != "INT32" else out]

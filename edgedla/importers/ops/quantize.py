@@ -8,6 +8,7 @@ from edgedla.importers.context import Context
 from edgedla.importers.dtypes import refuse_types
 from edgedla.importers.network import dense, shapes
 from edgedla.importers.network.core import NetTensor
+from edgedla.importers.network.known import of_array
 from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.refuse import Refused
@@ -35,7 +36,7 @@ def _zero_point(ctx: Context, x: Any, chosen: str, dequantizes: bool) -> Optiona
             )
         if not ctx.v10:
             zeros = None if array is None else array.astype("float32")
-            return ctx.tensor(Weights(x.name, x.dims, "FLOAT", 1, array=zeros))
+            return ctx.tensor(Weights(x.name, x.dims, "FLOAT", 1, value=of_array(zeros, x.dims, "FLOAT")))
         # TensorRT wants FLOAT zeros: a CONSTANT of the parser's own, in 10.3 every time.
         if x.count > MAX_FOLDED_ELEMENTS:
             return ctx.net.constant(x.dims, "FLOAT", None, x.name)

@@ -9,6 +9,7 @@ from edgedla.importers.context import Context
 from edgedla.importers.dtypes import rank_of, refuse_types
 from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
+from edgedla.importers.network.known import integers_of
 from edgedla.importers.node import Node, positive_axis, single_axis
 from edgedla.importers.ops.windows import padding_tensors
 from edgedla.importers.refuse import CannotTell, Refused
@@ -104,9 +105,10 @@ def _slice_axes(
     if axes.known:
         return ctx.name(st.add_slice(ctx, x, starts, sizes, steps, axes=axes.numbers()), node)
     tensor = st.tensor_of(ctx, axes)
-    if tensor.value is None:
+    given = integers_of(tensor.value)
+    if given is None:
         raise CannotTell("the axes of Slice are not known before the model runs")
-    numbers = _distinct_axes([int(v) for v in tensor.value.ravel()], len(x.dims))
+    numbers = _distinct_axes(given, len(x.dims))
     out = st.add_slice(ctx, x, starts, sizes, steps, axes=numbers)
     if out.layer is not None:
         read = out.layer.inputs
