@@ -287,6 +287,9 @@ def with_overrides(
     if source:
         base = dataclasses.replace(base, source=SourceConfig(source))
     for name, changes in parts.items():
+        for key, v in changes.items():
+            if isinstance(v, float) and not 0 <= v <= MOST_NUMBER:
+                raise UsageError(f"{name}.{key} is {v}", allowed="a number, 0 or more")
         # 0 is a value: `--score 0` keeps every detection.
         kept = {k: v for k, v in changes.items() if v is not None and v != "" and v != ()}
         if kept:

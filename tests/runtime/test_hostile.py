@@ -604,3 +604,9 @@ def test_a_score_of_zero_is_a_score():
     )
     assert config.decode.score == 0.0
     assert config.decode.kind == "none"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_a_limit_that_is_no_number_is_refused(value):
+    with pytest.raises(UsageError, match="stop_after.seconds is"):
+        with_overrides(None, artifact="a", source="s", stop_after={"seconds": value})
