@@ -10,9 +10,12 @@ usage: python benchmarks/bench_pipeline.py [--frames 300] [--runner-ms 5] [--jso
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import platform
 import statistics
+import sys
 import time
 from typing import Any, Dict, List
 
@@ -121,7 +124,24 @@ def measure(frames: int, runner_ms: float, rounds: int) -> Dict[str, Any]:
                     "cpu_ms_a_frame": round(statistics.median(s["cpu_ms"] for s in loaded), 3),
                 }
             )
-    return {"simulated_runner": True, "frames": frames, "rounds": rounds, "machine": platform.machine(), "rows": rows}
+    return {
+        "command": " ".join(["python", *sys.argv]),
+        "date": time.strftime("%Y-%m-%d"),
+        "cpu": _cpu(),
+        "python": platform.python_version(),
+        "simulated_runner": True,
+        "frames": frames,
+        "rounds": rounds,
+        "rows": rows,
+    }
+
+
+def _cpu() -> str:
+    """The processor's name and how many cores this process may use."""
+    name = platform.machine()
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as f:
+        name = next((line.partition(":")[2].strip() for line in f if line.startswith("model name")), name)
+    return f"{name}, {len(os.sched_getaffinity(0))} cores"
 
 
 def main() -> None:
@@ -143,6 +163,7 @@ def main() -> None:
             f"{r['stages_sum_ms']:>8.2f}{r['added_to_runner_ms']:>8.2f}{r['share_of_period']:>8.1%}{r['cpu_ms_a_frame']:>8.2f}"
         )
     print("added: what a frame takes beyond the runner while stages overlap; share: of the time between two results")
+    print("CPU: of the whole process, the making of the synthetic frame with it")
     if given.json:
         with open(given.json, "w", encoding="utf-8") as f:
             json.dump(found, f, indent=1)
