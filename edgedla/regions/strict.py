@@ -38,7 +38,7 @@ def check_strict(
         for p in prediction.layers
         if p.placed is Placed.GPU and p.cause not in (Cause.RULE, Cause.UNKNOWN)
     ]
-    later += _added_reshapes(graph)
+    later += _added_reshapes(graph, prediction)
     unknown = [(graph.layers[p.index].name, p.reason) for p in prediction.layers if p.cause is Cause.UNKNOWN]
     unknown += [(n.name, n.reason) for n in prediction.nodes if n.cause is Cause.UNKNOWN and not n.layers]
     rejected = [f for f in io_findings if f.effect is Effect.REJECT]
@@ -97,12 +97,23 @@ def _in_network_order(graph: LayerGraph) -> Iterator[int | str]:
         yield layer.index
 
 
-def _added_reshapes(graph: LayerGraph) -> List[Tuple[str, str]]:
-    """`reshape_before_X` and `reshape_after_X`: layers that no ONNX node stands for, and that only the GPU runs."""
+def _added_reshapes(graph: LayerGraph, prediction: Prediction) -> List[Tuple[str, str]]:
+    """Reshapes that no ONNX node stands for, and that only the GPU runs.
+
+    `reshape_before_X` and `reshape_after_X` come with the convolution that a MATRIX_MULTIPLY becomes. Around any other
+    DLA layer with fewer than 4 dims TensorRT puts a shuffle (`At least one shuffle layer will be inserted which cannot
+    run on DLA`, logs of 8.5 to 10.3).
+    """
     found = []
     for unit in fuse(graph).units:
         if unit.reshape_of and not unit.layers:
             name = graph.layers[unit.reshape_of[0]].name
             side = "before" if unit.outputs[0].endswith("\0in") else "after"
             found.append((f"reshape_{side}_{name}", f"added to run {name} as a convolution; it changes the rank"))
+        if unit.is_shuffle or len(unit.layers) != 1 or prediction.layers[unit.layers[0]].placed is not Placed.DLA:
+            continue
+        layer = graph.layers[unit.layers[0]]
+        ranks = [t.rank for t in graph.activations(layer) if t.rank < 4]
+        if ranks and layer.type != "MATRIX_MULTIPLY":
+            found.append((layer.name, f"rank {min(ranks)} is below 4: the reshapes added around it run on the GPU"))
     return found

@@ -92,3 +92,15 @@ def test_no_dla_is_the_reason(net: Any, judge: Any) -> None:
     graph = net([line("ACTIVATION", "a", "x")])
     result = strict(graph, judge(graph), platform)
     assert (result.passes, result.messages) == (False, (platform.no_dla,))
+
+
+@pytest.mark.parametrize("mode", ["strict", "standalone"])
+@pytest.mark.parametrize(("dims", "passes"), [((8, 20, 20), False), ((1, 8, 20, 20), True)])
+def test_below_rank_4_the_added_reshapes_fail_a_build_without_fallback(
+    net: Any, judge: Any, orin: Platform, mode: str, dims: Any, passes: bool
+) -> None:
+    graph = net([("ACTIVATION", "a", ["x"], dims, {"op": "RELU"})], x=dims)
+    result = check_strict(graph, predict(graph, judge(graph), orin, "fp16", mode), orin, mode)
+    assert result.passes is passes
+    assert result.offenders == (() if passes else ("a",))
+    assert all("rank 3 is below 4" in message for message in result.messages)
