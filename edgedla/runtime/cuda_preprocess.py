@@ -104,12 +104,15 @@ class CudaPreprocessor:
         options = ["-O3", *kernel_macros(spec)]
         module = SourceModule(KERNEL_FILE.read_text(encoding="utf-8"), options=options, no_extern_c=True)
         self._kernel: Any = module.get_function("preprocess")
+        # Prepared, with the parameters as bytes: the plain call of newer pycuda hashes its arguments, which a NumPy record
+        # refuses, and keeps every combination it ever saw.
+        self._kernel.prepare(["P", "P", f"{PARAMS.itemsize}s"])
         self.reframe(spec, src_stride_bytes)
 
     def reframe(self, spec: Preprocess, src_stride_bytes: Optional[int] = None) -> None:
         """Takes frames of another size from now on; pixels, type and format stay (the kernel was compiled for them)."""
         self.spec, self.layout = spec, spec.layout
-        self._params = kernel_params(spec, src_stride_bytes)
+        self._params = kernel_params(spec, src_stride_bytes).tobytes()
         h, w = spec.input_chw[1:]
         self._grid = (-(-w // BLOCK[0]), -(-h // BLOCK[1]))
 
@@ -117,10 +120,11 @@ class CudaPreprocessor:
         """Queues the kernel.
 
         Args:
-            frames: device memory of `batch` frames. out: device memory of `batch * layout.size_bytes` bytes, cleared once.
+            frames: device memory of `batch` frames. out: device memory of `batch * layout.size_bytes` bytes, cleared once;
+                both as addresses or pycuda allocations.
             stream: pycuda stream; the default stream if not given.
         """
-        self._kernel(frames, out, self._params, block=BLOCK, grid=(*self._grid, batch), stream=stream)
+        self._kernel.prepared_async_call((*self._grid, batch), BLOCK, stream, int(frames), int(out), self._params)
 
 
 class CudaFramePreprocessor:
@@ -190,7 +194,7 @@ class CudaFramePreprocessor:
         with self._current():
             np.copyto(self._frame.host.reshape(frame.shape), frame)
             self._frame.upload(self._stream)
-            self._kernel(np.uintp(self._frame.pointer), np.uintp(buffer.pointer), stream=self._stream)
+            self._kernel(self._frame.pointer, buffer.pointer, stream=self._stream)
             buffer.download(self._stream)
             self._stream.synchronize()
         if out is None:

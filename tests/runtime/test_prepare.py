@@ -163,3 +163,40 @@ def test_the_kernel_writes_fp32_only_in_rows():
     assert "-DFLOAT32=1" in kernel_macros(Preprocess((10, 10), (3, 8, 8), dtype="FLOAT"))
     with pytest.raises(UsageError, match="does not write FLOAT"):
         kernel_macros(Preprocess((10, 10), (3, 8, 8), dtype="FLOAT", format=TensorFormat.CHW32))
+
+
+def test_the_kernel_is_called_with_what_its_declaration_takes(monkeypatch):
+    """pycuda's prepared call packs its arguments with struct, in the format that was prepared."""
+    import struct
+    import sys
+    from types import ModuleType
+
+    from edgedla.runtime.cuda_preprocess import PARAMS, CudaPreprocessor
+
+    class Function:
+        def prepare(self, types):
+            self.format = "".join(types)
+
+        def prepared_async_call(self, grid, block, stream, *arguments):
+            self.called = grid, block, stream, struct.pack(self.format, *arguments)
+
+    function = Function()
+
+    class SourceModule:
+        def __init__(self, source, options, no_extern_c):
+            assert "-DLAYOUT=0" in options
+
+        def get_function(self, name):
+            return function
+
+    compiler = ModuleType("pycuda.compiler")
+    compiler.SourceModule = SourceModule
+    monkeypatch.setitem(sys.modules, "pycuda", ModuleType("pycuda"))
+    monkeypatch.setitem(sys.modules, "pycuda.compiler", compiler)
+    kernel = CudaPreprocessor(SPEC)
+    kernel(0x1000, np.uintp(0x2000), batch=2, stream="s")
+    grid, block, stream, packed = function.called
+    assert (grid, block, stream) == ((1, 2, 2), (32, 8, 1), "s")
+    assert struct.unpack("PP", packed[:16]) == (0x1000, 0x2000)
+    params = np.frombuffer(packed[16:], PARAMS)[0]
+    assert (params["src_h"], params["src_w"], params["dst_h"], params["dst_w"]) == (30, 50, 16, 16)
