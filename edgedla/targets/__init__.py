@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Optional
 
+from edgedla.errors import UsageError
 from edgedla.targets.modules import module_for, module_ids, modules
 from edgedla.targets.platform import Module, Platform, PowerMode, Release
 from edgedla.targets.releases import JetPack, ReleaseTable, TensorRT, dla_answer, release_for, releases
@@ -24,6 +25,10 @@ def platform_for(target: str, jetpack: Optional[str] = None, trt: Optional[str] 
     Raises:
         UsageError: unknown target, JetPack or TensorRT, or a TensorRT that the JetPack does not carry.
     """
+    for what, value in (("target", target), ("JetPack", jetpack), ("TensorRT", trt)):
+        if not isinstance(value, str) and (value is not None or what == "target"):
+            # A number has lost what it meant: 10.10 is 10.1.
+            raise UsageError(f"{what} {value!r} is a {type(value).__name__}", allowed='text: "orin", "6.2", "10.3"')
     module = module_for(target)
     release = release_for(module, jetpack, trt)
     answer, reason = dla_answer(module, release)

@@ -118,7 +118,8 @@ def dla_answer(module: Module, release: Release) -> Tuple[str, str]:
 def _find_jetpack(text: str) -> JetPack:
     asked = parse_version(text.lower().replace("jetpack", "").replace("jp", ""))
     for row in releases().jetpack:
-        if asked is not None and padded(asked) == padded(parse_version(row.version) or ()):
+        # "6" alone would answer for 6.0 and its older TensorRT.
+        if asked is not None and len(asked) >= 2 and padded(asked) == padded(parse_version(row.version) or ()):
             return row
     raise _unknown("JetPack", text, [j.version for j in releases().jetpack])
 

@@ -164,3 +164,15 @@ def test_version_ranges_include_all_that_begins_with_their_end(low, high, versio
 def test_version_ranges_overlap():
     assert VersionRange((8, 4), (8, 5)).overlaps(VersionRange((8, 5, 2), None))
     assert not VersionRange((8, 4), (8, 5)).overlaps(VersionRange((8, 6), None))
+
+
+@pytest.mark.parametrize("jetpack", ["5", "6", "jp7"])
+def test_a_major_jetpack_alone_names_no_release(jetpack):
+    with pytest.raises(UsageError, match="unknown JetPack release"):
+        platform_for("orin", jetpack=jetpack)
+
+
+@pytest.mark.parametrize(("target", "jetpack", "trt"), [(None, None, None), ("orin", 6.2, None), ("orin", None, 10.3)])
+def test_a_release_that_is_no_text_is_refused(target, jetpack, trt):
+    with pytest.raises(UsageError, match=r"is a (NoneType|float)"):
+        platform_for(target, jetpack=jetpack, trt=trt)
