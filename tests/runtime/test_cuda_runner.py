@@ -1,0 +1,100 @@
+"""Runners, preprocessing and pipeline on a real CUDA device; the engine's place is taken by a copy from input to output."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgedla.builder.artifact import Artifact, Binding
+from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.formats import TensorFormat
+from edgedla.runtime.capture import Capture
+from edgedla.runtime.cuda_memory import cuda_driver
+from edgedla.runtime.cuda_preprocess import CudaFramePreprocessor
+from edgedla.runtime.pipeline import Limits, Pipeline
+from edgedla.runtime.pool import Pool
+from edgedla.runtime.prepare import Preparer
+from edgedla.runtime.preprocess import CpuPreprocessor, Preprocess
+from edgedla.runtime.runners.cuda_base import CudaRunner
+from edgedla.runtime.sinks import Callback
+from edgedla.runtime.sources import open_source
+
+pytestmark = pytest.mark.gpu
+pytest.importorskip("cv2", reason="OpenCV is not installed")
+SPEC = Preprocess((48, 64), (3, 32, 40), dtype="INT8", scale=1 / 127, format=TensorFormat.DLA_HWC4, chip="orin")
+SIZE = SPEC.layout.size_bytes
+
+
+@pytest.fixture(autouse=True)
+def _cuda():
+    try:
+        cuda_driver()
+    except EnvironmentMissing as e:
+        pytest.skip(str(e))
+
+
+class CopyRunner(CudaRunner):
+    def _start(self):
+        """Nothing to open."""
+
+    def _enqueue(self, pointers):
+        self._context.driver.memcpy_dtod_async(pointers["y"], pointers["x"], SIZE, self._stream)
+
+
+def runner(name="GPU"):
+    bindings = tuple(Binding(n, n == "x", (1, 3, 32, 40), "INT8", "DLA_HWC4", SIZE, {}, 1 / 127) for n in "xy")
+    return CopyRunner(
+        Artifact("hybrid", "tensorrt", False, {"name": "m"}, {"chip": "orin"}, {}, "int8", bindings, {}), name
+    )
+
+
+def test_bytes_go_to_the_device_and_back():
+    with runner() as one:
+        tickets = []
+        for seed in range(5):
+            given = np.random.default_rng(seed).integers(0, 256, SIZE, np.uint8)
+            tickets.append((given, one.submit({"x": given})))
+        for given, ticket in tickets:
+            assert np.array_equal(one.wait(ticket, 10)["y"], given)
+        with pytest.raises(RunError, match="input x is nothing"):
+            one.wait(one.submit({}), 10)
+    one.close()
+
+
+def test_the_preprocessors_memory_is_read_on_the_device():
+    one = CudaFramePreprocessor(SPEC, slots=2)
+    frame = np.random.default_rng(0).integers(0, 256, SPEC.frame_shape, np.uint8)
+    with runner() as other:
+        for _ in range(3):
+            buffer = one(frame)
+            want = np.array(buffer)
+            found = other.wait(other.submit({"x": buffer}), 10)["y"]
+            assert np.array_equal(found, want)
+            assert (other._buffers["x"].host == 0).all(), "the input was copied"
+    one.close()
+
+
+def test_a_pipeline_on_cuda_gives_what_the_cpu_prepares():
+    capture = Capture(lambda: open_source("synthetic://?pattern=noise&width=64&height=48&frames=40"))
+    capture.start()
+    one, cpu, wrong = CudaFramePreprocessor(SPEC, slots=4), CpuPreprocessor(SPEC), []
+
+    def compare(result):
+        want = cpu(result.frame.image).view(np.int8).reshape(-1).astype(int)
+        if np.abs(result.results[0].view(np.int8).astype(int) - want).max() > 1:
+            wrong.append(result.frame.index)
+
+    pipeline = Pipeline(
+        capture,
+        Preparer("x", one),
+        Pool([runner("GPU"), runner("DLA0")]),
+        lambda b, g: [b["y"]],
+        [Callback(compare)],
+        Limits(),
+    )
+    summary = pipeline.run()
+    pipeline.pool.close()
+    one.close()
+    assert summary["frames"]["results"] == 40
+    assert not wrong
+    assert summary["simulated"] is False
