@@ -88,7 +88,7 @@ class PipelineConfig:
 #: Above every number that a setting can sensibly have; keeps infinities and integers beyond a float out.
 MOST_NUMBER = 1e12
 #: A pipeline file is a page of text; YAML takes minutes for megabytes.
-MOST_BYTES = 1 << 20
+MOST_BYTES = 1 << 18
 PATHS = {"decode": "priors", "outputs": "jsonl images video", "metrics": "jsonl"}
 
 

@@ -552,7 +552,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
         (BOMB, "version is None"),
         (BOMB + HEAD, "unknown key 'a'"),
         (BOMB.replace("\n", "\n  ").replace("a: &a", "labels:\n  a: &a") + "\n" + HEAD, "unknown key"),
-        ("[" * 2000, "no pipeline file|no valid YAML"),
+        ("[" * 600, "no pipeline file|no valid YAML"),
         ("? [1, 2]\n: 3\n", "a key is no text"),
         ("\x00", "no valid YAML"),
         ("- 1\n- 2\n", "is a mapping"),
