@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
@@ -20,6 +21,11 @@ from edgedla.cli.options import (
 from edgedla.cli.output import deliver, destinations
 from edgedla.errors import UsageError
 
+if TYPE_CHECKING:
+    from edgedla.regions.report import CheckReport
+
+#: Forms that people read hold the predicted cost without being asked, where it takes a tenth of a second.
+COSTED_FORMS, COSTED_LAYERS = ("text", "markdown", "html"), 500
 FORMATS = ("text", "json", "markdown", "sarif", "junit", "html")
 COMPARE_FORMATS = ("text", "json", "markdown")
 FAIL_ON = ("unsupported", "fallback", "unknown", "never")
@@ -38,6 +44,11 @@ _RELEASE = re.compile(r"^(?:(?:jp|jetpack)-?(?P<jetpack>\d[\d.]*)|(?:(?:trt|tens
     help="Compare platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), or both (xavier-nx-8gb@jp5.1.4).",
 )
 @output_options(*FORMATS)
+@click.option(
+    "--cost/--no-cost",
+    default=None,
+    help="Predict the milliseconds of a frame too.  [default: in forms for people, up to 500 layers]",
+)
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
@@ -58,6 +69,7 @@ def check(
     compare: Optional[str],
     output_format: Optional[str],
     output: Tuple[str, ...],
+    cost: Optional[bool],
     fail_on: str,
     **options: Any,
 ) -> int:
@@ -73,17 +85,37 @@ def check(
     if compare:
         return _compare(models, compare, target, network, fail_on, output_format, output)
     targets = destinations(output_format, output, FORMATS)
-    from edgedla import regions
     from edgedla.reports import gate, render_check
 
     if core is not None:
         _check_core(core, target, jetpack, trt)
-    reports = [regions.check(model, target=target, jetpack=jetpack, trt=trt, **network) for model in models]
+    most = {None: COSTED_LAYERS if any(form in COSTED_FORMS for form, _ in targets) else 0, True: None, False: 0}[cost]
+    reports = [_report(model, most, target=target, jetpack=jetpack, trt=trt, **network) for model in models]
     deliver(
         targets,
         lambda wanted, terminal: render_check(reports, wanted, files=models, fail_on=fail_on, terminal=terminal),
     )
     return 0 if all(gate.passes(report, fail_on) for report in reports) else 1
+
+
+def _report(
+    model: str, costed_layers: Optional[int], *, target: str, jetpack: Optional[str], trt: Optional[str], **network: Any
+) -> CheckReport:
+    """The check of one model, with the predicted cost of a frame where it has at most `costed_layers` (None: any)."""
+    from edgedla.importers import load_onnx
+    from edgedla.regions import check_graph
+    from edgedla.targets import platform_for
+
+    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    graph = load_onnx(model, trt=platform.release.trt, shapes=network["shapes"], batch=network["batch"])
+    report = check_graph(graph, platform, network["precision"], network["mode"])
+    # Dynamic dims have no size, and so no cost.
+    static = not any(graph.tensors[t].is_dynamic for layer in graph.layers for t in layer.outputs)
+    if not static or (costed_layers is not None and len(graph.layers) > costed_layers):
+        return report
+    from edgedla.placement.forecast import forecast
+
+    return replace(report, cost=tuple(f.to_dict() for f in forecast(graph, platform, network["precision"])))
 
 
 def _compare(

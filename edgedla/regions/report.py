@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.regions.values import Cause, Cut, NodePrediction, Placed, RankedChange, Transition
 from edgedla.rules.verdict import Finding, Support
@@ -186,6 +186,7 @@ class CheckReport:
         mode: "fallback", "strict" or "standalone".
         rules_version: version of the rules that answered.
         strict: the answer for a build without fallback; None in mode "fallback".
+        cost: predicted cost of a frame, one entry a way to run it (placement.forecast), where it was asked for.
     """
 
     model: str
@@ -203,6 +204,7 @@ class CheckReport:
     ranking: Tuple[RankedChange, ...]
     strict: Optional[StrictResult]
     notes: Tuple[str, ...]
+    cost: Optional[Tuple[Mapping[str, Any], ...]] = None
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -222,4 +224,5 @@ class CheckReport:
             "ranking": [change.to_dict() for change in self.ranking],
             "strict": self.strict.to_dict() if self.strict else None,
             "notes": list(self.notes),
+            "cost": None if self.cost is None else [dict(entry) for entry in self.cost],
         }

@@ -41,6 +41,7 @@ def to_html(reports: Sequence[CheckReport]) -> str:
                 "limit": subgraphs_per_core(report.platform) if report.platform.has_dla else 0,
                 "sections": summary.sections(report),
                 "unknowns": summary.unknowns(report),
+                "costs": list(summary.costs(report)),
                 "drawing": draw(report.layers),
                 "kinds": [kind_of_end(layer) for layer in report.layers],
             }

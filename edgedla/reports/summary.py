@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, List, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Tuple
 
 from edgedla.regions.report import CheckReport, LayerReport, NodeReport
 from edgedla.regions.values import Cause, Placed
@@ -70,6 +70,15 @@ def headline(report: CheckReport) -> Headline:
     if totals.layers_gpu == 0:
         return Headline("good", f"ALL ON THE DLA: {count(live, 'layer')} in {loadables}")
     return Headline("mixed", f"PARTLY ON THE DLA: {share} in {loadables}, {totals.layers_gpu} on the GPU")
+
+
+def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
+    """(label, text) of each predicted cost, in milliseconds a frame."""
+    for i, entry in enumerate(sorted(report.cost or (), key=lambda e: e["name"] != "tensorrt")):
+        spread = f"+/- {percent(entry['spread'])}"
+        label = "cost" if i == 0 else ""
+        way = {"gpu": "everything on the GPU", "tensorrt": "as above, on one DLA core and the GPU"}[entry["name"]]
+        yield label, f"{entry['latency_us'] / 1e3:.3g} ms a frame {spread}, {entry['basis']}: {way}"
 
 
 def build_kind(report: CheckReport) -> str:

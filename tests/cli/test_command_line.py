@@ -327,3 +327,21 @@ def test_targets_says_which_release_has_no_dla_and_why(capsys: pytest.CaptureFix
     assert main.exit_code_of(["targets", "orin-nano"]) == 0
     assert "no DLA core" in capsys.readouterr().out
     assert main.exit_code_of(["targets", "raspberry-pi"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "has"),
+    [
+        (["--format", "json"], False),
+        (["--format", "json", "--cost"], True),
+        (["--format", "markdown"], True),
+        (["--format", "markdown", "--no-cost"], False),
+    ],
+)
+def test_check_predicts_milliseconds_for_people_and_where_asked(
+    arguments: List[str], has: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
+    assert main.exit_code_of(["check", str(model), "--precision", "int8", *arguments]) == 0
+    printed = capsys.readouterr().out
+    assert ("ms a frame" in printed or '"latency_us"' in printed) == has

@@ -22,7 +22,13 @@ from edgedla.reports.placement import render_placement
 from edgedla.reports.placement_timeline import WIDTH, timeline_lines, timeline_svg
 
 COST = Cost(100.0, 2.0, "fitted", 0.1, 0.2)
-PLATFORM = {"target": "agx-orin-64gb", "title": "Jetson AGX Orin 64GB", "trt": "10.3.0", "jetpack": "6.2", "has_dla": True}
+PLATFORM = {
+    "target": "agx-orin-64gb",
+    "title": "Jetson AGX Orin 64GB",
+    "trt": "10.3.0",
+    "jetpack": "6.2",
+    "has_dla": True,
+}
 
 
 def placement(name: str = "net", bars: int = 2) -> Placement:

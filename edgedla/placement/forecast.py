@@ -1,0 +1,68 @@
+"""What a frame costs without any placing: everything on the GPU, and TensorRT's own placement with one DLA core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+from edgedla.costs.model import CostModel
+from edgedla.graph import LayerGraph
+from edgedla.placement.baselines import TITLES, baselines
+from edgedla.placement.evaluate import evaluate
+from edgedla.placement.inputs import Model, problem_of
+from edgedla.placement.problem import GPU, Limits
+from edgedla.regions.cap import subgraphs_per_core
+from edgedla.rules.verdict import Verdict
+from edgedla.targets import Platform
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """One way to run the network, with its predicted cost; never a measurement.
+
+    Attributes:
+        name: "gpu" or "tensorrt". title: what it stands for.
+        latency_us, energy_mj: of one frame; energy is above idle.
+        spread: one standard deviation of the latency, relative. basis: "fitted" or "guessed".
+    """
+
+    name: str
+    title: str
+    latency_us: float
+    energy_mj: float
+    spread: float
+    basis: str
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "name": self.name,
+            "title": self.title,
+            "latency_us": round(self.latency_us, 1),
+            "energy_mj": round(self.energy_mj, 3),
+            "spread": round(self.spread, 3),
+            "basis": self.basis,
+        }
+
+
+def forecast(
+    graph: LayerGraph, platform: Platform, precision: str, verdicts: Optional[Sequence[Verdict]] = None
+) -> Tuple[Forecast, ...]:
+    """The predicted cost of one frame in the module's default power mode; `edgedla place` looks for something better.
+
+    Raises:
+        RuleError: the coefficients under rules/costs are missing.
+    """
+    if verdicts is None:
+        from edgedla.rules import load_rules
+
+        verdicts = load_rules().check(graph, platform, precision)
+    costs = CostModel.load(platform, precision)
+    devices = (GPU, "DLA0") if platform.has_dla else (GPU,)
+    limits = Limits(loadables_per_core=subgraphs_per_core(platform))
+    problem = problem_of((Model(graph, tuple(verdicts), {}, 1.0),), costs, devices, limits, False)
+    found = []
+    for name, assignment in baselines(problem).items():
+        if name in ("gpu", "tensorrt"):
+            cost = evaluate(problem, assignment).latency(0)
+            found.append(Forecast(name, TITLES[name], cost.latency_us, cost.energy_mj, cost.spread, cost.basis))
+    return tuple(found)
