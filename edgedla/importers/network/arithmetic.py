@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional, Sequence
 
-from edgedla.importers.network import known
+from edgedla.importers.network import evaluate, known
 from edgedla.importers.network.core import Dims, NetTensor, Network
 from edgedla.importers.refuse import Refused
 
@@ -39,13 +39,13 @@ def elementwise(net: Network, a: NetTensor, b: NetTensor, op: str) -> NetTensor:
     dtype = "BOOL" if op in COMPARISONS else a.dtype
     value = None
     if a.const and b.const and a.value is not None and b.value is not None:
-        value = known.elementwise(op, a.value, b.value, dims, dtype)
+        value = evaluate.elementwise(op, a.value, b.value, dims, dtype)
     return net.emit("ELEMENTWISE", [a, b], {"op": op}, dims, dtype, value=value)
 
 
 def unary(net: Network, x: NetTensor, op: str) -> NetTensor:
     dtype = "BOOL" if op in ("ISINF", "ISNAN") else x.dtype
-    value = known.unary(op, x.value, x.dims, dtype) if x.const and x.value is not None else None
+    value = evaluate.unary(op, x.value, x.dims, dtype) if x.const and x.value is not None else None
     return net.emit("UNARY", [x], {"op": op}, x.dims, dtype, value=value)
 
 
@@ -59,12 +59,12 @@ def activation(
         params["beta"] = beta
     value = None
     if x.const and op == "RELU" and x.value is not None:
-        value = known.relu(x.value, x.dims, x.dtype)
+        value = evaluate.relu(x.value, x.dims, x.dtype)
     return net.emit("ACTIVATION", [x], params, x.dims, x.dtype, value=value)
 
 
 def cast(net: Network, x: NetTensor, dtype: str) -> NetTensor:
-    value = known.cast(x.value, x.dims, dtype) if x.const and x.value is not None else None
+    value = evaluate.cast(x.value, x.dims, dtype) if x.const and x.value is not None else None
     return net.emit("CAST", [x], {"to": dtype}, x.dims, dtype, value=value)
 
 
@@ -72,7 +72,7 @@ def identity(net: Network, x: NetTensor, dtype: Optional[str] = None) -> NetTens
     """An IDENTITY layer; with `dtype` it casts, which is how 8.6 casts in most places."""
     params: Dict[str, Any] = {"output_type_set": dtype} if dtype else {}
     to = dtype or x.dtype
-    value = known.cast(x.value, x.dims, to) if x.const and x.value is not None else None
+    value = evaluate.cast(x.value, x.dims, to) if x.const and x.value is not None else None
     return net.emit("IDENTITY", [x], params, x.dims, to, value=value)
 
 
@@ -81,7 +81,7 @@ def select(net: Network, condition: NetTensor, then: NetTensor, otherwise: NetTe
     value = None
     values = (condition.value, then.value, otherwise.value)
     if condition.const and then.const and otherwise.const and all(v is not None for v in values):
-        value = known.select(*values, dims, then.dtype)
+        value = evaluate.select(*values, dims, then.dtype)
     return net.emit("SELECT", [condition, then, otherwise], {}, dims, then.dtype, value=value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from edgedla.importers.network import known
+from edgedla.importers.network import evaluate
 from edgedla.importers.network.arithmetic import broadcast_dims
 from edgedla.importers.network.core import Dims, NetTensor, Network
 from edgedla.importers.refuse import Refused
@@ -162,7 +162,7 @@ def reduce(net: Network, x: NetTensor, op: str, axes: Sequence[int], keep_dims: 
         dims = tuple(d for i, d in enumerate(x.dims) if i not in wanted)
     value = None
     if x.value is not None:
-        value = known.reduce(op, x.value, wanted, keep_dims, dims, x.dtype)
+        value = evaluate.reduce(op, x.value, wanted, keep_dims, dims, x.dtype)
     params = {"op": op, "axes": wanted, "keep_dims": keep_dims}
     return net.emit("REDUCE", [x], params, dims, x.dtype, value=value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence
 
-from edgedla.importers.network import known
+from edgedla.importers.network import evaluate, known
 from edgedla.importers.network.core import Dims, NetTensor, Network
 from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS
 from edgedla.importers.network.partial import Dynamic, dims_of, elements_of
@@ -132,7 +132,7 @@ def shuffle(
     if second is not None:
         dims = tuple(dims[i] for i in second)
     if value is not None:
-        value = known.shuffle(value, first, middle, second, dims, x.dtype)
+        value = evaluate.shuffle(value, first, middle, second, dims, x.dtype)
     params["second_transpose"] = None if second is None else list(second)
     params["zero_is_placeholder"] = zero_is_placeholder
     return net.emit("SHUFFLE", inputs, params, dims, x.dtype, value=value)
@@ -180,7 +180,7 @@ def slice_layer(
         dims[axis] = in_part[i] if in_part is not None and i < len(in_part) else -1
     value = None
     if x.value is not None and all(n is not None for n in numbers) and mode == "STRICT_BOUNDS":
-        value = known.strict_slice(x.value, numbers, axes, dims, x.dtype)
+        value = evaluate.strict_slice(x.value, numbers, axes, dims, x.dtype)
     return net.emit("SLICE", inputs, params, tuple(dims), x.dtype, value=value)
 
 
@@ -209,7 +209,7 @@ def concatenation(net: Network, inputs: Sequence[NetTensor], axis: int = 0) -> N
     dims[axis] = total
     value = None
     if all(t.value is not None for t in inputs):
-        value = known.concatenate([t.value for t in inputs], axis, dims, first.dtype)
+        value = evaluate.concatenate([t.value for t in inputs], axis, dims, first.dtype)
     return net.emit("CONCATENATION", list(inputs), {"axis": axis}, tuple(dims), first.dtype, value=value)
 
 
@@ -230,7 +230,7 @@ def gather(net: Network, data: NetTensor, indices: NetTensor, axis: int) -> NetT
     dims = data.dims[:axis] + indices.dims + data.dims[axis + 1 :]
     value = None
     if data.value is not None and indices.value is not None:
-        value = known.gather(data.value, indices.value, axis, dims, data.dtype)
+        value = evaluate.gather(data.value, indices.value, axis, dims, data.dtype)
     params = {"mode": "DEFAULT", "axis": axis, "nb_elementwise_dims": 0}
     return net.emit("GATHER", [data, indices], params, dims, data.dtype, value=value)
 
@@ -297,7 +297,7 @@ def fill(
     if op == "LINSPACE" and len(dims) == 1 and 0 <= dims[0] <= MAX_FOLDED_ELEMENTS and _known(inputs):
         first = alpha.value if isinstance(alpha, NetTensor) else alpha or 0
         step = beta.value if isinstance(beta, NetTensor) else beta or 0
-        value = known.linspace(first, step, dims[0], dtype)
+        value = evaluate.linspace(first, step, dims[0], dtype)
     # A FILL that reads its start or step from a tensor stays, even from a constant one; random values are no constants.
     live = op != "LINSPACE" or isinstance(alpha, NetTensor) or isinstance(beta, NetTensor)
     out = net.emit("FILL", inputs, params, dims, dtype, value=value, always_live=live)

@@ -9,7 +9,7 @@ from edgedla.importers.broadcast import constant_of_shape as filled
 from edgedla.importers.broadcast import unsqueeze
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import dtype_of, refuse_types, trt_type
-from edgedla.importers.network import arithmetic, known, shapes
+from edgedla.importers.network import arithmetic, evaluate, known, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS
 from edgedla.importers.node import Node
@@ -121,7 +121,7 @@ def eye_like(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         raise Refused("Eyelike does not work for dynamically shaped tensors.")
     value = None
     if x.dims[0] * x.dims[1] <= MAX_FOLDED_ELEMENTS:
-        value = known.eye(x.dims[0], x.dims[1], node.integer("k", 0))
+        value = evaluate.eye(x.dims[0], x.dims[1], node.integer("k", 0))
     out = ctx.net.constant(x.dims, "INT32", value)
     ctx.net.register(out, node.name)
     return [ctx.cast_helper(out, dtype) if dtype != "INT32" else out]

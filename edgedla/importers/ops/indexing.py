@@ -8,7 +8,7 @@ from edgedla.importers import shape_tensor as st
 from edgedla.importers.broadcast import constant_of_shape, squeeze, to_scalar, unsqueeze
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import dtype_of, rank_of, refuse_types
-from edgedla.importers.network import arithmetic, dense, known, shapes
+from edgedla.importers.network import arithmetic, dense, evaluate, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis, single_axis
 from edgedla.importers.ops.windows import read_window
@@ -132,7 +132,7 @@ def _scalar_input(ctx: Context, x: Any) -> NetTensor:
     if isinstance(x, Weights):
         if x.count != 1:
             raise Refused(f"Cannot convert weights of dims {list(x.dims)} to a scalar.")
-        return ctx.net.constant((), x.dtype, known.shuffle(x.value(), None, (), None, (), x.dtype), x.name or None)
+        return ctx.net.constant((), x.dtype, evaluate.shuffle(x.value(), None, (), None, (), x.dtype), x.name or None)
     return to_scalar(ctx, ctx.tensor(x))
 
 
