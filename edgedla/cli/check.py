@@ -19,7 +19,7 @@ from edgedla.cli.options import (
     split_trtexec,
 )
 from edgedla.cli.output import deliver, destinations
-from edgedla.errors import UsageError
+from edgedla.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from edgedla.regions.report import CheckReport
@@ -90,12 +90,26 @@ def check(
     if core is not None:
         _check_core(core, target, jetpack, trt)
     most = {None: COSTED_LAYERS if any(form in COSTED_FORMS for form, _ in targets) else 0, True: None, False: 0}[cost]
-    reports = [_report(model, most, target=target, jetpack=jetpack, trt=trt, **network) for model in models]
+    reports: Dict[str, CheckReport] = {}
+    broken: List[ModelError] = []
+    for model in models:
+        try:
+            reports[model] = _report(model, most, target=target, jetpack=jetpack, trt=trt, **network)
+        except ModelError as e:
+            broken.append(e)
+    # One broken file among several does not hide the answers of the others, but it decides the exit code.
+    if not reports:
+        raise broken[0]
+    found, files = list(reports.values()), list(reports)
     deliver(
         targets,
-        lambda wanted, terminal: render_check(reports, wanted, files=models, fail_on=fail_on, terminal=terminal),
+        lambda wanted, terminal: render_check(found, wanted, files=files, fail_on=fail_on, terminal=terminal),
     )
-    return 0 if all(gate.passes(report, fail_on) for report in reports) else 1
+    for error in broken:
+        click.echo(f"edgedla: error: {error}", err=True)
+    if broken:
+        return ModelError.exit_code
+    return 0 if all(gate.passes(report, fail_on) for report in found) else 1
 
 
 def _report(
@@ -109,8 +123,10 @@ def _report(
     platform = platform_for(target, jetpack=jetpack, trt=trt)
     graph = load_onnx(model, trt=platform.release.trt, shapes=network["shapes"], batch=network["batch"])
     report = check_graph(graph, platform, network["precision"], network["mode"])
-    # Dynamic dims have no size, and so no cost.
-    static = not any(graph.tensors[t].is_dynamic for layer in graph.layers for t in layer.outputs)
+    # Dynamic dims have no size, and so no cost; neither has a network that is worked out when it is built.
+    static = bool(graph.layers) and not any(
+        graph.tensors[t].is_dynamic for layer in graph.layers for t in layer.outputs
+    )
     if not static or (costed_layers is not None and len(graph.layers) > costed_layers):
         return report
     from edgedla.placement.forecast import forecast

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError, UsageError
@@ -106,6 +107,10 @@ def _fixed_shapes(
                 f"--shapes names {name!r}, which is no input of the model",
                 where=source.where,
                 allowed=", ".join(sorted(ranks)) or "no inputs",
+            )
+        if isinstance(dims, str) or not all(isinstance(d, Integral) for d in dims):
+            raise UsageError(
+                f"the shape of {name} is {dims!r}", where=source.where, allowed="whole numbers, as [1, 3, 640, 640]"
             )
         if any(int(d) < 0 for d in dims):
             raise UsageError(f"--shapes {name}: {list(dims)} holds a negative dim", where=source.where)

@@ -64,6 +64,8 @@ def headline(report: CheckReport) -> Headline:
         return Headline("unknown", f"UNKNOWN IN PART: {open_ones}; {share} on the DLA in {loadables}")
     if report.strict is not None and report.strict.passes is None:
         return Headline("unknown", f"UNKNOWN whether the {build_kind(report)} succeeds; {share} on the DLA")
+    if live == 0:
+        return Headline("mixed", "NOTHING TO RUN: TensorRT works out the whole network when it builds the engine")
     if totals.layers_dla == 0:
         alone = "the only layer runs" if live == 1 else f"all {live} layers run"
         return Headline("bad", f"NOTHING ON THE DLA: {alone} on the GPU")

@@ -345,3 +345,15 @@ def test_check_predicts_milliseconds_for_people_and_where_asked(
     assert main.exit_code_of(["check", str(model), "--precision", "int8", *arguments]) == 0
     printed = capsys.readouterr().out
     assert ("ms a frame" in printed or '"latency_us"' in printed) == has
+
+
+def test_a_broken_model_among_several_does_not_hide_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"nothing")
+    assert main.exit_code_of(["check", str(broken), str(model), "--no-cost"]) == 3
+    printed = capsys.readouterr()
+    assert "shapes_detector on" in printed.out
+    assert "broken.onnx" in printed.err
