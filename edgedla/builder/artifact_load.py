@@ -8,8 +8,12 @@ from pathlib import Path, PurePosixPath
 from typing import Optional, Union
 
 from edgedla.builder.artifact import HASHED_NAME, MANIFEST, SCHEMA, Artifact, ArtifactFile, Binding, manifest_digest
+from edgedla.builder.manifest_types import wrong_types
 from edgedla.errors import DocumentError
 from edgedla.files import sha256_of
+
+#: A manifest has some hundred bytes a layer; what is larger than this is none.
+MANIFEST_LIMIT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,12 @@ def _read_manifest(path: Path) -> Artifact:
             hint="run the build again; it resumes" if unfinished else "give the folder that `edgedla build -o` wrote",
         )
     try:
+        if path.stat().st_size > MANIFEST_LIMIT_BYTES:
+            raise ValueError(f"{path.stat().st_size} bytes, at most {MANIFEST_LIMIT_BYTES} are read")
         document = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(document, dict):
             raise TypeError("the manifest is no JSON object")
-    except (ValueError, TypeError, RecursionError) as e:
+    except (OSError, ValueError, TypeError, RecursionError) as e:
         raise DocumentError(f"the manifest is damaged: {e}", where=str(path), hint="build it again") from e
     if document.get("schema") != SCHEMA:
         raise DocumentError(
@@ -78,26 +84,26 @@ def _read_manifest(path: Path) -> Artifact:
         raise DocumentError(
             "the manifest was changed after it was written", where=str(path), hint="restore it, or build it again"
         )
-    try:
-        placement = document["placement"]
-        return Artifact(
-            kind=document["kind"],
-            backend=document["backend"],
-            simulated=document["simulated"],
-            model=document["model"],
-            platform=document["platform"],
-            software=document["software"],
-            precision=document["precision"],
-            bindings=tuple(Binding(**{**b, "shape_nchw": tuple(b["shape_nchw"])}) for b in document["bindings"]),
-            placement_predicted=placement["predicted"],
-            placement_real=placement["real"],
-            accuracy=document["accuracy"],
-            notes=tuple(document["notes"]),
-            files=tuple(ArtifactFile(**f) for f in document["files"]),
-            tool=document["tool"],
-        )
-    except (KeyError, TypeError) as e:
-        raise DocumentError(f"the manifest lacks or misnames a field: {e}", where=str(path)) from e
+    wrong = wrong_types(document)
+    if wrong:
+        raise DocumentError(f"the manifest lacks or misnames a field: {', '.join(wrong[:5])}", where=str(path))
+    placement = document["placement"]
+    return Artifact(
+        kind=document["kind"],
+        backend=document["backend"],
+        simulated=document["simulated"],
+        model=document["model"],
+        platform=document["platform"],
+        software=document["software"],
+        precision=document["precision"],
+        bindings=tuple(Binding(**{**b, "shape_nchw": tuple(b["shape_nchw"])}) for b in document["bindings"]),
+        placement_predicted=placement["predicted"],
+        placement_real=placement["real"],
+        accuracy=document["accuracy"],
+        notes=tuple(document["notes"]),
+        files=tuple(ArtifactFile(**f) for f in document["files"]),
+        tool=document["tool"],
+    )
 
 
 def _verify_file(folder: Path, entry: ArtifactFile) -> None:

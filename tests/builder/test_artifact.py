@@ -108,6 +108,12 @@ def forge(**changes: Any) -> Callable[[Path], None]:
     return change
 
 
+def make_huge(folder: Path) -> None:
+    with open(folder / "manifest.json", "wb") as f:
+        f.truncate((64 << 20) + 1)
+
+
+BINDING = artifact().bindings[0].to_dict()
 OUTSIDE = {"role": "engine", "path": "../elsewhere", "sha256": "0" * 64, "size_bytes": 1}
 
 
@@ -124,7 +130,17 @@ OUTSIDE = {"role": "engine", "path": "../elsewhere", "sha256": "0" * 64, "size_b
         (lambda folder: (folder / "manifest.json").write_text("[" * 100000), "manifest is damaged"),
         (lambda folder: (folder / "manifest.json").unlink(), "unfinished build"),
         (forge(files=[OUTSIDE]), "points outside its folder"),
-        (forge(bindings=[{"name": "x"}]), "lacks or misnames a field"),
+        (forge(bindings=[{"name": "x"}]), r"misnames a field: bindings\[0\]\.is_input"),
+        (forge(bindings=[{**BINDING, "scale": "1"}]), r"field: bindings\[0\]\.scale$"),
+        (forge(bindings=[{**BINDING, "shape_nchw": [1, -3]}]), r"field: bindings\[0\]\.shape_nchw$"),
+        (forge(bindings=[{**BINDING, "more": 1}]), r"field: bindings\[0\]\.more$"),
+        (forge(files=[{**OUTSIDE, "path": 5, "sha256": None}]), r"field: files\[0\]\.path, files\[0\]\.sha256$"),
+        (forge(files=None), "field: files$"),
+        (forge(model=None), "field: model$"),
+        (forge(model={"name": "net", "sha256": "0" * 64, "external": ["w"]}), r"field: model\.external$"),
+        (forge(accuracy=5), "field: accuracy$"),
+        (forge(placement={"predicted": ["DLA"], "real": None}), r"field: placement\.predicted$"),
+        (make_huge, "manifest is damaged: 67108865 bytes"),
     ],
 )
 def test_damaged_or_tampered_artifacts_are_refused(tmp_path: Path, damage: Callable[[Path], Any], why: str) -> None:

@@ -1,0 +1,102 @@
+"""Types of an artifact's manifest: its digest is no signature, so nothing in it is used before its type is known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+Check = Callable[[Any], bool]
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _or_null(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def _list_of(check: Check) -> Check:
+    return lambda value: isinstance(value, list) and all(check(v) for v in value)
+
+
+def _map_of(check: Check) -> Check:
+    return lambda value: isinstance(value, dict) and all(check(v) for v in value.values())
+
+
+_FIELDS: Mapping[Tuple[str, ...], Check] = {
+    ("tool",): _text,
+    ("kind",): _text,
+    ("backend",): _text,
+    ("simulated",): _flag,
+    ("precision",): _text,
+    ("model",): _object,
+    ("model", "name"): _text,
+    ("model", "sha256"): _text,
+    ("platform",): _object,
+    ("platform", "target"): _text,
+    ("platform", "trt"): _text,
+    ("software",): _map_of(_or_null(_text)),
+    ("placement",): _object,
+    ("placement", "predicted"): _map_of(_text),
+    ("placement", "real"): _or_null(_map_of(_text)),
+    ("accuracy",): _or_null(_object),
+    ("notes",): _list_of(_text),
+    ("bindings",): _list_of(_object),
+    ("files",): _list_of(_object),
+}
+_BINDING: Mapping[str, Check] = {
+    "name": _text,
+    "is_input": _flag,
+    "shape_nchw": _list_of(_whole),
+    "dtype": _text,
+    "format": _text,
+    "size_bytes": _whole,
+    "strides_bytes": _map_of(_whole),
+    "scale": _or_null(_number),
+}
+_FILE: Mapping[str, Check] = {"role": _text, "path": _text, "sha256": _text, "size_bytes": _whole}
+
+
+def wrong_types(document: Mapping[str, Any]) -> List[str]:
+    """The fields that are missing or of a wrong type, as `bindings[0].scale`; [] where all are right."""
+    found = []
+    for path, check in _FIELDS.items():
+        value: Any = document
+        for key in path:
+            value = value.get(key, _MISSING) if isinstance(value, dict) else _MISSING
+        # A wrong parent has been named already.
+        if (value is _MISSING or not check(value)) and ".".join(path[:-1]) not in found:
+            found.append(".".join(path))
+    external: Optional[Any] = document["model"].get("external") if "model" not in found else None
+    if external is not None and not _map_of(_text)(external):
+        found.append("model.external")
+    for field, checks in (("bindings", _BINDING), ("files", _FILE)):
+        if field not in found:
+            for i, entry in enumerate(document[field]):
+                found += [f"{field}[{i}].{name}" for name in _wrong(entry, checks)]
+    return found
+
+
+_MISSING = object()
+
+
+def _wrong(entry: Dict[str, Any], checks: Mapping[str, Check]) -> List[str]:
+    missing = [name for name, check in checks.items() if name not in entry or not check(entry[name])]
+    return missing + [str(name) for name in sorted(entry.keys() - checks.keys())]
