@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 Check = Callable[[Any], bool]
 
@@ -47,11 +47,7 @@ _FIELDS: Mapping[Tuple[str, ...], Check] = {
     ("simulated",): _flag,
     ("precision",): _text,
     ("model",): _object,
-    ("model", "name"): _text,
-    ("model", "sha256"): _text,
     ("platform",): _object,
-    ("platform", "target"): _text,
-    ("platform", "trt"): _text,
     ("software",): _map_of(_or_null(_text)),
     ("placement",): _object,
     ("placement", "predicted"): _map_of(_text),
@@ -60,6 +56,16 @@ _FIELDS: Mapping[Tuple[str, ...], Check] = {
     ("notes",): _list_of(_text),
     ("bindings",): _list_of(_object),
     ("files",): _list_of(_object),
+}
+#: What may be missing or null, but has this type where it stands.
+_OPTIONAL: Mapping[Tuple[str, str], Check] = {
+    ("model", "name"): _text,
+    ("model", "sha256"): _text,
+    ("model", "external"): _map_of(_text),
+    ("platform", "target"): _text,
+    ("platform", "chip"): _text,
+    ("platform", "trt"): _text,
+    ("platform", "jetpack"): _text,
 }
 _BINDING: Mapping[str, Check] = {
     "name": _text,
@@ -84,9 +90,9 @@ def wrong_types(document: Mapping[str, Any]) -> List[str]:
         # A wrong parent has been named already.
         if (value is _MISSING or not check(value)) and ".".join(path[:-1]) not in found:
             found.append(".".join(path))
-    external: Optional[Any] = document["model"].get("external") if "model" not in found else None
-    if external is not None and not _map_of(_text)(external):
-        found.append("model.external")
+    for (parent, key), check in _OPTIONAL.items():
+        if parent not in found and not _or_null(check)(document[parent].get(key)):
+            found.append(f"{parent}.{key}")
     for field, checks in (("bindings", _BINDING), ("files", _FILE)):
         if field not in found:
             for i, entry in enumerate(document[field]):

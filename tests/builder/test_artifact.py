@@ -138,6 +138,7 @@ OUTSIDE = {"role": "engine", "path": "../elsewhere", "sha256": "0" * 64, "size_b
         (forge(files=None), "field: files$"),
         (forge(model=None), "field: model$"),
         (forge(model={"name": "net", "sha256": "0" * 64, "external": ["w"]}), r"field: model\.external$"),
+        (forge(platform={"target": 5}), r"field: platform\.target$"),
         (forge(accuracy=5), "field: accuracy$"),
         (forge(placement={"predicted": ["DLA"], "real": None}), r"field: placement\.predicted$"),
         (make_huge, "manifest is damaged: 67108865 bytes"),
