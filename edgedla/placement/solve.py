@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Iterable, Optional, Sequence, Tuple
 
 from edgedla.placement import highs
 from edgedla.placement.branch import solve_branching
-from edgedla.placement.evaluate import Evaluation
-from edgedla.placement.goal import GAP, Goal, Solution, Value
-from edgedla.placement.milp import solve_milp
+from edgedla.placement.evaluate import Evaluation, evaluate
+from edgedla.placement.goal import GAP, Goal, Solution, Value, legal, measure_of
+from edgedla.placement.milp import alike, solve_milp
 from edgedla.placement.problem import Problem
 from edgedla.placement.schedule import shortest_schedule
 
@@ -31,8 +32,27 @@ def solve(
     """
     value_of: Optional[Value] = schedule_length if goal.objective == "makespan" else None
     if solver == "highs" or (solver == "auto" and highs.available()):
-        return solve_milp(problem, goal, start, time_limit_s, gap, value_of)
-    return solve_branching(problem, goal, start, time_limit_s, gap, value_of)
+        found = solve_milp(problem, goal, start, time_limit_s, gap, value_of)
+    else:
+        found = solve_branching(problem, goal, start, time_limit_s, gap, value_of)
+    return first_core_first(problem, goal, found, value_of)
+
+
+def first_core_first(problem: Problem, goal: Goal, found: Solution, value_of: Optional[Value] = None) -> Solution:
+    """Of two mirror images on cores that are alike, the one whose first item on the DLA is on the first core.
+
+    Which of the two a solver meets first depends on its release; the answer should not.
+    """
+    cores = problem.cores
+    if found.best is None or not alike(problem):
+        return found
+    if next((d for d in found.best.assignment if d in cores), cores[0]) == cores[0]:
+        return found
+    swap = {cores[0]: cores[1], cores[1]: cores[0]}
+    mirrored = evaluate(problem, [swap.get(d, d) for d in found.best.assignment])
+    value, _ = measure_of(goal, value_of)(problem, mirrored)
+    same = legal(problem, mirrored, goal) and abs(value - found.value) <= 1e-9 * found.value
+    return replace(found, best=mirrored) if same else found
 
 
 def schedule_length(problem: Problem, evaluation: Evaluation) -> Tuple[float, float]:

@@ -12,9 +12,9 @@ from placement_problems import problems, regroup
 
 from edgedla.placement.baselines import baselines
 from edgedla.placement.evaluate import Region, evaluate, worth
-from edgedla.placement.goal import Goal, legal
+from edgedla.placement.goal import Goal, Solution, legal
 from edgedla.placement.problem import Flow, Problem
-from edgedla.placement.solve import solve
+from edgedla.placement.solve import first_core_first, solve
 from edgedla.placement.stages import stage_starts
 from edgedla.placement.validate import validate
 
@@ -112,6 +112,20 @@ def test_the_order_of_the_nodes_does_not_change_the_cost(problem: Problem, objec
     other = replace(bare, grouping=regroup(bare, "int8"))
     same = replace(problem, grouping=regroup(problem, "int8"))
     assert solve(other, Goal(objective)).value == pytest.approx(solve(same, Goal(objective)).value, rel=2e-4)
+
+
+@CHECKED
+@given(problems(max_items=6, devices=ALL, pools=False))
+def test_of_two_mirror_images_the_one_that_begins_on_the_first_core_is_given(problem: Problem) -> None:
+    goal = Goal("throughput")
+    e = solve(problem, goal).best
+    assume(e is not None and "DLA1" in e.assignment)
+    assert e is not None
+    assert next(d for d in e.assignment if d != "GPU") == "DLA0"
+    swap = {"DLA0": "DLA1", "DLA1": "DLA0"}
+    other = evaluate(problem, [swap.get(d, d) for d in e.assignment])
+    found = Solution(other, worth(problem, other, "throughput"), 0.0, "highs", 1, 0.0, False)
+    assert first_core_first(problem, goal, found).best == e
 
 
 def topological(problem: Problem, data: Any) -> List[int]:
