@@ -86,6 +86,10 @@ def place(
     _known("objective", objective, OBJECTIVES)
     _known("precision", precision, PRECISIONS)
     _known("solver", solver, SOLVERS)
+    if latency_bound_us is not None and not latency_bound_us > 0:
+        raise UsageError(f"a latency bound of {latency_bound_us:g} us", where="latency bound", allowed="a number > 0")
+    if not time_limit_s >= 0:
+        raise UsageError(f"a time limit of {time_limit_s:g} s", where="time limit", allowed="a number >= 0")
     platform = platform_for(target, jetpack=jetpack, trt=trt)
     several = list(models) if isinstance(models, (list, tuple)) else [models]
     if not several:

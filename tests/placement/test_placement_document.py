@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+import math
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -209,6 +210,15 @@ def test_a_placement_without_the_gpu_is_possible_where_every_layer_is_legal() ->
     whole = small_model(pool=False).SerializeToString()
     answer = place(whole, devices=["DLA0"], **TARGET)
     assert [r.device for r in answer.models[0].regions] == ["DLA0"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"latency_bound_us": x} for x in (0.0, -5.0, math.nan)] + [{"time_limit_s": x} for x in (-1.0, math.nan)],
+)
+def test_bounds_that_are_no_times_are_refused(model: bytes, changes: Dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="a number >"):
+        place(model, target="agx-orin-64gb", **changes)
 
 
 @pytest.mark.parametrize(
