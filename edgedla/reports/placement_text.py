@@ -40,7 +40,9 @@ def proof_text(placement: Placement) -> str:
     if proof.optimal:
         return "proven least under the cost model"
     why = "stopped by the time limit" if proof.timed_out else "the schedule search gave up"
-    return f"best found, at most {proof.gap:.2%} above the least ({why})"
+    if proof.bound <= 0:
+        return f"best found, nothing proven of the least ({why})"
+    return f"best found, the least is at most {proof.gap:.2%} lower ({why})"
 
 
 def report_lines(placement: Placement) -> Iterator[Line]:

@@ -75,7 +75,9 @@ def test_names_from_the_model_are_shown_and_not_obeyed(name: str) -> None:
 def test_what_is_not_proven_says_so() -> None:
     stopped = replace(placement(), proof=Proof("highs", 100.0, 90.0, 0.1, False, True))
     text = render_placement(stopped, "text")
-    assert "best found, at most 10.00% above the least (stopped by the time limit)" in text
+    assert "best found, the least is at most 10.00% lower (stopped by the time limit)" in text
+    unknown = replace(placement(), proof=Proof("highs", 100.0, 0.0, 1.0, False, True))
+    assert "best found, nothing proven of the least (stopped by the time limit)" in render_placement(unknown, "text")
     assert "proven least" not in text
     assert "proven least under the cost model" in render_placement(placement(), "text")
 
