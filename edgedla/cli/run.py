@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -70,6 +71,11 @@ def run(
     failed, or if what was under way did not finish.
     """
     targets = destinations(output_format, output, FORMATS)
+    # Until the pipeline stands there is nothing to finish. An exception in the middle of a C extension's import would
+    # come out as a missing library, so the process ends here and now.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before = signal.signal(number, lambda *_: os._exit(130))
+        click.get_current_context().call_on_close(functools.partial(signal.signal, number, before))
     from edgedla.runtime.config import load_config, read_labels, with_overrides
     from edgedla.runtime.metrics import serve_metrics
     from edgedla.runtime.open_pipeline import open_pipeline
@@ -104,13 +110,10 @@ def run(
             # The second one is from somebody who does not want to wait.
             (opened.force_stop if opened.stopping else opened.stop)()
 
-        before = {s: signal.signal(s, end) for s in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            with serve_metrics(opened, config.metrics), as_service(opened):
-                summary = opened.run()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end)
+        with serve_metrics(opened, config.metrics), as_service(opened):
+            summary = opened.run()
     deliver(targets, lambda wanted, _: json.dumps(summary, indent=1) + "\n" if wanted == "json" else _text(summary))
 
 
