@@ -145,4 +145,5 @@ class LinearModel:
         values_found = tuple(h.getSolution().col_value) if feasible else ()
         if status == highspy.HighsModelStatus.kOptimal:
             return Answer("optimal", values_found, bound)
-        return Answer("time", values_found, max(bound, -INFINITY))
+        # A linear program that was stopped is somewhere on its way: only the tree of an integer one has a bound by then.
+        return Answer("time", values_found, bound if any(self.integer) else -INFINITY)

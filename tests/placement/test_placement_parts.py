@@ -15,6 +15,7 @@ from edgedla.placement.baselines import after_cap, baselines
 from edgedla.placement.evaluate import Region, evaluate
 from edgedla.placement.goal import Goal
 from edgedla.placement.grouping import is_acyclic
+from edgedla.placement.highs import LinearModel
 from edgedla.placement.mincut import cheapest
 from edgedla.placement.pins import parse_pins, resolve_pins
 from edgedla.placement.problem import Flow, Item, Limits, Problem
@@ -233,3 +234,15 @@ def test_two_items_that_must_go_together_are_left_on_the_gpu_where_that_is_cheap
     found = solve(replace(bare, grouping=regroup(bare, "fp16")), Goal("latency"), solver="highs")
     assert found.value == pytest.approx(54)
     assert found.bound == pytest.approx(54)
+
+
+def test_a_linear_program_that_was_stopped_proves_nothing() -> None:
+    n = 4000
+    model = LinearModel()
+    columns = [model.column(cost=-1.0 * (i % 7 + 1), upper=50.0) for i in range(n)]
+    for i in range(n):
+        row = {columns[i]: 1.0, columns[(i * 37 + 11) % n]: 1.5, columns[(i * 91 + 5) % n]: 0.7}
+        model.at_most(row, 40.0 + i % 13)
+    answer = model.solve(0.0, 0.0)
+    assert answer.status == "time"
+    assert answer.bound == float("-inf")
