@@ -55,6 +55,10 @@ FITTED_TYPES = (
     "ACTIVATION", "CONCATENATION", "CONVOLUTION", "ELEMENTWISE", "LRN", "MATRIX_MULTIPLY", "POOLING", "REDUCE", "SCALE",
 )  # fmt: skip
 
+#: Groups that read more channels than this fill an engine as a convolution of their own does (32 is the DLA's INT8 atom and
+#: the inner dimension of the GPU's INT8 tensor-core tile); narrower ones waste it and have a rate of their own.
+WIDE_GROUP = 32
+
 #: Integer tensors keep their own width; all others take the engine's precision.
 _OWN_WIDTH = ("INT32", "INT64", "BOOL", "UINT8", "INT4")
 
@@ -64,7 +68,8 @@ class Work:
     """What one layer asks of an engine. Bytes are those of the tensors at the engine's precision.
 
     Attributes:
-        kind: "dense", "first" (at most 4 input channels), "depthwise" (one channel a group), "grouped", "stream",
+        kind: "dense", "first" (at most 4 input channels), "depthwise" (one channel a group),
+            "grouped" (few channels a group, see WIDE_GROUP), "stream",
             "pointwise", "copy" or "free".
         macs: multiply-accumulates of the whole batch.
         in_channels, out_channels: channels that one group reads; channels that all groups write.
@@ -145,7 +150,7 @@ def _multiply(layer: Layer, graph: LayerGraph, element_bytes: float, activations
     in_channels, out_channels = _channels(layer, graph)
     out = graph.tensors[layer.outputs[0]]
     if groups > 1:
-        name = "depthwise" if in_channels == 1 else "grouped"
+        name = "depthwise" if in_channels == 1 else "grouped" if in_channels <= WIDE_GROUP else "dense"
     else:
         name = "first" if in_channels <= 4 and layer.type == "CONVOLUTION" else "dense"
     # The input that streams is the layer's first; the second operand of a product of two activations is held like weights.

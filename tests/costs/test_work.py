@@ -31,7 +31,15 @@ def test_a_convolution_counts_macs_input_output_and_weights() -> None:
 
 @pytest.mark.parametrize(
     ("channels", "groups", "kind"),
-    [(3, 1, "first"), (4, 1, "first"), (5, 1, "dense"), (64, 64, "depthwise"), (64, 8, "grouped")],
+    [
+        (3, 1, "first"),
+        (4, 1, "first"),
+        (5, 1, "dense"),
+        (64, 64, "depthwise"),
+        (64, 8, "grouped"),
+        (64, 2, "grouped"),
+        (128, 2, "dense"),
+    ],
 )
 def test_convolutions_of_each_kind_have_their_own_rate(channels: int, groups: int, kind: str) -> None:
     b = Builder((1, channels, 56, 56))
