@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from typing import List
 
 import pytest
@@ -60,19 +59,18 @@ def test_what_is_missing_is_named_and_is_no_bug() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_starting_up_is_fast() -> None:
-    def seconds(code: str) -> float:
-        times = []
-        for _ in range(3):
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-            times.append(time.perf_counter() - start)
-        return min(times)
+def test_starting_up_imports_little() -> None:
+    """Times differ by machine and load; the number of imported modules does not. `--help` imports click, not the verbs."""
 
-    bare = seconds("pass")
-    package = seconds("import edgedla")
-    help_text = seconds("from edgedla.cli.main import exit_code_of; exit_code_of(['--help'])")
-    print(f"start-up over the bare interpreter: import {package - bare:.3f} s, --help {help_text - bare:.3f} s")
-    # Generous, for a busy machine; the usual figures are 0.005 and 0.06 s.
-    assert package - bare < 0.1
-    assert help_text - bare < 0.5
+    def imported(code: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", f"{code}; import sys; print(len(sys.modules))"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return int(done.stdout.split()[-1])
+
+    bare = imported("pass")
+    assert imported("import edgedla") - bare < 40
+    assert imported("from edgedla.cli.main import exit_code_of; exit_code_of(['--help'])") - bare < 200
