@@ -78,11 +78,27 @@ class ArtifactFile:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """One engine of a chain: a whole artifact, and the device it runs on.
+
+    A tensor that passes from stage to stage has the same name and the same buffer (shape, type, format, scale) as output
+    of the one and as input of the other. A stage reads network inputs and outputs of any stage before it.
+
+    Attributes:
+        device: "GPU", "DLA0" or "DLA1".
+    """
+
+    device: str
+    artifact: Artifact
+
+
+@dataclass(frozen=True)
 class Artifact:
     """A built network. `folder` is None until it is saved or loaded.
 
     Attributes:
-        kind: "hybrid" (TensorRT engine, GPU and DLA) or "standalone" (DLA loadable for cuDLA).
+        kind: "hybrid" (TensorRT engine, GPU and DLA), "standalone" (DLA loadable for cuDLA), or "chain": a network that a
+            placement spreads over both DLA cores, built as one engine a stage.
         backend: "tensorrt" or "host".
         simulated: True for the host backend: its numbers are computed, not those of a DLA.
         model: {"name", "sha256"} of the ONNX file, and "external": file name -> sha256 of its weight files.
@@ -92,6 +108,7 @@ class Artifact:
         placement_predicted, placement_real: layer name -> device; `real` is None where nothing could tell.
         accuracy: what the builder measured of the result against ONNX Runtime in FP32, if it did.
         notes: what the user must know.
+        stages: of a chain, in the order in which a frame passes them; () for every other kind.
     """
 
     kind: str
@@ -109,6 +126,7 @@ class Artifact:
     files: Tuple[ArtifactFile, ...] = ()
     tool: str = __version__
     folder: Optional[Path] = None
+    stages: Tuple[Stage, ...] = ()
 
     def file(self, role: str) -> Path:
         """The path of the file with this role.
