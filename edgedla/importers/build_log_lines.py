@@ -189,3 +189,17 @@ def split_names(text: str) -> List[str]:
             begin = at + 1
     names.append(text[begin:])
     return [name.strip() for name in names if name.strip()]
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` before a colon looks like another layer's name rather than the start of a sentence."""
+    return text != "Dimension" and (" " not in text or text.startswith("(Unnamed"))
+
+
+def inner_layer(rest: str) -> Tuple[str, str, str]:
+    """`name, Precision: Int8, in'[..] -> out'[..]` in its parts."""
+    name, found, tail = rest.partition(", Precision: ")
+    if not found:
+        return rest, "", ""
+    precision, _, detail = tail.partition(", ")
+    return name, precision, detail

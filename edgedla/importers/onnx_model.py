@@ -15,9 +15,10 @@ from edgedla.importers.described_shapes import described_tensors
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import readable
 from edgedla.importers.onnx_file import OnnxFile, read
+from edgedla.importers.ports import import_inputs, output_tensors
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.tensor_data import TensorReader
-from edgedla.importers.walk import DEFAULT_DOMAINS, Walk, import_inputs, output_tensors
+from edgedla.importers.walk import DEFAULT_DOMAINS, Walk
 
 #: Constants of up to this many elements keep their value in the LayerGraph.
 MAX_VALUE_ELEMENTS = 64

@@ -1,4 +1,4 @@
-"""The walk over an ONNX graph: initializers, inputs, nodes in topological order, outputs."""
+"""The walk over an ONNX graph: initializers, then nodes in topological order."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from edgedla.errors import ModelError
 from edgedla.importers import known_ops
 from edgedla.importers.context import MAX_NESTED_SUBGRAPHS, Context
-from edgedla.importers.dtypes import trt_type
 from edgedla.importers.network.core import NetTensor, NodeRecord
 from edgedla.importers.node import Node, node_name
+from edgedla.importers.node_order import topological
 from edgedla.importers.ops import OPERATORS, SINCE_103, Lowering
 from edgedla.importers.ops.control import function_call
 from edgedla.importers.refuse import CannotTell, Refused
-from edgedla.importers.values import ONNX_TYPE_NAMES, Weights
+from edgedla.importers.values import Weights
 
-#: Largest size of one axis.
-MAX_DIM = (1 << 31) - 1
 #: Nodes of model-local functions that are followed, counted at each call: functions that call functions multiply.
 MAX_FUNCTION_NODES = 100_000
+
+
 #: The default domain of ONNX, under both of its names.
 DEFAULT_DOMAINS = ("", "ai.onnx")
 
@@ -175,140 +175,3 @@ class Walk:
         if made:
             ctx.net.register(made[0], node.name)
         return list(made)
-
-
-def topological(nodes: Any) -> List[Any]:
-    """The nodes so that each comes after those that write its inputs; their own order where it is one already.
-
-    Raises:
-        Refused: the graph has a cycle.
-    """
-    listed = list(nodes)
-    seen = set()
-    outside = set()  # Names read before any node wrote them: inputs and initializers, unless a later node writes them.
-    for node in listed:
-        for name in node.input:
-            if name and name not in seen:
-                outside.add(name)
-        for name in node.output:
-            if name in outside:
-                return _sorted(listed)
-            seen.add(name)
-    return listed
-
-
-def _sorted(listed: List[Any]) -> List[Any]:
-    """Depth-first from each node, inputs first."""
-    written = {name: i for i, node in enumerate(listed) for name in node.output}
-    state = [0] * len(listed)
-    out: List[Any] = []
-    for root in range(len(listed)):
-        if state[root]:
-            continue
-        state[root] = 1
-        stack = [(root, iter(list(listed[root].input)))]
-        while stack:
-            index, pending = stack[-1]
-            for name in pending:
-                source = written.get(name, -1) if name else -1
-                if source < 0 or state[source] == 2:
-                    continue
-                if state[source] == 1:
-                    raise Refused("Failed to sort the model topologically: the graph has a cycle.")
-                state[source] = 1
-                stack.append((source, iter(list(listed[source].input))))
-                break
-            else:
-                state[index] = 2
-                out.append(listed[index])
-                stack.pop()
-    return out
-
-
-def import_inputs(
-    ctx: Context, graph: Any, shapes: Dict[str, Tuple[int, ...]], batch: Optional[int]
-) -> Tuple[List[NetTensor], List[str]]:
-    """Register the network inputs; returns them and notes about dynamic dims.
-
-    Raises:
-        Refused: an input's type is not one that TensorRT knows.
-    """
-    initializers = {i.name for i in graph.initializer}
-    made: List[NetTensor] = []
-    notes: List[str] = []
-    for value in graph.input:
-        if value.name in initializers:
-            # Up to IR version 3 initializers are listed as inputs too; the parser takes the name twice.
-            ctx.set(value.name, None)
-            continue
-        if not value.type.HasField("tensor_type"):
-            raise Refused(
-                f"Failed to convert ONNX date type to TensorRT data type. (input {value.name!r} is no tensor)"
-            )
-        tensor_type = value.type.tensor_type
-        dtype = trt_type(ctx, tensor_type.elem_type)
-        if dtype is None:
-            name = ONNX_TYPE_NAMES.get(tensor_type.elem_type, str(tensor_type.elem_type))
-            raise Refused(
-                f"Failed to convert ONNX date type to TensorRT data type. (input {value.name!r} has type {name})"
-            )
-        if not tensor_type.HasField("shape"):
-            dims: Any = shapes.get(value.name)
-        else:
-            dims = input_dims(value.name, tensor_type.shape.dim, shapes, batch)
-        if dims is not None and len(dims) > 8:
-            raise Refused(f"input {value.name!r} has rank {len(dims)}, TensorRT allows 8")
-        if dims is not None and any(d > MAX_DIM for d in dims):
-            raise Refused(f"input {value.name!r} has dims {list(dims)}, TensorRT allows {MAX_DIM}")
-        if dims is None:
-            notes.append(f"input {value.name!r} has no shape; fix it with --shapes {value.name}:1x3x224x224")
-        elif any(d < 0 for d in dims):
-            text = "x".join("?" if d < 0 else str(d) for d in dims)
-            notes.append(f"input {value.name!r} has dynamic dims {text}; fix them with --shapes {value.name}:...")
-        tensor = NetTensor(dims, dtype, name=value.name, is_input=True)
-        made.append(tensor)
-        ctx.set(value.name, tensor)
-    return made, notes
-
-
-def input_dims(name: str, protos: Any, shapes: Dict[str, Tuple[int, ...]], batch: Optional[int]) -> Tuple[int, ...]:
-    """An input's dims: those of the model, then `batch` for the first, then what the caller fixed."""
-    dims = []
-    for d in protos:
-        dims.append(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else -1)
-    if batch is not None and dims:
-        dims[0] = batch
-    if name in shapes:
-        return tuple(shapes[name])
-    return tuple(dims)
-
-
-def output_tensors(ctx: Context, graph: Any) -> List[NetTensor]:
-    """Mark the network outputs; an input that is one goes through an IDENTITY.
-
-    Raises:
-        Refused: an output was never written, or its type is unknown to TensorRT.
-    """
-    made = []
-    for value in graph.output:
-        found = ctx.tensors.get(value.name)
-        if found is None:
-            raise Refused(f"The output tensor {value.name!r} was not registered.")
-        tensor = ctx.tensor(found)
-        tensor.name = value.name
-        if tensor.is_input:
-            tensor.name = "__" + value.name
-            tensor = ctx.identity(tensor)
-            tensor.name = value.name
-        declared = value.type.tensor_type.elem_type
-        dtype = trt_type(ctx, declared) if declared else tensor.dtype
-        if dtype is None:
-            name = ONNX_TYPE_NAMES.get(declared, str(declared))
-            raise Refused(
-                f"Failed to convert ONNX date type to TensorRT data type. (output {value.name!r} has type {name})"
-            )
-        if tensor.dtype == "INT32" and dtype != "INT32":
-            raise Refused("For INT32 tensors, the output type must also be INT32.")
-        tensor.dtype = dtype
-        made.append(tensor)
-    return made

@@ -1,0 +1,103 @@
+"""Network inputs and outputs of an ONNX graph."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+from edgedla.importers.context import Context
+from edgedla.importers.dtypes import trt_type
+from edgedla.importers.network.core import NetTensor
+from edgedla.importers.refuse import Refused
+from edgedla.importers.values import ONNX_TYPE_NAMES
+
+#: Largest size of one axis.
+MAX_DIM = (1 << 31) - 1
+
+
+def import_inputs(
+    ctx: Context, graph: Any, shapes: Dict[str, Tuple[int, ...]], batch: Optional[int]
+) -> Tuple[List[NetTensor], List[str]]:
+    """Register the network inputs; returns them and notes about dynamic dims.
+
+    Raises:
+        Refused: an input's type is not one that TensorRT knows.
+    """
+    initializers = {i.name for i in graph.initializer}
+    made: List[NetTensor] = []
+    notes: List[str] = []
+    for value in graph.input:
+        if value.name in initializers:
+            # Up to IR version 3 initializers are listed as inputs too; the parser takes the name twice.
+            ctx.set(value.name, None)
+            continue
+        if not value.type.HasField("tensor_type"):
+            raise Refused(
+                f"Failed to convert ONNX date type to TensorRT data type. (input {value.name!r} is no tensor)"
+            )
+        tensor_type = value.type.tensor_type
+        dtype = trt_type(ctx, tensor_type.elem_type)
+        if dtype is None:
+            name = ONNX_TYPE_NAMES.get(tensor_type.elem_type, str(tensor_type.elem_type))
+            raise Refused(
+                f"Failed to convert ONNX date type to TensorRT data type. (input {value.name!r} has type {name})"
+            )
+        if not tensor_type.HasField("shape"):
+            dims: Any = shapes.get(value.name)
+        else:
+            dims = input_dims(value.name, tensor_type.shape.dim, shapes, batch)
+        if dims is not None and len(dims) > 8:
+            raise Refused(f"input {value.name!r} has rank {len(dims)}, TensorRT allows 8")
+        if dims is not None and any(d > MAX_DIM for d in dims):
+            raise Refused(f"input {value.name!r} has dims {list(dims)}, TensorRT allows {MAX_DIM}")
+        if dims is None:
+            notes.append(f"input {value.name!r} has no shape; fix it with --shapes {value.name}:1x3x224x224")
+        elif any(d < 0 for d in dims):
+            text = "x".join("?" if d < 0 else str(d) for d in dims)
+            notes.append(f"input {value.name!r} has dynamic dims {text}; fix them with --shapes {value.name}:...")
+        tensor = NetTensor(dims, dtype, name=value.name, is_input=True)
+        made.append(tensor)
+        ctx.set(value.name, tensor)
+    return made, notes
+
+
+def input_dims(name: str, protos: Any, shapes: Dict[str, Tuple[int, ...]], batch: Optional[int]) -> Tuple[int, ...]:
+    """An input's dims: those of the model, then `batch` for the first, then what the caller fixed."""
+    dims = []
+    for d in protos:
+        dims.append(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else -1)
+    if batch is not None and dims:
+        dims[0] = batch
+    if name in shapes:
+        return tuple(shapes[name])
+    return tuple(dims)
+
+
+def output_tensors(ctx: Context, graph: Any) -> List[NetTensor]:
+    """Mark the network outputs; an input that is one goes through an IDENTITY.
+
+    Raises:
+        Refused: an output was never written, or its type is unknown to TensorRT.
+    """
+    made = []
+    for value in graph.output:
+        found = ctx.tensors.get(value.name)
+        if found is None:
+            raise Refused(f"The output tensor {value.name!r} was not registered.")
+        tensor = ctx.tensor(found)
+        tensor.name = value.name
+        if tensor.is_input:
+            tensor.name = "__" + value.name
+            tensor = ctx.identity(tensor)
+            tensor.name = value.name
+        declared = value.type.tensor_type.elem_type
+        dtype = trt_type(ctx, declared) if declared else tensor.dtype
+        if dtype is None:
+            name = ONNX_TYPE_NAMES.get(declared, str(declared))
+            raise Refused(
+                f"Failed to convert ONNX date type to TensorRT data type. (output {value.name!r} has type {name})"
+            )
+        if tensor.dtype == "INT32" and dtype != "INT32":
+            raise Refused("For INT32 tensors, the output type must also be INT32.")
+        tensor.dtype = dtype
+        made.append(tensor)
+    return made
