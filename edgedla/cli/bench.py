@@ -50,7 +50,7 @@ def bench(
     output_format: Optional[str],
     output: Tuple[str, ...],
 ) -> None:
-    """Measure latency and throughput of an artifact.
+    """Measure latency and throughput of an artifact; of a chain also with a frame in each stage, and each stage's time.
 
     A host artifact runs in ONNX Runtime: its times are marked as simulated and say nothing of a Jetson.
     """
@@ -96,12 +96,24 @@ def bench(
 
 
 def _text(document: Dict[str, Any]) -> str:
+    from edgedla.reports.stages import stage_lines
+
     d = document
     lines: List[str] = [f"{d['model'].get('name')} for {d['target']}, {d['precision']}, {d['backend']} backend"]
     for r in d["results"]:
-        lines.append(f"{r['runner']}: {r['throughput_qps']} inferences/s over {r['count']} in {r['seconds']} s")
-        tail = "  ".join(f"{k} {v} ms" for k, v in r["percentiles_ms"].items())
-        lines.append(f"  latency  mean {r['mean_ms']} ms  min {r['min_ms']} ms  {tail}  max {r['max_ms']} ms")
+        lines += _result(r)
+        if r["pipelined"]:
+            lines.append(f"  the above one frame at a time; pipelined, {r['pipelined']['in_flight']} frames in flight:")
+            lines += [f"  {line}" for line in _result(r["pipelined"])]
+            lines += [f"  {line}" for line in stage_lines(r["stages"])]
         if r["simulated"]:
             lines.append("  SIMULATED: ONNX Runtime on this machine, not a Jetson")
     return "\n".join(lines) + "\n"
+
+
+def _result(r: Dict[str, Any]) -> List[str]:
+    tail = "  ".join(f"{k} {v} ms" for k, v in r["percentiles_ms"].items())
+    return [
+        f"{r['runner']}: {r['throughput_qps']} inferences/s over {r['count']} in {r['seconds']} s",
+        f"  latency  mean {r['mean_ms']} ms  min {r['min_ms']} ms  {tail}  max {r['max_ms']} ms",
+    ]

@@ -24,9 +24,12 @@ FORMATS = ("text", "json")
     "devices",
     multiple=True,
     metavar="DEVICE",
-    help="GPU, DLA0 or DLA1; several share the frames. GPU=ARTIFACT takes another artifact for that device.",
+    help="GPU, DLA0 or DLA1; several share the frames. GPU=ARTIFACT takes another artifact for that device. A chain "
+    "brings its own.",
 )
-@click.option("--placement", metavar="FILE", help="Run on the core that `edgedla place -o FILE` chose for the model.")
+@click.option(
+    "--placement", metavar="FILE", help="Run on the core, or the chain of cores, that `edgedla place -o FILE` chose."
+)
 @click.option(
     "--preprocess", type=click.Choice(("auto", "cpu", "cuda")), help="Where frames are prepared.  [default: auto]"
 )
@@ -118,6 +121,8 @@ def run(
 
 
 def _text(s: Dict[str, Any]) -> str:
+    from edgedla.reports.stages import stage_lines
+
     f = s["frames"]
     lines = [
         f"{f['results']} results in {s['seconds']} s, {s['throughput_fps']} a second"
@@ -132,6 +137,7 @@ def _text(s: Dict[str, Any]) -> str:
     for r in s["runners"]:
         state = "" if r["in_use"] else "  TAKEN OUT after failures"
         lines.append(f"runner {r['runner']}: {r['inference']['count']} inferences{state}")
+        lines += [f"  {line}" for line in stage_lines(r["stages"])]
     return "\n".join(lines) + "\n"
 
 

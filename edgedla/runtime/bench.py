@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Any, Dict, List, Sequence, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
 from edgedla.builder.artifact import Artifact
 from edgedla.errors import UsageError
-from edgedla.runtime.runners.base import Runner
+from edgedla.runtime.runners.base import Runner, stages_of
+from edgedla.runtime.runners.chain import ChainRunner
 
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """trtexec's defaults: 200 ms of warm-up, at least 10 iterations and 3 s. `streams` inferences are under way at once."""
+    """trtexec's defaults: 200 ms of warm-up, at least 10 iterations and 3 s.
+
+    `streams` inferences are under way at once; in a chain's throughput, so many in each stage.
+    """
 
     warm_up_ms: float = 200.0
     iterations: int = 10
@@ -27,7 +31,11 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """Latencies of one runner in milliseconds; `simulated` where it was no device."""
+    """Latencies of one runner in milliseconds; `simulated` where it was no device.
+
+    Of a chain: `throughput_qps` and the latencies are those of frames one at a time, `pipelined` what it does with
+    `in_flight` frames under way, and `stages` the time in each stage of frames one at a time (ChainRunner.stages).
+    """
 
     runner: str
     simulated: bool
@@ -38,10 +46,15 @@ class BenchResult:
     min_ms: float
     max_ms: float
     percentiles_ms: Dict[str, float]
+    in_flight: int = 1
+    stages: Tuple[Dict[str, Any], ...] = ()
+    pipelined: Optional[BenchResult] = None
     times_ms: Tuple[float, ...] = ()
 
     def to_dict(self, times: bool = False) -> Dict[str, Any]:
         document: Dict[str, Any] = {k: v for k, v in self.__dict__.items() if k != "times_ms"}
+        document["stages"] = list(self.stages)
+        document["pipelined"] = None if self.pipelined is None else self.pipelined.to_dict(times)
         if times:
             document["times_ms"] = list(self.times_ms)
         return document
@@ -65,6 +78,8 @@ def random_inputs(artifact: Artifact, seed: int) -> Dict[str, np.ndarray]:
 def bench(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions) -> BenchResult:
     """Latency from submission to result. With several streams it holds the wait for the inferences before it.
 
+    A chain is timed twice: one frame at a time for its latency, then with a frame in each stage for its throughput.
+
     Raises:
         UsageError: nothing to measure. RunError: an inference failed.
     """
@@ -78,12 +93,23 @@ def bench(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions) 
     runner.wait(runner.submit(inputs))
     while time.monotonic() < end:
         runner.wait(runner.submit(inputs))
+    streams = max(1, options.streams)
+    if not isinstance(runner, ChainRunner):
+        return _timed(runner, inputs, options, streams)
+    runner.forget_times()
+    alone = _timed(runner, inputs, options, 1)
+    stages = tuple(stages_of(runner))
+    pipelined = _timed(runner, inputs, options, runner.stage_count * streams)
+    return replace(alone, stages=stages, pipelined=pipelined)
+
+
+def _timed(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions, in_flight: int) -> BenchResult:
     times: List[float] = []
     under_way: List[Tuple[Any, float]] = []
     started = time.perf_counter()
     while True:
         going = len(times) + len(under_way) < options.iterations or time.perf_counter() - started < options.duration_s
-        while going and len(under_way) < max(1, options.streams):
+        while going and len(under_way) < in_flight:
             under_way.append((runner.submit(inputs), time.perf_counter()))
         if not under_way:
             break
@@ -91,13 +117,9 @@ def bench(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions) 
         runner.wait(ticket)
         times.append((time.perf_counter() - at) * 1e3)
     seconds = time.perf_counter() - started
-    return _result(runner, times, seconds, options.percentiles)
-
-
-def _result(runner: Runner, times: Sequence[float], seconds: float, percentiles: Sequence[float]) -> BenchResult:
     sorted_ms = np.sort(np.asarray(times))
     # The smallest time that at least p percent of the inferences do not exceed.
-    at = {p: float(sorted_ms[max(0, int(np.ceil(len(times) * p / 100)) - 1)]) for p in percentiles}
+    ranks = {p: max(0, int(np.ceil(len(times) * p / 100)) - 1) for p in options.percentiles}
     return BenchResult(
         runner=runner.name,
         simulated=runner.simulated,
@@ -107,6 +129,7 @@ def _result(runner: Runner, times: Sequence[float], seconds: float, percentiles:
         mean_ms=round(float(sorted_ms.mean()), 4),
         min_ms=round(float(sorted_ms[0]), 4),
         max_ms=round(float(sorted_ms[-1]), 4),
-        percentiles_ms={f"p{p:g}": round(v, 4) for p, v in at.items()},
+        percentiles_ms={f"p{p:g}": round(float(sorted_ms[rank]), 4) for p, rank in ranks.items()},
+        in_flight=in_flight,
         times_ms=tuple(round(t, 4) for t in times),
     )

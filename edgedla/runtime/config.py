@@ -69,8 +69,9 @@ class PipelineConfig:
     """One pipeline. Paths are relative to the file's folder.
 
     Attributes:
-        devices: GPU, DLA0, DLA1 share the frames; DEVICE=ARTIFACT for a device with an artifact of its own.
-        placement: in place of `devices`: a placement document, whose core for this model is taken.
+        devices: GPU, DLA0, DLA1 share the frames; DEVICE=ARTIFACT for a device with an artifact of its own. A chain brings
+            its own devices; beside another runner its name stands for it (DLA0+DLA1).
+        placement: in place of `devices`: a placement document, whose core for this model is taken, or which a chain must fit.
     """
 
     artifact: str = ""

@@ -1,7 +1,8 @@
-"""`devices` of a pipeline: DLA0, DLA1, GPU, or DEVICE=ARTIFACT for a device with an artifact of its own."""
+"""`devices` of a pipeline: DLA0, DLA1, GPU, DEVICE=ARTIFACT for a device with an artifact of its own, a chain's name."""
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple, Union
 
@@ -10,7 +11,8 @@ from edgedla.builder.artifact_load import load_artifact
 from edgedla.errors import UsageError
 from edgedla.placement.document import read_placement
 from edgedla.placement.placement import PlacedModel, Placement
-from edgedla.runtime.runners import DEVICES, Runner, open_runners
+from edgedla.runtime.runners import DEVICES, Runner, chain_name, check_chain_devices, open_runners
+from edgedla.runtime.runners.base import open_all
 
 
 def split_device(text: str) -> Tuple[str, str]:
@@ -31,14 +33,19 @@ def open_devices(artifact: Artifact, devices: Sequence[str]) -> List[Runner]:
     A GPU that shares the frames with DLA cores needs an engine of its own, since TensorRT fixes at build time which layers run
     on a DLA: `devices: [DLA0, DLA1, "GPU=gpu_artifact"]`.
 
+    A chain is one runner over its own devices. They need not be said; beside another runner they are, together:
+    `devices: [DLA0+DLA1, "GPU=gpu_artifact"]`.
+
     Raises:
-        UsageError: an unknown or repeated device, or artifacts whose bindings differ. DocumentError: an artifact is wrong.
-        EnvironmentMissing: a device or library is not here.
+        UsageError: an unknown or repeated device, one that a chain does not have, or artifacts whose bindings differ.
+        DocumentError: an artifact is wrong. EnvironmentMissing: a device or library is not here.
     """
     pairs = [split_device(text) for text in devices]
-    names = [name for name, _ in pairs]
-    if len(set(names)) != len(names):
-        raise UsageError(f"a device stands twice: {', '.join(names)}")
+    plain = [name for name, path in pairs if not path]
+    _check_once([name for name, _ in pairs])
+    if artifact.kind == "chain" and plain:
+        check_chain_devices(artifact, plain)
+        pairs = [(chain_name(artifact), "")] + [(name, path) for name, path in pairs if path]
     loaded: Dict[str, Artifact] = {}
     for _, path in pairs:
         if path and path not in loaded:
@@ -46,15 +53,22 @@ def open_devices(artifact: Artifact, devices: Sequence[str]) -> List[Runner]:
             check_same_bindings(artifact, loaded[path])
     if not pairs:
         return open_runners(artifact)
-    opened: List[Runner] = []
-    try:
-        for name, path in pairs:
-            opened += open_runners(loaded[path] if path else artifact, [name])
-    except BaseException:
-        for runner in opened:
-            runner.close()
-        raise
-    return opened
+    makers = [functools.partial(_open_one, loaded[path] if path else artifact, name) for name, path in pairs]
+    return open_all(makers)
+
+
+def _open_one(artifact: Artifact, name: str) -> Runner:
+    return open_runners(artifact, [name])[0]
+
+
+def _check_once(names: Sequence[str]) -> None:
+    """A device takes one runner. The GPU may stand in a chain too: engines for a DLA use it in any case."""
+    taken: List[str] = []
+    for name in names:
+        parts = {part for part in name.split("+") if part != "GPU"} if "+" in name else {name}
+        if parts & set(taken):
+            raise UsageError(f"a device stands twice: {', '.join(names)}")
+        taken += sorted(parts)
 
 
 def check_same_bindings(first: Artifact, other: Artifact) -> None:
@@ -82,37 +96,57 @@ def _difference(a: Binding, b: Binding) -> Optional[Tuple[str, object, object]]:
 
 
 def placed_on(placement: Union[str, Path, Placement], artifact: Artifact) -> Tuple[str, ...]:
-    """The device of the runner that runs `artifact` as the placement says: its core, or GPU where it uses no DLA.
+    """The device of the runner that runs `artifact` as the placement says: its core, GPU where it uses no DLA, or a chain's
+    name.
 
-    An engine runs on the GPU and on one core. A model whose layers a placement spreads over both cores (stages of one frame
-    on DLA0 and DLA1) would need one engine a stage; such a placement is refused here. Two cores are used by giving them
-    frames in turn (`devices: [DLA0, DLA1]`), or a model each.
+    One engine runs on the GPU and on one core. A model whose layers a placement spreads over both cores is a chain of
+    engines, which `edgedla build --placement` makes.
 
     Raises:
-        DocumentError: no placement. UsageError: it does not hold this model, or spreads it over both cores, or the artifact
-            was built from another placement.
+        DocumentError: no placement. UsageError: it does not hold this model, or spreads it over both cores where the artifact
+            is one engine, or the artifact was built from another placement.
     """
     document = placement if isinstance(placement, Placement) else read_placement(placement)
     where = "placement" if isinstance(placement, Placement) else str(placement)
     model = _model_of(document, artifact, where)
     devices = {layer.name: layer.device for layer in model.layers if layer.why != "folded"}
     cores = sorted({d for d in devices.values() if d.startswith("DLA")})
-    if len(cores) > 1:
+    chain = artifact.kind == "chain"
+    if len(cores) > 1 and not chain:
         raise UsageError(
             f"it spreads {model.name} over {' and '.join(cores)}: one engine uses one DLA core",
             where=where,
-            hint="place it with one core (`edgedla place --devices GPU,DLA0`), and give both cores frames in turn: "
-            "devices: [DLA0, DLA1]",
+            hint="build the model with `edgedla build --placement` of this file, which makes an engine a stage; or place it "
+            "with one core (`edgedla place --devices GPU,DLA0`), and give both cores frames in turn: devices: [DLA0, DLA1]",
         )
+    built_on = _devices_of_chain(artifact) if chain else artifact.placement_predicted
     for name, device in sorted(devices.items()):
-        built = artifact.placement_predicted.get(name)
-        if built is not None and built.startswith("DLA") != device.startswith("DLA"):
+        built = built_on.get(name)
+        # One engine runs on whichever core it is given; the stages of a chain have theirs.
+        if built is not None and (built != device if chain else built.startswith("DLA") != device.startswith("DLA")):
             raise UsageError(
                 f"it places {name} on {device}, the artifact was built with it on {built}",
                 where=where,
                 hint="build the artifact from this placement: edgedla build --placement",
             )
-    return (cores[0] if cores else "GPU",)
+    stages = [stage.device for stage in artifact.stages]
+    used = sorted({d for d in stages if d.startswith("DLA")})
+    if chain and used != cores:
+        raise UsageError(
+            f"it places {model.name} on {', '.join(cores) or 'the GPU'}, the artifact is a chain over {chain_name(artifact)}",
+            where=where,
+            hint="build the artifact from this placement: edgedla build --placement",
+        )
+    return (chain_name(artifact),) if chain else (cores[0] if cores else "GPU",)
+
+
+def _devices_of_chain(chain: Artifact) -> Dict[str, str]:
+    """Layer name -> the device of its stage, or GPU where the stage's engine runs it there."""
+    return {
+        name: stage.device if device.startswith("DLA") else "GPU"
+        for stage in chain.stages
+        for name, device in stage.artifact.placement_predicted.items()
+    }
 
 
 def _model_of(document: Placement, artifact: Artifact, where: str) -> PlacedModel:

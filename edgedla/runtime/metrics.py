@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator
+from typing import Any, Callable, Dict, Iterator, List
 
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.config import MetricsConfig
@@ -53,6 +53,26 @@ class PipelineCollector:
         for r in s["runners"]:
             alive.add_metric([r["runner"]], int(r["in_use"]))
         yield alive
+        yield from self._chains(s["runners"])
+
+    @staticmethod
+    def _chains(runners: List[Dict[str, Any]]) -> Iterator[Any]:
+        from prometheus_client.core import SummaryMetricFamily
+
+        if not any(r["stages"] for r in runners):
+            return
+        times = SummaryMetricFamily(
+            "edgedla_chain_stage_ms", "time of a frame in each stage of a chain", labels=["runner", "stage", "device"]
+        )
+        for r in runners:
+            for stage in r["stages"]:
+                v = stage["inference"]
+                times.add_metric(
+                    [r["runner"], str(stage["stage"]), stage["device"]],
+                    count_value=v["count"],
+                    sum_value=(v["mean_ms"] or 0.0) * v["count"],
+                )
+        yield times
 
 
 @contextlib.contextmanager

@@ -51,9 +51,9 @@ class _Submitted:
 class Pipeline:
     """Runs until the source ends, a limit is reached, `stop` is called, or a stage fails.
 
-    Back-pressure instead of queues: the pool accepts one inference a runner, one prepared frame waits in front of it, and the
-    capture slot holds the newest frame. A result is therefore never older than about two inferences and one preprocessing,
-    however fast the source is.
+    Back-pressure instead of queues: the pool accepts one inference a runner (in a chain one a stage), one prepared frame waits
+    in front of it, and the capture slot holds the newest frame. A result is therefore never older than about two inferences
+    and one preprocessing, however fast the source is; with a chain of n stages n + 2 times its slowest stage.
 
     Args:
         prepare: frame image -> ({input name: buffer}, how the frame lies in the network input).

@@ -13,7 +13,7 @@ from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequen
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.runtime.runners.base import Runner, Ticket, describe, inference_error
+from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, inference_error, stages_of
 from edgedla.runtime.stats import Latency
 
 log = logging.getLogger("edgedla.runtime.pool")
@@ -26,7 +26,10 @@ CLOSE_S = 8.0
 
 
 class Collected(NamedTuple):
-    """One finished inference: what it was submitted with, output buffers, where it ran, and for how long."""
+    """One finished inference: what it was submitted with, output buffers, where it ran, and for how long.
+
+    `inference_ms` is the time on its way through the runner: through all stages of a chain, with its waits between them.
+    """
 
     tag: Any
     outputs: Dict[str, np.ndarray]
@@ -42,14 +45,22 @@ class _Work:
     member: _Member
     ticket: Ticket
     started_s: float
+    ended_s: List[float]
     tried: List[str] = field(default_factory=list)
 
 
 class _Member:
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, depth: int) -> None:
         self.runner, self.busy, self.failures, self.alive = runner, 0, 0, True
+        self.stages: int = getattr(runner, "stage_count", 1)
+        self.limit = depth * self.stages
         self.latency = Latency()
         self.finished_at = 0.0
+
+    @property
+    def load(self) -> float:
+        """Share of its inferences that are under way."""
+        return self.busy / self.limit
 
 
 class Pool:
@@ -58,6 +69,10 @@ class Pool:
     `submit` blocks while every member is full, which is the back-pressure that keeps frames fresh. `collect` gives results
     in the order of submission. A member whose inference fails `failures_allowed` times in a row is taken out with a warning
     and its work goes to the others; without any member left `collect` raises.
+
+    Args:
+        depth: inferences under way in each stage of a member: a chain has one for each of its stages, so that all of them
+            work, and not more, so that frames stay fresh.
     """
 
     def __init__(
@@ -65,8 +80,8 @@ class Pool:
     ) -> None:
         if not runners:
             raise RunError("a pool needs at least one runner")
-        self._members = [_Member(r) for r in runners]
-        self._depth, self._allowed, self._timeout_s = depth, failures_allowed, timeout_s
+        self._members = [_Member(r, depth) for r in runners]
+        self._allowed, self._timeout_s = failures_allowed, timeout_s
         self._condition = threading.Condition()
         self._queue: Deque[_Work] = collections.deque()
         self._closed = self._abandoned = False
@@ -78,12 +93,12 @@ class Pool:
     @property
     def capacity(self) -> int:
         """Inferences that can be under way at once."""
-        return len(self._members) * self._depth
+        return sum(m.limit for m in self._members)
 
     def _choose(self) -> Optional[_Member]:
-        free = [m for m in self._members if m.alive and m.busy < self._depth]
+        free = [m for m in self._members if m.alive and m.busy < m.limit]
         # The least busy, then the fastest by its own mean.
-        return min(free, key=lambda m: (m.busy, m.latency.total_ms / max(m.latency.count, 1))) if free else None
+        return min(free, key=lambda m: (m.load, m.latency.total_ms / max(m.latency.count, 1))) if free else None
 
     def submit(self, inputs: Mapping[str, np.ndarray], tag: Any = None, timeout_s: Optional[float] = None) -> bool:
         """Queues one inference on a free member; False if none became free in time.
@@ -106,7 +121,7 @@ class Pool:
                     return False
                 self._condition.wait(0.5 if left is None else min(left, 0.5))
             member.busy += 1
-            self._queue.append(_Work(tag, inputs, member, _ticket(member, inputs), time.monotonic()))
+            self._queue.append(_Work(tag, inputs, member, *_submitted(member, inputs)))
             self._condition.notify_all()
         return True
 
@@ -134,9 +149,12 @@ class Pool:
                 self._queue.popleft()
                 work.member.busy -= 1
                 self._condition.notify_all()
-        # A queued inference waits for the one before it: its own time starts when that one ended.
-        now, member = time.monotonic(), work.member
-        ms = (now - max(work.started_s, member.finished_at)) * 1e3
+        # It may have ended long before it was its turn to be collected.
+        now, member = (work.ended_s or [time.monotonic()])[0], work.member
+        # A queued inference waits for the one before it: its own time starts when that one ended. In a chain several are
+        # worked on at once.
+        queued_until = member.finished_at if member.stages == 1 else 0.0
+        ms = (now - max(work.started_s, queued_until)) * 1e3
         member.finished_at, member.failures = now, 0
         member.latency.add(ms)
         return Collected(work.tag, found, member.runner.name, member.runner.simulated, ms)
@@ -176,11 +194,11 @@ class Pool:
                 if bad.failures >= self._allowed:
                     bad.alive = False
                 raise error
-            other = min(rest, key=lambda m: m.busy)
+            other = min(rest, key=lambda m: m.load)
             bad.busy -= 1
             other.busy += 1
-            work.member, work.started_s = other, time.monotonic()
-            work.ticket = _ticket(other, work.inputs)
+            work.member = other
+            work.ticket, work.started_s, work.ended_s = _submitted(other, work.inputs)
             self._condition.notify_all()
 
     @property
@@ -201,6 +219,7 @@ class Pool:
                 "in_use": m.alive,
                 "core_proved": getattr(m.runner, "core_proved", None),
                 "inference": m.latency.to_dict(),
+                "stages": stages_of(m.runner),
             }
             for m in self._members
         ]
@@ -211,13 +230,7 @@ class Pool:
                 return
             self._closed = True
             self._condition.notify_all()
-        # Side by side: several that hang cost the time of one.
-        threads = [threading.Thread(target=_close, args=(m.runner,), daemon=True) for m in self._members]
-        for t in threads:
-            t.start()
-        deadline = time.monotonic() + CLOSE_S
-        for t in threads:
-            t.join(max(0.0, deadline - time.monotonic()))
+        close_side_by_side([m.runner for m in self._members], CLOSE_S)
 
     def __enter__(self) -> Pool:
         return self
@@ -226,18 +239,15 @@ class Pool:
         self.close()
 
 
-def _ticket(member: _Member, inputs: Mapping[str, np.ndarray]) -> Ticket:
-    """A ticket in any case: a runner that refuses the work is one whose inference failed."""
+def _submitted(member: _Member, inputs: Mapping[str, np.ndarray]) -> Tuple[Ticket, float, List[float]]:
+    """(ticket, when it was submitted, [when it ended]): a runner that refuses the work is one whose inference failed."""
+    started_s = time.monotonic()
+    ended_s: List[float] = []
     try:
-        return member.runner.submit(inputs)
+        ticket = member.runner.submit(inputs)
     except Exception as e:
-        ticket: Ticket = Ticket()
+        ticket = Ticket()
         ticket.set_exception(inference_error(e, member.runner.name))
-        return ticket
-
-
-def _close(runner: Runner) -> None:
-    try:
-        runner.close()
-    except Exception as e:
-        log.warning("%s: closing: %s", runner.name, describe(e))
+    # Only the list: a callback that knew the work would keep the frame until the garbage collector comes.
+    ticket.add_done_callback(lambda _: ended_s.append(time.monotonic()))
+    return ticket, started_s, ended_s

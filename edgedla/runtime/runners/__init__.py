@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from typing import List, Optional, Sequence
 
-from edgedla.builder.artifact import Artifact
+from edgedla.builder.artifact import Artifact, Stage
 from edgedla.errors import UsageError
-from edgedla.runtime.runners.base import Runner, Ticket, outputs_as_arrays
+from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, open_all, outputs_as_arrays
+from edgedla.runtime.runners.chain import ChainRunner, chain_name
 
 DEVICES = ("GPU", "DLA0", "DLA1")
 
 
 def uses_dla(artifact: Artifact) -> bool:
     """True where the artifact holds DLA work: a loadable, or layers on a DLA (as built, or else as planned)."""
+    if artifact.kind == "chain":
+        return any(uses_dla(stage.artifact) for stage in artifact.stages)
     placement = artifact.placement_predicted if artifact.placement_real is None else artifact.placement_real
     return artifact.kind == "standalone" or any(device.startswith("DLA") for device in placement.values())
 
@@ -39,18 +43,36 @@ def check_device(artifact: Artifact, name: str) -> None:
         )
 
 
+def check_chain_devices(chain: Artifact, wanted: Sequence[str]) -> None:
+    """Raises UsageError unless `wanted` are the chain's own devices: its name ("DLA0+DLA1"), or each of them, in any order."""
+    own = [stage.device for stage in chain.stages]
+    given = [name for text in wanted for name in text.split("+")]
+    if set(given) != set(own):
+        raise UsageError(
+            f"the artifact is a chain over {chain_name(chain)}: it cannot run on {', '.join(wanted)}",
+            where=str(chain.folder or chain.model.get("name")),
+            allowed=chain_name(chain),
+            hint="leave the devices out: a chain brings its own. For frames in turn build the model for one core",
+        )
+
+
 def open_runners(artifact: Artifact, devices: Optional[Sequence[str]] = None) -> List[Runner]:
-    """One runner a device, in the order of `devices`.
+    """One runner a device, in the order of `devices`; of a chain one runner over all its stages.
 
     Args:
         devices: names of DEVICES for an artifact built with TensorRT (default: DLA0, or GPU where it uses no DLA); for a
-            host artifact the names only label the simulated runners (default: one, "host").
+            host artifact the names only label the simulated runners (default: one, "host"). A chain has its own
+            devices; here they may only be said again.
 
     Raises:
         UsageError: an unknown or repeated device, or one that the artifact was not built for.
         EnvironmentMissing: TensorRT, CUDA, cuDLA or the core is not here.
     """
     wanted = list(devices or ())
+    if artifact.kind == "chain":
+        if wanted:
+            check_chain_devices(artifact, wanted)
+        return [_open_chain(artifact)]
     for name in wanted:
         if name not in DEVICES and not (artifact.backend == "host" and name == "host"):
             raise UsageError(f"unknown device {name!r}", allowed=", ".join(DEVICES))
@@ -63,22 +85,40 @@ def open_runners(artifact: Artifact, devices: Optional[Sequence[str]] = None) ->
     wanted = wanted or ["DLA0" if uses_dla(artifact) else "GPU"]
     for name in wanted:
         check_device(artifact, name)
-    opened: List[Runner] = []
+    return open_all([functools.partial(_open_one, artifact, name) for name in wanted])
+
+
+def _open_one(artifact: Artifact, name: str) -> Runner:
+    if artifact.kind == "standalone":
+        from edgedla.runtime.runners.cudla import CudlaRunner
+
+        return CudlaRunner(artifact, name)
+    from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
+
+    return TensorRtRunner(artifact, name)
+
+
+def _open_stage(stage: Stage) -> Runner:
+    return open_runners(stage.artifact, [stage.device])[0]
+
+
+def _open_chain(chain: Artifact) -> ChainRunner:
+    stages = open_all([functools.partial(_open_stage, stage) for stage in chain.stages])
     try:
-        for name in wanted:
-            if artifact.kind == "standalone":
-                from edgedla.runtime.runners.cudla import CudlaRunner
-
-                opened.append(CudlaRunner(artifact, name))
-            else:
-                from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
-
-                opened.append(TensorRtRunner(artifact, name))
+        return ChainRunner(chain, stages)
     except BaseException:
-        for runner in opened:
-            runner.close()
+        close_side_by_side(stages, ChainRunner.close_timeout_s)
         raise
-    return opened
 
 
-__all__ = ["DEVICES", "Runner", "Ticket", "check_device", "open_runners", "outputs_as_arrays", "uses_dla"]
+__all__ = [
+    "DEVICES",
+    "Runner",
+    "Ticket",
+    "chain_name",
+    "check_chain_devices",
+    "check_device",
+    "open_runners",
+    "outputs_as_arrays",
+    "uses_dla",
+]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from concurrent.futures import Future
-from typing import Any, Dict, Mapping, Optional, Protocol, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
 
@@ -24,10 +26,12 @@ class Runner(Protocol):
     """One engine instance on one device. `submit` and `wait` may be called from different threads; close only once.
 
     Attributes:
-        name: where it runs: host, GPU, DLA0, DLA1, fake.
+        name: where it runs: host, GPU, DLA0, DLA1, fake, or a chain's devices in order (DLA0+DLA1).
         simulated: True where results or times are not those of a device.
         bindings: of the artifact.
         depth: inferences that may be under way at once.
+
+    A chain has `stage_count` and `stages()` too; a runner without them is one stage.
     """
 
     name: str
@@ -84,18 +88,7 @@ class ThreadedRunner:
         return self._worker.submit(self._infer, inputs)
 
     def wait(self, ticket: Ticket, timeout_s: Optional[float] = None) -> Dict[str, np.ndarray]:
-        from concurrent.futures import TimeoutError as Late
-
-        try:
-            found: Dict[str, np.ndarray] = ticket.result(timeout_s)
-        except BaseException as e:
-            # TimeoutError may be the inference's own, and KeyboardInterrupt may be ours: only the ticket knows.
-            if not ticket.done():
-                if isinstance(e, Late):
-                    raise RunError(f"no result within {timeout_s} s", where=self.name) from None
-                raise
-            raise inference_error(e, self.name) from e
-        return found
+        return result_of(ticket, self.name, timeout_s)
 
     def close(self) -> None:
         if self._closed:
@@ -114,6 +107,22 @@ class ThreadedRunner:
         self.close()
 
 
+def result_of(ticket: Ticket, name: str, timeout_s: Optional[float]) -> Dict[str, np.ndarray]:
+    """What the ticket holds, or RunError: what `wait` of a runner called `name` does."""
+    from concurrent.futures import TimeoutError as Late
+
+    try:
+        found: Dict[str, np.ndarray] = ticket.result(timeout_s)
+    except BaseException as e:
+        # TimeoutError may be the inference's own, and KeyboardInterrupt may be ours: only the ticket knows.
+        if not ticket.done():
+            if isinstance(e, Late):
+                raise RunError(f"no result within {timeout_s} s", where=name) from None
+            raise
+        raise inference_error(e, name) from e
+    return found
+
+
 def inference_error(error: BaseException, name: str) -> RunError:
     """What an inference raised, as an error of ours."""
     if isinstance(error, RunError):
@@ -129,7 +138,52 @@ def describe(error: Optional[BaseException]) -> str:
         return type(error).__name__
 
 
+def stages_of(runner: Runner) -> List[Dict[str, Any]]:
+    """ChainRunner.stages() of a chain; [] for a runner of one engine."""
+    tell = getattr(runner, "stages", None)
+    found: List[Dict[str, Any]] = tell() if tell is not None else []
+    return found
+
+
+def open_all(makers: Iterable[Callable[[], Runner]]) -> List[Runner]:
+    """What the makers make; where one fails, the runners made before it are closed."""
+    opened: List[Runner] = []
+    try:
+        for make in makers:
+            opened.append(make())
+    except BaseException:
+        close_side_by_side(opened, ThreadedRunner.close_timeout_s)
+        raise
+    return opened
+
+
+def close_side_by_side(runners: Sequence[Runner], timeout_s: float) -> None:
+    """Closes them all; several that hang cost the time of one, and after `timeout_s` they are left behind."""
+    threads = [threading.Thread(target=_close, args=(r,), daemon=True) for r in runners]
+    for t in threads:
+        t.start()
+    deadline = time.monotonic() + timeout_s
+    for t in threads:
+        t.join(max(0.0, deadline - time.monotonic()))
+
+
+def _close(runner: Runner) -> None:
+    try:
+        runner.close()
+    except Exception as e:
+        log.warning("%s: closing: %s", runner.name, describe(e))
+
+
 def outputs_as_arrays(artifact: Artifact, buffers: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
     """Output buffers as NCHW arrays in real values (INT8 multiplied by the binding's scale)."""
-    chip, fallback = str(artifact.platform["chip"]), artifact.kind != "standalone"
-    return {b.name: unpack(buffers[b.name], binding_layout(b, chip, fallback), scale=b.scale) for b in artifact.outputs}
+    chip = str(artifact.platform["chip"])
+    # A chain's output lies in memory as the engine of its stage writes it.
+    kinds = {b.name: s.artifact.kind for s in artifact.stages for b in s.artifact.outputs}
+    return {
+        b.name: unpack(
+            buffers[b.name],
+            binding_layout(b, chip, kinds.get(b.name, artifact.kind) != "standalone"),
+            scale=b.scale,
+        )
+        for b in artifact.outputs
+    }

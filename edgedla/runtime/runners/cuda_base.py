@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Protocol
+import collections
+from typing import Any, Callable, Deque, Dict, Iterable, Mapping, Protocol, Tuple
 
 import numpy as np
 
@@ -33,6 +34,8 @@ class CudaRunner(ThreadedRunner):
         self.artifact = artifact
         self._memory = memory
         self._buffers: Dict[str, Any] = {}
+        self._free: Dict[str, Deque[Any]] = {}
+        self._lent: Dict[int, Tuple[str, Any]] = {}
         self._pushed = False
         try:
             self._worker.submit(self._open).result()
@@ -48,6 +51,26 @@ class CudaRunner(ThreadedRunner):
         for b in self.bindings:
             self._buffers[b.name] = self._context.buffer(b.size_bytes)
         self._start()
+
+    def keep(self, names: Iterable[str]) -> None:
+        """From now on these outputs stay where the device writes them: `wait` gives DeviceArrays for another CUDA runner.
+
+        Each inference gets a buffer of its own for them, until `give_back`. Off a Jetson their bytes on the host are not
+        written. Called before the first inference.
+        """
+        self._free = {name: collections.deque([self._buffers[name]]) for name in names}
+
+    def give_back(self, array: np.ndarray) -> None:
+        """The buffer of a kept output may be written again; whoever holds the array reads it no more."""
+        lent = self._lent.pop(getattr(array, "pointer", None) or 0, None)
+        if lent is not None and lent[0] in self._free:
+            self._free[lent[0]].append(lent[1])
+
+    def _lend(self, name: str, size_bytes: int) -> Any:
+        free = self._free[name]
+        buffer = free.popleft() if free else self._context.buffer(size_bytes)
+        self._lent[buffer.pointer] = (name, buffer)
+        return buffer
 
     def _start(self) -> None:
         raise NotImplementedError
@@ -65,37 +88,48 @@ class CudaRunner(ThreadedRunner):
     def _infer(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         pointers: Dict[str, int] = {}
         for b in self.bindings:
-            buffer = self._buffers[b.name]
-            pointers[b.name] = buffer.pointer
             if not b.is_input:
                 continue
+            buffer = self._buffers[b.name]
+            pointers[b.name] = buffer.pointer
             given = inputs.get(b.name)
             if given is None or given.nbytes != b.size_bytes:
                 found = "nothing" if given is None else f"{given.nbytes} bytes"
                 raise RunError(f"input {b.name} is {found}", where=self.name, allowed=f"{b.size_bytes} bytes")
             here = getattr(given, "pointer", None)
             if here:
-                # Written by the CUDA preprocessing: it lies where the engine can read it.
+                # Written by the CUDA preprocessing or by another engine: it lies where this engine can read it.
                 pointers[b.name] = here
                 continue
             buffer.host[:] = np.ascontiguousarray(given).reshape(-1).view(np.uint8)
             buffer.upload(self._stream)
-        self._enqueue(pointers)
-        for b in self.bindings:
-            if not b.is_input:
-                self._buffers[b.name].download(self._stream)
-        self._stream.synchronize()
-        self._check()
+        outputs = [b for b in self.bindings if not b.is_input]
+        kept = {b.name: self._lend(b.name, b.size_bytes) for b in outputs if b.name in self._free}
+        try:
+            pointers.update({b.name: kept.get(b.name, self._buffers[b.name]).pointer for b in outputs})
+            self._enqueue(pointers)
+            for b in outputs:
+                if b.name not in kept:
+                    self._buffers[b.name].download(self._stream)
+            self._stream.synchronize()
+            self._check()
+        except BaseException:
+            for buffer in kept.values():
+                self.give_back(buffer.array())
+            raise
         # A copy: the buffers are used again by the next inference while the caller still reads this one's result.
-        return {b.name: self._buffers[b.name].host.copy() for b in self.bindings if not b.is_input}
+        return {b.name: kept[b.name].array() if b.name in kept else self._buffers[b.name].host.copy() for b in outputs}
 
     def _release(self) -> None:
         try:
             self._stop()
         finally:
-            for buffer in self._buffers.values():
+            # Lent ones stay: an engine that hangs may read them still.
+            spare = [buffer for name, free in self._free.items() for buffer in free]
+            own = [buffer for name, buffer in self._buffers.items() if name not in self._free]
+            for buffer in [*own, *spare]:
                 buffer.free()
-            self._buffers = {}
+            self._buffers, self._free = {}, {}
             if self._pushed:
                 self._pushed = False
                 self._context.pop()

@@ -1,0 +1,27 @@
+"""A chain's stages as text: for each its device, the time of a frame in it, and how what it passes on gets there."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Sequence
+
+
+def stage_lines(stages: Sequence[Mapping[str, Any]]) -> List[str]:
+    """One line a stage of ChainRunner.stages(); none for a runner of one engine."""
+    return [_line(s) for s in stages]
+
+
+def _line(s: Mapping[str, Any]) -> str:
+    times = s["inference"]
+    line = f"stage {s['stage']} {s['device']}: "
+    line += (
+        f"p50 {times['p50_ms']:.2f} ms  p99 {times['p99_ms']:.2f} ms" if times["count"] else "no inference has ended"
+    )
+    if s["shares_device"]:
+        line += f"  (shares {s['device']} with another stage)"
+    copied = [name for name, how in s["hands_over"].items() if how == "host"]
+    # Simulated stages have no other memory than the host's.
+    if copied and not s["simulated"]:
+        line += f"  (copied through host memory: {', '.join(copied)})"
+    if s["core_proved"] is False:
+        line += "  (the kernel's counters saw no work on this core)"
+    return line
