@@ -103,8 +103,8 @@ class RegionReport:
 class Totals:
     """Counts and shares. Folded layers do no work at run time and count in neither share.
 
-    `layers_unknown` counts layers of which nobody knows, by the first check or the second look: they are predicted
-    on the GPU and count there.
+    `layers_unknown` counts layers whose `cause` is unknown: nobody knows by the first check (`support` unknown) or by
+    the second look (`support` dla). They are predicted on the GPU and count there.
     """
 
     layers: int
