@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
 from edgedla.errors import ModelError
-from edgedla.importers.wire import Malformed, check_size, fault, stripped
+from edgedla.importers.context import MAX_NESTED_SUBGRAPHS
+from edgedla.importers.wire import Malformed, check_size, fault, nested_graphs, stripped
 
 HASH_CHUNK_BYTES = 1 << 20
 
@@ -121,18 +122,31 @@ def parse(data: Any, where: str) -> Any:
             raise ModelError("not an ONNX model", where=where, hint=f"it is {what}")
     if bytes(data[4:8]) == b"TFL3":
         raise ModelError("not an ONNX model", where=where, hint="it is a TensorFlow Lite model; convert it to ONNX")
-    broken = "the file is cut off, damaged, or no ONNX model"
     try:
         graph = stripped(data)
         check_size(len(graph), where)
         proto = model_proto()
         proto.ParseFromString(graph)
     except Malformed as e:
-        raise ModelError(f"not a readable ONNX model: {e}", where=where, hint=broken) from e
+        raise _unreadable(data, str(e), where) from e
     except (DecodeError, ValueError, RuntimeError) as e:
-        raise ModelError(f"not a readable ONNX model: {fault(data) or _first_line(e)}", where=where, hint=broken) from e
+        raise _unreadable(data, fault(data) or _first_line(e), where) from e
     check_model(proto, where)
     return proto
+
+
+def _unreadable(data: Any, what: str, where: str) -> ModelError:
+    """Bytes that protobuf does not read: they are damaged, or messages stand in messages deeper than it follows."""
+    levels = nested_graphs(data) - 1
+    if levels > MAX_NESTED_SUBGRAPHS:
+        return ModelError(
+            f"subgraphs are nested {levels} deep",
+            where=where,
+            allowed=f"{MAX_NESTED_SUBGRAPHS}: TensorRT's ONNX parser follows no more, and protobuf reads few more",
+            hint="export the model without conditions inside conditions, for example with constant conditions folded",
+        )
+    hint = "the file is cut off, damaged, or no ONNX model"
+    return ModelError(f"not a readable ONNX model: {what}", where=where, hint=hint)
 
 
 def _first_line(e: BaseException) -> str:

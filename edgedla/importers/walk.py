@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from edgedla.errors import ModelError
 from edgedla.importers import known_ops
@@ -31,26 +31,28 @@ class Walk:
         self.where = where
         self.infer = infer
         self.function_nodes = 0
+        self.sparse: Set[str] = set()
         self.inferred: Optional[Dict[str, Tuple[Tuple[int, ...], str]]] = None
         ctx.parse_graph = self.parse_graph
         ctx.parse_node = self.parse_node
         ctx.weights_of = weights_of
 
     # The parser stops at the first node that it refuses.
-    def refuse(self, reason: str, node: Optional[Any] = None) -> ModelError:
+    def refuse(self, reason: str, node: Optional[Any] = None, hint: str = "") -> ModelError:
         where = self.where
         if node is not None:
             where = f"{where}, node {node_name(node)!r} [{node.op_type}]"
         return ModelError(
             f"TensorRT's ONNX parser refuses the model: {reason}",
             where=where,
-            hint=f"lowering followed: TensorRT {self.ctx.lowering}",
+            hint="; ".join(filter(None, (hint, f"lowering followed: TensorRT {self.ctx.lowering}"))),
         )
 
     def parse_graph(self, graph: Any) -> None:
         ctx = self.ctx
         for initializer in graph.initializer:
             ctx.set(initializer.name, self.initializer(initializer))
+        self.sparse.update(s.values.name for s in graph.sparse_initializer)
         for output in graph.output:
             ctx.graph_outputs[output.name] = None
         for proto in topological(graph.node):
@@ -102,7 +104,9 @@ class Walk:
                 inputs.append(None)
                 continue
             if name not in known:
-                raise self.refuse(f"Node input {name!r} was not registered.", node.proto)
+                sparse = "it is a sparse initializer, which the parser does not read; store it as a dense one"
+                hint = sparse if name in self.sparse else ""
+                raise self.refuse(f"Node input {name!r} was not registered.", node.proto, hint)
             value = known[name]
             if value is not None and value.dims is None:
                 record.unknown = f"the shape of its input {name!r} is unknown"

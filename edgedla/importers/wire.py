@@ -6,7 +6,7 @@ two or three times; leaving them out costs one look at each initializer's header
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple, Union
 
 from edgedla.errors import ModelError
 
@@ -100,6 +100,43 @@ def fault(data: Any) -> str:
     except Malformed as e:
         return str(e)
     return ""
+
+
+def nested_graphs(data: Any) -> int:
+    """How many graphs stand one inside the other, as far as the bytes can be read; the model's own counts."""
+    deepest = 0
+    left: List[Tuple[int, int, Schema, int]] = [(0, len(data), MODEL, 0)]
+    while left:
+        at, end, schema, depth = left.pop()
+        if schema is GRAPH:
+            depth += 1
+            deepest = max(deepest, depth)
+        for number, start, stop in _message_fields(data, at, end):
+            inner = schema.get(number)
+            if isinstance(inner, dict) and inner is not TENSOR and inner is not SPARSE_TENSOR:
+                left.append((start, stop, inner, depth))
+    return deepest
+
+
+def _message_fields(data: Any, at: int, end: int) -> Iterator[Tuple[int, int, int]]:
+    """(number, start, stop) of the length-delimited fields of a message, up to the first byte that is none."""
+    try:
+        while at < end:
+            tag, at = varint(data, at, end)
+            if tag & 7 == LENGTH:
+                length, at = varint(data, at, end)
+                if at + length > end:
+                    return
+                yield tag >> 3, at, at + length
+                at += length
+            elif tag & 7 == VARINT:
+                _, at = varint(data, at, end)
+            elif tag & 7 in (FIXED32, FIXED64):
+                at += 4 if tag & 7 == FIXED32 else 8
+            else:
+                return
+    except Malformed:
+        return
 
 
 def _strip(data: Any, at: int, end: int, schema: Schema, parts: List[Part], depth: int) -> int:

@@ -213,7 +213,19 @@ def test_messages_nested_beyond_what_protobuf_reads_are_told(tmp_path):
         body = b"\x0a" + wire.encoded(len(node)) + node + b"\x62" + wire.encoded(len(field)) + field
     path = tmp_path / "m.onnx"
     path.write_bytes(b"\x08\x08" + b"\x3a" + wire.encoded(len(body)) + body)
-    refused(path)
+    message = refused(path)
+    assert "nested 60 deep" in message
+    assert "cut off" not in message
+
+
+def test_a_sparse_initializer_is_refused_as_the_parser_does_and_named():
+    proto = one("Conv", initializers=[weights("w", 4, 8, 3, 3)])
+    sparse = proto.graph.sparse_initializer.add()
+    sparse.values.CopyFrom(proto.graph.initializer[0])
+    del proto.graph.initializer[:]
+    message = refused(proto)
+    assert "'w' was not registered" in message
+    assert "store it as a dense one" in message
 
 
 def test_a_long_chain_of_nodes_is_followed_without_recursion():
