@@ -11,7 +11,8 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 from edgedla.builder.artifact import MANIFEST
 from edgedla.builder.artifact import SCHEMA as ARTIFACT_SCHEMA
 from edgedla.errors import DocumentError
-from edgedla.importers.build_log_lines import recognise, split_prefix
+from edgedla.importers.build_log_lines import recognise
+from edgedla.importers.build_log_prefix import split_prefix
 from edgedla.importers.engine_info import is_engine_info
 from edgedla.importers.text_lines import BROKEN_STREAM, text_lines
 

@@ -1,4 +1,4 @@
-"""The lines of TensorRT's and trtexec's build logs: prefixes, and one table of texts that carry structure."""
+"""The lines of TensorRT's and trtexec's build logs: one table of texts that carry structure."""
 
 from __future__ import annotations
 
@@ -8,29 +8,6 @@ from typing import Dict, List, Optional, Pattern, Tuple
 
 #: Patterns see this much of a line. Only TensorRT 7's device lists are longer, and those are split, not matched.
 MATCHED_CHARACTERS = 16 * 1024
-
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-# Time, severity and logger name stand in any order: trtexec writes [time] [W] [TRT], Python [time] [TRT] [W],
-# DeepStream "WARNING: [TRT]:", TensorRT 7's Python logger "[TensorRT] WARNING:". Quoted logs begin with "#".
-_PREFIX = re.compile(
-    r"^\s*(?:#\s*(?=\[))?(?:"
-    r"\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d(?:\.\d+)?\]\s*|"
-    r"\[(?P<short>[VIWEF])\]\s*|"
-    r"\[(?:TRT|TensorRT)\]:?\s*|"
-    r"(?P<long>VERBOSE|INFO|WARNING|ERROR|INTERNAL_ERROR):\s*"
-    r")+"
-)
-_SEVERITY = {"VERBOSE": "V", "INFO": "I", "WARNING": "W", "ERROR": "E", "INTERNAL_ERROR": "F"}
-
-
-def split_prefix(line: str) -> Tuple[str, str]:
-    """(severity V, I, W, E, F or "", the text without colours, time, severity and logger name)."""
-    if "\x1b" in line:
-        line = _COLOUR.sub("", line)
-    match = _PREFIX.match(line)
-    if not match:
-        return "", line.strip()
-    return match["short"] or _SEVERITY.get(match["long"] or "", ""), line[match.end() :].strip()
 
 
 @dataclass(frozen=True)
@@ -58,7 +35,7 @@ LINES: Tuple[Line, ...] = (
         "command",
         "&&&&",
         r"&&&& (?P<state>RUNNING|PASSED|FAILED) (?P<tool>\S+)"
-        r"(?: \[TensorRT v(?P<number>\d+)\])?(?: # (?P<command>.*))?",
+        r"(?: \[TensorRT v(?P<number>\d+)\])?(?: \[b\d+\])?(?: # (?P<command>.*))?",
     ),
     _line("version", "TensorRT version: ", r"^TensorRT version: (?P<version>[\d.]+)"),
     _line("version", "starting export with TensorRT", r"with TensorRT (?P<version>\d+\.\d+\.[\d.]*\d)"),
@@ -98,6 +75,11 @@ LINES: Tuple[Line, ...] = (
     _line("parser_refused", "DLA validation failed", r"DLA validation failed for layer:? '?(?P<layer>.+?)'?\.?$"),
     _line("all_refused", "All dla layers are falling back", r"(?P<reason>DLA requests all profiles have same .*)"),
     _line(
+        "all_refused",
+        "no layer in the network can run on DLA",
+        r"(?P<reason>(?:setDefaultDeviceType .*)?no layer in the network can run on DLA)",
+    ),
+    _line(
         "validation",
         "Validation failed for DLA layer",
         r"Validation failed for DLA layer: (?P<layer>.+)\. Switching to GPU fallback",
@@ -113,10 +95,10 @@ LINES: Tuple[Line, ...] = (
     ),
     _line("dla_list", "ayers ", r"^-+ Layers [Rr]unning on DLA:?(?: -+)?$"),
     _line("gpu_list", "ayers ", r"^-+ Layers [Rr]unning on GPU:?(?: -+)?$"),
-    _line("dla_layer", "[DlaLayer]", r"\[DlaLayer\] (?:(?P<type>[A-Z][A-Z0-9_]*): )?(?P<layer>.+)"),
+    _line("dla_layer", "[DlaLayer]", r"\[DlaLayer\] (?:in (?=\{))?(?:(?P<type>[A-Z][A-Z0-9_]*): )?(?P<layer>.+)"),
     _line("gpu_layer", "[GpuLayer]", r"\[GpuLayer\] (?:(?P<type>[A-Z][A-Z0-9_]*): )?(?P<layer>.+)"),
     _line("pools", "DLA Memory Pool Sizes", r"DLA Memory Pool Sizes: " + _MIB),
-    _line("consumption", "Memory consumption", r"^Memory consumption: " + _MIB),
+    _line("consumption", "Memory consumption", r"Memory consumption: " + _MIB),
     _line("total", "Total memory required", r"Total memory required by accepted candidates : " + _MIB),
     _line("offloaded", "successfully offloaded to DLA", r"(?P<layer>\{.+\}) successfully offloaded to DLA"),
     _line(
@@ -126,7 +108,7 @@ LINES: Tuple[Line, ...] = (
     ),
     _line("network", "DLA Network Layer Information", r"(?P<layer>\{.+\}): DLA Network Layer Information"),
     _line("engine", "Engine Layer Information", r"Engine Layer Information:"),
-    _line("layer", "Layer(", r"^Layer\((?P<type>[^)]+)\): (?P<rest>.+)"),
+    _line("layer", "Layer(", r"(?:^|(?<=[\s|:>\])#/]))Layer\((?P<type>[^)]+)\): (?P<rest>.+)"),
     _line(
         "reformat",
         "Adding reformat layer",
@@ -135,13 +117,17 @@ LINES: Tuple[Line, ...] = (
     _line(
         "no_implementation",
         "Could not find any implementation",
-        r"Could not find any implementation for node (?P<layer>\{.+\}|.+?)\.(?:\)|$)",
+        r"Could not find any implementation for node (?P<layer>\{.+\}|.+?)(?: due to .*|\.?\)?\.?)$",
     ),
     _line("compile_failed", "DLA Node compilation", r"DLA Node compilation [Ff]ailed"),
     _line("built", "Engine built in", r"^Engine built in "),
     _line("built", "Engine generation completed", r"Engine generation completed"),
     _line("failed", "Engine could not be created", r"Engine could not be created"),
     _line("failed", "set up failed", r"^Engine set up failed"),
+    _line("failed", "Building engine failed", r"^Building engine failed"),
+    _line("failed", "Failed to create engine from model", r"^Failed to create engine from model"),
+    _line("failed", "engine != nullptr failed", r"Assertion engine != nullptr failed"),
+    _line("failed", "Building serialized network failed", r"Building serialized network failed"),
 )
 
 #: An error by its own text; the severity says the same where a prefix stands.
@@ -149,6 +135,12 @@ ERROR_CODE = re.compile(r"(?:Error Code (?P<code>\d+)|^(?P<old>\d{1,2}): (?=[\[A
 
 #: What a line must hold to be the reason of the refusal on the line after it.
 REASON = re.compile(r"DLA|Dimension: \d|not supported|nsupported|requires at least|exceeds|missing scale")
+
+#: What sounds like a reason and is none: layers that run on the DLA get these lines too.
+REMARK = re.compile(
+    r"(?:.+: )?(?:DLA Softmax optimization is enabled|"
+    r"Input tensor has less than 4 dimensions for (?P<layer>.+?)\.? At least one shuffle)"
+)
 
 _INDEX: Dict[str, List[Line]] = {}
 for _each in LINES:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import List, Sequence, Tuple
 
 from edgedla.importers.build_log import BuildLog
-from edgedla.importers.build_log_lines import recognise, split_prefix
+from edgedla.importers.build_log_lines import recognise
+from edgedla.importers.build_log_prefix import split_glued, split_prefix
 from edgedla.importers.build_log_state import BuildState
 from edgedla.importers.text_lines import BROKEN_STREAM, Source, text_lines
 
@@ -39,12 +40,13 @@ def read_build_logs(source: Source) -> Tuple[BuildLog, ...]:
     truncated = False
     try:
         for line in text_lines(source):
-            severity, text = split_prefix(line)
-            found = recognise(text) if text else None
-            if found and reader.ended_by(found):
-                done.append(reader.finish())
-                reader = BuildState(reader)
-            reader.take(severity, text, found)
+            for part, whole in enumerate(split_glued(line)):
+                severity, text = split_prefix(whole)
+                found = recognise(text) if text else None
+                if found and reader.ended_by(found):
+                    done.append(reader.finish())
+                    reader = BuildState(reader)
+                reader.take(severity, text, found, lines=part == 0)
     except BROKEN_STREAM:
         truncated = True
     reader.truncated |= truncated

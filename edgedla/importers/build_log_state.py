@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from edgedla.importers.build_log import BuildLog, Cut, Loadable, LogError, LoggedLayer, Pools, Reformat, Refusal
 from edgedla.importers.build_log_lines import (
     ERROR_CODE,
     REASON,
+    REMARK,
     inner_layer,
     is_name,
     split_names,
@@ -21,6 +23,8 @@ MAX_ENTRIES = 200_000
 
 #: Refusals look back over this many lines for their reason.
 LOOK_BACK = 3
+#: ... that are no chatter and stand this near; verbose logs put other lines between.
+NEAR_LINES = 12
 
 
 #: Lines that are errors whatever their severity.
@@ -35,7 +39,7 @@ class BuildState:
         keep = ("version", "command", "device", "precision", "dla_core", "gpu_fallback", "standalone")
         self.one: Dict[str, Any] = {k: before.one[k] for k in keep if k in before.one} if before else {}
         self.many: Dict[str, List[Any]] = {}
-        self.recent: List[Tuple[str, str]] = []
+        self.recent: List[Tuple[int, str]] = []
         self.section = ""
         self.node = ""
         self.nodes: Dict[str, ForeignNode] = {}
@@ -60,8 +64,16 @@ class BuildState:
         else:
             self.truncated = True
 
-    def take(self, severity: str, text: str, found: Optional[Tuple[str, Dict[str, str]]]) -> None:
-        self.number += 1
+    def listed(self, name: str, layer: LoggedLayer) -> None:
+        """A layer of a device list; a node whose name breaks off is no node."""
+        if layer.name.startswith("{") and not layer.name.endswith("}"):
+            self.truncated = True
+        else:
+            self.add(name, layer)
+
+    def take(self, severity: str, text: str, found: Optional[Tuple[str, Dict[str, str]]], lines: int = 1) -> None:
+        """One line of text; `lines` is 0 where it shares its line of the file with the one before."""
+        self.number += lines
         if found is None:
             self.other(severity, text)
             return
@@ -78,16 +90,18 @@ class BuildState:
     def other(self, severity: str, text: str) -> None:
         """A line without structure: a name list of TensorRT 7, an error, or the reason of the next line."""
         if self.section in ("dla_layers", "gpu_layers") and text and not text.startswith(("[", "---")):
-            if "{" in text or "," in text or self.section == "gpu_layers":
+            if "{" in text or "," in text:
                 for name in split_names(text):
-                    self.add(self.section, LoggedLayer(name))
+                    self.listed(self.section, LoggedLayer(name))
             self.section = ""
             return
-        if text:
-            self.section = "" if severity else self.section
+        if severity:
+            # An empty list is a line with nothing behind the prefix.
+            self.section = ""
         if severity in ("E", "F") or ERROR_CODE.search(text[:400]):
             self.error(text)
-        self.recent = (self.recent + [(severity, text)])[-LOOK_BACK:]
+        if text and severity not in ("V", "I"):
+            self.recent = (self.recent + [(self.number, text)])[-LOOK_BACK:]
 
     def error(self, text: str) -> None:
         match = ERROR_CODE.search(text[:400])
@@ -97,15 +111,24 @@ class BuildState:
     def reason_for(self, layer: str) -> Tuple[str, Tuple[str, ...]]:
         """(reason, further remarks) from the lines just before: `X: reason`, or a reason that names no layer."""
         reasons: List[str] = []
-        for severity, text in self.recent:
-            if severity in ("V", "I") or not REASON.search(text):
+        remarks: List[str] = []
+        for number, text in self.recent:
+            if number < self.number - NEAR_LINES or not REASON.search(text):
+                continue
+            remark = REMARK.match(text)
+            if remark:
+                # True of layers that run on the DLA too, so it explains nothing by itself.
+                remarks += [text] if remark["layer"] in (layer, layer + ".") else []
                 continue
             named, _, rest = text.partition(": ")
-            if text.startswith(layer + ": "):
-                reasons.append(text[len(layer) + 2 :])
-            elif layer in text or not rest or not is_name(named):
+            own = re.search(rf"(?<![\w/.-]){re.escape(layer)}(?P<colon>: |(?![\w/]))", text)
+            if own and own["colon"]:
+                reasons.append(text[own.end() :])
+            elif own or not rest or not is_name(named):
                 reasons.append(text)
-        return (reasons[-1], tuple(reasons[:-1])) if reasons else ("", ())
+        if not reasons:
+            return "; ".join(remarks), ()
+        return reasons[-1], (*remarks, *reasons[:-1])
 
     def refuse(self, values: Dict[str, str], stage: str, own: str = "") -> Refusal:
         reason, notes = (own, ()) if own else self.reason_for(values["layer"])
@@ -178,11 +201,11 @@ class BuildState:
         self.section = "gpu_layers"
 
     def on_dla_layer(self, values: Dict[str, str], severity: str, text: str) -> None:
-        self.add("dla_layers", LoggedLayer(values["layer"].rstrip(","), values.get("type", "")))
+        self.listed("dla_layers", LoggedLayer(values["layer"].rstrip(","), values.get("type", "")))
         self.section = ""
 
     def on_gpu_layer(self, values: Dict[str, str], severity: str, text: str) -> None:
-        self.add("gpu_layers", LoggedLayer(values["layer"].rstrip(","), values.get("type", "")))
+        self.listed("gpu_layers", LoggedLayer(values["layer"].rstrip(","), values.get("type", "")))
         self.section = ""
 
     def on_pools(self, values: Dict[str, str], severity: str, text: str) -> None:

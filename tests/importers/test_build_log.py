@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from edgedla.errors import DocumentError
-from edgedla.importers.build_log_lines import split_names, split_prefix, version_of_number
+from edgedla.importers.build_log_lines import split_names, version_of_number
+from edgedla.importers.build_log_prefix import split_prefix
 from edgedla.importers.build_log_reader import read_build_log, read_build_logs
 from edgedla.importers.foreign_node import names_in, parse_foreign_node
 

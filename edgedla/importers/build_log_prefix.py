@@ -1,0 +1,87 @@
+"""What stands before the text of a log line: time, severity, logger, and what files, containers and forums add to it."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from typing import List, Tuple
+
+#: Prefixes stand this early in a line; what looks like one later belongs to the text.
+_PREFIX_CHARACTERS = 240
+
+# Colours and other control sequences of terminals; what is left of a colour where a tool dropped the escape character.
+_CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_LOST_COLOUR = re.compile(r"^(?:\[\d{1,3}(?:;\d{1,3})*m)+|(?:\[(?:\d{1,3}(?:;\d{1,3})*)?m)+$")
+# Forums turn quotes, dots and dashes into typographic ones.
+_TYPOGRAPHIC = str.maketrans(
+    {"‘": "'", "’": "'", "“": '"', "”": '"', "…": "...", "–": "--", "—": "---", "\ufeff": None}
+)
+_TIME = r"\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d(?:\.\d+)?\]"
+_LOGGER = r"\[(?:TRT|TensorRT|(?:Torch-TensorRT|TRTorch)[^\]]*)\]"
+_LONG = r"VERBOSE|INFO|WARNING|ERROR|INTERNAL_ERROR"
+# Time, severity and logger name stand in any order: trtexec writes [time] [W] [TRT], Python [time] [TRT] [W],
+# DeepStream "WARNING: [TRT]:", TensorRT 7's Python logger "[TensorRT] WARNING:", Torch-TensorRT "WARNING: [name] - ",
+# ONNX Runtime "[date time WARNING]", Triton "W0501 10:11:12.123456 1 logging.cc:43]", Polygraphy [X] and [!].
+_PREFIX = re.compile(
+    rf"^\s*(?:[#>]\s*(?=\[))?(?:{_TIME}\s*|"
+    r"\[(?P<short>[VIWEFX!])\]\s*|"
+    rf"(?P<logger>{_LOGGER}):?\s*(?:- )?|"
+    rf"(?:TRT )?(?P<long>{_LONG}):\s*|"
+    rf"\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d +(?P<dated>{_LONG})\]\s*|"
+    r"(?P<glog>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\]\s*"
+    r")+"
+)
+# Where such a prefix stands behind another one: that of a container, a service, a ROS node or a CI system.
+_INNER = re.compile(
+    rf"{_TIME}\s*\[|\[[VIWEF]\]\s*{_LOGGER}|{_LOGGER}:?\s|(?:{_LONG}): {_LOGGER}|TRT (?:{_LONG}): |"
+    rf"\[\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d +(?:{_LONG})\]|(?<=[|:>\])] )\[[VIWEFX]\] |"
+    rf"(?<=[|:>\])Z/] )(?:{_LONG}): |(?<=[#/:])(?:{_LONG}): "
+)
+#: One of these stands wherever `_INNER` can match; looking for them is faster.
+_INNER_NEEDLES = ("] [", "][", "[T", "] ", "ERBOSE: ", "INFO: ", "WARNING: ", "ERROR: ")
+#: Two lines without a break between them, as processes that write to one file leave them.
+_GLUED = re.compile(rf"(?<=\S)(?={_TIME} ?(?:\[[VIWEF]\]|\[TRT\]))")
+_SEVERITY = {"VERBOSE": "V", "INFO": "I", "WARNING": "W", "ERROR": "E", "INTERNAL_ERROR": "F", "X": "V", "!": "E"}
+
+
+def split_prefix(line: str) -> Tuple[str, str]:
+    """(severity V, I, W, E, F or "", the text without colours, time, severity and logger name)."""
+    line = _plain(line)
+    match = _PREFIX.match(line)
+    if (not match or not match["logger"]) and any(n in line[:_PREFIX_CHARACTERS] for n in _INNER_NEEDLES):
+        inner = _INNER.search(line, match.end() if match else 0, _PREFIX_CHARACTERS)
+        if inner:
+            line = line[inner.start() :]
+            match = _PREFIX.match(line)
+    if not match:
+        return "", line.strip()
+    word = match["short"] or match["long"] or match["dated"] or match["glog"] or ""
+    return _SEVERITY.get(word, word), line[match.end() :].strip()
+
+
+def split_glued(line: str) -> List[str]:
+    """The line, or its parts where several lines stand on it without a break."""
+    line = _plain(line)
+    if line.count("] [") < 2:
+        return [line]
+    parts = _GLUED.split(line)
+    if len(parts) > 1 and not re.search(_TIME, parts[0]):  # only what stands before a line's own prefix
+        parts[:2] = ["".join(parts[:2])]
+    return parts
+
+
+def _plain(line: str) -> str:
+    """The text as a terminal shows it."""
+    if line.startswith('{"log":'):  # Docker's json-file driver
+        with suppress(ValueError, RecursionError):
+            line = str(json.loads(line)["log"])
+    if "\0" in line:  # a file that lost power while it grew, or UTF-16 without its mark
+        line = line.replace("\0", "")
+    if "\x1b" in line:
+        line = _CONTROL.sub("", line)
+    if "\r" in line:  # progress bars return to the begin of their line
+        line = line.rstrip().rpartition("\r")[2]
+    if not line.isascii():
+        line = line.translate(_TYPOGRAPHIC)
+    return _LOST_COLOUR.sub("", line.strip()) if "m" in line[:8] or line.rstrip().endswith("m") else line
