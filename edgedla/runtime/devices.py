@@ -119,9 +119,8 @@ def placed_on(placement: Union[str, Path, Placement], artifact: Artifact) -> Tup
             hint="build the model with `edgedla build --placement` of this file, which makes an engine a stage; or place it "
             "with one core (`edgedla place --devices GPU,DLA0`), and give both cores frames in turn: devices: [DLA0, DLA1]",
         )
-    built_on = _devices_of_chain(artifact) if chain else artifact.placement_predicted
     for name, device in sorted(devices.items()):
-        built = built_on.get(name)
+        built = artifact.placement_predicted.get(name)
         # One engine runs on whichever core it is given; the stages of a chain have theirs.
         if built is not None and (built != device if chain else built.startswith("DLA") != device.startswith("DLA")):
             raise UsageError(
@@ -138,15 +137,6 @@ def placed_on(placement: Union[str, Path, Placement], artifact: Artifact) -> Tup
             hint="build the artifact from this placement: edgedla build --placement",
         )
     return (chain_name(artifact),) if chain else (cores[0] if cores else "GPU",)
-
-
-def _devices_of_chain(chain: Artifact) -> Dict[str, str]:
-    """Layer name -> the device of its stage, or GPU where the stage's engine runs it there."""
-    return {
-        name: stage.device if device.startswith("DLA") else "GPU"
-        for stage in chain.stages
-        for name, device in stage.artifact.placement_predicted.items()
-    }
 
 
 def _model_of(document: Placement, artifact: Artifact, where: str) -> PlacedModel:

@@ -11,6 +11,8 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 FAKE = Path(__file__).resolve().parents[1] / "fake_tensorrt"
 
 

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from runtime_chains import chain, straight
 
 from edgedla.builder.artifact import Artifact, Binding
 from edgedla.errors import DocumentError, UsageError
 from edgedla.placement import place
 from edgedla.runtime import devices as devices_module
+from edgedla.runtime import runners as runners_module
 from edgedla.runtime.devices import check_same_bindings, open_devices, placed_on, split_device
 from edgedla.runtime.pool import Pool
-from edgedla.runtime.runners.fake import FakeRunner
+from edgedla.runtime.runners.fake import FakeRunner, predicted_stage_ms
 
 MODEL = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
 
@@ -173,3 +175,103 @@ def test_a_placement_file_is_read(placement, tmp_path):
     path.write_text("{}")
     with pytest.raises(DocumentError):
         placed_on(str(path), built_from(placement))
+
+
+def chain_of(placement, *devices, **changes):
+    """A chain of one stage a device, built from the placement."""
+    model = placement.models[0]
+    placed = {x.name: x.device for x in model.layers}
+    names = ["x", *(f"t{k}" for k in range(1, len(devices))), "y"]
+    built = chain(
+        devices, [([a], [b]) for a, b in zip(names, names[1:])],
+        model={"name": model.name, "sha256": model.sha256}, placement_predicted={**placed, **changes},
+    )  # fmt: skip
+    return built
+
+
+@pytest.mark.parametrize(
+    ("placed", "stages", "runs_on"),
+    [
+        (["DLA0", "DLA1"], ["DLA0", "DLA1"], "DLA0+DLA1"),
+        (["DLA1", "GPU", "DLA0"], ["DLA1", "DLA0"], "DLA1+DLA0"),
+        (["GPU", "DLA0", "DLA1"], ["GPU", "DLA0", "DLA1", "DLA0"], "GPU+DLA0+DLA1+DLA0"),
+    ],
+)
+def test_a_placement_over_both_cores_runs_as_the_chain_that_was_built_from_it(placement, placed, stages, runs_on):
+    document = moved(placement, placed)
+    assert placed_on(document, chain_of(document, *stages)) == (runs_on,)
+
+
+def test_a_chain_whose_layer_the_placement_has_on_the_other_core_is_refused(placement):
+    document = moved(placement, ["DLA0", "DLA1"])
+    name = next(x.name for x in document.models[0].layers if x.device == "DLA1")
+    with pytest.raises(UsageError, match="on DLA1, the artifact was built with it on DLA0"):
+        placed_on(document, chain_of(document, "DLA0", "DLA1", **{name: "DLA0"}))
+
+
+@pytest.mark.parametrize(("placed", "says"), [(["DLA0"], "on DLA0, the artifact is a chain"), (["GPU"], "on the GPU,")])
+def test_a_placement_of_other_cores_than_the_chains_is_refused(placement, placed, says):
+    document = moved(placement, placed)
+    with pytest.raises(UsageError, match=says):
+        placed_on(document, chain_of(document, "DLA0", "DLA1"))
+
+
+@pytest.fixture(name="faked")
+def _faked(monkeypatch):
+    """Runners of engines are fake ones, so that chains open without a device."""
+    monkeypatch.setattr(runners_module, "_open_one", lambda a, name: FakeRunner(a.bindings, name=name))
+
+
+@pytest.mark.parametrize(
+    "devices", [[], ["DLA0+DLA1"], ["DLA0", "DLA1"], ["DLA1", "DLA0"]], ids=lambda d: "+".join(d) or "none"
+)
+def test_a_chain_brings_its_devices_which_may_be_said_again(faked, devices):
+    runners = open_devices(straight("DLA0", "DLA1"), devices)
+    with Pool(runners):
+        assert [r.name for r in runners] == ["DLA0+DLA1"]
+
+
+@pytest.mark.parametrize("devices", [["DLA0"], ["GPU"], ["DLA0", "DLA1", "GPU"], ["DLA0+GPU"], ["nonsense"]])
+def test_devices_that_are_not_the_chains_are_refused(faked, devices):
+    with pytest.raises(UsageError, match=r"a chain over DLA0\+DLA1: it cannot run on") as refused:
+        open_devices(straight("DLA0", "DLA1"), devices)
+    assert refused.value.allowed == "DLA0+DLA1"
+    assert "leave the devices out" in refused.value.hint
+
+
+@pytest.mark.parametrize("devices", [["DLA0+DLA1", "GPU={}"], ["GPU={}", "DLA0", "DLA1"]])
+def test_a_chain_runs_beside_the_gpu(faked, tmp_path, devices):
+    main = straight("DLA0", "DLA1")
+    gpu = replace(main, kind="hybrid", stages=(), placement_predicted={"a": "GPU"})
+    gpu.save(tmp_path / "gpu", {("engine", "engine.plan"): b"gpu"})
+    with Pool(open_devices(main, [d.format(tmp_path / "gpu") for d in devices])) as pool:
+        assert pool.members == ("DLA0+DLA1", "GPU")
+        assert pool.capacity == 3
+        for i in range(6):
+            assert pool.submit({"x": np.zeros(8, np.uint8)}, tag=i)
+            assert pool.collect(5.0).tag == i
+
+
+def test_a_core_of_the_chain_takes_no_second_runner(faked, tmp_path):
+    main = straight("DLA0", "DLA1")
+    with pytest.raises(UsageError, match="a device stands twice"):
+        open_devices(main, ["DLA0+DLA1", f"DLA0={tmp_path}"])
+
+
+def test_a_single_engine_has_no_chains_name(tmp_path):
+    with pytest.raises(UsageError, match=r"unknown device 'DLA0\+DLA1'"):
+        open_devices(artifact(tmp_path / "a"), ["DLA0+DLA1"])
+
+
+def test_a_placement_predicts_the_time_of_each_stage(placement):
+    document = place(str(MODEL), target="agx-orin-64gb", objective="throughput", devices=("GPU", "DLA0", "DLA1"))
+    model = document.models[0]
+    cores = sorted({r.device for r in model.regions})
+    ms = predicted_stage_ms(chain_of(document, *cores), model)
+    assert len(ms) == len(cores)
+    assert all(t > 0 for t in ms)
+    regions = {c: sum(r.cost.latency_us for r in model.regions if r.device == c) for c in cores}
+    for core, t in zip(cores, ms):
+        assert t * 1e3 >= regions[core]
+    # What the document's latency has beyond that is the start of the GPU's engine, and GPU layers that no stage here names.
+    assert sum(ms) * 1e3 <= model.latency.latency_us * (1 + 1e-9)

@@ -30,17 +30,19 @@ class FakeRunner(ThreadedRunner):
     ) -> None:
         super().__init__(name, bindings, simulated=True)
         self._latency_s, self._compute = latency_ms / 1e3, compute
-        self._free_at = 0.0
+        self._late_s = 0.0
 
     def _infer(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-        # Deadlines instead of bare sleeps: the sleeps' overshoot does not add up.
-        started = time.monotonic()
-        self._free_at = max(self._free_at, started - self._latency_s) + self._latency_s
-        if self._free_at > started:
-            time.sleep(self._free_at - started)
+        # What the last sleep took too long is taken off this one, so that the mean is right.
+        started, wanted_s = time.monotonic(), max(0.0, self._latency_s - self._late_s)
+        if wanted_s:
+            time.sleep(wanted_s)
         if self._compute is not None:
-            return self._compute(inputs)
-        return {b.name: np.zeros(b.size_bytes, np.uint8) for b in self.bindings if not b.is_input}
+            found = self._compute(inputs)
+        else:
+            found = {b.name: np.zeros(b.size_bytes, np.uint8) for b in self.bindings if not b.is_input}
+        self._late_s = min(self._latency_s, max(0.0, time.monotonic() - started - wanted_s))
+        return found
 
 
 def fake_chain(
@@ -58,29 +60,38 @@ def fake_chain(
 
 
 def predicted_stage_ms(chain: Artifact, model: PlacedModel) -> List[float]:
-    """What a placement predicts for each stage of one frame alone, in milliseconds: layers, loadables and transitions.
+    """What a placement predicts for each stage of one frame alone, in milliseconds: loadables, GPU layers and transitions.
 
-    Not slowed down by the other engines, and without what the host does between two stages. A transition counts where the
-    reader is; a stage without layers of the model counts 0.
+    Neither slowed down by the other engines, nor with the start of an engine or what the host does between two stages. A
+    transition counts where its DLA side is, and between two cores where the reader is. A layer on the GPU whose name no
+    stage knows is left out.
     """
-    by_layer = {layer.name: layer for layer in model.layers}
-    stage_of: Dict[int, int] = {}
-    for k, stage in enumerate(chain.stages):
-        for name in stage.artifact.placement_predicted:
-            if name in by_layer:
-                stage_of[by_layer[name].index] = k
+    stage_of = {layer.index: _stage_of(chain, layer.name, layer.device) for layer in model.layers}
     total_us = [0.0] * len(chain.stages)
+
+    def charge(stage: Optional[int], us: float) -> None:
+        if stage is not None:
+            total_us[stage] += us
+
     for region in model.regions:
-        inside = [stage_of[i] for i in region.layers if i in stage_of]
-        if inside:
-            total_us[inside[0]] += region.cost.latency_us
+        charge(stage_of[region.layers[0]], region.cost.latency_us)
     for layer in model.layers:
-        if layer.region is None and layer.index in stage_of and layer.device in layer.costs:
-            total_us[stage_of[layer.index]] += layer.costs[layer.device].latency_us
-    devices = [stage.device for stage in chain.stages]
+        if layer.region is None and layer.device in layer.costs:
+            charge(stage_of[layer.index], layer.costs[layer.device].latency_us)
     for transition in model.transitions:
-        # From the GPU or to it: the stage on the other side does it; between two cores the reader waits.
-        core = transition.target if transition.target != "GPU" else transition.source
-        if core in devices:
-            total_us[devices.index(core)] += transition.cost.latency_us
+        core = transition.source if transition.target == "GPU" else transition.target
+        charge(_stage_of(chain, transition.tensor, core), transition.cost.latency_us)
     return [us / 1e3 for us in total_us]
+
+
+def _stage_of(chain: Artifact, name: str, device: str) -> Optional[int]:
+    """The stage of a layer or a border tensor: the only one on its core, or the one that knows the name."""
+    on = [k for k, stage in enumerate(chain.stages) if stage.device == device]
+    if device != "GPU" and len(on) == 1:
+        return on[0]
+    candidates = range(len(chain.stages)) if device == "GPU" else on
+    for k in candidates:
+        built = chain.stages[k].artifact
+        if name in built.placement_predicted or name in {b.name for b in built.bindings}:
+            return k
+    return on[0] if on else None
