@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from edgedla import strict_yaml
 from edgedla.builder.artifact import MANIFEST
 from edgedla.builder.artifact import SCHEMA as ARTIFACT_SCHEMA
-from edgedla.errors import DocumentError
+from edgedla.errors import DocumentError, RuleError
 from edgedla.importers.build_log_lines import recognise
 from edgedla.importers.build_log_prefix import split_prefix
 from edgedla.importers.engine_info import is_engine_info
+from edgedla.importers.json_text import parse_json
 from edgedla.importers.text_lines import BROKEN_STREAM, text_lines
 
 HEAD_BYTES = 64 * 1024
 MAX_JSON_BYTES = 512 * 1024 * 1024
+MAX_DRIFT_BYTES = 16 * 1024 * 1024
 #: A log tells what it is within these lines; chatter of other tools may stand before it.
 LOG_LINES = 20_000
+
+#: TensorRT's calibration cache begins so.
+_CACHE = re.compile(rb"TRT-\d+-\w+\s*\n")
+#: A drift file: YAML, because it is to be read and edited.
+_DRIFT = re.compile(rb"(?:#[^\n]*\n)*schema: edgedla\.drift/")
 
 #: A serialised TensorRT engine begins with these bytes (tag 0x74727466, as trtexec --getPlanVersionOnly checks it).
 PLAN_MAGIC = b"ftrt"
@@ -70,16 +79,26 @@ def detect(path: Path) -> Found:
     head = _head(path)
     if plan_header(path) is not None:
         return Found("tensorrt-engine")
-    plain = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    plain = head.replace(b"\0", b"").lstrip(b"\xff\xfe\xef\xbb\xbf \t\r\n")
+    if _CACHE.match(plain):
+        return Found("calibration-cache")
+    if _DRIFT.match(plain):
+        return Found("drift", _drift(path))
     if plain[:1] in (b"{", b"["):
         document = _json(path)
         if document is not None:
             return Found(_kind_of_json(document, path), document)
     if path.suffix.lower() == ".onnx" or (len(head) > 2 and head[0] == 0x08 and 0 < head[1] < 0x20):
         return Found("onnx")
-    if head[:2] in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff") or b"\0" not in head[:4096]:
+    # UTF-16, and logs that lost power while they grew, hold zeros; a loadable holds none of these words.
+    marked = any(mark in plain for mark in (b"[TRT]", b"&&&& RUNNING", b"[TensorRT]"))
+    if marked or head[:2] in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff") or b"\0" not in head[:4096]:
         if _is_log(path):
             return Found("build-log")
+        if plain[:1] in (b"{", b"["):
+            raise DocumentError(
+                "it begins like JSON and is none: broken off, or edited", where=str(path), hint="write the file again"
+            )
         raise DocumentError(
             "a text without a line that TensorRT's builder prints about the DLA or itself",
             where=str(path), hint="write the log with trtexec --verbose, and pass the file itself",
@@ -130,13 +149,21 @@ def _json(path: Path) -> Any:
         raise DocumentError("larger than any JSON document of this kind", where=str(path))
     try:
         # NaN and infinities are no JSON; a report of the document could not be written with them.
-        return json.loads(
-            path.read_bytes().decode("utf-8-sig", "replace"), strict=False, parse_constant=lambda word: None
-        )
+        return parse_json(path.read_bytes())
     except RecursionError as e:
         raise DocumentError("JSON nested too deeply", where=str(path)) from e
     except ValueError:
         return None
+
+
+def _drift(path: Path) -> Any:
+    if path.stat().st_size > MAX_DRIFT_BYTES:
+        raise DocumentError("larger than any drift file", where=str(path))
+    try:
+        return strict_yaml.loads(path.read_text(encoding="utf-8-sig"), str(path))
+    except (RuleError, UnicodeDecodeError, RecursionError) as e:
+        what = e.what if isinstance(e, RuleError) else str(e)
+        raise DocumentError(f"no drift file: {what}", where=str(path)) from e
 
 
 def _kind_of_json(document: Any, path: Path) -> str:
@@ -177,5 +204,14 @@ def _is_log(path: Path) -> bool:
 
 def kinds() -> Tuple[str, ...]:
     """All kinds, for help texts."""
-    others = ("onnx", "loadable", "engine-info", "build-log", "artifact", "tensorrt-engine", "profile")
+    others = (
+        "calibration-cache",
+        "onnx",
+        "loadable",
+        "engine-info",
+        "build-log",
+        "artifact",
+        "tensorrt-engine",
+        "profile",
+    )
     return tuple(sorted({*others, *DOCUMENTS.values()}))

@@ -11,6 +11,7 @@ from edgedla.builder.loadable import LoadableFile
 from edgedla.graph.layer_graph import LayerGraph
 from edgedla.importers.build_log import BuildLog, Pools
 from edgedla.importers.engine_info import EngineInfo
+from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.rules.messages import explain_line
 
 
@@ -155,6 +156,13 @@ def of_artifact(artifact: Artifact) -> Tuple[Fact, ...]:
         rows += _devices("Placement, real", artifact.placement_real)
     if artifact.accuracy:
         rows += _scalars("Accuracy", sorted(artifact.accuracy.items()))
+    return tuple(rows)
+
+
+def of_cache(absmax: Mapping[str, float]) -> Tuple[Fact, ...]:
+    """A calibration cache: the largest magnitude of each tensor, and its scale (a 127th of that)."""
+    rows = [Fact("Calibration cache", "tensors with a scale", str(len(absmax)))]
+    rows += [Fact("Ranges", name, f"{value:g}, scale {value / INT8_MAX:g}") for name, value in absmax.items()]
     return tuple(rows)
 
 

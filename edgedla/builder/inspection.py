@@ -21,6 +21,7 @@ from edgedla.importers import load_onnx
 from edgedla.importers.build_log import BuildLog
 from edgedla.importers.build_log_reader import last_build, read_build_logs
 from edgedla.importers.engine_info import EngineInfo, parse_engine_info
+from edgedla.quantization.calibration_cache import read_cache
 
 SCHEMA_VERSION = 1
 
@@ -113,7 +114,8 @@ def inspect(
     trt: Optional[str] = None,
     precision: str = "fp16",
 ) -> Inspection:
-    """What a file holds: ONNX, DLA loadable, engine inspector JSON, build log, artifact, engine, edgedla document.
+    """What a file holds: ONNX, DLA loadable, engine inspector JSON, build log, artifact, engine, INT8 calibration cache,
+    edgedla document.
 
     Args:
         against: an ONNX model or a check document to compare a log, an engine's layers or an artifact with.
@@ -158,6 +160,9 @@ def inspect(
         notes += real.notes
         rows += _own_loadable(real, notes)
         comparison = own_comparison(real, notes)
+    elif found.kind == "calibration-cache":
+        absmax = read_cache(path)
+        rows, content = facts.of_cache(absmax), {"absmax": absmax}
     elif found.kind == "tensorrt-engine":
         header = plan_header(path)
         assert header is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.errors import DocumentError
 from edgedla.importers.foreign_node import ForeignNode, names_in, parse_foreign_node
+from edgedla.importers.json_text import parse_json
 
 #: Above this a JSON file is no inspector output; the largest known one has some 30 MB.
 MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -152,31 +152,34 @@ def read_engine_info(source: Union[str, os.PathLike[str], bytes, Mapping[str, An
         except OSError as e:
             raise DocumentError(f"cannot read it: {e.strerror or e}", where=where) from e
     try:
-        document = json.loads(data.decode("utf-8-sig", "replace"), strict=False)
+        document = parse_json(data)
     except (ValueError, RecursionError) as e:
         raise DocumentError(f"no JSON: {e}", where=where) from e
     return parse_engine_info(document, where)
 
 
 def parse_engine_info(document: Any, where: str = "inspector output") -> EngineInfo:
-    """The engine behind `{"Layers": [...], "Bindings": [...]}`.
+    """The engine behind `{"Layers": [...], "Bindings": [...]}`, or behind the list of layers alone.
 
     Raises:
         DocumentError: it has another form.
     """
-    if not isinstance(document, Mapping) or not isinstance(document.get("Layers"), list):
+    if not is_engine_info(document):
         raise DocumentError(
             "not the output of TensorRT's engine inspector: no list named Layers", where=where,
             hint="write it with trtexec --exportLayerInfo=FILE --profilingVerbosity=detailed",
         )  # fmt: skip
-    layers = tuple(_layer(entry, index, where) for index, entry in enumerate(document["Layers"]))
-    bindings = document.get("Bindings") or []
+    entries = document["Layers"] if isinstance(document, Mapping) else document
+    layers = tuple(_layer(entry, index, where) for index, entry in enumerate(entries))
+    bindings = (document.get("Bindings") if isinstance(document, Mapping) else None) or []
     names = tuple(b for b in bindings if isinstance(b, str)) if isinstance(bindings, list) else ()
     return EngineInfo(layers, names, any(layer.type for layer in layers))
 
 
 def is_engine_info(document: Any) -> bool:
-    """Whether a parsed JSON object has the inspector's form."""
+    """Whether a parsed JSON document has the inspector's form, or is the list of what it says layer by layer."""
+    if isinstance(document, list):
+        return bool(document) and all(isinstance(e, Mapping) and {"Name", "LayerType"} <= set(e) for e in document)
     return isinstance(document, Mapping) and isinstance(document.get("Layers"), list)
 
 

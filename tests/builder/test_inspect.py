@@ -211,6 +211,75 @@ def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path):
         inspect(tmp_path / "build.log")
 
 
+def test_calibration_caches(tmp_path):
+    cache = tmp_path / "calib-0.cache"
+    cache.write_text("TRT-8502-EntropyCalibration2\nimages: 3c010a14\na:b: 3d010a14\n")
+    found = inspect(cache)
+    assert found.kind == "calibration-cache"
+    assert [(f.key, f.value) for f in found.facts[1:]] == [
+        ("images", "1.00024, scale 0.00787594"),
+        ("a:b", "4.00098, scale 0.0315038"),
+    ]
+    other = tmp_path / "other.cache"
+    other.write_text("TRT-100300-EntropyCalibration2\r\nimages: 3c010a14\r\n")
+    assert [(d.key, d.only) for d in diff(found, inspect(other)).differences if d.section == "Ranges"] == [
+        ("a:b", "first")
+    ]
+    jsonschema.validate(json.loads(render_inspection(found, "json")), schema("edgedla.inspect"))
+
+
+def test_drift_files(tmp_path):
+    path = tmp_path / "drift.yaml"
+    path.write_text(
+        "# Where they differ.\nschema: edgedla.drift/1\ntrt: 10.3.0\nlayers:\n- layer: a\n  tensorrt: gpu\n"
+    )
+    found = inspect(path)
+    assert found.kind == "drift"
+    assert ("trt", "10.3.0") in [(f.key, f.value) for f in found.facts]
+    path.write_text("schema: edgedla.drift/1\na: &x [1]\nb: *x\n")
+    with pytest.raises(DocumentError, match="no drift file: anchors"):
+        inspect(path)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda e: json.dumps(e).encode("utf-16"),
+        lambda e: json.dumps(e["Layers"]).encode(),
+        lambda e: json.dumps(e).replace('"Inputs"', '"Alpha": nan, "Beta": -inf, "Inputs"').encode(),
+    ],
+    ids=["UTF-16", "the list of layers alone", "C++ numbers"],
+)
+def test_engine_layers_in_other_forms(tmp_path, form):
+    path = tmp_path / "layers.json"
+    path.write_bytes(form(ENGINE))
+    found = inspect(path)
+    assert found.kind == "engine-info"
+    assert [f.key for f in found.facts if f.section == "Loadables on the DLA"] == ["{ForeignNode[conv1...conv2]}"]
+
+
+def test_json_that_breaks_off_is_told_so(tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(ENGINE)[:80])
+    with pytest.raises(DocumentError, match="begins like JSON"):
+        inspect(path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[05/01/2024-10:10:10] [W] [TRT] Layer 'a' (CAST): Unsupported on DLA. Switching\n" + b"\0" * 3000,
+        "[W] [TRT] Layer 'a' (CAST): Unsupported on DLA. Switching\n".encode("utf-16-le"),
+    ],
+    ids=["zeros after a loss of power", "UTF-16 without its mark"],
+)
+def test_logs_with_zeros_are_logs(tmp_path, data):
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    found = inspect(path)
+    assert (found.kind, [f.key for f in found.facts]) == ("build-log", ["a (CAST)"])
+
+
 def test_documents_of_edgedla(tmp_path):
     found = inspect(check_document(tmp_path / "check.json", onnx_model(tmp_path / "net.onnx")))
     assert found.kind == "check"
