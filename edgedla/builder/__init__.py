@@ -18,6 +18,7 @@ _LAZY: Dict[str, str] = {
     "build": "edgedla.builder.building",
     "inspect": "edgedla.builder.inspection",
     "plan_build": "edgedla.builder.building",
+    "plan_stages": "edgedla.builder.building",
     "trtexec_script": "edgedla.builder.trtexec",
 }
 

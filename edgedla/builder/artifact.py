@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Union
@@ -25,6 +26,8 @@ MANIFEST = "manifest.json"
 #: Files written by an artifact carry their hash in their name, so that a new build never writes over a file that a
 #: running pipeline or the old manifest refers to. The manifest is the one commit point.
 HASHED_NAME = re.compile(r"^[A-Za-z0-9_]+-[0-9a-f]{12}(\.[A-Za-z0-9_]+)+$")
+#: Folder of one stage of a chain; the number is the head of the stage's manifest digest.
+STAGE_NAME = re.compile(r"^stage\d{1,4}-[0-9a-f]{12}$")
 _PARTIAL_NAME = re.compile(r"^\.([A-Za-z0-9_]+-[0-9a-f]{12}(\.[A-Za-z0-9_]+)+|manifest\.json)\..*\.part$")
 
 
@@ -171,11 +174,27 @@ class Artifact:
             "notes": list(self.notes),
             "files": [f.to_dict() for f in self.files],
         }
+        if self.kind == "chain":
+            document["stages"] = [
+                {
+                    "device": s.device,
+                    "folder": s.artifact.folder and s.artifact.folder.name,
+                    "digest": s.artifact.digest,
+                }
+                for s in self.stages
+            ]
         document["digest"] = manifest_digest(document)
         return document
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the rest of the manifest; with the hashes in it, of the whole artifact."""
+        return str(self.to_dict()["digest"])
+
     def save(self, folder: Union[str, Path], contents: Mapping[Tuple[str, str], bytes]) -> Artifact:
         """Writes the files and then the manifest; until the manifest stands, the folder holds what it held before.
+
+        A chain's stages are saved already, each into a folder of its own on the same disk; these are moved to `folder`.
 
         Args:
             folder: made if missing. An older artifact in it is replaced in one step, its files are removed afterwards.
@@ -197,6 +216,7 @@ class Artifact:
             ) from e
 
     def _write(self, target: Path, contents: Mapping[Tuple[str, str], bytes]) -> Artifact:
+        stages = tuple(replace(s, artifact=_moved(s.artifact, target, k)) for k, s in enumerate(self.stages))
         files: List[ArtifactFile] = []
         for (role, name), data in sorted(contents.items()):
             sha256 = hashlib.sha256(data).hexdigest()
@@ -206,10 +226,25 @@ class Artifact:
             if not (here.is_file() and not here.is_symlink() and sha256_of(here) == sha256):
                 write_atomic(here, data)
             files.append(ArtifactFile(role, path, sha256, len(data)))
-        saved = replace(self, files=tuple(files), folder=target)
+        saved = replace(self, files=tuple(files), folder=target, stages=stages)
         write_atomic(target / MANIFEST, json.dumps(saved.to_dict(), indent=1, sort_keys=True) + "\n")
-        _remove_unlisted(target, {f.path for f in files})
+        _remove_unlisted(
+            target, {f.path for f in files} | {s.artifact.folder.name for s in stages if s.artifact.folder}
+        )
         return saved
+
+
+def _moved(stage: Artifact, target: Path, number: int) -> Artifact:
+    """The saved stage under its name in the chain's folder, moved there in one step."""
+    here = target / f"stage{number}-{stage.digest[:12]}"
+    if stage.folder is None:
+        raise BuildError("a stage of the chain was not saved", where=str(target))
+    if stage.folder != here:
+        # Its name says its content: what stands there came from a build that was killed.
+        if here.exists():
+            shutil.rmtree(here)
+        os.rename(stage.folder, here)
+    return replace(stage, folder=here)
 
 
 def claim_folder(folder: Path) -> None:
@@ -224,7 +259,7 @@ def claim_folder(folder: Path) -> None:
     strangers = [
         p.name
         for p in sorted(folder.iterdir())
-        if p.name != MANIFEST and not p.name.startswith(".") and not HASHED_NAME.match(p.name)
+        if p.name != MANIFEST and not p.name.startswith(".") and not written_name(p.name)
     ]
     if strangers and not (folder / MANIFEST).exists():
         raise BuildError(
@@ -232,6 +267,11 @@ def claim_folder(folder: Path) -> None:
             where=str(folder),
             allowed="a new folder, an empty one, or an artifact to replace",
         )
+
+
+def written_name(name: str) -> bool:
+    """True for a name that an artifact gives its files and stages."""
+    return bool(HASHED_NAME.match(name) or STAGE_NAME.match(name))
 
 
 def manifest_digest(document: Mapping[str, Any]) -> str:
@@ -248,8 +288,11 @@ def _remove_unlisted(folder: Path, listed: Set[str]) -> None:
     # Only what an earlier build wrote, finished (HASHED_NAME) or cut off (.NAME.xxxx.part). It is no error if it cannot
     # be removed: no manifest names it any more.
     for path in folder.iterdir():
-        ours = HASHED_NAME.match(path.name) or _PARTIAL_NAME.match(path.name)
-        if ours and path.name not in listed:
+        if path.name in listed:
+            continue
+        if STAGE_NAME.match(path.name) and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif written_name(path.name) or _PARTIAL_NAME.match(path.name):
             with contextlib.suppress(OSError):
                 os.unlink(path)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Optional, Union
+from typing import Optional, Tuple, Union
 
-from edgedla.builder.artifact import HASHED_NAME, MANIFEST, SCHEMA, Artifact, ArtifactFile, Binding, manifest_digest
+from edgedla.builder.artifact import MANIFEST, SCHEMA, Artifact, ArtifactFile, Binding, manifest_digest, written_name
+from edgedla.builder.artifact_stages import StageEntry, check_stages, stage_folder
 from edgedla.builder.manifest_types import wrong_types
 from edgedla.errors import DocumentError
 from edgedla.files import sha256_of
@@ -45,19 +46,30 @@ def load_artifact(
     path = Path(folder)
     if path.name == MANIFEST:
         path = path.parent
-    artifact = replace(_read_manifest(path / MANIFEST), folder=path)
-    for entry in artifact.files:
-        _verify_file(path, entry)
+    artifact = _load(path, on, stage=False)
     if model is not None:
         _verify_source(artifact, Path(model))
+    return artifact
+
+
+def _load(path: Path, on: Optional[Running], stage: bool) -> Artifact:
+    artifact, entries = _read_manifest(path / MANIFEST)
+    artifact = replace(artifact, folder=path)
+    if stage and artifact.kind == "chain":
+        raise DocumentError("a stage of a chain is a chain itself", where=str(path), hint="build it again")
+    for entry in artifact.files:
+        _verify_file(path, entry)
+    if artifact.kind == "chain":
+        found = tuple((e, _load(stage_folder(path, e), on, stage=True)) for e in entries)
+        artifact = replace(artifact, stages=check_stages(artifact, found))
     if on is not None:
         _verify_home(artifact, on)
     return artifact
 
 
-def _read_manifest(path: Path) -> Artifact:
+def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
     if not path.is_file():
-        unfinished = path.parent.is_dir() and any(HASHED_NAME.match(p.name) for p in path.parent.iterdir())
+        unfinished = path.parent.is_dir() and any(written_name(p.name) for p in path.parent.iterdir())
         raise DocumentError(
             "an unfinished build: it has files but no manifest"
             if unfinished
@@ -88,7 +100,7 @@ def _read_manifest(path: Path) -> Artifact:
     if wrong:
         raise DocumentError(f"the manifest lacks or misnames a field: {', '.join(wrong[:5])}", where=str(path))
     placement = document["placement"]
-    return Artifact(
+    artifact = Artifact(
         kind=document["kind"],
         backend=document["backend"],
         simulated=document["simulated"],
@@ -104,6 +116,7 @@ def _read_manifest(path: Path) -> Artifact:
         files=tuple(ArtifactFile(**f) for f in document["files"]),
         tool=document["tool"],
     )
+    return artifact, tuple(StageEntry(**s) for s in document.get("stages", ()))
 
 
 def _verify_file(folder: Path, entry: ArtifactFile) -> None:
@@ -149,7 +162,8 @@ def _verify_home(artifact: Artifact, on: Running) -> None:
     )
     for what, built, here in pairs:
         # A DLA loadable needs no TensorRT at run time, an engine needs exactly the one that built it.
-        if what == "TensorRT" and artifact.kind == "standalone":
+        kinds = {stage.artifact.kind for stage in artifact.stages} or {artifact.kind}
+        if what == "TensorRT" and kinds == {"standalone"}:
             continue
         if built is not None and here is not None and built != here:
             raise DocumentError(

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Tuple
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.builder.artifact import Artifact, Binding
+from edgedla.builder.artifact_load import load_artifact
 from edgedla.builder.plan import BuildPlan
+from edgedla.errors import EdgedlaError
 from edgedla.formats import TensorFormat, layout
+from edgedla.version import __version__
+
+#: Files of an artifact: (role, file name) -> content.
+Contents = Dict[Tuple[str, str], bytes]
+
+
+def already_built(folder: Path, plan: str, backend: str, source: Mapping[str, Any]) -> Optional[Artifact]:
+    """The artifact in the folder, if it is whole and of the same plan, model and backend."""
+    try:
+        artifact = load_artifact(folder)
+        same_plan = artifact.file("plan").read_text(encoding="utf-8") == plan
+    except (EdgedlaError, OSError):
+        return None
+    same_source = artifact.backend == backend and dict(artifact.model) == dict(source)
+    # Another version of edgedla may build the same plan otherwise.
+    return artifact if same_plan and same_source and artifact.tool == __version__ else None
 
 
 def artifact_of(

@@ -6,21 +6,22 @@ import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.builder.artifact import Artifact, claim_folder
-from edgedla.builder.artifact_load import load_artifact
-from edgedla.builder.assembling import artifact_of
+from edgedla.builder.assembling import Contents, already_built, artifact_of
 from edgedla.builder.calibrate import calibrate
+from edgedla.builder.chain_build import build_chain
+from edgedla.builder.chain_plan import ChainPlan, Whole, devices_of, plan_chain
 from edgedla.builder.legality import refuse_dynamic
-from edgedla.builder.plan import BuildPlan, Calibration
+from edgedla.builder.plan import GPU, BuildPlan, Calibration
 from edgedla.builder.planning import PlanOptions, make_plan
-from edgedla.errors import BuildError, EdgedlaError, ModelError, UsageError
-from edgedla.graph import LayerGraph
+from edgedla.builder.scripts import Scripts, scripts_of
+from edgedla.errors import BuildError, ModelError, UsageError
 from edgedla.importers.model_identity import dynamic_inputs, model_identity
 from edgedla.quantization.calibration_cache import write_cache
+from edgedla.quantization.samples import Samples
 from edgedla.regions import CheckReport
-from edgedla.version import __version__
 
 BACKENDS = ("auto", "tensorrt", "host")
 #: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
@@ -69,8 +70,38 @@ def plan_build(
     Raises:
         UsageError, ModelError, BuildError (an illegal plan), EnvironmentMissing (INT8 without onnxruntime or scales).
     """
+    plans = plan_stages(model, request, work=work, say=say)
+    if len(plans) > 1:
+        raise BuildError(
+            f"the placement makes a chain of {len(plans)} engines, which has a plan a stage", hint="call plan_stages"
+        )
+    return plans[0]
+
+
+def plan_stages(
+    model: Model, request: BuildRequest, *, work: Optional[Path] = None, say: Optional[Say] = None
+) -> Tuple[BuildPlan, ...]:
+    """The plans alone: one, or one for each stage of a chain, where the placement uses both DLA cores.
+
+    Raises:
+        As `plan_build`.
+    """
     with _as_file(model) as path:
-        return _plan(path, request, work, say)[0]
+        planned = _plan(path, request, work, say, weights=False)
+        return tuple(s.plan for s in planned.stages) if isinstance(planned, ChainPlan) else (planned,)
+
+
+def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Optional[Say] = None) -> Scripts:
+    """Scripts for trtexec: one, or one for each stage of a chain with its ONNX file beside it.
+
+    Args:
+        out: the script's name, or a folder for `build.sh`; of a chain always a folder.
+
+    Raises:
+        As `build`.
+    """
+    with _as_file(model) as path:
+        return scripts_of(_plan(path, request, None, say), Path(out))
 
 
 def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Optional[Say] = None) -> Artifact:
@@ -90,27 +121,45 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
     with _as_file(model) as path:
         _writable(folder)
         work = folder / WORK
-        plan, graph = _plan(path, request, work, say)
+        plan = _plan(path, request, work, say)
         backend = _backend(request.backend)
         source = model_identity(path)
-        done = None if request.force else _already_built(folder, plan, backend, source)
+        if isinstance(plan, ChainPlan):
+            return build_chain(plan, path, folder, work, backend, source, request, _build_one, say)
+        done = None if request.force else already_built(folder, plan.to_json(), backend, source)
         if done is not None:
             _tell(say, "this very build stands there already; --force builds it again")
             return done
         _tell(say, f"building with the {backend} backend")
-        if backend == "tensorrt":
-            from edgedla.builder.on_device import build_on_device
-
-            artifact, contents = build_on_device(plan, path, work, allow_drift=request.allow_drift, say=say)
-        else:
-            artifact, contents = _build_on_host(plan, path, request.calib_data)
-        contents[("plan", "plan.json")] = plan.to_json().encode()
-        if plan.calibration.absmax:
-            contents[("calibration", "calib.cache")] = write_cache(plan.calibration.absmax, plan.trt).encode()
+        artifact, contents = _build_one(plan, path, work, backend, request, say)
         return replace(artifact, model=source).save(folder, contents)
 
 
-def _plan(path: Path, request: BuildRequest, work: Optional[Path], say: Optional[Say]) -> Tuple[BuildPlan, LayerGraph]:
+def _build_one(
+    plan: BuildPlan,
+    path: Path,
+    work: Path,
+    backend: str,
+    request: BuildRequest,
+    say: Optional[Say],
+    samples: Optional[Samples] = None,
+) -> Tuple[Artifact, Contents]:
+    """One engine, with the files of its artifact. `samples`: what a simulated one is measured on, if not the request's."""
+    if backend == "tensorrt":
+        from edgedla.builder.on_device import build_on_device
+
+        artifact, contents = build_on_device(plan, path, work, allow_drift=request.allow_drift, say=say)
+    else:
+        artifact, contents = _build_on_host(plan, path, request.calib_data, samples)
+    contents[("plan", "plan.json")] = plan.to_json().encode()
+    if plan.calibration.absmax:
+        contents[("calibration", "calib.cache")] = write_cache(plan.calibration.absmax, plan.trt).encode()
+    return artifact, contents
+
+
+def _plan(
+    path: Path, request: BuildRequest, work: Optional[Path], say: Optional[Say], weights: bool = True
+) -> Union[BuildPlan, ChainPlan]:
     from edgedla.importers import load_onnx
     from edgedla.regions import check_graph
     from edgedla.targets import platform_for
@@ -118,18 +167,24 @@ def _plan(path: Path, request: BuildRequest, work: Optional[Path], say: Optional
     platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
     graph = load_onnx(path, trt=platform.release.trt, shapes=request.shapes, batch=request.batch)
     refuse_dynamic(graph)
-    check_mode = "standalone" if request.mode == "standalone" else "fallback"
-    report: CheckReport = check_graph(graph, platform, request.precision, check_mode)
     calibration = Calibration()
     if request.precision == "int8" and not platform.release.strongly_typed:
         calibration = calibrate(path, graph, request.calib, request.calib_data, request.calib_method, work, say)
     options = request.options
     if request.placement is not None:
-        from edgedla.builder.from_placement import placed_devices
+        from edgedla.builder.from_placement import placed_devices, placed_model
 
-        placed = placed_devices(request.placement, graph, platform, request.precision)
-        options = replace(options, placed=placed)
-    plan = make_plan(
+        model = placed_model(request.placement, graph, platform, request.precision)
+        options = replace(options, placed=placed_devices(model))
+        if len({*devices_of(graph, options)} - {None, GPU}) > 1:
+            from edgedla.builder.host import load_model
+
+            proto = load_model(path, weights=weights)
+            whole = Whole(proto, graph, platform, request.precision, request.mode, calibration, options)
+            return plan_chain(whole, [region.layers for region in model.regions])
+    check_mode = "standalone" if request.mode == "standalone" else "fallback"
+    report: CheckReport = check_graph(graph, platform, request.precision, check_mode)
+    return make_plan(
         graph,
         report,
         mode=request.mode,
@@ -137,7 +192,6 @@ def _plan(path: Path, request: BuildRequest, work: Optional[Path], say: Optional
         options=options,
         dynamic_inputs=dynamic_inputs(path),
     )
-    return plan, graph
 
 
 def _backend(asked: str) -> str:
@@ -155,26 +209,14 @@ def _on_jetson() -> bool:
 
 
 def _build_on_host(
-    plan: BuildPlan, path: Path, calib_data: Optional[Path]
-) -> Tuple[Artifact, Dict[Tuple[str, str], bytes]]:
+    plan: BuildPlan, path: Path, calib_data: Optional[Path], samples: Optional[Samples]
+) -> Tuple[Artifact, Contents]:
     from edgedla.builder.host import build_host, check_samples, read_model
 
     model = read_model(path)
-    built = build_host(plan, model, check_samples(plan, model, calib_data))
+    built = build_host(plan, model, samples or check_samples(plan, model, calib_data))
     artifact = artifact_of(plan, "host", {"onnxruntime": built.version}, (*plan.notes, *built.notes), built.accuracy)
     return artifact, {("host_model", "model.onnx"): built.data}
-
-
-def _already_built(folder: Path, plan: BuildPlan, backend: str, source: Mapping[str, Any]) -> Optional[Artifact]:
-    """The artifact in the folder, if it is whole and of the same plan, model and backend."""
-    try:
-        artifact = load_artifact(folder)
-        same_plan = artifact.file("plan").read_text(encoding="utf-8") == plan.to_json()
-    except (EdgedlaError, OSError):
-        return None
-    same_source = artifact.backend == backend and dict(artifact.model) == dict(source)
-    # Another version of edgedla may build the same plan otherwise.
-    return artifact if same_plan and same_source and artifact.tool == __version__ else None
 
 
 def _writable(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Devices of one model's layers out of a placement document, if the placement fits the model and the platform."""
+"""One model's part of a placement document, if the placement fits the model and the platform."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from typing import Dict, Union
 from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph
 from edgedla.placement.document import read_placement
-from edgedla.placement.placement import Placement
+from edgedla.placement.placement import PlacedModel, Placement
 from edgedla.targets.platform import Platform
 
 
-def placed_devices(
+def placed_devices(model: PlacedModel) -> Dict[str, str]:
+    """Layer name -> "GPU", "DLA0" or "DLA1". Folded layers are left out: where they stand does not matter."""
+    return {layer.name: layer.device for layer in model.layers if layer.why != "folded"}
+
+
+def placed_model(
     source: Union[str, Path, Placement], graph: LayerGraph, platform: Platform, precision: str
-) -> Dict[str, str]:
-    """Layer name -> "GPU", "DLA0" or "DLA1". Folded layers are left out: where they stand does not matter.
+) -> PlacedModel:
+    """The graph's part of a placement.
 
     Raises:
         DocumentError: no placement, or one of another model, platform, precision, or of other layers than the
@@ -45,4 +50,6 @@ def placed_devices(
     names = [layer.name for layer in graph.layers]
     if [layer.name for layer in models[0].layers] != names:
         raise DocumentError("its layers are not those of the model", where=where, hint="place the model again")
-    return {layer.name: layer.device for layer in models[0].layers if layer.why != "folded"}
+    if any(not 0 <= i < len(names) for region in models[0].regions for i in region.layers):
+        raise DocumentError("a region has layers that the model has not", where=where, hint="place the model again")
+    return models[0]

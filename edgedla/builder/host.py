@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
 from edgedla.builder.host_model import simulate
-from edgedla.builder.plan import BuildPlan
+from edgedla.builder.plan import BuildPlan, Calibration
 from edgedla.errors import ModelError, RunError
 from edgedla.quantization.ranges import input_specs, open_session, runtime
-from edgedla.quantization.samples import Samples, load_samples, synthetic_samples
+from edgedla.quantization.samples import InputSpec, Samples, load_samples, synthetic_samples
 
 #: Stated tolerance: relative L2 error ||y - y_fp32|| / ||y_fp32|| of each output. FP16 rounds to 11 bits, so a deep
 #: network stays well below one percent; INT8 by absmax has 8 bits for the largest value ever seen.
@@ -58,24 +58,36 @@ class HostBuilt:
     notes: Tuple[str, ...]
 
 
+def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
+    """An onnx.ModelProto with its external data, or without where that is missing and `weights` is False.
+
+    Raises:
+        ModelError: unreadable, or external data missing.
+    """
+    import onnx
+
+    try:
+        return onnx.load(str(path))
+    except Exception as e:
+        # protobuf, the file system and onnx raise unrelated classes here.
+        if not weights and Path(path).is_file():
+            return onnx.load(str(path), load_external_data=False)
+        raise ModelError(
+            f"the model or its external data cannot be read: {e}",
+            where=str(path),
+            hint="a build needs the weights; a check does not",
+        ) from e
+
+
 def read_model(path: Union[str, Path]) -> Any:
     """An onnx.ModelProto with its external data, at an opset that the simulation can be written in.
 
     Raises:
         ModelError: unreadable, external data missing, or too old to convert.
     """
-    import onnx
     from onnx import version_converter
 
-    try:
-        model = onnx.load(str(path))
-    except Exception as e:
-        # protobuf, the file system and onnx raise unrelated classes here.
-        raise ModelError(
-            f"the model or its external data cannot be read: {e}",
-            where=str(path),
-            hint="a build needs the weights; a check does not",
-        ) from e
+    model = load_model(path)
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if opset < MIN_OPSET:
         try:
@@ -108,29 +120,42 @@ def build_host(plan: BuildPlan, model: Any, samples: Optional[Samples] = None) -
     own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
     checked = samples or synthetic_samples(specs, CHECK_SAMPLES, CHECK_SEED)
     errors = compare_sessions(reference, session, checked.feeds)
-    tolerance = TOLERANCE_REL_L2[plan.precision]
-    worst = max((e.rel_l2 for e in errors), default=0.0)
-    # Scales of real data clip random input, which says nothing about either.
-    comparable = not (checked.synthetic and plan.calibration.source in ("data", "cache"))
+    nodes = {"dla_int8": simulated.nodes_int8, "dla_fp16": simulated.nodes_fp16, "gpu_fp32": simulated.nodes_fp32}
     return HostBuilt(
         data=data,
-        accuracy={
-            "reference": "ONNX Runtime FP32" if own_types <= {np.float32} else "ONNX Runtime in the model's own types",
-            "samples": checked.detail,
-            "synthetic_samples": checked.synthetic,
-            "tolerance_rel_l2": tolerance,
-            "worst_rel_l2": _rounded(worst),
-            "within": bool(worst <= tolerance) if comparable else None,
-            "outputs": [e.to_dict() for e in errors],
-            "nodes": {
-                "dla_int8": simulated.nodes_int8,
-                "dla_fp16": simulated.nodes_fp16,
-                "gpu_fp32": simulated.nodes_fp32,
-            },
-        },
+        accuracy=accuracy_of(errors, checked, plan, plan.calibration, own_types, nodes),
         version=str(runtime().__version__),
         notes=simulated.notes,
     )
+
+
+def accuracy_of(
+    errors: List[OutputError],
+    checked: Samples,
+    plan: BuildPlan,
+    calibration: Calibration,
+    own_types: Set[type],
+    nodes: Mapping[str, int],
+) -> Dict[str, Any]:
+    """The measured errors as an artifact states them.
+
+    Args:
+        own_types: NumPy types of the model's floating-point inputs. nodes: ONNX nodes by simulated precision.
+    """
+    tolerance = TOLERANCE_REL_L2[plan.precision]
+    worst = max((e.rel_l2 for e in errors), default=0.0)
+    # Scales of real data clip random input, which says nothing about either.
+    comparable = not (checked.synthetic and calibration.source in ("data", "cache"))
+    return {
+        "reference": "ONNX Runtime FP32" if own_types <= {np.float32} else "ONNX Runtime in the model's own types",
+        "samples": checked.detail,
+        "synthetic_samples": checked.synthetic,
+        "tolerance_rel_l2": tolerance,
+        "worst_rel_l2": _rounded(worst),
+        "within": bool(worst <= tolerance) if comparable else None,
+        "outputs": [e.to_dict() for e in errors],
+        "nodes": dict(nodes),
+    }
 
 
 def check_samples(plan: BuildPlan, model: Any, data: Optional[Path]) -> Optional[Samples]:
@@ -139,7 +164,12 @@ def check_samples(plan: BuildPlan, model: Any, data: Optional[Path]) -> Optional
         return None
     shapes = {io.name: io.shape_nchw for io in plan.inputs}
     session = open_session(with_static_inputs(model, shapes).SerializeToString())
-    loaded = load_samples(data, input_specs(session, {k: list(v) for k, v in shapes.items()}))
+    return loaded_samples(data, input_specs(session, {k: list(v) for k, v in shapes.items()}))
+
+
+def loaded_samples(data: Path, specs: Sequence[InputSpec]) -> Samples:
+    """The last of the user's samples, for inputs of these types and sizes."""
+    loaded = load_samples(data, specs)
     last = loaded.feeds[-CHECK_SAMPLES:]
     return Samples(last, False, f"the last {len(last)} of {loaded.detail}")
 

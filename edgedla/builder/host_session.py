@@ -52,7 +52,15 @@ class HostSession:
         self._check_names(inputs)
         arrays = {b.name: unpack(inputs[b.name], self.layouts[b.name], scale=b.scale) for b in self.artifact.inputs}
         found = self.run_arrays(arrays)
-        return {b.name: pack(found[b.name], self.layouts[b.name], scale=b.scale) for b in self.artifact.outputs}
+        return {
+            b.name: pack(self.as_bound(b, found[b.name]), self.layouts[b.name], scale=b.scale)
+            for b in self.artifact.outputs
+        }
+
+    @staticmethod
+    def as_bound(binding: Binding, array: np.ndarray) -> np.ndarray:
+        """The array with INT64 as the binding has it: TensorRT before 10 knows INT32 only."""
+        return array.astype(np.int32) if binding.dtype == "INT32" and array.dtype == np.int64 else array
 
     def run_arrays(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         """The same on NCHW arrays in real values: what run gives, before it is packed."""

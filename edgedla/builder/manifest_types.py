@@ -77,6 +77,7 @@ _BINDING: Mapping[str, Check] = {
     "strides_bytes": _map_of(_whole),
     "scale": _or_null(_number),
 }
+_STAGE: Mapping[str, Check] = {"device": _text, "folder": _text, "digest": _text}
 _FILE: Mapping[str, Check] = {"role": _text, "path": _text, "sha256": _text, "size_bytes": _whole}
 
 
@@ -93,8 +94,10 @@ def wrong_types(document: Mapping[str, Any]) -> List[str]:
     for (parent, key), check in _OPTIONAL.items():
         if parent not in found and not _or_null(check)(document[parent].get(key)):
             found.append(f"{parent}.{key}")
-    for field, checks in (("bindings", _BINDING), ("files", _FILE)):
-        if field not in found:
+    if (document.get("kind") == "chain") != ("stages" in document) or not _list_of(_object)(document.get("stages", [])):
+        found.append("stages")
+    for field, checks in (("bindings", _BINDING), ("files", _FILE), ("stages", _STAGE)):
+        if field not in found and field in document:
             for i, entry in enumerate(document[field]):
                 found += [f"{field}[{i}].{name}" for name in _wrong(entry, checks)]
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.builder.artifact import Artifact
-from edgedla.builder.assembling import artifact_of
+from edgedla.builder.assembling import Contents, artifact_of
 from edgedla.builder.drift import Drift, drift_yaml
 from edgedla.builder.plan import GPU, BuildPlan
 from edgedla.builder.real import DLA, real_of_engine, real_of_log
@@ -17,8 +17,6 @@ from edgedla.errors import BuildError, EnvironmentMissing, ModelError
 from edgedla.files import write_atomic
 from edgedla.importers.build_log import BuildLog
 from edgedla.importers.engine_info import read_engine_info
-
-Contents = Dict[Tuple[str, str], bytes]
 
 
 def build_on_device(

@@ -21,7 +21,7 @@ from edgedla.rules.verdict import Support
 MODES = ("hybrid", "standalone")
 PRECISIONS = ("fp16", "int8")
 #: LayerTypes and activations that the DLA computes in FP16 also in an INT8 build (developer guides 8.4 to 8.6.1).
-_FP16_ONLY_ONNX = frozenset({"Sigmoid", "Tanh", "LRN", "Softmax", "LogSoftmax", "Slice", "Split"})
+FP16_ONLY_ONNX = frozenset({"Sigmoid", "Tanh", "LRN", "Softmax", "LogSoftmax", "Slice", "Split"})
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class PlanOptions:
         devices: layer name -> device ("GPU", "DLA", "DLA0", "DLA1"), over both. A name may hold one `*`, as in trtexec.
         precisions: layer name -> "fp16" or "int8"; a name may hold one `*`.
         input_formats, output_formats: format and type at the border, in the network's order; () leaves them to us.
+        formats: tensor name -> format and type at the border, over both.
         reformat_free: choose border formats that need no reformat also where the GPU may reformat.
         pools: field of Pools -> bytes.
         set_ranges: give TensorRT the INT8 scales by setDynamicRange instead of a calibrator.
@@ -45,6 +46,7 @@ class PlanOptions:
     precisions: Mapping[str, str] = field(default_factory=dict)
     input_formats: Tuple[IoFormat, ...] = ()
     output_formats: Tuple[IoFormat, ...] = ()
+    formats: Mapping[str, IoFormat] = field(default_factory=dict)
     reformat_free: bool = False
     pools: Mapping[str, int] = field(default_factory=dict)
     concurrent_engines: int = 1
@@ -171,7 +173,7 @@ def _precisions(
         asked = by_hand.get(layer.name)
         if asked is not None and asked not in PRECISIONS:
             raise UsageError(f"unknown precision {asked!r}", where=layer.name, allowed=", ".join(PRECISIONS))
-        forced = report.precision == "int8" and on_dla[layer.index] and layer.onnx_op in _FP16_ONLY_ONNX
+        forced = report.precision == "int8" and on_dla[layer.index] and layer.onnx_op in FP16_ONLY_ONNX
         found.append(None if typed else (asked or ("fp16" if forced else None)))
     return found
 
@@ -187,15 +189,7 @@ def _io(
     dynamic_inputs: Sequence[str],
 ) -> Tuple[IoPlan, ...]:
     names = (*graph.inputs, *graph.outputs)
-    told: Dict[str, IoFormat] = {}
-    for what, group, formats in (
-        ("input", graph.inputs, options.input_formats),
-        ("output", graph.outputs, options.output_formats),
-    ):
-        if formats and len(formats) not in (1, len(group)):
-            raise UsageError(f"{len(formats)} {what} formats for {len(group)} {what}s", allowed="one, or one for each")
-        # trtexec takes one format for all tensors of a direction.
-        told.update(zip(group, formats * len(group) if len(formats) == 1 else formats))
+    told = formats_by_name(graph, options)
     chosen: Dict[str, IoFormat] = {}
     if mode == "standalone" or options.reformat_free:
         check_mode = "standalone" if mode == "standalone" else "fallback"
@@ -216,6 +210,24 @@ def _io(
         scale = absmax / INT8_MAX if dtype == "INT8" and absmax is not None else None
         found.append(IoPlan(name, name in graph.inputs, tensor.dims, dtype, form, scale, name in dynamic_inputs))
     return tuple(found)
+
+
+def formats_by_name(graph: LayerGraph, options: PlanOptions) -> Dict[str, IoFormat]:
+    """The formats that were asked for, by tensor.
+
+    Raises:
+        UsageError: another number of formats than one, or one for each tensor of a direction.
+    """
+    told: Dict[str, IoFormat] = {}
+    for what, group, formats in (
+        ("input", graph.inputs, options.input_formats),
+        ("output", graph.outputs, options.output_formats),
+    ):
+        if formats and len(formats) not in (1, len(group)):
+            raise UsageError(f"{len(formats)} {what} formats for {len(group)} {what}s", allowed="one, or one for each")
+        # trtexec takes one format for all tensors of a direction.
+        told.update(zip(group, formats * len(group) if len(formats) == 1 else formats))
+    return {**told, **options.formats}
 
 
 def _regions(graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool]) -> Tuple[Tuple[str, str, int], ...]:

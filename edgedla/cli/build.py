@@ -99,11 +99,8 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     if out is None and not given["plan_only"]:
         raise UsageError("no output given", where="-o", allowed="a folder, or --plan to build nothing")
     from edgedla.builder.building import build as build_artifact
-    from edgedla.builder.building import plan_build
-    from edgedla.builder.plan_text import describe
-    from edgedla.builder.trtexec import trtexec_script
-    from edgedla.files import write_atomic
-    from edgedla.reports.build import render_build
+    from edgedla.builder.building import plan_stages, write_scripts
+    from edgedla.reports.build import render_build, render_plans
 
     model = found[0]
     request = _request(model, given)
@@ -111,19 +108,14 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     def say(line: str) -> None:
         click.echo(line, err=True)
 
-    if given["plan_only"] or given["backend"] == "trtexec":
-        plan = plan_build(model, request, say=say)
-        if given["plan_only"]:
-            text = plan.to_json() if given["output_format"] == "json" else describe(plan)
-            click.echo(text, nl=False)
-            return 0
-        script = trtexec_script(plan)
-        path = Path(out) / "build.sh" if Path(out).is_dir() or not Path(out).suffix else Path(out)
-        write_atomic(path, script.text)
-        path.chmod(0o755)
-        said = {"script": str(path), "options_of": script.options_of, "not_expressed": list(script.unsaid)}
-        lines = [f"written   {path}", *(f"not said  {text}" for text in script.unsaid)]
-        click.echo(json.dumps(said, indent=1) if given["output_format"] == "json" else "\n".join(lines))
+    if given["plan_only"]:
+        click.echo(render_plans(plan_stages(model, request, say=say), given["output_format"]), nl=False)
+        return 0
+    if given["backend"] == "trtexec":
+        said = write_scripts(model, out, request, say=say)
+        lines = [f"written   {path}" for path in (*said.stages, said.script)]
+        lines += [f"not said  {text}" for text in said.unsaid]
+        click.echo(json.dumps(said.to_dict(), indent=1) if given["output_format"] == "json" else "\n".join(lines))
         return 0
     artifact = build_artifact(model, out, request, say=say)
     click.echo(render_build(artifact, given["output_format"]), nl=False)

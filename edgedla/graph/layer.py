@@ -41,6 +41,7 @@ class OnnxNode:
         layers: indices of the live layers it became (empty: no layer, or only constants).
         constant_layers: LayerType names of the layers it adds whose outputs are build-time constants.
         unknown: why the importer could not tell ("" where it could).
+        nested: it stands in a subgraph or a function; its layers are work of the node before it that is not nested.
     """
 
     name: str
@@ -48,6 +49,7 @@ class OnnxNode:
     layers: Tuple[int, ...] = ()
     constant_layers: Tuple[str, ...] = ()
     unknown: str = ""
+    nested: bool = field(default=False, compare=False)
 
     @property
     def is_folded(self) -> bool:

@@ -174,8 +174,14 @@ def _collect(
         )
         of_node.setdefault(id(made.node), []).append(index)
     nodes = tuple(
-        OnnxNode(r.name, r.op, tuple(of_node.get(id(r), ())), tuple(r.constant_layers), r.unknown) for r in ctx.nodes
+        OnnxNode(r.name, r.op, tuple(of_node.get(id(r), ())), tuple(r.constant_layers), r.unknown, r.nested)
+        for r in ctx.nodes
     )
+    aliases = {
+        readable(name): seen[id(t)]
+        for name, t in ctx.tensors.items()
+        if isinstance(t, NetTensor) and id(t) in seen and not t.const and seen[id(t)] != readable(name)
+    }
     return LayerGraph(
         name=source.name,
         layers=tuple(layers),
@@ -188,4 +194,5 @@ def _collect(
         sha256=source.sha256,
         notes=tuple(notes),
         constant_users=users,
+        aliases=aliases,
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, List, Mapping
+from typing import Any, List, Mapping, Sequence
 
 from edgedla.builder.artifact import Artifact
+from edgedla.builder.chain_build import plans_document
+from edgedla.builder.plan import BuildPlan
+from edgedla.builder.plan_text import describe
 
 
 def render_build(artifact: Artifact, wanted: str) -> str:
@@ -22,6 +25,7 @@ def render_build(artifact: Artifact, wanted: str) -> str:
     devices = sorted(set(artifact.placement_predicted.values()))
     counts = ", ".join(f"{d}: {sum(v == d for v in artifact.placement_predicted.values())}" for d in devices)
     lines.append(f"layers    planned {counts}; {_real(artifact)}")
+    lines += _stages(artifact)
     for b in artifact.bindings:
         shape = "x".join(str(d) for d in b.shape_nchw)
         scale = f", scale {b.scale:.6g}" if b.scale is not None else ""
@@ -31,8 +35,45 @@ def render_build(artifact: Artifact, wanted: str) -> str:
     if artifact.accuracy is not None:
         lines += _accuracy(artifact.accuracy)
     lines += [f"file      {f.path} ({f.role}, {f.size_bytes} bytes)" for f in artifact.files]
+    lines += [
+        f"folder    {s.artifact.folder.name} (stage {k})" for k, s in enumerate(artifact.stages) if s.artifact.folder
+    ]
     lines += [f"note      {note}" for note in artifact.notes]
     return "\n".join(lines) + "\n"
+
+
+def render_plans(plans: Sequence[BuildPlan], wanted: str) -> str:
+    """One plan as it is, the plans of a chain one after the other: "text", or "json" with a list under "stages"."""
+    if wanted == "json":
+        if len(plans) == 1:
+            return plans[0].to_json()
+        return json.dumps(plans_document(plans), indent=1, sort_keys=True) + "\n"
+    if len(plans) == 1:
+        return describe(plans[0])
+    return "\n".join(f"stage     {k} of {len(plans)}\n{describe(plan)}" for k, plan in enumerate(plans))
+
+
+def _stages(artifact: Artifact) -> List[str]:
+    lines = []
+    for k, stage in enumerate(artifact.stages):
+        inner = stage.artifact
+        on_core = sum(device != "GPU" for device in inner.placement_predicted.values())
+        count = len(inner.placement_predicted)
+        lines.append(
+            f"stage {k}   {stage.device}: {count} layers, {on_core} of them on the DLA; "
+            f"reads {', '.join(b.name for b in inner.inputs)}"
+        )
+        passed = {b.name for later in artifact.stages[k + 1 :] for b in later.artifact.inputs}
+        for b in inner.outputs:
+            if b.name in passed:
+                shape = "x".join(str(d) for d in b.shape_nchw)
+                scale = f", scale {b.scale:.6g}" if b.scale is not None else ""
+                lines.append(f"            hands on {b.name} {shape} {b.dtype} {b.format}, {b.size_bytes} bytes{scale}")
+        if inner.accuracy is not None:
+            lines.append(
+                f"            relative L2 {inner.accuracy['worst_rel_l2']} by itself ({inner.accuracy['samples']})"
+            )
+    return lines
 
 
 def _real(artifact: Artifact) -> str:

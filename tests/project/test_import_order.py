@@ -18,7 +18,7 @@ ORDER = (
 FOUNDATION = {"errors", "version", "data", "files", "strict_yaml"}
 
 ALLOWED: Dict[str, Tuple[str, ...]] = {
-    "onnx": ("importers/", "fixes/", "quantization/", "builder/host"),
+    "onnx": ("importers/", "fixes/", "quantization/", "builder/host", "builder/extract"),
     "onnxruntime": ("fixes/", "quantization/", "builder/host", "runtime/"),
     "tensorrt": ("builder/tensorrt_api.py", "runtime/"),
     # formats/interleave.py falls back to NumPy where OpenCV is missing.

@@ -118,11 +118,12 @@ class NetLayer:
 class NodeRecord:
     """What has become of one ONNX node so far."""
 
-    __slots__ = ("constant_layers", "name", "op", "unknown")
+    __slots__ = ("constant_layers", "name", "nested", "op", "unknown")
 
-    def __init__(self, name: str, op: str) -> None:
+    def __init__(self, name: str, op: str, nested: bool = False) -> None:
         self.name = name
         self.op = op
+        self.nested = nested
         self.constant_layers: List[str] = []
         self.unknown = ""
 

@@ -1,0 +1,88 @@
+"""What extraction reads from and does to ONNX's protobuf messages: captured names, renaming, types and sizes."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+
+def reads(node: Any) -> Iterator[str]:
+    """Tensors of the graph around it that a node reads, also from within its subgraphs."""
+    for name in node.input:
+        if name:
+            yield name
+    for attribute in node.attribute:
+        for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            yield from _captured(inner)
+
+
+def _captured(graph: Any) -> Iterator[str]:
+    own = {i.name for i in graph.input} | {i.name for i in graph.initializer}
+    own |= {t for node in graph.node for t in node.output}
+    for node in graph.node:
+        for name in reads(node):
+            if name not in own:
+                yield name
+    for output in graph.output:
+        if output.name not in own:
+            yield output.name
+
+
+def rename(node: Any, names: Dict[str, str]) -> None:
+    """Other names for what the node reads, in its subgraphs too where no tensor of their own has the name."""
+    for k, name in enumerate(node.input):
+        if name in names:
+            node.input[k] = names[name]
+    for attribute in node.attribute:
+        for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            own = {i.name for i in (*inner.input, *inner.initializer)} | {t for n in inner.node for t in n.output}
+            outer = {old: new for old, new in names.items() if old not in own}
+            for child in inner.node:
+                rename(child, outer)
+            for output in inner.output:
+                output.name = outer.get(output.name, output.name)
+
+
+def without_graph(model: Any) -> Any:
+    """Version, operator sets, functions and metadata."""
+    import onnx
+
+    rest = onnx.ModelProto()
+    for descriptor, value in model.ListFields():
+        if descriptor.name == "graph":
+            continue
+        if isinstance(value, (str, bytes, int, float)):
+            setattr(rest, descriptor.name, value)
+        else:
+            getattr(rest, descriptor.name).extend(value)
+    # Before version 4 every initializer had to be an input too.
+    rest.ir_version = max(rest.ir_version, 4)
+    return rest
+
+
+def sized(entry: Any, dims: Optional[Tuple[int, ...]]) -> Any:
+    """A network input with the sizes of the build."""
+    import onnx
+
+    copy = onnx.ValueInfoProto()
+    copy.CopyFrom(entry)
+    if dims is not None:
+        shape = copy.type.tensor_type.shape
+        del shape.dim[:]
+        for d in dims:
+            shape.dim.add().dim_value = d
+    return copy
+
+
+def inferred_types(model: Any) -> Dict[str, int]:
+    """Element type (TensorProto.DataType) by tensor name, where the model or ONNX's shape inference tells it."""
+    import onnx
+
+    known = {v.name: v.type.tensor_type.elem_type for v in (*model.graph.value_info, *model.graph.output)}
+    if {t for node in model.graph.node for t in node.output if t} <= set(known):
+        return known
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model).graph
+    except Exception:
+        # A guest here: it may fail in any way on a model that it does not know.
+        return known
+    return {**{v.name: v.type.tensor_type.elem_type for v in inferred.value_info}, **known}
