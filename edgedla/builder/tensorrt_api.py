@@ -10,7 +10,6 @@ functions named `implicit_...`, which are called only where the plan is not stro
 from __future__ import annotations
 
 import importlib
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
@@ -26,6 +25,7 @@ from edgedla.builder.tensorrt_config import (
     set_pools,
 )
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError
+from edgedla.importers.json_text import parse_json
 
 #: How many log lines an error repeats.
 LAST_LINES = 20
@@ -99,8 +99,7 @@ def build_engine(
         if not plan.strongly_typed:
             implicit_precisions(trt, config, network, layers, plan)
         if plan.timing_cache:
-            cache = config.create_timing_cache(timing_cache)
-            config.set_timing_cache(cache, ignore_mismatch=False)
+            _reuse_timings(config, timing_cache, lines)
         if progress is not None and hasattr(trt, "IProgressMonitor"):
             config.progress_monitor = _monitor(trt, progress)
         memory = _run(builder, network, config, lines)
@@ -184,6 +183,17 @@ def _parse(trt: Any, network: Any, logger: Any, model: Path, lines: List[str]) -
         )
 
 
+def _reuse_timings(config: Any, earlier: bytes, lines: List[str]) -> None:
+    """The earlier build's timings, or an empty cache where they are damaged or another release's or module's."""
+    cache = config.create_timing_cache(earlier)
+    if cache is not None and config.set_timing_cache(cache, ignore_mismatch=False):
+        return
+    lines.append("[W] edgedla: the timing cache of an earlier build does not fit here; timing begins anew")
+    cache = config.create_timing_cache(b"")
+    if cache is not None:
+        config.set_timing_cache(cache, ignore_mismatch=False)
+
+
 def _ask(trt: Any, config: Any, layers: Mapping[str, Any]) -> Dict[str, Tuple[str, bool]]:
     """Layer name -> (LayerType name, can_run_on_DLA) of everything in the network, by TensorRT's own first check."""
     return {name: (layer.type.name, bool(config.can_run_on_DLA(layer))) for name, layer in layers.items()}
@@ -257,8 +267,8 @@ def _inspect(
             name = engine.get_tensor_name(i)
             formats[name] = engine.get_tensor_format(name).name
     try:
-        document = json.loads(text)
-    except ValueError:
+        document = parse_json(str(text).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
         return None, formats
     return (document if isinstance(document, dict) else None), formats
 

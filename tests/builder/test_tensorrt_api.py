@@ -92,6 +92,17 @@ def test_dynamic_inputs_become_static(fake_tensorrt: Callable[..., Any], plan_fo
     assert "ITensor[image].shape = [1, 3, 8, 8]" in fake.world.calls
 
 
+@pytest.mark.parametrize("earlier", [b"damaged", b"foreign"])
+@pytest.mark.parametrize("release", RELEASES)
+def test_timings_that_do_not_fit_are_taken_anew_and_that_is_logged(
+    release: str, earlier: bytes, fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake_tensorrt(release)
+    built = build_engine(plan_for(release), MODEL, timing_cache=earlier)
+    assert built.timing_cache == b"+"
+    assert "timing begins anew" in built.log
+
+
 def test_without_a_progress_callback_and_timing_cache_neither_is_set(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:

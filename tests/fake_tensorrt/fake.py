@@ -159,9 +159,17 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         return memory
 
     def timing_cache(self: Any, serialized: Any) -> Any:
+        if bytes(serialized).startswith(b"damaged"):
+            return None
         cache = make("ITimingCache")
         cache._bytes = bytes(serialized) + b"+"
         return cache
+
+    def set_timings(self: Any, cache: Any, ignore_mismatch: bool) -> bool:
+        if cache._bytes.startswith(b"foreign") and not ignore_mismatch:
+            return False
+        self._cache = cache
+        return True
 
     def host_memory(data: bytes) -> Any:
         memory = make("IHostMemory")
@@ -227,7 +235,7 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         "IBuilderConfig.set_device_type": lambda self, layer, device_type: self._devices.update({layer: device_type}),
         "IBuilderConfig.get_device_type": device_of,
         "IBuilderConfig.create_timing_cache": timing_cache,
-        "IBuilderConfig.set_timing_cache": lambda self, cache, ignore_mismatch: setattr(self, "_cache", cache) or True,
+        "IBuilderConfig.set_timing_cache": set_timings,
         "IBuilderConfig.get_timing_cache": lambda self: self.__dict__.get("_cache"),
         "ITimingCache.serialize": lambda self: host_memory(self._bytes),
         "Runtime.deserialize_cuda_engine": deserialize,
