@@ -29,8 +29,10 @@ def rank_changes(
 ) -> Tuple[RankedChange, ...]:
     """Root causes by what fixing all their layers would bring: regions merged, then layers and MACs gained.
 
-    Layers share an entry when they have the same type and the same first rule. An entry says what would follow if
-    exactly these layers ran on the DLA and nothing else changed: candidates, second look and cap are worked out anew.
+    Layers share an entry when they have the same type and the same first rule; a rule for every kind of layer has one
+    entry, for what it asks (fixed dims, FP16 tensors, no dim above 8192) is one change of the model. An entry says what
+    would follow if exactly these layers ran on the DLA and nothing else changed: candidates, second look and cap are
+    worked out anew. Of a rule for every kind, layers that other rules refuse as well stay where they are.
     """
     causes: Dict[Tuple[str, str, Cause], List[int]] = {}
     deciding: Dict[int, Optional[Finding]] = {}
@@ -38,7 +40,8 @@ def rank_changes(
         if p.cause in (Cause.RULE, Cause.UNKNOWN, Cause.VALIDATION):
             finding = deciding[p.index] = _deciding(verdicts[p.index])
             rule = f"{finding.rule} {finding.rule_name}" if finding else "no rule"
-            causes.setdefault((_kind_label(graph, p.index), rule, p.cause), []).append(p.index)
+            kind = "" if finding and _is_for_every_kind(finding.rule) else f"{_kind_label(graph, p.index)}: "
+            causes.setdefault((kind, rule, p.cause), []).append(p.index)
     work = work_of(graph)
 
     def outcome(on_dla: Sequence[bool], thrown_out: Dict[int, str]) -> Tuple[int, int, int]:
@@ -54,15 +57,16 @@ def rank_changes(
     ranked: List[RankedChange] = []
     for (kind, rule, cause), members in sorted(causes.items(), key=lambda item: (-len(item[1]), item[1]))[:tried]:
         fixed = list(supported)
-        for i in members:
+        freed = members if kind else [i for i in members if not _others(verdicts[i], deciding[i])]
+        for i in freed:
             fixed[i] = True
-        mended = {units.unit_of[i] for i in members if i in units.unit_of}
+        mended = {units.unit_of[i] for i in freed if i in units.unit_of}
         after = outcome(fixed, {u: m for u, m in failing.items() if u not in mended})
         findings = [f for f in (deciding[i] for i in members) if f]
         ranked.append(
             RankedChange(
                 layers=tuple(members),
-                label=f"{kind}: {rule}",
+                label=f"{kind}{rule}",
                 cause=cause,
                 message=layers[members[0]].reason,
                 fixes=tuple(sorted({fix for f in findings for fix in f.fixes})),
@@ -84,6 +88,17 @@ def _deciding(verdict: Verdict) -> Optional[Finding]:
         if finding.effect is wanted:
             return finding
     return None
+
+
+def _is_for_every_kind(rule: str) -> bool:
+    """Whether a rule of common.yaml stopped the layer, not the lack of a rule for its kind."""
+    return rule.startswith("GEN") and rule != "GEN099"
+
+
+def _others(verdict: Verdict, deciding: Optional[Finding]) -> bool:
+    """Whether something else than `deciding` keeps the layer off the DLA."""
+    stops = (Effect.REJECT, Effect.UNKNOWN)
+    return any(f is not deciding and f.effect in stops for f in verdict.findings + verdict.validation)
 
 
 def _kind_label(graph: LayerGraph, index: int) -> str:

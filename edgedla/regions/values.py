@@ -170,7 +170,8 @@ class RankedChange:
 
     Attributes:
         layers: indices of the layers that share the cause and are fixed together.
-        label: what they have in common, for example `REDUCE: RED002`.
+        label: what they have in common, for example `REDUCE AVG: REDU002 reduce-operation`, or the rule alone where it
+            holds for every kind of layer.
         cause: why they run on the GPU now.
         message: the first layer's reason.
         fixes: ids of known remedies, from the findings.

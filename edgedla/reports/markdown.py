@@ -8,7 +8,7 @@ from typing import Iterator, Sequence
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
 from edgedla.reports import summary
-from edgedla.reports.summary import Group, count, macs_text, percent
+from edgedla.reports.summary import Group, macs_text, percent
 from edgedla.reports.text import clean
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~-])")
@@ -56,7 +56,7 @@ def _report(report: CheckReport) -> Iterator[str]:
         yield "### Change these layers first\n"
         yield "| | Layers | Gain | Why | Fix |\n|---|---|---|---|---|"
         for place, change in enumerate(report.ranking, 1):
-            gain = f"{count(change.layers_gained, 'layer')}, {count(change.regions_merged, 'loadable')} fewer"
+            gain = escape(summary.gains(report, change))
             name = f"{escape(change.label)} ({len(change.layers)})"
             yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(summary.fix_text(change.fixes))} |"
         yield ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, Iterator, List, Tuple
 
 from edgedla.regions.report import CheckReport, LayerReport, NodeReport
-from edgedla.regions.values import Cause, Placed
+from edgedla.regions.values import Cause, Placed, RankedChange
 from edgedla.rules.docs import fixes as load_fixes
 from edgedla.rules.verdict import Effect, Finding, Support
 
@@ -185,6 +185,18 @@ def percent(share: float) -> str:
     if share in (0, 1):
         return f"{share * 100:.0f} %"
     return f"{min(max(share * 100, 0.1), 99.9):.1f} %"
+
+
+def gains(report: CheckReport, change: RankedChange) -> str:
+    """What a change brings: `+2 layers, +0.1 % of MACs, 1 loadable fewer`."""
+    parts = [f"{change.layers_gained:+d} layer{'s' * (abs(change.layers_gained) != 1)}"]
+    if report.totals.macs:
+        sign = "-" if change.macs_gained < 0 else "+"
+        parts.append(f"{sign}{percent(abs(change.macs_gained) / report.totals.macs)} of MACs")
+    if change.regions_merged:
+        fewer = "fewer" if change.regions_merged > 0 else "more"
+        parts.append(f"{count(abs(change.regions_merged), 'loadable')} {fewer}")
+    return ", ".join(parts)
 
 
 def count(n: int, noun: str) -> str:

@@ -129,13 +129,8 @@ def _strict(report: CheckReport) -> Iterator[Line]:
 
 def _ranking(report: CheckReport, first: int, last: int) -> Iterator[Line]:
     for place, change in list(enumerate(report.ranking, 1))[first:last]:
-        gains = [f"+{count(change.layers_gained, 'layer')}"]
-        if report.totals.macs:
-            gains.append(f"+{percent(change.macs_gained / report.totals.macs)} of MACs")
-        if change.regions_merged:
-            fewer = "fewer" if change.regions_merged > 0 else "more"
-            gains.append(f"{count(abs(change.regions_merged), 'loadable')} {fewer}")
-        yield "", 2, f"{place}. {clean(change.label)} ({count(len(change.layers), 'layer')}): {', '.join(gains)}"
+        size = count(len(change.layers), "layer")
+        yield "", 2, f"{place}. {clean(change.label)} ({size}): {summary.gains(report, change)}"
         yield "dim", 5, f"{clean(report.layers[change.layers[0]].name)}: {clean(change.message)}"
         if change.fixes:
             yield "dim", 5, f"fix: {fix_text(change.fixes)}"

@@ -145,3 +145,13 @@ def test_a_loadable_above_the_weight_limit_is_named(net: Any) -> None:
     (region,) = check_graph(graph, platform_for("orin", trt="10.3"), "fp16").regions
     assert region.weight_bytes == 5 * 8192 * 8192 * 2
     assert region.findings, "weights of one loadable stay below 512 MB (NvInfer.h, class Weights)"
+
+
+def test_one_change_of_the_model_is_one_entry_whatever_kinds_it_stops(model: Path) -> None:
+    report = check(str(model), target="orin", trt="11.4.1")
+    (change,) = report.ranking
+    assert change.label == "GEN007 strongly-typed-tensors"
+    assert len(change.layers) == 4
+    # The global average stays: another rule refuses it whatever its type.
+    assert change.layers_gained == 3
+    assert change.fixes == ("fp16-tensors",)

@@ -103,3 +103,8 @@ def test_an_unknown_rule_gets_a_suggestion():
 
 def test_the_version_is_a_hash_of_the_data():
     assert re.fullmatch(r"[0-9a-f]{12}", load_rules().version)
+
+
+def test_rules_for_every_kind_are_known_by_their_ids():
+    # The ranking groups their findings over all kinds of layers.
+    assert all((rule.kinds == ("",)) == rule.id.startswith("GEN") for rule in RULES)
