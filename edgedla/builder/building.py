@@ -37,8 +37,8 @@ class BuildRequest:
     """Everything `build` needs besides the model; the fields are the options of `edgedla build`.
 
     Attributes:
-        calib: a TensorRT calibration cache. calib_data: .npz or .npy samples. Without both INT8 is calibrated on
-            seeded random input, which is said everywhere.
+        calib: a TensorRT calibration cache. calib_data: .npz or .npy samples; beside a cache they only show the host
+            backend's error. Without both INT8 is calibrated on seeded random input, which is said everywhere.
         calib_method: "minmax" or "entropy".
         placement: a placement document's file; its devices are taken in place of the prediction.
         allow_drift: on the device, move layers that TensorRT refuses to the GPU instead of refusing the build.
@@ -126,7 +126,8 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
         source = model_identity(path)
         if isinstance(plan, ChainPlan):
             return build_chain(plan, path, folder, work, backend, source, request, _build_one, say)
-        done = None if request.force else already_built(folder, plan.to_json(), backend, source)
+        given = request.calib_data is not None
+        done = None if request.force else already_built(folder, plan.to_json(), backend, source, given)
         if done is not None:
             _tell(say, "this very build stands there already; --force builds it again")
             return done

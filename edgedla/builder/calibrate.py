@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Callable, Dict, Optional
 
 from edgedla.builder.plan import Calibration
-from edgedla.errors import EdgedlaError, UsageError
+from edgedla.errors import EdgedlaError
 from edgedla.files import write_atomic
 from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import read_cache
@@ -23,17 +23,15 @@ def calibrate(
     work: Optional[Path],
     say: Optional[Callable[[str], None]] = None,
 ) -> Calibration:
-    """Ranges by ONNX tensor name.
+    """Ranges by ONNX tensor name: of the cache where there is one, whatever the samples.
 
     Measured ranges are kept in `work` under a key of model, samples and method, so that a build that was stopped
     need not measure them again.
 
     Raises:
-        UsageError: both a cache and samples. DocumentError, DataError: they are unreadable or do not fit.
+        DocumentError, DataError: cache or samples are unreadable or do not fit.
         ModelError: the model has no weights here. EnvironmentMissing: no onnxruntime.
     """
-    if cache is not None and data is not None:
-        raise UsageError("scales from a cache and from samples", where="--calib, --calib-data", allowed="one of them")
     if cache is not None:
         return Calibration("cache", read_cache(cache), Path(cache).name)
     # Both need onnx and onnxruntime, which a device that builds from a cache may lack.

@@ -43,7 +43,10 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 @click.option("--dla-core", type=click.IntRange(0, 1), help="DLA core.  [default: 0]")
 @click.option("--calib", metavar="FILE", help="INT8 scales from a TensorRT calibration cache.")
 @click.option(
-    "--calib-data", metavar="PATH", help="INT8 scales from samples: a .npz or .npy, or a folder of them, preprocessed."
+    "--calib-data",
+    metavar="PATH",
+    help="INT8 scales from samples: a .npz or .npy, or a folder of them, preprocessed. With --calib the scales are the "
+    "cache's, and the samples show the host backend's error.",
 )
 @click.option("--calib-method", type=click.Choice(["minmax", "entropy"]), default="minmax", show_default=True)
 @click.option("--set-ranges", is_flag=True, help="Give TensorRT the scales tensor by tensor, without a calibrator.")

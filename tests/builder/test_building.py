@@ -75,9 +75,13 @@ def test_calibration_data_and_caches_are_taken_over(chain: Callable[..., Path], 
     assert not any("random" in note for note in from_data.notes)
     from_cache = build(path, tmp_path / "b", request(precision="int8", calib=from_data.file("calibration")))
     assert from_cache.file("calibration").read_bytes() == from_data.file("calibration").read_bytes()
+    assert from_cache.accuracy["within"] is None, "random input and scales of real data"
     both = request(precision="int8", calib=from_data.file("calibration"), calib_data=tmp_path / "samples.npy")
-    with pytest.raises(UsageError, match="one of them"):
-        build(path, tmp_path / "c", both)
+    measured = build(path, tmp_path / "b", both)
+    assert json.loads(measured.file("plan").read_text())["calibration"]["source"] == "cache"
+    assert measured.accuracy["within"] is True
+    assert measured.accuracy["samples"].startswith("the last 2 of 2 samples")
+    assert from_data.accuracy["samples"] == measured.accuracy["samples"] + "; the scales were measured on them too"
     other = tmp_path / "other.cache"
     other.write_text(write_cache({"nothing": 1.0}, (8, 5, 2)))
     with pytest.raises(BuildError, match="int8-scale"):
