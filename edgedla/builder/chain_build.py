@@ -90,7 +90,7 @@ def _plan_text(chain: ChainPlan) -> str:
 
 def plans_document(plans: Sequence[Any]) -> Dict[str, Any]:
     """The plans of a chain as one document."""
-    return {"document": "edgedla.plan-list", "schema_version": 1, "stages": [p.to_dict() for p in plans]}
+    return {"schema": "edgedla.plan-list/1", "stages": [p.to_dict() for p in plans]}
 
 
 def _found(

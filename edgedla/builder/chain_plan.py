@@ -101,7 +101,7 @@ def plan_chain(whole: Whole, regions: Sequence[Sequence[int]]) -> ChainPlan:
     # A region that was changed by hand is no longer one.
     kept = [r for r in regions if len({devices[i] for i in r} - {None}) == 1]
     stages = split_stages(graph, devices, (*node_groups(graph), *kept))
-    parts = [_Part(whole, stage, made) for stage, made in zip(stages, _models(whole, stages))]
+    parts = _parts(whole, stages)
     ranges = spread_ranges(graph, whole.calibration.absmax)
     precisions = by_name(options.precisions, graph, "precisions")
     scales = [{own: ranges[name] for name, own in p.names.tensors.items() if name in ranges} for p in parts]
@@ -130,8 +130,18 @@ def plan_chain(whole: Whole, regions: Sequence[Sequence[int]]) -> ChainPlan:
     return replace(chain, notes=_notes(chain, stages, kept))
 
 
-def _models(whole: Whole, stages: Sequence[StageLayers]) -> Tuple[StageModel, ...]:
-    return extract(whole.model, whole.graph, [s.layers for s in stages])
+def _parts(whole: Whole, stages: Sequence[StageLayers]) -> List[_Part]:
+    def parts(sizes_known: bool) -> List[_Part]:
+        made = extract(whole.model, whole.graph, [s.layers for s in stages], sizes_known=sizes_known)
+        return [_Part(whole, stage, model) for stage, model in zip(stages, made)]
+
+    try:
+        return parts(sizes_known=True)
+    except BuildError as first:
+        try:
+            return parts(sizes_known=False)
+        except BuildError:
+            raise first from None
 
 
 class _Part:

@@ -40,6 +40,7 @@ DOCUMENTS: Dict[str, str] = {
     "edgedla.compare": "comparison",
     "edgedla-placement": "placement",
     "edgedla.plan": "plan",
+    "edgedla.plan-list": "plan-list",
     "edgedla.drift": "drift",
     "edgedla.layers": "layers",
     "edgedla.profile": "cost-profile",

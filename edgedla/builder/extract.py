@@ -39,7 +39,9 @@ def node_groups(graph: LayerGraph) -> Tuple[Tuple[int, ...], ...]:
     return tuple(tuple(g) for g in groups)
 
 
-def extract(model: Any, graph: LayerGraph, stages: Sequence[Sequence[int]]) -> Tuple[StageModel, ...]:
+def extract(
+    model: Any, graph: LayerGraph, stages: Sequence[Sequence[int]], *, sizes_known: bool = True
+) -> Tuple[StageModel, ...]:
     """The models of the stages.
 
     Each holds the nodes of its layers, and by themselves the nodes that become no layer but that these read: constants
@@ -48,17 +50,19 @@ def extract(model: Any, graph: LayerGraph, stages: Sequence[Sequence[int]]) -> T
     Args:
         model: onnx.ModelProto, the one that `graph` was read from; its weights may be missing.
         stages: layer indices of every stage, as `split_stages` gives them.
+        sizes_known: False hands such a tensor over instead: the parser knows numbers that stand in the model better than
+            those of a Shape, and may make other layers of them.
 
     Raises:
         BuildError: a stage cannot be a model of its own: a tensor of unknown size passes to it, or an input is an output.
     """
-    extractor = _Extractor(model, graph, stages)
+    extractor = _Extractor(model, graph, stages, sizes_known)
     return tuple(extractor.stage(k) for k in range(len(stages)))
 
 
 class _Extractor:
-    def __init__(self, model: Any, graph: LayerGraph, stages: Sequence[Sequence[int]]) -> None:
-        self.model, self.graph = model, graph
+    def __init__(self, model: Any, graph: LayerGraph, stages: Sequence[Sequence[int]], sizes_known: bool) -> None:
+        self.model, self.graph, self.sizes_known = model, graph, sizes_known
         self.nodes = topological(model.graph.node)
         groups = node_groups(graph)
         if len(groups) != len(self.nodes):
@@ -219,6 +223,12 @@ class _Part:
         source = whole.source(name)
         if source is not None and source != self.k:
             border = whole.written[whole.canonical(name)]
+            if source > self.k:
+                raise BuildError(
+                    f"{name!r} comes from a later stage than what reads its size",
+                    where=whole.graph.name,
+                    hint="pin what reads it to the same core: edgedla place --layer-device-types",
+                )
             self.borders[border] = source
             if border != name:
                 self.renamed[name] = border
@@ -241,7 +251,9 @@ class _Part:
         source = self.whole.source(read)
         here = source == self.k if source is not None else read not in self.whole.inputs or read in near
         dims = self.whole.dims(read)
-        if here or dims is None:
+        # A later stage's size may be read: no layer waits for it.
+        at_hand = source is None or source < self.k
+        if here or dims is None or (at_hand and not self.whole.sizes_known):
             return False
         if node.op_type == "Size":
             value = np.asarray(int(np.prod(dims, dtype=np.int64)), np.int64)

@@ -13,6 +13,7 @@ from edgedla.builder.artifact_load import load_artifact
 from edgedla.builder.compare import Comparison
 from edgedla.builder.detect import detect, plan_header
 from edgedla.builder.facts import Fact
+from edgedla.builder.facts_chain import of_chain
 from edgedla.builder.loadable import read_loadable
 from edgedla.errors import DocumentError, UsageError
 from edgedla.files import sha256_of
@@ -156,7 +157,7 @@ def inspect(
             notes.append("the log breaks off or is longer than what is read of it")
     elif found.kind == "artifact":
         real = load_artifact(path)
-        rows, content = facts.of_artifact(real), real.to_dict()
+        rows, content = of_chain(real), real.to_dict()
         notes += real.notes
         rows += _own_loadable(real, notes)
         comparison = own_comparison(real, notes)
@@ -181,7 +182,8 @@ def inspect(
     if comparison is not None:
         notes += [n for n in comparison.notes if n not in notes]
     plain = path.is_file()
-    size = path.stat().st_size if plain else sum(f.size_bytes for f in getattr(real, "files", ()))
+    parts = [real, *(s.artifact for s in real.stages)] if isinstance(real, Artifact) else []
+    size = path.stat().st_size if plain else sum(f.size_bytes for part in parts for f in part.files)
     return Inspection(
         str(path), found.kind, size, sha256_of(path) if plain else "", rows, content, comparison, tuple(notes)
     )

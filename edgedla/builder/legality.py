@@ -65,7 +65,8 @@ def _plan_offences(
     found: List[str] = []
     if len(cores) > 1:
         found.append(
-            f"one-core: layers on {' and '.join(cores)}; {PLAN_RULES['one-core']}. Split the model, or use one"
+            f"one-core: layers on {' and '.join(cores)}; {PLAN_RULES['one-core']}. Use one, or "
+            "build from a placement (--placement), which makes one engine a core of it"
         )
     if cores and int(cores[-1][3:]) >= report.platform.module.dla_cores:
         found.append(f"core-exists: {cores[-1]} on a module with {report.platform.module.dla_cores} DLA cores")

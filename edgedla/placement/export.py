@@ -14,7 +14,7 @@ def device_types(model: PlacedModel, core: str) -> Dict[str, str]:
     """ "DLA" or "GPU" by layer name for an engine on one core, for IBuilderConfig.set_device_type.
 
     What stands on the other core is on the GPU side here: TensorRT gives one engine one core, so a model that uses both
-    needs one engine a core, each with the layers of its own.
+    is built as a chain of engines (`edgedla build --placement`).
     """
     return {x.name: ("DLA" if x.device == core else GPU) for x in model.layers if x.why != "folded"}
 
@@ -50,7 +50,8 @@ def trtexec_commands(placement: Placement, files: Optional[Tuple[str, ...]] = No
             raise UsageError(
                 f"{model.name} is placed on {' and '.join(cores)}, and a TensorRT engine uses one core",
                 where="trtexec",
-                hint="Place it with --devices GPU,DLA0, or split the model where the timeline changes the core.",
+                hint="`edgedla build --placement FILE` builds one engine a stage (with --backend trtexec: the stages' models "
+                "and scripts). Or place it with --devices GPU,DLA0.",
             )
         if not cores:
             commands.append(shlex.join(["trtexec", f"--onnx={onnx}", *precision]))
