@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from edgedla.errors import UsageError
@@ -139,7 +140,10 @@ def layout(
     Raises:
         UsageError: the dims are dynamic or empty, the format cannot hold them, or the chip is missing.
     """
-    dims = tuple(int(d) for d in dims)
+    try:
+        dims = tuple(index(d) for d in dims)
+    except TypeError as e:
+        raise UsageError(f"dims {list(dims)!r} are not whole numbers") from e
     if any(d < 1 for d in dims):
         raise UsageError(f"dims {list(dims)} are not all positive", hint="a layout needs static shapes")
     if dtype not in ELEMENT_BYTES or ELEMENT_BYTES[dtype] != int(ELEMENT_BYTES[dtype]):

@@ -90,6 +90,8 @@ def test_leading_dims_multiply_into_the_batch():
         (F.CHW32, "INT8", (1, 0, 4, 4), "orin", "positive"),
         (F.DLA_LINEAR, "INT8", (4, 4), "orin", "three dims"),
         (F.LINEAR, "INT4", (4, 4), "orin", "whole bytes"),
+        (TensorFormat.LINEAR, "HALF", (1, 1.5, 2, 2), None, "whole numbers"),
+        (TensorFormat.LINEAR, "HALF", (1, "3", 2, 2), None, "whole numbers"),
     ],
 )
 def test_layout_refuses(format, dtype, dims, chip, reason):
