@@ -3,8 +3,9 @@
 latency_us = sum over features of coefficient * feature
 
 DLA features (microseconds, times a dimensionless or per-byte coefficient):
-    mac.dense, mac.first, mac.depthwise, mac.grouped = macs' / (mac_per_clock * dla_mhz)
-        macs' = macs, with the input channels, output channels and output columns rounded up to the engine's vector sizes
+    mac.dense, mac.first, mac.depthwise = macs' / (mac_per_clock * dla_mhz)
+        macs' = macs, with the input channels of a group, the output channels and the output columns rounded up to the
+        engine's vector sizes
     read = read_bytes / emc_mhz                  the input of a convolution
     write = (write_bytes + operand_bytes) / emc_mhz   the output stage, which also reads the second operand of an Add
     weight = (weight_bytes + reload_bytes) / emc_mhz
@@ -13,7 +14,8 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
     stream = read_bytes / emc_mhz                the input of a layer without weights
     operator = 1                                 each operator
 GPU features:
-    mac.dense, mac.depthwise, mac.grouped = macs / (mac_per_clock * gpu_mhz)
+    mac.dense, mac.depthwise = macs' / (mac_per_clock * gpu_mhz)
+        macs' = macs, with the input channels of a group widened to all channels (to 1024 of them)
     memory = traffic_bytes / dram peak
     operator = 1; kernel = 1000 / gpu_mhz        each operator: its launch, and its start and tail at the GPU's clock
 
@@ -33,12 +35,13 @@ Features = Dict[str, float]
 #: Every feature that has a coefficient, by kind of engine. loadable, loadable_clock, engine: once a loadable or GPU engine;
 #: reformat, reformat_bytes: transitions.
 DLA_FEATURES: Tuple[str, ...] = (
-    "mac.dense", "mac.first", "mac.depthwise", "mac.grouped", "read", "write", "weight", "stream", "operator", "loadable",
-    "loadable_clock", "reformat", "reformat_bytes",
+    "mac.dense", "mac.first", "mac.depthwise", "read", "write", "weight", "stream", "operator", "loadable", "loadable_clock",
+    "reformat", "reformat_bytes",
 )  # fmt: skip
-GPU_FEATURES: Tuple[str, ...] = (
-    "mac.dense", "mac.depthwise", "mac.grouped", "memory", "operator", "kernel", "engine",
-)  # fmt: skip
+GPU_FEATURES: Tuple[str, ...] = ("mac.dense", "mac.depthwise", "memory", "operator", "kernel", "engine")
+
+#: Most channels over which a GPU is known to work on a grouped convolution as on a dense one: the widest published layers.
+WIDEST_GROUPED = 1024
 
 
 def dla_features(work: Work, engine: DlaEngine, clocks: Clocks) -> Features:
@@ -47,7 +50,7 @@ def dla_features(work: Work, engine: DlaEngine, clocks: Clocks) -> Features:
         return {}
     emc = clocks.emc_mhz
     found: Features = {"operator": 1.0, "write": (work.write_bytes + work.operand_bytes) / emc}
-    if work.macs or work.kind in ("dense", "first", "depthwise", "grouped"):
+    if work.macs or work.kind in ("dense", "first", "depthwise"):
         found[f"mac.{work.kind}"] = rounded_macs(work, engine) / (engine.mac_per_clock * clocks.dla_mhz)
         found["read"] = work.read_bytes / emc
         found["weight"] = (work.weight_bytes + reload_bytes(work, engine.convolution_buffer_bytes)) / emc
@@ -73,7 +76,7 @@ def gpu_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:
     }
     if work.macs:
         kind = "dense" if work.kind == "first" else work.kind
-        found[f"mac.{kind}"] = work.macs / (engine.mac_per_clock * clocks.gpu_mhz)
+        found[f"mac.{kind}"] = widened_macs(work) / (engine.mac_per_clock * clocks.gpu_mhz)
     return found
 
 
@@ -93,16 +96,27 @@ def loadable_features(clocks: Clocks) -> Features:
 def rounded_macs(work: Work, engine: DlaEngine) -> float:
     """Multiply-accumulates with channels and columns rounded up to the engine's vector sizes.
 
-    Depthwise, grouped and first-layer convolutions run in modes of their own, with their own coefficient; only their columns
-    and output channels are rounded. FP16 on DLA v2 has no such modes: a convolution with few input channels costs what one
-    with a full vector of them costs.
+    A vector of input channels is shared by the groups that fit in it, each output channel multiplying zeros for the others:
+    so narrow groups, down to the single channel of a depthwise convolution, waste the rest of it. A first layer's few
+    channels have a mode of their own, which FP16 on DLA v2 does not have.
     """
     in_align, out_align, column_align = engine.align
     macs = work.macs * up(work.out_columns, column_align) / work.out_columns
     macs *= up(work.out_channels, out_align) / work.out_channels
-    if work.kind == "dense" or (engine.version == 2 and engine.precision == "fp16"):
+    if work.kind != "first" or (engine.version == 2 and engine.precision == "fp16"):
         macs *= up(work.in_channels, in_align) / work.in_channels
     return macs
+
+
+def widened_macs(work: Work) -> float:
+    """Multiply-accumulates of a grouped convolution as a GPU works on it: dense, over the channels of several groups.
+
+    ResNeXt's 32 groups cost 32 times their own multiply-accumulates, whether a group has 4 channels or 32. Depthwise
+    convolutions have kernels of their own.
+    """
+    if work.kind == "depthwise" or work.groups == 1:
+        return work.macs
+    return work.macs * max(min(work.in_channels * work.groups, WIDEST_GROUPED) / work.in_channels, 1.0)
 
 
 def reload_bytes(work: Work, buffer_bytes: int) -> float:

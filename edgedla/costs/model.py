@@ -3,60 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from edgedla.costs.coefficients import Coefficients, coefficients, contention_numbers
+from edgedla.costs.coefficients import contention_numbers
 from edgedla.costs.contention import Slowdown, slowdown_of
-from edgedla.costs.cost import DEVICE_KINDS, Cost, device_kind, weakest
-from edgedla.costs.energy import Energy, energy_for
-from edgedla.costs.engines import (
-    PRECISION_BYTES,
-    PRECISIONS,
-    Clocks,
-    GpuEngine,
-    clocks_for,
-    dla_engine,
-    gpu_engine,
-)
-from edgedla.costs.features import (
-    Features,
-    dla_features,
-    dla_follower_features,
-    gpu_features,
-    gpu_follower_features,
-    loadable_features,
-)
+from edgedla.costs.cost import DEVICE_KINDS, Cost, device_kind
+from edgedla.costs.energy import energy_for
+from edgedla.costs.engines import PRECISION_BYTES, PRECISIONS, Clocks, clocks_for
+from edgedla.costs.features import loadable_features
 from edgedla.costs.layer_costs import LayerCosts, layer_costs_of
 from edgedla.costs.operators import Operator, operators_of
+from edgedla.costs.prices import Prices
 from edgedla.costs.profile import Profile
 from edgedla.costs.transition import FORMATS, own_format, reformat_bytes
-from edgedla.costs.work import FITTED_TYPES, Work, work_of
+from edgedla.costs.work import work_of
 from edgedla.errors import UsageError
-from edgedla.graph import Layer, LayerGraph, Tensor
+from edgedla.graph import LayerGraph, Tensor
 from edgedla.targets.platform import Platform
 
 
 @dataclass(frozen=True)
-class CostModel:
+class CostModel(Prices):
     """Costs on one platform, at one precision and one set of clocks. Every number carries its basis and spread.
 
-    Attributes:
-        power_mode: name of the mode; "" for a module without modes on record.
-        clocks: of DLA core 0, the GPU and the memory.
-        core_mhz: DLA clock of every core.
-        energy: power figures.
-        sparsity: 2:4 sparse weights are used where the engine can.
+    Attributes (those of `Prices`, and):
+        profile: measured times that stand in place of predictions.
         notes: what limits the numbers: clocks that are assumed, cores that differ, energy at low duty.
     """
 
-    platform: Platform
-    precision: str
-    power_mode: str
-    clocks: Clocks
-    core_mhz: Tuple[float, ...]
-    energy: Energy
-    sparsity: bool = False
     profile: Optional[Profile] = None
     notes: Tuple[str, ...] = ()
 
@@ -126,7 +100,7 @@ class CostModel:
         def measured(operator: Operator, device: str) -> Optional[Cost]:
             return self.profile.operator_us(graph, operator, self.precision, device) if self.profile else None
 
-        return layer_costs_of(graph, PRECISION_BYTES[self.precision], same_as, self._predict, measured)
+        return layer_costs_of(graph, PRECISION_BYTES[self.precision], same_as, self.predict, measured)
 
     def transition(
         self,
@@ -165,19 +139,19 @@ class CostModel:
                 raise UsageError(f"unknown format {name!r}", allowed=", ".join(FORMATS))
         if formats[0] == formats[1]:
             return Cost()
-        numbers = self._dla_numbers()
+        numbers = self.dla_numbers()
         moved = reformat_bytes(tensor, self.precision)
         features = {"reformat": 1.0, "reformat_bytes": moved / self.clocks.emc_mhz}
         # A reformat is a kernel of the GPU, whichever way it goes.
-        return self._cost("GPU", numbers, features, 0)
+        return self.cost("GPU", numbers, features, 0)
 
     def loadable(self) -> Cost:
         """What one DLA region costs by being one: submit, wait, start. The call of the engine around it: `engine`."""
-        return self._cost("DLA0", self._dla_numbers(), loadable_features(self.clocks), 0)
+        return self.cost("DLA0", self.dla_numbers(), loadable_features(self.clocks), 0)
 
     def engine(self) -> Cost:
         """What one call of a TensorRT engine costs, whatever it holds: once a frame of each model."""
-        return self._cost("GPU", self._gpu_numbers(), {"engine": 1.0}, 0)
+        return self.cost("GPU", self.gpu_numbers(), {"engine": 1.0}, 0)
 
     def contention(self, gpu_load: float, dla_load: float) -> Slowdown:
         """Slowdown while the GPU and the DLA cores run together.
@@ -210,7 +184,7 @@ class CostModel:
             gpu_busy: share of the time in which other work holds the GPU, 0 to 1.
             gpu_run_us: length of one such run.
         """
-        return Cost(max(gpu_busy, 0.0) * gpu_run_us / 2, 0.0, "guessed", self._gpu_numbers().guessed_spread)
+        return Cost(max(gpu_busy, 0.0) * gpu_run_us / 2, 0.0, "guessed", self.gpu_numbers().guessed_spread)
 
     def traffic_bytes(self, graph: LayerGraph) -> Mapping[Tuple[int, str], float]:
         """DRAM bytes of every layer by (index, device kind), for `contention`."""
@@ -220,7 +194,7 @@ class CostModel:
             for position, index in enumerate(operator.layers):
                 work = work_of(graph.layers[index], graph, width)
                 moved = work.operand_bytes + work.weight_bytes if position else work.traffic_bytes
-                found.update({(index, kind): moved for kind in self._kinds()})
+                found.update({(index, kind): moved for kind in (DEVICE_KINDS if self.platform.has_dla else ("GPU",))})
         return found
 
     @property
@@ -245,68 +219,6 @@ class CostModel:
             "profile": self.profile.to_dict(short=True) if self.profile else None,
             "notes": list(self.notes),
         }
-
-    def _predict(self, layer: Layer, work: Work, device: str, fused: bool) -> Cost:
-        macs = 0 if fused else work.macs
-        if device == "GPU":
-            features = (
-                gpu_follower_features(work, self.clocks) if fused else gpu_features(work, self._gpu(), self.clocks)
-            )
-            return self._cost(device, self._gpu_numbers(), features, macs, work.known)
-        clocks = self._core_clocks(device)
-        engine = dla_engine(self.platform.module.dla_version, self.precision)
-        assert engine is not None
-        features = dla_follower_features(work, clocks) if fused else dla_features(work, engine, clocks)
-        numbers = self._dla_numbers()
-        if self.sparsity and "mac.dense" in features:
-            features["mac.dense"] *= numbers.sparse_mac_factor
-        return self._cost(device, numbers, features, macs, work.known and layer.type in FITTED_TYPES)
-
-    def _cost(self, device: str, numbers: Coefficients, features: Features, macs: int, known: bool = True) -> Cost:
-        if not any(features.values()):
-            return Cost()
-        latency_us = numbers.latency_us(features)
-        sure = known and not self._clock_is_guessed(device)
-        basis = weakest((numbers.basis(features), "fitted" if sure else "guessed"))
-        return Cost(
-            latency_us,
-            self.energy.of(device_kind(device), latency_us, macs, self._core_clocks(device).dla_mhz),
-            basis,
-            numbers.guessed_spread if basis == "guessed" else numbers.spread,
-            self.energy.spread,
-        )
-
-    def _clock_is_guessed(self, device: str) -> bool:
-        """A mode that lowers clocks no source states: the highest is an upper bound there, not a figure."""
-        if self.power_mode == (self.platform.module.default_power_mode or ""):
-            return False
-        return bool({"gpu" if device == "GPU" else "dla", "emc"} & set(self.clocks.assumed))
-
-    def _kinds(self) -> Tuple[str, ...]:
-        return DEVICE_KINDS if self.platform.has_dla else ("GPU",)
-
-    def _core_clocks(self, device: str) -> Clocks:
-        core = int(device[3:] or 0) if device.startswith("DLA") else 0
-        return _with_dla(self.clocks, self.core_mhz[core] if core < len(self.core_mhz) else self.clocks.dla_mhz)
-
-    def _gpu(self) -> GpuEngine:
-        return gpu_engine(self.platform.module, self.precision, self.power_mode)
-
-    def _gpu_numbers(self) -> Coefficients:
-        return coefficients(f"gpu-{self.platform.chip}")
-
-    def _dla_numbers(self) -> Coefficients:
-        version = self.platform.module.dla_version
-        if not self.platform.has_dla or not version:
-            raise UsageError(
-                f"{self.platform.module.title} has no DLA", where=self.platform.no_dla or "", allowed="the GPU alone"
-            )
-        return coefficients(f"dla{version}-{self.precision}")
-
-
-@lru_cache(maxsize=64)
-def _with_dla(clocks: Clocks, dla_mhz: float) -> Clocks:
-    return Clocks(dla_mhz, clocks.gpu_mhz, clocks.emc_mhz, clocks.dram_gb_s, clocks.assumed)
 
 
 def _notes(platform: Platform, mode: Optional[str], clocks: Clocks, cores: Tuple[float, ...]) -> Tuple[str, ...]:

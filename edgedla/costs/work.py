@@ -50,14 +50,15 @@ WORK_CLASS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: Types that the published figures hold on a DLA; others are predicted by the same terms, as a guess.
-FITTED_TYPES = (
-    "ACTIVATION", "CONCATENATION", "CONVOLUTION", "ELEMENTWISE", "LRN", "MATRIX_MULTIPLY", "POOLING", "REDUCE", "SCALE",
+#: Types that the published figures hold, by kind of engine; others are predicted by the same terms, as a guess. SCALE stands
+#: for the batch normalisation that the published networks hold folded into their convolutions.
+_FITTED_ANYWHERE = (
+    "ACTIVATION", "CONCATENATION", "CONVOLUTION", "ELEMENTWISE", "LRN", "MATRIX_MULTIPLY", "POOLING", "REDUCE", "RESIZE",
+    "SCALE",
 )  # fmt: skip
-
-#: Groups that read more channels than this fill an engine as a convolution of their own does (32 is the DLA's INT8 atom and
-#: the inner dimension of the GPU's INT8 tensor-core tile); narrower ones waste it and have a rate of their own.
-WIDE_GROUP = 32
+FITTED_TYPES: Mapping[str, Tuple[str, ...]] = MappingProxyType(
+    {"DLA": _FITTED_ANYWHERE, "GPU": (*_FITTED_ANYWHERE, "SOFTMAX")}
+)
 
 #: Integer tensors keep their own width; all others take the engine's precision.
 _OWN_WIDTH = ("INT32", "INT64", "BOOL", "UINT8", "INT4")
@@ -69,8 +70,7 @@ class Work:
 
     Attributes:
         kind: "dense", "first" (at most 4 input channels), "depthwise" (one channel a group),
-            "grouped" (few channels a group, see WIDE_GROUP), "stream",
-            "pointwise", "copy" or "free".
+            "stream", "pointwise", "copy" or "free".
         macs: multiply-accumulates of the whole batch.
         in_channels, out_channels: channels that one group reads; channels that all groups write.
         out_columns: width of the output, by which the DLA rounds up.
@@ -78,6 +78,7 @@ class Work:
         operand_bytes: the other activation inputs.
         write_bytes: the outputs.
         weight_bytes: constants, read once.
+        groups: of a convolution.
         known: False for a layer type that WORK_CLASS does not name; it is counted as a stream.
     """
 
@@ -90,6 +91,7 @@ class Work:
     operand_bytes: float = 0.0
     write_bytes: float = 0.0
     weight_bytes: float = 0.0
+    groups: int = 1
     known: bool = True
 
     @property
@@ -150,7 +152,7 @@ def _multiply(layer: Layer, graph: LayerGraph, element_bytes: float, activations
     in_channels, out_channels = _channels(layer, graph)
     out = graph.tensors[layer.outputs[0]]
     if groups > 1:
-        name = "depthwise" if in_channels == 1 else "grouped" if in_channels <= WIDE_GROUP else "dense"
+        name = "depthwise" if in_channels == 1 else "dense"
     else:
         name = "first" if in_channels <= 4 and layer.type == "CONVOLUTION" else "dense"
     # The input that streams is the layer's first; the second operand of a product of two activations is held like weights.
@@ -161,6 +163,7 @@ def _multiply(layer: Layer, graph: LayerGraph, element_bytes: float, activations
         macs=kind.macs,
         in_channels=in_channels,
         out_channels=out_channels,
+        groups=groups,
         out_columns=out.dims[-1] if out.rank >= 4 else 1,
         read_bytes=read,
         write_bytes=written,

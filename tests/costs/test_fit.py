@@ -18,6 +18,8 @@ from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.fit.report import number
 from edgedla.costs.fit.samples import samples_of
 from edgedla.costs.fit.solve import GROUPS, fit_all
+from edgedla.costs.networks import network
+from edgedla.costs.work import FITTED_TYPES, work_of
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError
 from edgedla.targets import modules
@@ -69,6 +71,18 @@ def test_the_networks_of_a_source_are_predicted_without_any_figure_of_it(fitted)
     left_out = [abs(o) for s, o in zip(f.samples, f.left_out) if s.row.metric == "throughput" and o is not None]
     assert len(left_out) >= 8
     assert sum(left_out) / len(left_out) < 0.15
+
+
+@pytest.mark.parametrize("device", ["GPU", "DLA"])
+def test_layer_types_count_as_fitted_where_figures_hold_them(device: str) -> None:
+    found = set()
+    for row in (r for r in load_rows() if r.use == "fit" and r.work.startswith("net") and device in r.engine):
+        graph = network(row.work.split()[1])
+        ranges = [w.split("-") for w in row.work.split()[2:] if "=" not in w]
+        first, last = (int(n) for n in ranges[0]) if ranges else (0, len(graph.layers))
+        found |= {layer.type for layer in graph.layers[first : last + 1] if work_of(layer, graph, 1).kind != "free"}
+    # Concatenation makes no work of its own; batch normalisation is folded in the published networks.
+    assert set(FITTED_TYPES[device]) == found | {"CONCATENATION", "SCALE"}
 
 
 def test_no_engine_is_faster_than_its_published_peak(fitted) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from cost_graphs import Builder
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.costs.engines import Clocks, dla_engine
-from edgedla.costs.features import dla_features, reload_bytes, rounded_macs
+from edgedla.costs.features import dla_features, reload_bytes, rounded_macs, widened_macs
 from edgedla.costs.work import Work, work_of
 from edgedla.graph import Layer, LayerGraph, Tensor
 
@@ -36,8 +38,7 @@ def test_a_convolution_counts_macs_input_output_and_weights() -> None:
         (4, 1, "first"),
         (5, 1, "dense"),
         (64, 64, "depthwise"),
-        (64, 8, "grouped"),
-        (64, 2, "grouped"),
+        (64, 8, "dense"),
         (128, 2, "dense"),
     ],
 )
@@ -108,6 +109,23 @@ def test_channels_and_columns_are_rounded_up_to_the_engines_vectors() -> None:
     work = Work("dense", macs=65 * 65 * 17, in_channels=65, out_channels=65, out_columns=17)
     assert engine.align == (64, 64, 16)
     assert rounded_macs(work, engine) == pytest.approx(128 * 128 * 32)
+
+
+@pytest.mark.parametrize(("channels_a_group", "factor"), [(1, 64), (4, 16), (32, 2), (64, 1), (65, 128 / 65)])
+def test_a_narrow_group_wastes_the_rest_of_a_vector_on_the_dla(channels_a_group: int, factor: float) -> None:
+    kind = "depthwise" if channels_a_group == 1 else "dense"
+    work = Work(kind, macs=1000, in_channels=channels_a_group, out_channels=64, out_columns=16, groups=32)
+    assert rounded_macs(work, dla_engine(2, "int8")) == pytest.approx(1000 * factor)
+
+
+@pytest.mark.parametrize(
+    ("channels_a_group", "groups", "factor"),
+    [(64, 1, 1), (32, 2, 2), (4, 32, 32), (32, 32, 32), (33, 32, 1024 / 33), (2048, 2, 1)],
+)
+def test_a_gpu_works_on_groups_as_on_one_convolution(channels_a_group: int, groups: int, factor: float) -> None:
+    work = Work("dense", macs=1000, in_channels=channels_a_group, groups=groups)
+    assert widened_macs(work) == pytest.approx(1000 * factor)
+    assert widened_macs(replace(work, kind="depthwise", in_channels=1)) == 1000
 
 
 def test_what_fits_the_convolution_buffer_is_read_once() -> None:

@@ -1,0 +1,112 @@
+"""Prices: features of work turned into time and energy on the engines of one module, with their basis and spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Tuple
+
+from edgedla.costs.coefficients import Coefficients, coefficients
+from edgedla.costs.cost import Cost, device_kind, weakest
+from edgedla.costs.energy import Energy
+from edgedla.costs.engines import Clocks, GpuEngine, dla_engine, gpu_engine
+from edgedla.costs.features import (
+    Features,
+    dla_features,
+    dla_follower_features,
+    gpu_features,
+    gpu_follower_features,
+)
+from edgedla.costs.work import FITTED_TYPES, Work
+from edgedla.errors import UsageError
+from edgedla.graph import Layer
+from edgedla.targets.platform import Platform
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What features cost on one platform, at one precision and one set of clocks.
+
+    Attributes:
+        power_mode: name of the mode; "" for a module without modes on record.
+        clocks: of DLA core 0, the GPU and the memory.
+        core_mhz: DLA clock of every core.
+        energy: power figures.
+        sparsity: 2:4 sparse weights are used where the engine can.
+    """
+
+    platform: Platform
+    precision: str
+    power_mode: str
+    clocks: Clocks
+    core_mhz: Tuple[float, ...]
+    energy: Energy
+    sparsity: bool
+
+    def predict(self, layer: Layer, work: Work, device: str, fused: bool) -> Cost:
+        """A layer on a device; `fused` behind another one, it costs only what it adds."""
+        macs = 0 if fused else work.macs
+        known = work.known and layer.type in FITTED_TYPES[device_kind(device)]
+        if device == "GPU":
+            features = (
+                gpu_follower_features(work, self.clocks) if fused else gpu_features(work, self._gpu(), self.clocks)
+            )
+            return self.cost(device, self.gpu_numbers(), features, macs, known)
+        clocks = self._core_clocks(device)
+        engine = dla_engine(self.platform.module.dla_version, self.precision)
+        assert engine is not None
+        features = dla_follower_features(work, clocks) if fused else dla_features(work, engine, clocks)
+        numbers = self.dla_numbers()
+        if self.sparsity and "mac.dense" in features:
+            features["mac.dense"] *= numbers.sparse_mac_factor
+        return self.cost(device, numbers, features, macs, known)
+
+    def cost(self, device: str, numbers: Coefficients, features: Features, macs: int, known: bool = True) -> Cost:
+        """Features at the prices of `numbers`. `known` False: the figures hold no layer of this kind."""
+        if not any(features.values()):
+            return Cost()
+        latency_us = numbers.latency_us(features)
+        sure = known and not self._clock_is_guessed(device)
+        basis = weakest((numbers.basis(features), "fitted" if sure else "guessed"))
+        return Cost(
+            latency_us,
+            self.energy.of(device_kind(device), latency_us, macs, self._core_clocks(device).dla_mhz),
+            basis,
+            numbers.guessed_spread if basis == "guessed" else numbers.spread,
+            self.energy.spread,
+        )
+
+    def _clock_is_guessed(self, device: str) -> bool:
+        """A mode that lowers clocks no source states: the highest is an upper bound there, not a figure."""
+        if self.power_mode == (self.platform.module.default_power_mode or ""):
+            return False
+        return bool({"gpu" if device == "GPU" else "dla", "emc"} & set(self.clocks.assumed))
+
+    def _core_clocks(self, device: str) -> Clocks:
+        core = int(device[3:] or 0) if device.startswith("DLA") else 0
+        return _with_dla(self.clocks, self.core_mhz[core] if core < len(self.core_mhz) else self.clocks.dla_mhz)
+
+    def _gpu(self) -> GpuEngine:
+        return gpu_engine(self.platform.module, self.precision, self.power_mode)
+
+    def gpu_numbers(self) -> Coefficients:
+        """Coefficients of the module's GPU."""
+        return coefficients(f"gpu-{self.platform.chip}")
+
+    def dla_numbers(self) -> Coefficients:
+        """Coefficients of the module's DLA.
+
+        Raises:
+            UsageError: it has none.
+        """
+        version = self.platform.module.dla_version
+        if not self.platform.has_dla or not version:
+            raise UsageError(
+                f"{self.platform.module.title} has no DLA", where=self.platform.no_dla or "", allowed="the GPU alone"
+            )
+        return coefficients(f"dla{version}-{self.precision}")
+
+
+@lru_cache(maxsize=64)
+def _with_dla(clocks: Clocks, dla_mhz: float) -> Clocks:
+    return Clocks(dla_mhz, clocks.gpu_mhz, clocks.emc_mhz, clocks.dram_gb_s, clocks.assumed)
