@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgedla.builder.artifact import Artifact, Binding
+from edgedla.builder.artifact import Artifact, Binding, Stage
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.formats import TensorFormat
 from edgedla.runtime.capture import Capture
@@ -15,6 +15,7 @@ from edgedla.runtime.pipeline import Limits, Pipeline
 from edgedla.runtime.pool import Pool
 from edgedla.runtime.prepare import Preparer
 from edgedla.runtime.preprocess import CpuPreprocessor, Preprocess
+from edgedla.runtime.runners.chain import ChainRunner
 from edgedla.runtime.runners.cuda_base import CudaRunner
 from edgedla.runtime.sinks import Callback
 from edgedla.runtime.sources import open_source
@@ -98,3 +99,59 @@ def test_a_pipeline_on_cuda_gives_what_the_cpu_prepares():
     assert summary["frames"]["results"] == 40
     assert not wrong
     assert summary["simulated"] is False
+
+
+def test_the_stages_of_a_chain_read_each_other_on_the_device():
+    """x -> a -> (b, and a again) -> y: what passes stays on the device, and the host's side of it is never written."""
+    wires = [("x", "a"), ("a", "b"), ("b", "y")]
+    parts = []
+    for reads, gives in wires:
+        bindings = tuple(
+            Binding(n, n == reads, (1, 3, 32, 40), "INT8", "DLA_HWC4", SIZE, {}, 1 / 127) for n in (reads, gives)
+        )
+        parts.append(
+            Artifact("hybrid", "tensorrt", False, {"name": "m"}, {"chip": "orin"}, {}, "int8", bindings, {})
+        )  # fmt: skip
+
+    class Step(CudaRunner):
+        seen = ()
+
+        def _start(self):
+            self.seen = []
+
+        def _enqueue(self, pointers):
+            self.seen.append(dict(pointers))
+            reads, gives = (b.name for b in self.bindings)
+            self._context.driver.memcpy_dtod_async(pointers[gives], pointers[reads], SIZE, self._stream)
+
+    names = ("DLA0", "GPU", "DLA1")
+    ends = tuple(b for part in (parts[0], parts[2]) for b in part.bindings if b.name in "xy")
+    whole = Artifact(
+        "chain", "tensorrt", False, {"name": "m"}, {"chip": "orin"}, {}, "int8", ends, {},
+        stages=tuple(Stage(n, p) for n, p in zip(names, parts)),
+    )  # fmt: skip
+    stages = [Step(p, n) for n, p in zip(names, parts)]
+    camera = CudaFramePreprocessor(SPEC, slots=5)
+    frames = [np.random.default_rng(i).integers(0, 256, SPEC.frame_shape, np.uint8) for i in range(24)]
+    found, wanted = [], []
+    with ChainRunner(whole, stages) as chain, Pool([chain]) as pool:
+        assert pool.capacity == 3
+        for i, image in enumerate(frames):
+            buffer = camera(image)
+            wanted.append(np.array(buffer))
+            while not pool.submit({"x": buffer}, i, 0):
+                found.append(pool.collect(10).outputs["y"])
+        while pool.pending:
+            found.append(pool.collect(10).outputs["y"])
+        assert [s["hands_over"] for s in chain.stages()] == [{"a": "device"}, {"b": "device"}, {}]
+        for first, second, third in zip(*(s.seen for s in stages)):
+            assert first["a"] == second["a"]
+            assert second["b"] == third["b"]
+        assert len({p["a"] for p in stages[0].seen}) <= 3, "buffers do not come round"
+        mapped = stages[0]._context.shares_memory
+        kept = [buffer for free in stages[0]._free.values() for buffer in free]
+        assert kept
+        assert mapped or all((buffer.host == 0).all() for buffer in kept), "what passes on was copied to the host"
+    camera.close()
+    assert all(np.array_equal(f, w) for f, w in zip(found, wanted))
+    assert len(found) == len(frames)
