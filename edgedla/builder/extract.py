@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from edgedla.builder.extract_proto import inferred_types, reads, rename, sized, without_graph
+from edgedla.builder.extract_proto import inferred_types, reads, sized, without_graph
 from edgedla.errors import BuildError
 from edgedla.graph import LayerGraph
 from edgedla.importers.node import readable
@@ -81,13 +81,6 @@ class _Extractor:
         both = sorted(set(self.inputs) & set(self.network_outputs))
         if both:
             raise BuildError(f"input {both[0]!r} is an output as well: no stage makes it", where=graph.name)
-        # The name that TensorRT gives a tensor -> one that an ONNX node writes.
-        self.written: Dict[str, str] = {}
-        for name in self.producer:
-            if self.canonical(name) == name:
-                self.written[name] = name
-            else:
-                self.written.setdefault(self.canonical(name), name)
         self.types = inferred_types(model)
         self.parts = [_Part(self, k) for k in range(len(stages))]
         for part in self.parts:
@@ -110,16 +103,13 @@ class _Extractor:
         # An input that nothing reads stays an input of the network, as it does in one engine.
         self.parts[0].inputs.update(dict.fromkeys(n for n in self.inputs if n not in read))
 
-    def canonical(self, name: str) -> str:
-        return self.graph.aliases.get(readable(name), readable(name))
-
     def source(self, name: str) -> Optional[int]:
         """The stage whose layer writes the tensor; None for an input, and for what is known when an engine is built."""
-        layer = self.graph.producer(self.canonical(name))
+        layer = self.graph.producer(readable(name))
         return None if layer is None else self.stage_of_layer[layer]
 
     def dims(self, name: str) -> Optional[Tuple[int, ...]]:
-        tensor = self.graph.tensors.get(self.canonical(name))
+        tensor = self.graph.tensors.get(readable(name))
         return tensor.dims if tensor is not None and all(d >= 0 for d in tensor.dims) else None
 
     def stage(self, k: int) -> StageModel:
@@ -133,9 +123,7 @@ class _Extractor:
         graph.name = f"{self.graph.name}_stage{k}"
         graph.doc_string = self.model.graph.doc_string
         for i in sorted(part.nodes):
-            node = graph.node.add()
-            node.CopyFrom(self.nodes[i])
-            rename(node, part.renamed)
+            graph.node.append(self.nodes[i])
         names = {t for node in graph.node for t in (*reads(node), *node.output)} | set(part.results)
         graph.initializer.extend(t for name, t in self.initializers.items() if name in part.initializers)
         graph.initializer.extend(part.constants.values())
@@ -170,7 +158,7 @@ class _Extractor:
 
     def _type(self, name: str) -> int:
         known = self.types.get(name, 0)
-        return known or _ELEMENT_TYPE[self.graph.tensors[self.canonical(name)].dtype]
+        return known or _ELEMENT_TYPE[self.graph.tensors[readable(name)].dtype]
 
 
 class _Part:
@@ -183,7 +171,6 @@ class _Part:
         self.initializers: Set[str] = set()
         self.inputs: Dict[str, None] = {}
         self.borders: Dict[str, int] = {}
-        self.renamed: Dict[str, str] = {}
         self.constants: Dict[str, Any] = {}
         self.results: List[str] = []
 
@@ -222,16 +209,13 @@ class _Part:
         i = whole.producer[name]
         source = whole.source(name)
         if source is not None and source != self.k:
-            border = whole.written[whole.canonical(name)]
             if source > self.k:
                 raise BuildError(
                     f"{name!r} comes from a later stage than what reads its size",
                     where=whole.graph.name,
                     hint="pin what reads it to the same core: edgedla place --layer-device-types",
                 )
-            self.borders[border] = source
-            if border != name:
-                self.renamed[name] = border
+            self.borders[name] = source
             return None
         if source is None and whole.stage_of[i] not in (None, self.k):
             raise BuildError(

@@ -1,4 +1,4 @@
-"""What extraction reads from and does to ONNX's protobuf messages: captured names, renaming, types and sizes."""
+"""What extraction reads from and does to ONNX's protobuf messages: captured names, types and sizes."""
 
 from __future__ import annotations
 
@@ -25,21 +25,6 @@ def _captured(graph: Any) -> Iterator[str]:
     for output in graph.output:
         if output.name not in own:
             yield output.name
-
-
-def rename(node: Any, names: Dict[str, str]) -> None:
-    """Other names for what the node reads, in its subgraphs too where no tensor of their own has the name."""
-    for k, name in enumerate(node.input):
-        if name in names:
-            node.input[k] = names[name]
-    for attribute in node.attribute:
-        for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            own = {i.name for i in (*inner.input, *inner.initializer)} | {t for n in inner.node for t in n.output}
-            outer = {old: new for old, new in names.items() if old not in own}
-            for child in inner.node:
-                rename(child, outer)
-            for output in inner.output:
-                output.name = outer.get(output.name, output.name)
 
 
 def without_graph(model: Any) -> Any:

@@ -35,8 +35,6 @@ class LayerGraph:
         sha256: of the model file, hex; "" for a graph that came from no file.
         notes: what the reader should know (dynamic dims, missing external data).
         constant_users: how many live layers read each constant, by `Tensor.constant_of`.
-        aliases: ONNX names of tensors that a live layer writes under another name (what a Dropout does nothing to
-            carries the name of its output).
     """
 
     name: str
@@ -50,7 +48,6 @@ class LayerGraph:
     sha256: str = ""
     notes: Tuple[str, ...] = ()
     constant_users: Mapping[str, int] = field(default_factory=dict)
-    aliases: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     _producer: Dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     _consumers: Dict[str, List[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
 

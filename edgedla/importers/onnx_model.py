@@ -78,7 +78,7 @@ def _import(
         raise ModelError(str(e), where=source.where) from e
     except RecursionError as e:
         raise ModelError("subgraphs are nested too deeply", where=source.where) from e
-    notes += source.notes + reader.notes()
+    notes += source.notes + reader.notes() + ctx.departures()
     return _collect(ctx, source, inputs, outputs, notes)
 
 
@@ -177,11 +177,6 @@ def _collect(
         OnnxNode(r.name, r.op, tuple(of_node.get(id(r), ())), tuple(r.constant_layers), r.unknown, r.nested)
         for r in ctx.nodes
     )
-    aliases = {
-        readable(name): seen[id(t)]
-        for name, t in ctx.tensors.items()
-        if isinstance(t, NetTensor) and id(t) in seen and not t.const and seen[id(t)] != readable(name)
-    }
     return LayerGraph(
         name=source.name,
         layers=tuple(layers),
@@ -194,5 +189,4 @@ def _collect(
         sha256=source.sha256,
         notes=tuple(notes),
         constant_users=users,
-        aliases=aliases,
     )
