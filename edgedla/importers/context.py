@@ -47,6 +47,7 @@ class Context:
         self.parse_graph: Callable[..., None] = _not_set
         self.parse_node: Callable[..., None] = _not_set
         self.weights_of: Callable[[Any], Weights] = _not_set
+        self._departures: Dict[str, List[str]] = {}
         self._constants: Dict[str, NetTensor] = {}
         self._shape_values: Dict[Tuple[Any, ...], Small] = {}
         self._scopes: List[Dict[str, Tuple[bool, Value]]] = []
@@ -67,6 +68,20 @@ class Context:
     def take_temporary_name(self) -> None:
         """Weights of the parser's own take a name too, and with it a number of the counter behind all names."""
         self.net.unique_tensor_name(TEMPORARY)
+
+    # Faults of the parser --------------------------------------------------------------------------------------------
+
+    def departs(self, node: Node, how: str) -> None:
+        """Note that the parser makes something else of a node than ONNX asks for, so that the engine computes that."""
+        self._departures.setdefault(f"[{node.op}]: the parser {how}", []).append(node.name)
+
+    def departures(self) -> List[str]:
+        """One sentence for each such fault, with the nodes that meet it."""
+        out = []
+        for how, names in self._departures.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            out.append(f"{names[0]!r}{more} {how} (TensorRT {self.lowering})")
+        return out
 
     # Values ----------------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,9 @@ class Walk:
         return ModelError(
             f"TensorRT's ONNX parser refuses the model: {reason}",
             where=where,
-            hint="; ".join(filter(None, (hint, f"lowering followed: TensorRT {self.ctx.lowering}"))),
+            hint="; ".join(
+                filter(None, (hint, *self.ctx.departures(), f"lowering followed: TensorRT {self.ctx.lowering}"))
+            ),
         )
 
     def parse_graph(self, graph: Any) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, List, Sequence
 
 from edgedla.importers.broadcast import squeeze, unsqueeze
 from edgedla.importers.context import Context
 from edgedla.importers.network import arithmetic, dense
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
-from edgedla.importers.ops.windows import read_window
+from edgedla.importers.ops.windows import Window, read_window
 from edgedla.importers.refuse import Refused
 
 
@@ -30,8 +30,16 @@ def pool(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
         w.kernel, w.stride = w.kernel + [1], w.stride + [1]
         w.pre, w.post = w.pre + [0], w.post + [0]
     out = dense.pooling(ctx.net, x, op, w.kernel, w.stride, w.pre, w.post, w.mode, w.excludes_padding)
+    if ceil and _starts_in_padding(w, x.dims[2:], out.dims[2:]):
+        ctx.departs(node, "keeps a last window that starts in the padding, which ONNX leaves out; pad less at the end")
     ctx.net.register(out, node.name)
     return [squeeze(ctx, out, [3]) if one_dimensional else out]
+
+
+def _starts_in_padding(w: Window, sizes: Sequence[int], windows: Sequence[int]) -> bool:
+    """Whether the last of `windows` along an axis begins behind the data."""
+    starts = ((count - 1) * stride for count, stride in zip(windows, w.stride))
+    return any(start >= size + pre >= 0 for start, size, pre in zip(starts, sizes, w.pre))
 
 
 def check_dilations(ctx: Context, node: Node) -> None:

@@ -69,6 +69,10 @@ class Recurrent:
         if self.direction not in ("forward", "reverse", "bidirectional"):
             raise Refused(f"direction {self.direction!r} of {node.op}")
         self.directions = 2 if self.direction == "bidirectional" else 1
+        if node.integer("layout", 0):
+            ctx.departs(
+                node, "ignores layout=1 and takes the first axis for the sequence; transpose, and leave layout out"
+            )
         self.hidden = node.required_int("hidden_size")
         if self.hidden <= 0:
             raise Refused(f"hidden_size {self.hidden} must be positive")

@@ -7,7 +7,7 @@ from typing import Any, List, Optional
 from edgedla.importers import shape_tensor as st
 from edgedla.importers.broadcast import constant_of_shape, flatten, squeeze, to_scalar, unsqueeze
 from edgedla.importers.context import Context
-from edgedla.importers.dtypes import refuse_types
+from edgedla.importers.dtypes import rank_of, refuse_types
 from edgedla.importers.network import arithmetic, dense, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
@@ -46,8 +46,28 @@ def _axes(ctx: Context, node: Node, inputs: List[Any], since: int) -> Any:
     return None
 
 
+#: What becomes of an axes input that the parser does not read.
+AXES_LOST = "ignores the axes input of opset 18 and reduces all axes; export with opset 17 or before"
+
+
 def _axes_since_18(ctx: Context, node: Node, inputs: List[Any]) -> Any:
-    return _axes(ctx, node, inputs, 18) if ctx.v10 else None
+    axes = _axes(ctx, node, inputs, 18)
+    if ctx.v10:
+        return axes
+    _lose_axes(ctx, node, inputs, axes)
+    return None
+
+
+def _lose_axes(ctx: Context, node: Node, inputs: List[Any], axes: Any) -> None:
+    """Note that all axes are reduced in place of `axes`, unless these are all of them."""
+    if axes is None:
+        return
+    given = axes.array() if isinstance(axes, Weights) else None
+    if given is not None:
+        all_meant = given.size == rank_of(inputs[0]) if given.size else not node.integer("noop_with_empty_axes", 0)
+        if all_meant:
+            return
+    ctx.departs(node, AXES_LOST)
 
 
 def _is_noop(ctx: Context, node: Node, inputs: List[Any]) -> bool:
@@ -99,6 +119,7 @@ def reduce_log_sum_exp(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]
         return [ctx.identity(inputs[0])]
     power = unary_layer(ctx, node, inputs[0], "EXP")
     # The axes input is lost on the way, so that all axes are reduced: a fault of the parser, kept as it is.
+    _lose_axes(ctx, node, inputs, _axes(ctx, node, inputs, 18))
     return reduce_log_sum(ctx, node, [power])
 
 

@@ -91,6 +91,8 @@ def shape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     out = shapes.shape(ctx.net, x, ctx.index_type)
     ctx.net.register(out, node.name)
     if not ctx.v10:
+        if node.has("start") or node.has("end"):
+            ctx.departs(node, "ignores start and end and gives all dims; take a part of them with Slice or Gather")
         return [out]
     out = arithmetic.cast(ctx.net, out, "INT64")
     rank = len(x.dims)

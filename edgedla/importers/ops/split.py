@@ -74,6 +74,8 @@ def _equal_parts(
 ) -> Tuple[st.ShapeTensor, Optional[st.ShapeTensor]]:
     """Size of each part, and of the last one where it differs: 10.3 rounds up and leaves the rest, 8.6 rounds down."""
     if not ctx.v10:
+        if whole.known and whole.numbers()[0] % count:
+            ctx.departs(node, "gives equal parts and drops the rest; name the sizes of the parts")
         return st.floor_div(ctx, whole, st.vector(count)), None
     if ctx.opset >= 18 and node.has("num_outputs") and node.integer("num_outputs", count) != count:
         raise Refused(

@@ -1,0 +1,80 @@
+"""Where NVIDIA's parser makes something else than ONNX asks for: the layers follow the parser, a note says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+from onnx_models import constant, ints, model, one, output_dims, value, weights
+
+from edgedla.errors import ModelError
+from edgedla.importers import load_onnx
+
+OLD, NEW = (8, 6), (10, 3)
+POOL = {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}
+GRU = one(
+    "GRU",
+    {"hidden_size": 4, "layout": 1},
+    dims=(3, 5, 2),
+    initializers=[weights("w", 1, 12, 2), weights("r", 1, 12, 4)],
+)
+UNEVEN = model(
+    [helper.make_node("Split", ["x"], ["y", "z"], name="n", axis=1, num_outputs=2)],
+    [value("x", [1, 5])],
+    ["y", "z"],
+    opset=18,
+)
+
+
+def note(proto, trt):
+    return "; ".join(n for n in load_onnx(proto, trt=trt).notes if "the parser" in n)
+
+
+@pytest.mark.parametrize(
+    ("proto", "trt", "told"),
+    [
+        (one("ReduceMean", initializers=[ints("a", 2, 3)], opset=18), OLD, "ignores the axes input"),
+        (one("ReduceMean", initializers=[ints("a", 2, 3)], opset=18), NEW, ""),
+        (one("ReduceMean", {"axes": [2, 3]}), OLD, ""),
+        (one("ReduceMean", initializers=[ints("a", 0, 1, 2, 3)], opset=18), OLD, ""),
+        (one("ReduceMean", initializers=[ints("a")], opset=18), OLD, ""),
+        (one("ReduceMean", {"noop_with_empty_axes": 1}, initializers=[ints("a")], opset=18), OLD, "ignores the axes"),
+        (one("ReduceSum", initializers=[ints("a", 1)], opset=18), OLD, ""),
+        (one("ReduceLogSumExp", initializers=[ints("a", 1)], opset=18), NEW, "ignores the axes input"),
+        (one("Shape", {"start": 1}, out_type=7), OLD, "ignores start and end"),
+        (one("Shape", {"start": 1}, out_type=7), NEW, ""),
+        (UNEVEN, OLD, "drops the rest"),
+        (UNEVEN, NEW, ""),
+        (GRU, NEW, "ignores layout=1"),
+        (one("MaxPool", {**POOL, "pads": [0, 0, 1, 1]}, dims=(1, 1, 6, 6)), NEW, ""),
+        (one("MaxPool", {**POOL, "pads": [1, 1, 1, 1]}, dims=(1, 1, 5, 5)), NEW, ""),
+        (one("MaxPool", {**POOL, "pads": [0, 0, 2, 2]}, dims=(1, 1, 6, 6)), NEW, "starts in the padding"),
+    ],
+)
+def test_a_departure_is_noted_where_it_changes_something(proto, trt, told):
+    found = note(proto, trt)
+    assert told in found
+    assert bool(found) == bool(told)
+
+
+def test_many_nodes_share_one_note():
+    nodes = [helper.make_node("ReduceMax", [f"t{i}", "a"], [f"t{i + 1}"], name=f"max{i}") for i in range(3)]
+    proto = model(nodes, [value("t0", [2, 3])], ["t3"], [ints("a", 1)], opset=18)
+    assert note(proto, OLD).startswith("'max0' and 2 more [ReduceMax]: the parser ignores")
+
+
+def test_a_refusal_that_follows_names_the_departure():
+    nodes = [
+        helper.make_node("ReduceMean", ["x", "a"], ["m"], name="mean", keepdims=1),
+        helper.make_node("Reshape", ["m", "s"], ["y"], name="flat"),
+    ]
+    proto = model(nodes, [value("x", [1, 8, 4, 4])], ["y"], [ints("a", 2, 3), ints("s", 1, 8)], opset=18)
+    assert output_dims(proto, NEW) == {"y": (1, 8)}
+    with pytest.raises(ModelError, match=r"changes volume(.|\n)*'mean' \[ReduceMean\]: the parser ignores the axes"):
+        load_onnx(proto, trt=OLD)
+
+
+def test_axes_without_data_are_taken_for_some():
+    axes = constant("a", np.array([2, 3], np.int64))
+    axes.ClearField("raw_data")
+    assert "ignores the axes input" in note(one("ReduceMean", initializers=[axes], opset=18), OLD)
