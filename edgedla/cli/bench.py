@@ -101,19 +101,19 @@ def _text(document: Dict[str, Any]) -> str:
     d = document
     lines: List[str] = [f"{d['model'].get('name')} for {d['target']}, {d['precision']}, {d['backend']} backend"]
     for r in d["results"]:
-        lines += _result(r)
-        if r["pipelined"]:
-            lines.append(f"  the above one frame at a time; pipelined, {r['pipelined']['in_flight']} frames in flight:")
-            lines += [f"  {line}" for line in _result(r["pipelined"])]
-            lines += [f"  {line}" for line in stage_lines(r["stages"])]
+        pipelined = r["pipelined"]
+        lines += _result(r, ", one frame at a time" if pipelined else "")
+        lines += [f"  {line}" for line in stage_lines(r["stages"])]
+        if pipelined:
+            lines += _result(pipelined, f", {pipelined['in_flight']} frames in flight")
         if r["simulated"]:
             lines.append("  SIMULATED: ONNX Runtime on this machine, not a Jetson")
     return "\n".join(lines) + "\n"
 
 
-def _result(r: Dict[str, Any]) -> List[str]:
+def _result(r: Dict[str, Any], how: str) -> List[str]:
     tail = "  ".join(f"{k} {v} ms" for k, v in r["percentiles_ms"].items())
     return [
-        f"{r['runner']}: {r['throughput_qps']} inferences/s over {r['count']} in {r['seconds']} s",
+        f"{r['runner']}{how}: {r['throughput_qps']} inferences/s over {r['count']} in {r['seconds']} s",
         f"  latency  mean {r['mean_ms']} ms  min {r['min_ms']} ms  {tail}  max {r['max_ms']} ms",
     ]
