@@ -123,7 +123,8 @@ class Capture:
                 error = (
                     e if isinstance(e, EdgedlaError) else RunError(f"the source failed: {describe(e)}", where=self.uri)
                 )
-                if mine != self._generation:
+                # A source that is torn down to end the run is no failure.
+                if mine != self._generation or self._stop.is_set():
                     return
                 if ready is not None or not self._may_retry(error):
                     self._fail(error, mine, ready)

@@ -29,7 +29,8 @@ from edgedla.runtime.preprocess import CpuPreprocessor, Preprocess
 from edgedla.runtime.results import FrameResult
 from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines
-from edgedla.runtime.sources import open_source
+from edgedla.runtime.sources import open_source, parse_source
+from edgedla.runtime.sources.gst_launch import GstLaunchSource
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 GEOMETRY = Geometry.fit((48, 64), (48, 64))
@@ -307,9 +308,9 @@ def test_a_source_that_can_be_interrupted_is_not_left_behind(release):
 
 @pytest.mark.skipif(shutil.which("gst-launch-1.0") is None, reason="GStreamer is not installed")
 def test_a_gstreamer_pipeline_without_data_does_not_outlive_the_capture():
-    capture = Capture(lambda: open_source("gst://appsrc"))
+    uri = parse_source("gst://videotestsrc is-live=true ! video/x-raw,framerate=1/1000")
+    capture = Capture(lambda: GstLaunchSource(uri))
     capture.start()
-    assert wait_until(lambda: capture._source._process is not None)
     process = capture._source._process
     assert process.poll() is None
     capture.stop(2.0)

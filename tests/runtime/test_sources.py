@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 
 import numpy as np
 import pytest
 
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
 from edgedla.runtime.sources import open_source, parse_source
+from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.gstreamer import LEAKY, SINK, opencv_pipeline, pipeline_head
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -25,6 +27,13 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
         ("film.mp4", "file", "film.mp4"),
         ("photo.JPG", "images", "photo.JPG"),
         ("file:///tmp/film.mp4", "file", "/tmp/film.mp4"),
+        ("file:///tmp/my%20film.mp4", "file", "/tmp/my film.mp4"),
+        ("file:///dev", "images", "/dev"),
+        ("v4l2://2", "v4l2", "/dev/video2"),
+        ("v4l2://", "v4l2", "/dev/video0"),
+        ("csi://", "csi", ""),
+        ("rtsps://cam/1", "rtsp", "rtsps://cam/1"),
+        ("https://cam/video.mjpg?id=7&rate=5", "http", "https://cam/video.mjpg?id=7"),
         (
             "gst://videotestsrc pattern=ball ! video/x-raw,width=64",
             "gst",
@@ -45,6 +54,14 @@ def test_uris_are_read_as_users_write_them(text, scheme, place):
         ("csi://0?witdh=3", "did you mean width"),
         ("csi://0?width=wide", "a number"),
         ("csi://0?flip=left", "rotate-180"),
+        ("csi://front", "a number"),
+        ("csi://0?width=640", "both or neither"),
+        ("csi://0?width=640&height=0", "both or neither"),
+        ("csi://0?width=100000&height=480", "at most 32768"),
+        ("csi://0?frames=1.5", "a whole number"),
+        ("csi://0?codec=h264", "csi:// has no option 'codec'"),
+        ("synthetic://?flip=horizontal", "synthetic:// has no option 'flip'"),
+        ("v4l2://0?codec=h264", "auto, raw, mjpeg"),
         ("synthetic://?width=-5", "0 to 1000000"),
     ],
 )
@@ -59,6 +76,7 @@ def test_a_wrong_uri_says_what_is_allowed(text, says):
         "csi://0?width=1920&height=1080&rate=30&flip=rotate-180",
         "v4l2:///dev/video0?codec=mjpeg",
         "rtsp://cam/1?codec=h265",
+        "rtsp://cam/1?codec=mjpeg",
     ],
 )
 @pytest.mark.parametrize("jetson", [True, False])
@@ -110,7 +128,7 @@ def test_a_video_file_ends_and_can_loop(tmp_path):
     path = str(tmp_path / "v.avi")
     writer = cv2.VideoWriter(path, cv2.VideoWriter_fourcc(*"MJPG"), 10, (32, 24))
     for i in range(5):
-        writer.write(np.full((24, 32, 3), i * 40, np.uint8))
+        writer.write(np.full((24, 32, 3), i * 40 % 256, np.uint8))
     writer.release()
     source = open_source(path)
     assert source.open() == (24, 32)
@@ -121,30 +139,168 @@ def test_a_video_file_ends_and_can_loop(tmp_path):
     assert len(list(frames_of(looped))) == 12
 
 
-@pytest.mark.skipif(shutil.which("gst-launch-1.0") is None, reason="GStreamer's gst-launch-1.0 is not installed")
-def test_real_gstreamer_delivers_frames_of_a_width_that_needs_row_padding():
-    source = open_source("gst://videotestsrc num-buffers=7 pattern=white", {"width": 70, "height": 30})
-    if type(source).__name__ != "GstLaunchSource":
-        pytest.skip("this OpenCV has GStreamer itself")
+def test_a_password_reaches_the_camera_but_no_log():
+    uri = parse_source("rtsp://user:p:w@cam:554/1?latency=50")
+    assert uri.text == "rtsp://user:***@cam:554/1?latency=50"
+    assert uri.place == "rtsp://user:p:w@cam:554/1"
+    assert parse_source("rtsp://cam:554/a@b").text == "rtsp://cam:554/a@b"
+    with pytest.raises(UsageError) as refused:
+        parse_source("rtps://user:secret@cam/1")
+    assert "secret" not in str(refused.value)
+
+
+gstreamer = pytest.mark.skipif(
+    shutil.which("gst-launch-1.0") is None, reason="GStreamer's gst-launch-1.0 is not installed"
+)
+
+
+@gstreamer
+@pytest.mark.parametrize(("w", "h"), [(70, 30), (71, 31), (640, 480)])
+def test_real_gstreamer_delivers_frames_in_the_size_of_the_pipeline(w, h):
+    source = GstLaunchSource(
+        parse_source(
+            f"gst://videotestsrc num-buffers=7 pattern=white ! video/x-raw,width={w},height={h},framerate=20/1"
+        )
+    )
     try:
-        assert source.open() == (30, 70)
+        assert source.open() == (h, w)
+        assert source.rate == 20
         frames = list(frames_of(source))
     finally:
         source.close()
     # The leaky queue drops what is not read in time.
     assert 1 <= len(frames) <= 7
-    assert all(f.shape == (30, 70, 3) and f.min() > 230 for f in frames)
+    assert all(f.shape == (h, w, 3) and f.min() > 230 for f in frames)
 
 
-@pytest.mark.skipif(shutil.which("gst-launch-1.0") is None, reason="GStreamer's gst-launch-1.0 is not installed")
+@gstreamer
+@pytest.mark.parametrize(("flip", "bright"), [("none", "top"), ("vertical", "bottom"), ("rotate-180", "bottom")])
+def test_real_gstreamer_scales_turns_and_thins_out(flip, bright):
+    # videobox makes an image whose upper half is white.
+    pipeline = (
+        "videotestsrc is-live=true pattern=white ! video/x-raw,width=64,height=32,framerate=50/1 ! videobox bottom=-32"
+    )
+    source = GstLaunchSource(parse_source(f"gst://{pipeline}", {"width": 32, "height": 24, "rate": 10, "flip": flip}))
+    try:
+        assert source.open() == (24, 32)
+        assert source.rate == 10
+        frame = source.read()
+    finally:
+        source.close()
+    halves = {"top": frame[:10].mean(), "bottom": frame[14:].mean()}
+    assert max(halves, key=halves.get) == bright
+
+
+@gstreamer
 def test_a_broken_gstreamer_pipeline_says_what_gstreamer_says():
-    source = open_source("gst://nosuchelement")
-    if type(source).__name__ != "GstLaunchSource":
-        pytest.skip("this OpenCV has GStreamer itself")
-    source.open()
+    source = GstLaunchSource(parse_source("gst://nosuchelement"))
     with pytest.raises(RunError, match="nosuchelement"):
-        source.read()
+        source.open()
     source.close()
+
+
+@gstreamer
+@pytest.mark.parametrize(
+    ("uri", "says"), [("rtsp://127.0.0.1:9/x", "Failed to connect"), ("v4l2:///dev/video99", "Cannot identify device")]
+)
+def test_a_camera_that_is_not_there_is_an_error_at_the_opening(uri, says):
+    source = GstLaunchSource(parse_source(uri))
+    with pytest.raises(RunError, match=says) as refused:
+        source.open()
+    source.close()
+    assert "\n../" not in str(refused.value)
+
+
+@gstreamer
+def test_the_end_of_a_camera_is_no_end_of_the_stream():
+    for scheme, ends in (("gst", True), ("rtsp", False)):
+        source = GstLaunchSource(parse_source("gst://videotestsrc num-buffers=2"))
+        source.open()
+        object.__setattr__(source._spec, "scheme", scheme)
+        if ends:
+            assert len(list(frames_of(source))) <= 2
+        else:
+            with pytest.raises(RunError, match="gives no more frames"):
+                list(frames_of(source))
+        source.close()
+
+
+@gstreamer
+def test_a_stream_that_changes_its_size_is_opened_anew():
+    source = GstLaunchSource(parse_source("gst://videotestsrc num-buffers=3"))
+    source.open()
+    line = b"/GstPipeline:pipeline0/GstFdSink:edgedla.GstPad:sink: caps = video/x-raw, width=(int)8, height=(int)6"
+    with pytest.raises(RunError, match="changed to 8x6"):
+        source._hear(line)
+    source.close()
+
+
+def test_streams_get_a_process_of_their_own_and_cameras_opencv(monkeypatch):
+    monkeypatch.setattr("edgedla.runtime.sources.opencv.has_gstreamer", lambda: True)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    kinds = {u: type(open_source(u)).__name__ for u in ("csi://0", "v4l2://0", "rtsp://cam/1", "http://cam/1")}
+    assert list(kinds.values()) == ["OpenCvSource", "OpenCvSource", "GstLaunchSource", "GstLaunchSource"]
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert type(open_source("rtsp://cam/1")).__name__ == "OpenCvSource"
+
+
+def video(path, count=5):
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 10, (32, 24))
+    for i in range(count):
+        writer.write(np.full((24, 32, 3), i * 40 % 256, np.uint8))
+    writer.release()
+    return str(path)
+
+
+def test_a_file_with_a_rate_is_paced_like_a_camera_and_still_ends(tmp_path):
+    source = open_source(video(tmp_path / "v.avi"), {"rate": 50})
+    source.open()
+    started = time.monotonic()
+    assert (source.live, source.rate, len(list(frames_of(source)))) == (True, 50, 5)
+    assert time.monotonic() - started >= 4 / 50
+
+
+def test_a_file_that_ends_before_its_frames_do_is_said(tmp_path, caplog):
+    path = tmp_path / "v.avi"
+    video(path, 60)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 3])
+    source = open_source(str(path))
+    source.open()
+    source._capture = Promising(source._capture, 60)
+    assert 0 < len(list(frames_of(source))) < 60
+    assert "is the file whole?" in caplog.text
+
+
+class Promising:
+    """A VideoCapture whose header promises `count` frames; what OpenCV makes of a cut file differs by release."""
+
+    def __init__(self, capture, count):
+        self._capture, self._count = capture, count
+
+    def read(self):
+        return self._capture.read()
+
+    def get(self, what):
+        return self._count if what == cv2.CAP_PROP_FRAME_COUNT else self._capture.get(what)
+
+
+def test_images_keep_their_own_sizes_unless_one_is_given(tmp_path):
+    for i, hw in enumerate([(8, 10), (20, 6)]):
+        cv2.imwrite(str(tmp_path / f"{i}.png"), np.zeros((*hw, 3), np.uint8))
+    for options, shapes in ({}, [(8, 10), (20, 6)]), ({"width": 4, "height": 2}, [(2, 4), (2, 4)]):
+        source = open_source(str(tmp_path), options)
+        assert source.open() == shapes[0]
+        assert [f.shape[:2] for f in frames_of(source)] == shapes
+
+
+def test_images_can_be_turned(tmp_path):
+    image = np.zeros((4, 6, 3), np.uint8)
+    image[0, 0] = 255
+    cv2.imwrite(str(tmp_path / "a.png"), image)
+    source = open_source(str(tmp_path), {"flip": "horizontal"})
+    source.open()
+    assert source.read()[0, 5, 0] == 255
 
 
 def test_a_csi_camera_without_any_gstreamer_is_explained(monkeypatch):

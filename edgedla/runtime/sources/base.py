@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Optional, Protocol, Tuple
 
 import numpy as np
@@ -41,3 +42,21 @@ class Source(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Pace:
+    """Holds frames back to a rate (frames a second, 0: not at all), as a camera would."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate, self._start, self._count = rate, 0.0, 0
+
+    def start(self) -> None:
+        self._start, self._count = time.monotonic(), 0
+
+    def wait(self) -> None:
+        """Returns when the next frame is due."""
+        if self._rate:
+            due = self._start + self._count / self._rate - time.monotonic()
+            if due > 0:
+                time.sleep(due)
+        self._count += 1

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any, Optional, Tuple
 
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.runtime.sources.base import Pace
 from edgedla.runtime.sources.gstreamer import on_jetson, opencv_pipeline
 from edgedla.runtime.sources.uri import SourceUri
+
+log = logging.getLogger("edgedla.runtime.sources")
 
 
 def has_gstreamer() -> bool:
@@ -42,11 +46,13 @@ class OpenCvSource:
 
     def __init__(self, uri: SourceUri, gstreamer: bool) -> None:
         self.uri, self.pixels, self.rate = uri.text, "bgr", uri.rate
-        self.live = uri.scheme != "file"
+        self._endless = uri.scheme != "file"
+        self.live = self._endless or uri.rate > 0
+        self._pace = Pace(0.0 if self._endless else uri.rate)
         self._spec, self._gstreamer = uri, gstreamer
         self._capture: Any = None
         self._ahead: Any = None
-        self._left = uri.frames or -1
+        self._left, self._given = uri.frames or -1, 0
 
     def open(self) -> Tuple[int, int]:
         cv2 = import_cv2()
@@ -74,7 +80,8 @@ class OpenCvSource:
                 hint="is the device there and free, the address right, the codec known? `edgedla doctor` lists what is installed",
             )
         self._capture = capture
-        self.rate = float(capture.get(cv2.CAP_PROP_FPS) or u.rate or 0)
+        self.rate = float((0 if self._endless else u.rate) or capture.get(cv2.CAP_PROP_FPS) or u.rate)
+        self._pace.start()
         h, w = int(capture.get(cv2.CAP_PROP_FRAME_HEIGHT)), int(capture.get(cv2.CAP_PROP_FRAME_WIDTH))
         if u.scheme == "file" and u.width and u.height:
             return u.height, u.width
@@ -89,6 +96,7 @@ class OpenCvSource:
     def read(self) -> Optional[np.ndarray]:
         if self._left == 0 or self._capture is None:
             return None
+        self._pace.wait()
         ok, image = (True, self._ahead) if self._ahead is not None else self._capture.read()
         self._ahead = None
         if not ok and self._spec.scheme == "file" and self._spec.loop:
@@ -96,19 +104,27 @@ class OpenCvSource:
             self._capture.set(cv2.CAP_PROP_POS_FRAMES, 0)
             ok, image = self._capture.read()
         if not ok:
-            if self.live:
+            if self._endless:
                 raise RunError("the source gives no more frames", where=self.uri)
+            self._check_whole()
             return None
         self._left -= 1
+        self._given += 1
         u = self._spec
         if not self._gstreamer:
             cv2 = import_cv2()
-            if u.flip != "none":
-                image = cv2.flip(image, {"rotate-180": -1, "horizontal": 1, "vertical": 0}[u.flip])
+            image = _flipped(image, u.flip)
             if u.width and u.height and image.shape[:2] != (u.height, u.width):
                 image = cv2.resize(image, (u.width, u.height), interpolation=cv2.INTER_AREA)
         frame: np.ndarray = image
         return frame
+
+    def _check_whole(self) -> None:
+        """Says when a file ends early: OpenCV does not tell a broken one from its end."""
+        promised = int(self._capture.get(import_cv2().CAP_PROP_FRAME_COUNT))
+        # The count in the header is an estimate in some formats.
+        if not self._spec.loop and promised - self._given > max(2, promised // 20):
+            log.warning("%s: it ends after %d of %d frames: is the file whole?", self.uri, self._given, promised)
 
     def close(self) -> None:
         if self._capture is not None:
@@ -116,15 +132,22 @@ class OpenCvSource:
             self._capture = None
 
 
+def _flipped(image: np.ndarray, how: str) -> np.ndarray:
+    if how == "none":
+        return image
+    turned: np.ndarray = import_cv2().flip(image, {"rotate-180": -1, "horizontal": 1, "vertical": 0}[how])
+    return turned
+
+
 class ImageSource:
-    """One image, or the images of a folder in the order of their names, all brought to the size of the first."""
+    """One image, or the images of a folder in the order of their names, each in its own size unless one is given."""
 
     def __init__(self, uri: SourceUri, endings: Tuple[str, ...]) -> None:
-        self.uri, self.live, self.pixels, self.rate = uri.text, False, "bgr", uri.rate
+        self.uri, self.live, self.pixels, self.rate = uri.text, uri.rate > 0, "bgr", uri.rate
         self._spec, self._endings = uri, endings
         self._paths: list = []
-        self._hw = (0, 0)
         self._next = 0
+        self._pace = Pace(uri.rate)
 
     def open(self) -> Tuple[int, int]:
         place = self._spec.place
@@ -137,15 +160,19 @@ class ImageSource:
             raise RunError("no such file or folder", where=place)
         if not self._paths:
             raise RunError("the folder holds no images", where=place, allowed=", ".join(self._endings))
-        first = self._load(self._paths[0])
-        self._hw = (self._spec.height or first.shape[0], self._spec.width or first.shape[1])
         self._next = 0
-        return self._hw
+        self._pace.start()
+        h, w = self._load(self._paths[0]).shape[:2]
+        return h, w
 
     def _load(self, path: str) -> np.ndarray:
-        image: Optional[np.ndarray] = import_cv2().imread(path)
-        if image is None:
+        cv2, u = import_cv2(), self._spec
+        found = cv2.imread(path)
+        if found is None:
             raise RunError("not an image that OpenCV can read", where=path)
+        image = _flipped(found, u.flip)
+        if u.width and image.shape[:2] != (u.height, u.width):
+            image = cv2.resize(image, (u.width, u.height), interpolation=cv2.INTER_AREA)
         return image
 
     def read(self) -> Optional[np.ndarray]:
@@ -153,10 +180,8 @@ class ImageSource:
         if count >= len(self._paths) and not self._spec.loop or (self._spec.frames and count >= self._spec.frames):
             return None
         self._next += 1
-        image = self._load(self._paths[count % len(self._paths)])
-        if image.shape[:2] != self._hw:
-            image = import_cv2().resize(image, (self._hw[1], self._hw[0]))
-        return image
+        self._pace.wait()
+        return self._load(self._paths[count % len(self._paths)])
 
     def close(self) -> None:
         self._paths = []

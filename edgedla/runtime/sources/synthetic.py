@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Optional, Tuple
 
 import numpy as np
 
 from edgedla.errors import UsageError
+from edgedla.runtime.sources.base import Pace
 from edgedla.runtime.sources.uri import SourceUri
 
 PATTERNS = ("shapes", "noise", "counter")
@@ -26,13 +26,13 @@ class SyntheticSource:
         # Paced frames are like a camera's: nobody waits for a slow reader.
         self.live = uri.rate > 0
         self._spec = uri
-        self._count = 0
-        self._start = 0.0
+        self._count, self._pace = 0, Pace(uri.rate)
 
     def open(self) -> Tuple[int, int]:
         u = self._spec
         self._hw = (u.height or 480, u.width or 640)
-        self._count, self._start = 0, time.monotonic()
+        self._count = 0
+        self._pace.start()
         rng = np.random.default_rng(u.seed)
         h, w = self._hw
         self._base = rng.integers(40, 200, (h, w, 3), np.uint8)
@@ -43,10 +43,7 @@ class SyntheticSource:
         u = self._spec
         if u.frames and self._count >= u.frames:
             return None
-        if self.rate:
-            wait = self._start + self._count / self.rate - time.monotonic()
-            if wait > 0:
-                time.sleep(wait)
+        self._pace.wait()
         n, (h, w) = self._count, self._hw
         self._count += 1
         image = np.roll(self._base, n, axis=1) if u.pattern == "noise" else self._base.copy()

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from dataclasses import dataclass, replace
-from typing import Dict, Mapping, Optional
-from urllib.parse import parse_qsl, urlsplit
+from typing import Dict, Mapping, Optional, Tuple
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from edgedla.errors import UsageError
 
-SCHEMES = ("csi", "v4l2", "rtsp", "file", "images", "synthetic", "gst")
+_SIZED = ("width", "height", "rate", "flip", "frames")
+#: What each kind of source can do; an option that would change nothing is refused.
+TAKES: Dict[str, Tuple[str, ...]] = {
+    "csi": _SIZED,
+    "v4l2": (*_SIZED, "codec"),
+    "rtsp": (*_SIZED, "codec", "latency"),
+    "http": _SIZED,
+    "file": (*_SIZED, "loop"),
+    "images": (*_SIZED, "loop"),
+    "synthetic": ("width", "height", "rate", "frames", "seed", "pattern"),
+    "gst": _SIZED,
+}
+SCHEMES = tuple(TAKES)
+OPTIONS = tuple(sorted({option for options in TAKES.values() for option in options}))
 IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
-OPTIONS = ("width", "height", "rate", "flip", "codec", "frames", "seed", "latency", "pattern", "loop")
 FLIPS = ("none", "rotate-180", "horizontal", "vertical")
-CODECS = ("h264", "h265", "mjpeg", "raw")
+CODECS = {"v4l2": ("auto", "raw", "mjpeg"), "rtsp": ("auto", "h264", "h265", "mjpeg")}
+#: No camera and no network here has larger frames.
+MOST_PIXELS = 32768
+_PASSWORD = re.compile(r"(://[^:/@]*):[^/]*@")
 
 
 @dataclass(frozen=True)
@@ -22,9 +38,11 @@ class SourceUri:
     """A parsed source.
 
     Attributes:
-        text: as the user wrote it. scheme: one of SCHEMES. place: device, path, address or pipeline.
-        width, height: pixels, 0 = the source's own. rate: frames a second, 0 = its own.
-        flip: one of FLIPS. codec: of a stream or camera, one of CODECS.
+        text: as the user wrote it, without a password: it goes to logs and results. scheme: one of SCHEMES.
+        place: device, path, address (with its password) or pipeline.
+        width, height: pixels, both or neither; 0 = the source's own.
+        rate: frames a second, 0 = its own. A file or folder with a rate is paced like a camera, and late frames are dropped.
+        flip: one of FLIPS. codec: one of CODECS; auto: the stream's own, and raw of a v4l2 camera.
         frames: end after so many frames, 0 = never. latency_ms: jitter buffer of a network stream.
         loop: a file starts again at its end.
     """
@@ -36,7 +54,7 @@ class SourceUri:
     height: int = 0
     rate: float = 0.0
     flip: str = "none"
-    codec: str = "h264"
+    codec: str = "auto"
     frames: int = 0
     seed: int = 0
     latency_ms: int = 100
@@ -44,11 +62,16 @@ class SourceUri:
     loop: bool = False
 
 
+def without_password(text: str) -> str:
+    """ "rtsp://user:secret@cam/1" is "rtsp://user:***@cam/1"."""
+    return _PASSWORD.sub(r"\1:***@", text)
+
+
 def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> SourceUri:
     """A source from its URI or path; `options` (from a pipeline file) win over the query.
 
     Raises:
-        UsageError: unknown scheme or option, or a value that is no number.
+        UsageError: unknown scheme or option, an option that this kind of source has not, or a value that is no number.
     """
     if not text:
         raise UsageError(
@@ -59,9 +82,8 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
         parts = urlsplit(text)
         scheme, query = parts.scheme.lower(), parts.query
         place = parts.netloc + parts.path
-        if scheme in ("rtsps", "http", "https"):
-            scheme = "rtsp"
-        if scheme == "rtsp":
+        scheme = {"rtsps": "rtsp", "https": "http"}.get(scheme, scheme)
+        if scheme in ("rtsp", "http"):
             # Cameras keep options of their own in the query; ours are told apart by name.
             kept = [(k, v) for k, v in parse_qsl(query, keep_blank_values=True) if k not in OPTIONS]
             base = text.split("?", 1)[0]
@@ -69,11 +91,15 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
             query = "&".join(f"{k}={v}" for k, v in parse_qsl(query) if k in OPTIONS)
         if scheme == "gst":
             place, query = text[len("gst://") :], ""
+        if scheme in ("file", "images"):
+            place = unquote(place)
+        if scheme == "file" and os.path.isdir(place):
+            scheme = "images"
         if scheme not in SCHEMES:
             near = difflib.get_close_matches(scheme, SCHEMES, 1)
             raise UsageError(
                 f"unknown source scheme {scheme!r}",
-                where=text,
+                where=without_password(text),
                 allowed=", ".join(SCHEMES),
                 hint=f"did you mean {near[0]}://?" if near else None,
             )
@@ -81,22 +107,35 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
         scheme = "images" if os.path.isdir(text) or text.lower().endswith(IMAGE_ENDINGS) else "file"
     given: Dict[str, object] = dict(parse_qsl(query, keep_blank_values=True))
     given.update(options or {})
-    return _with_options(SourceUri(text, scheme, place), given)
+    uri = SourceUri(without_password(text), scheme, place)
+    return _with_options(replace(uri, place=_device(uri)), given)
+
+
+def _device(uri: SourceUri) -> str:
+    """The place of a camera: csi://0 has a number, v4l2://0 is /dev/video0."""
+    place = uri.place.strip("/") if uri.scheme == "csi" else uri.place
+    if uri.scheme == "csi" and not (place or "0").isdigit():
+        raise UsageError(f"the CSI camera is {place!r}", where=uri.text, allowed="a number: csi://0, csi://1, ...")
+    if uri.scheme == "v4l2":
+        return f"/dev/video{place}" if place.isdigit() else place or "/dev/video0"
+    return place
 
 
 def _with_options(uri: SourceUri, given: Mapping[str, object]) -> SourceUri:
     values: Dict[str, object] = {}
+    takes = TAKES[uri.scheme]
     for key, value in given.items():
-        if key not in OPTIONS:
-            near = difflib.get_close_matches(key, OPTIONS, 1)
+        if key not in takes:
+            near = difflib.get_close_matches(key, takes, 1)
+            known = key in OPTIONS
             raise UsageError(
-                f"unknown source option {key!r}",
+                f"{uri.scheme}:// has no option {key!r}" if known else f"unknown source option {key!r}",
                 where=uri.text,
-                allowed=", ".join(OPTIONS),
-                hint=f"did you mean {near[0]}?" if near else None,
+                allowed=", ".join(takes),
+                hint=f"did you mean {near[0]}?" if near and not known else None,
             )
         if key in ("flip", "codec"):
-            choices = FLIPS if key == "flip" else CODECS
+            choices = FLIPS if key == "flip" else CODECS[uri.scheme]
             if value not in choices:
                 raise UsageError(f"{key} is {value!r}", where=uri.text, allowed=", ".join(choices))
             values[key] = value
@@ -112,5 +151,11 @@ def _with_options(uri: SourceUri, given: Mapping[str, object]) -> SourceUri:
                 raise UsageError(f"{key} is {value!r}", where=uri.text, allowed="a number") from None
             if number < 0 or number != number or number > 1e6:
                 raise UsageError(f"{key} is {value!r}", where=uri.text, allowed="0 to 1000000")
+            if key in ("width", "height") and number > MOST_PIXELS:
+                raise UsageError(f"{key} is {value!r}", where=uri.text, allowed=f"at most {MOST_PIXELS} pixels")
+            if key != "rate" and number != int(number):
+                raise UsageError(f"{key} is {value!r}", where=uri.text, allowed="a whole number")
             values[name] = number if key == "rate" else int(number)
+    if bool(values.get("width")) != bool(values.get("height")):
+        raise UsageError("width and height stand together", where=uri.text, allowed="both or neither")
     return replace(uri, **values)  # type: ignore[arg-type]

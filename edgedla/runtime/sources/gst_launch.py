@@ -1,0 +1,240 @@
+"""Frames of a GStreamer pipeline through gst-launch-1.0 and a pipe, for an OpenCV without GStreamer."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from typing import Any, Optional, Tuple
+
+import numpy as np
+
+from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.runtime.sources.gstreamer import on_jetson, pipeline_head
+from edgedla.runtime.sources.uri import SourceUri, without_password
+
+#: No frame size for so long after the start is a source that is not there.
+OPEN_S = 15.0
+#: No frame for so long is a broken source.
+TIMEOUT_S = 10.0
+#: What GStreamer says about the sink's input: `gst-launch-1.0 -v` prints it before the first frame and at every change.
+_CAPS = re.compile(rb"GstFdSink:edgedla\.GstPad:sink: caps = video/x-raw(?:\([^)]*\))?, (.*)")
+_FIELD = re.compile(rb"(width|height|framerate)=\((?:int|fraction)\)([0-9/]+)")
+#: Linux: the size of a pipe. 64 KiB, its default, is a hundredth of a frame.
+_F_SETPIPE_SZ, _PIPE_BYTES = 1031, 1 << 20
+_LOG_BYTES = 1 << 20
+#: Elements by the start of their name, and the package that brings them.
+_PACKAGES = (
+    ("avdec_", "gstreamer1.0-libav"),
+    ("h264parse", "gstreamer1.0-plugins-bad"),
+    ("h265parse", "gstreamer1.0-plugins-bad"),
+    ("nv", "nvidia-l4t-gstreamer (on a Jetson; in containers --runtime nvidia)"),
+    ("video", "gstreamer1.0-plugins-base"),
+    ("", "gstreamer1.0-plugins-good"),
+)
+
+
+class GstLaunchSource:
+    """Any pipeline works, at the price of one copy a frame."""
+
+    def __init__(self, uri: SourceUri) -> None:
+        self.uri, self.live, self.pixels, self.rate = uri.text, True, "bgr", uri.rate
+        self._spec = uri
+        self._process: Optional[subprocess.Popen] = None
+        self._frames_fd = -1
+        self._log: Any = None
+        self._said = b""
+        self._hw = (0, 0)
+        self._left = uri.frames or -1
+
+    def open(self) -> Tuple[int, int]:
+        program = shutil.which("gst-launch-1.0")
+        if program is None:
+            raise EnvironmentMissing(
+                "GStreamer is not installed: no gst-launch-1.0",
+                where=self.uri,
+                hint="apt install gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good",
+            )
+        # gst-launch parses its own quoting from one argument line; no shell is involved. Frames take a pipe of their own:
+        # stdout tells their size.
+        self._log = tempfile.TemporaryFile()
+        self._frames_fd, theirs = os.pipe()
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(theirs, _F_SETPIPE_SZ, _PIPE_BYTES)
+        pipeline = f"{pipeline_head(self._spec, on_jetson())} ! fdsink name=edgedla fd={theirs} sync=false"
+        try:
+            self._process = subprocess.Popen(
+                [program, "-v", "-X", "stats", *_words(pipeline)],
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                stdin=subprocess.DEVNULL,
+                bufsize=0,
+                pass_fds=(theirs,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(theirs)
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+        deadline = time.monotonic() + OPEN_S
+        while self._hw == (0, 0):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._broken(f"no frame within {OPEN_S:.0f} s")
+            select.select([self._process.stdout], [], [], left)
+            if not self._listen() and self._hw == (0, 0):
+                raise self._broken("it does not start")
+        return self._hw
+
+    def _listen(self) -> bool:
+        """Takes in what gst-launch said since the last time; False once it has ended.
+
+        Raises:
+            RunError: the frames have another size from now on.
+        """
+        assert self._process is not None
+        assert self._process.stdout is not None
+        alive = True
+        while True:
+            try:
+                data = os.read(self._process.stdout.fileno(), 1 << 16)
+            except BlockingIOError:
+                break
+            if not data:
+                alive = False
+                break
+            *lines, self._said = (self._said + data).split(b"\n")
+            for line in lines:
+                self._hear(line)
+        return alive
+
+    def _hear(self, line: bytes) -> None:
+        caps = _CAPS.search(line)
+        if caps is None:
+            return
+        field = dict(_FIELD.findall(caps.group(1)))
+        hw = int(field.get(b"height", 0)), int(field.get(b"width", 0))
+        if min(hw) < 1:
+            return
+        if self._hw not in ((0, 0), hw):
+            raise RunError(f"the frames changed to {hw[1]}x{hw[0]}", where=self.uri)
+        self._hw = hw
+        number, _, per = field.get(b"framerate", b"0/1").partition(b"/")
+        self.rate = int(number) / max(1, int(per or 1)) or self._spec.rate
+
+    def read(self) -> Optional[np.ndarray]:
+        if self._left == 0 or self._process is None:
+            return None
+        h, w = self._hw
+        # GStreamer pads BGR rows to four bytes.
+        row = -(-w * 3 // 4) * 4
+        frame = np.empty(h * row, np.uint8)
+        view, got = memoryview(frame.data), 0
+        fd = self._frames_fd
+        while got < frame.nbytes:
+            if not select.select([fd], [], [], TIMEOUT_S)[0]:
+                raise self._broken(f"no frame for {TIMEOUT_S:.0f} s")
+            n = os.readv(fd, [view[got:]])
+            if n == 0:
+                # Only a pipeline of the user's has an end; a camera whose stream ends is away.
+                if got or self._process.wait() or self._spec.scheme != "gst":
+                    raise self._broken("it gives no more frames")
+                return None
+            got += n
+        # The new size is printed before the first frame of it comes, so these bytes are looked at in time.
+        self._listen()
+        self._forget()
+        self._left -= 1
+        return frame.reshape(h, row)[:, : w * 3].reshape(h, w, 3)
+
+    def _forget(self) -> None:
+        """A decoder that complains about every frame does not fill the disk."""
+        if self._log.seek(0, os.SEEK_END) > _LOG_BYTES:
+            self._log.truncate(0)
+
+    def _broken(self, what: str) -> RunError:
+        words = self._last_words()
+        missing = re.search(r'no element "([^"]+)"', words)
+        hint = None
+        if missing:
+            package = next(p for start, p in _PACKAGES if missing.group(1).startswith(start))
+            hint = f"apt install {package}"
+        elif "missing a plug-in" in words:
+            hint = "apt install gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-libav"
+        elif "not-negotiated" in words and self._spec.scheme == "v4l2":
+            hint = (
+                "the camera lacks this size, rate or format: `v4l2-ctl --list-formats-ext` lists them; try codec=mjpeg"
+            )
+        elif "not-linked" in words and self._spec.codec != "auto":
+            hint = f"the stream is no {self._spec.codec}: without `codec` its own is taken"
+        return RunError(f"{what}: {words}" if words else what, where=self.uri, hint=hint)
+
+    def _last_words(self) -> str:
+        """GStreamer's errors in one line, without the places in its sources."""
+        if self._log is None:
+            return ""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - 8000))
+        lines = [line.strip() for line in self._log.read().decode("utf-8", "replace").splitlines()]
+        kept = []
+        for line in lines:
+            line = re.sub(r"^(?:ERROR|WARNING): (?:from element /GstPipeline:\S+?/?([^/\s]+): )?", r"\1: ", line).strip(
+                ": ."
+            )
+            noise = ("Additional debug info", "pipeline doesn't want", "Failed to set pipeline")
+            if line and not line.startswith(noise) and line not in kept:
+                kept.append(line)
+        return without_password("; ".join(kept[-4:]))
+
+    def interrupt(self) -> None:
+        """Makes a `read` on another thread return: a pipeline without data would outlive us and hold the camera."""
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(2)
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        fd, self._frames_fd = self._frames_fd, -1
+        if fd >= 0:
+            os.close(fd)
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+
+def _words(pipeline: str) -> list:
+    """Splits at spaces outside double quotes, and drops the quotes: gst-launch takes one argument a word."""
+    words, word, quoted, escaped = [], "", False, False
+    for c in pipeline:
+        if escaped:
+            word, escaped = word + c, False
+        elif c == "\\" and quoted:
+            escaped = True
+        elif c == '"':
+            quoted = not quoted
+        elif c == " " and not quoted:
+            if word:
+                words.append(word)
+            word = ""
+        else:
+            word += c
+    return [*words, word] if word else words
