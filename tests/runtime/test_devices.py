@@ -264,7 +264,7 @@ def test_a_single_engine_has_no_chains_name(tmp_path):
 
 
 def test_a_placement_predicts_the_time_of_each_stage(placement):
-    document = place(str(MODEL), target="agx-orin-64gb", objective="throughput", devices=("GPU", "DLA0", "DLA1"))
+    document = place(str(MODEL), target="agx-orin-64gb", objective="throughput", pins=["/stem*:DLA0", "/p4*:DLA1"])
     model = document.models[0]
     cores = sorted({r.device for r in model.regions})
     ms = predicted_stage_ms(chain_of(document, *cores), model)
