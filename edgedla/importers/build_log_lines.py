@@ -23,24 +23,25 @@ def _line(kind: str, needle: str, pattern: str) -> Line:
     return Line(kind, needle, re.compile(pattern))
 
 
+_NUMBER = r"\d{1,12}(?:\.\d{1,12})?(?:e[-+]?\d{1,2})?"
 _MIB = (
-    r"(?:Managed )?SRAM = (?P<sram>[\d.]+) MiB,\s*"
-    r"Local DRAM = (?P<local>[\d.]+) MiB,\s*Global DRAM = (?P<global>[\d.]+) MiB"
+    r"(?:Managed )?SRAM = (?P<sram>" + _NUMBER + r") MiB,\s*"
+    r"Local DRAM = (?P<local>" + _NUMBER + r") MiB,\s*Global DRAM = (?P<global>" + _NUMBER + r") MiB"
 )
 
 #: Tried in this order. Layer names may hold quotes, brackets, colons and commas, so names are matched greedily up to
-#: the fixed text that follows them.
+#: the fixed text that follows them. No pattern may take long on a hostile line.
 LINES: Tuple[Line, ...] = (
     _line(
         "command",
         "&&&&",
         r"&&&& (?P<state>RUNNING|PASSED|FAILED) (?P<tool>\S+)"
-        r"(?: \[TensorRT v(?P<number>\d+)\])?(?: \[b\d+\])?(?: # (?P<command>.*))?",
+        r"(?: \[TensorRT v(?P<number>\d{1,9})\])?(?: \[b\d+\])?(?: # (?P<command>.*))?",
     ),
-    _line("version", "TensorRT version: ", r"^TensorRT version: (?P<version>[\d.]+)"),
-    _line("version", "starting export with TensorRT", r"with TensorRT (?P<version>\d+\.\d+\.[\d.]*\d)"),
+    _line("version", "TensorRT version: ", r"^TensorRT version: (?P<version>\d{1,4}(?:\.\d{1,6}){1,4})"),
+    _line("version", "starting export with TensorRT", r"with TensorRT (?P<version>\d{1,4}(?:\.\d{1,6}){2,4})"),
     _line("device", "Selected Device: ", r"^Selected Device: (?P<device>.+)"),
-    _line("dla_core", "DLACore: ", r"^DLACore: (?P<core>-?\d+)?(?P<fallback>\(With GPU fallback\))?"),
+    _line("dla_core", "DLACore: ", r"^DLACore: (?P<core>-?\d{1,9})?(?P<fallback>\(With GPU fallback\))?"),
     _line("fallback", "Allow GPU fallback", r"^Allow GPU fallback for DLA: (?P<state>Enabled|Disabled)"),
     _line("standalone", "DLA standalone loadable", r"^Build DLA standalone loadable: (?P<state>Enabled|Disabled)"),
     _line("precision", "Precision: ", r"^Precision: (?P<precision>[A-Z0-9+]+)"),
@@ -48,12 +49,12 @@ LINES: Tuple[Line, ...] = (
     _line(
         "strict_refusal",
         "is not supported on DLA",
-        r"Layer:? '?(?P<layer>.+?)'? is not supported on DLA but GPU fallback is not enabled",
+        r"Layer:? '?(?P<layer>.{1,2000}?)'? is not supported on DLA but GPU fallback is not enabled",
     ),
     _line(
         "strict_refusal",
         "is not supported on DLA",
-        r"DLA Standalone is enabled but layer:? '?(?P<layer>.+?)'? is not supported on DLA",
+        r"DLA Standalone is enabled but layer:? '?(?P<layer>.{1,2000}?)'? is not supported on DLA",
     ),
     _line("strict_refusal", "is not supported on DLA", r"layer:? '(?P<layer>.+)' is not supported on DLA\.?$"),
     _line("refused", "Unsupported on DLA", r"Layer '(?P<layer>.+)' \((?P<type>[A-Z_0-9]+)\): Unsupported on DLA\."),
@@ -91,7 +92,8 @@ LINES: Tuple[Line, ...] = (
     _line(
         "dropped",
         "subgraphs per DLA core",
-        r"DLA supports only (?P<cap>\d+) subgraphs per DLA core\. " r"Switching to GPU for layer (?P<layer>.+?)\.?$",
+        r"DLA supports only (?P<cap>\d{1,9}) subgraphs per DLA core\. "
+        r"Switching to GPU for layer (?P<layer>.+?)\.?$",
     ),
     _line("dla_list", "ayers ", r"^-+ Layers [Rr]unning on DLA:?(?: -+)?$"),
     _line("gpu_list", "ayers ", r"^-+ Layers [Rr]unning on GPU:?(?: -+)?$"),
@@ -100,13 +102,13 @@ LINES: Tuple[Line, ...] = (
     _line("pools", "DLA Memory Pool Sizes", r"DLA Memory Pool Sizes: " + _MIB),
     _line("consumption", "Memory consumption", r"Memory consumption: " + _MIB),
     _line("total", "Total memory required", r"Total memory required by accepted candidates : " + _MIB),
-    _line("offloaded", "successfully offloaded to DLA", r"(?P<layer>\{.+\}) successfully offloaded to DLA"),
+    _line("offloaded", "successfully offloaded to DLA", r"^[^{]*(?P<layer>\{.+\}) successfully offloaded to DLA"),
     _line(
         "candidates",
         "node candidates offloaded",
-        r"Number of DLA node candidates offloaded : (?P<count>\d+) out of (?P<of>\d+)",
+        r"Number of DLA node candidates offloaded : (?P<count>\d{1,9}) out of (?P<of>\d{1,9})",
     ),
-    _line("network", "DLA Network Layer Information", r"(?P<layer>\{.+\}): DLA Network Layer Information"),
+    _line("network", "DLA Network Layer Information", r"^[^{]*(?P<layer>\{.+\}): DLA Network Layer Information"),
     _line("engine", "Engine Layer Information", r"Engine Layer Information:"),
     _line("layer", "Layer(", r"(?:^|(?<=[\s|:>\])#/]))Layer\((?P<type>[^)]+)\): (?P<rest>.+)"),
     _line(
@@ -131,7 +133,9 @@ LINES: Tuple[Line, ...] = (
 )
 
 #: An error by its own text; the severity says the same where a prefix stands.
-ERROR_CODE = re.compile(r"(?:Error Code (?P<code>\d+)|^(?P<old>\d{1,2}): (?=[\[A-Z])|^Error\[(?P<bracket>\d+)\])")
+ERROR_CODE = re.compile(
+    r"(?:Error Code (?P<code>\d{1,9})|^(?P<old>\d{1,2}): (?=[\[A-Z])|^Error\[(?P<bracket>\d{1,9})\])"
+)
 
 #: What a line must hold to be the reason of the refusal on the line after it.
 REASON = re.compile(r"DLA|Dimension: \d|not supported|nsupported|requires at least|exceeds|missing scale")

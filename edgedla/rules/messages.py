@@ -121,8 +121,8 @@ def _compiled(entry: strict_yaml.Table) -> Pattern[str]:
 
 
 def strip_prefix(line: str) -> str:
-    """The line without time, severity and logger name; at most the first 10,000 characters."""
-    return _PREFIX.sub("", line[:10_000].rstrip("\r\n"), count=1).strip()
+    """The line without time, severity and logger name; at most the first 4,000 characters."""
+    return _PREFIX.sub("", line[:4_000].rstrip("\r\n"), count=1).strip()
 
 
 def explain_line(line: str) -> Optional[Tuple[Message, Mapping[str, str]]]:

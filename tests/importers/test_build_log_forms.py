@@ -183,3 +183,29 @@ def test_nothing_for_the_dla_and_failed_builds_in_other_words():
         assert read_build_log([line]).built is False, line
     listed = read_build_log(["[V] [TRT] [DlaLayer] in {ForeignNode[a...b]}"])
     assert [n.node.first for n in listed.loadables] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[W] [TRT] DLA supports only " + "9" * 6000 + " subgraphs per DLA core. Switching to GPU for layer x",
+        "&&&& RUNNING TensorRT.trtexec [TensorRT v" + "9" * 5000 + "] # trtexec",
+        "[I] TensorRT version: " + "9" * 6000 + ".1",
+        "[I] TensorRT version: ...",
+        "[V] [TRT] DLA Memory Pool Sizes: Managed SRAM = 1..2 MiB, Local DRAM = 1 MiB, Global DRAM = 1 MiB",
+        "[I] DLACore: " + "9" * 6000,
+        "[E] Error Code " + "9" * 6000,
+        "[V] [TRT] Number of DLA node candidates offloaded : " + "9" * 6000 + " out of 1",
+    ],
+    ids=lambda line: line[:40],
+)
+def test_numbers_that_are_none_are_no_numbers(line):
+    log = read_build_log([line])
+    assert (log.cap, log.version, log.pools, log.candidates) == (None, "", None, None)
+    assert all(e.code is None or e.code < 10**9 for e in log.errors)
+
+
+def test_small_pools_in_scientific_notation():
+    line = "[V] [TRT] DLA Memory Pool Sizes: Managed SRAM = 0.5 MiB, Local DRAM = 1e+03 MiB, Global DRAM = 512 MiB"
+    pools = read_build_log([line]).pools
+    assert (pools.sram_mib, pools.local_dram_mib, pools.global_dram_mib) == (0.5, 1000, 512)
