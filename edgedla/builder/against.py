@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -21,6 +21,7 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.importers.build_log import BuildLog
 from edgedla.importers.build_log_reader import read_build_log
 from edgedla.importers.engine_info import EngineInfo, read_engine_info
+from edgedla.targets import Platform
 
 
 def own_comparison(artifact: Artifact, notes: List[str]) -> Optional[Comparison]:
@@ -55,9 +56,11 @@ class _Prediction:
     loadables: Tuple[str, ...]
     platform: Mapping[str, Any]
     precision: str
+    notes: Tuple[str, ...] = ()
 
     def compared(self, real: Real) -> Comparison:
-        return compare(self.layers, real, self.loadables, platform=self.platform, precision=self.precision)
+        found = compare(self.layers, real, self.loadables, platform=self.platform, precision=self.precision)
+        return replace(found, notes=(*self.notes, *found.notes))
 
 
 def compare_against(
@@ -107,8 +110,45 @@ def _predicted(
         )
     from edgedla.regions import check
 
+    notes: List[str] = []
     if isinstance(real, BuildLog) and real.version and not (trt or jetpack):
-        trt = ".".join(real.version.split(".")[:3])
+        trt = _release_of(real, target, notes)
     report = check(str(against), target=target, jetpack=jetpack, trt=trt, precision=precision)
+    if isinstance(real, BuildLog):
+        notes += _mismatches(real, report.platform, precision)
     kept = tuple(r.name for r in report.regions if r.kept)
-    return _Prediction(predicted_of_report(report), kept, report.platform.to_dict(), precision)
+    return _Prediction(predicted_of_report(report), kept, report.platform.to_dict(), precision, tuple(notes))
+
+
+def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:
+    """The log's release, or the nearest one that the table has; None for the module's default."""
+    from edgedla.targets import platform_for
+
+    numbers = log.version.split(".")
+    for count in (3, 2):
+        told = ".".join(numbers[:count])
+        try:
+            platform = platform_for(target, trt=told)
+        except UsageError:
+            continue
+        if count == 2:
+            found = ".".join(str(n) for n in platform.release.trt)
+            notes.append(f"TensorRT {log.version} of the log is not in the table of releases; predicted for {found}")
+        return told
+    notes.append(
+        f"TensorRT {log.version} of the log is not in the table of releases; predicted for the module's default"
+    )
+    return None
+
+
+def _mismatches(log: BuildLog, platform: Platform, precision: str) -> List[str]:
+    """Where the log is of another chip or precision than the prediction, as far as it tells them."""
+    found = []
+    named = [chip for chip in ("xavier", "orin", "thor") if chip in log.device.lower()]
+    if named and platform.chip not in named:
+        found.append(f"the log is of {log.device}, the prediction of {platform.module.id}: --target says for which")
+    if log.precision and ("INT8" in log.precision) != (precision == "int8"):
+        found.append(
+            f"the log's build has precision {log.precision}, the prediction {precision}: --precision says which"
+        )
+    return found

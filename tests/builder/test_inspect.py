@@ -311,6 +311,25 @@ def test_a_log_decides_the_release_that_is_predicted_for(tmp_path):
     assert comparison.check_agree == 3
 
 
+@pytest.mark.parametrize(
+    ("lines", "notes"),
+    [
+        ("[I] TensorRT version: 8.6.3\n", ["8.6.3 of the log is not in the table of releases; predicted for 8.6.2"]),
+        ("[I] TensorRT version: 9.9.9\n", ["9.9.9 of the log is not in the table of releases; predicted for the mod"]),
+        ("[I] Selected Device: Xavier\n", ["the log is of Xavier, the prediction of agx-orin-64gb"]),
+        ("[I] Precision: FP32+FP16+INT8\n", ["precision FP32+FP16+INT8, the prediction fp16"]),
+        ("[I] Selected Device: Orin\n[I] Precision: FP32+FP16\n[I] TensorRT version: 10.3.0\n", []),
+    ],
+)
+def test_a_log_of_another_release_chip_or_precision_is_told(tmp_path, lines, notes):
+    log = tmp_path / "build.log"
+    log.write_text(lines + "[V] [TRT] [DlaLayer] {ForeignNode[conv1...conv2]}\n")
+    found = inspect(log, against=onnx_model(tmp_path / "net.onnx"))
+    told = [n for n in found.notes if "prediction" in n or "predicted" in n]
+    assert len(told) == len(notes), told
+    assert all(expected in text for expected, text in zip(notes, told))
+
+
 def test_what_cannot_be_compared_is_refused(tmp_path):
     model = onnx_model(tmp_path / "net.onnx")
     with pytest.raises(UsageError, match="no placement"):
