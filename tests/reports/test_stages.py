@@ -1,0 +1,43 @@
+"""A chain's stages as text: what is copied, shared or unproved is said, and nothing where there is nothing to say."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgedla.reports.stages import stage_lines
+from edgedla.runtime.stats import Latency
+
+
+def stage(counted=3, **changes):
+    latency = Latency()
+    for _ in range(counted):
+        latency.add(2.0)
+    return {
+        "stage": 1, "device": "DLA1", "simulated": False, "shares_device": False, "core_proved": None,
+        "inference": latency.to_dict(), "hands_over": {"t": "device"}, **changes,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({}, "stage 1 DLA1: p50 2.00 ms  p99 2.00 ms"),
+        ({"counted": 0}, "stage 1 DLA1: no inference has ended"),
+        ({"shares_device": True}, "stage 1 DLA1: p50 2.00 ms  p99 2.00 ms  (shares DLA1 with another stage)"),
+        (
+            {"hands_over": {"t": "device", "u": "host", "v": "host"}},
+            "stage 1 DLA1: p50 2.00 ms  p99 2.00 ms  (copied through host memory: u, v)",
+        ),
+        ({"hands_over": {"u": "host"}, "simulated": True}, "stage 1 DLA1: p50 2.00 ms  p99 2.00 ms"),
+        (
+            {"core_proved": False},
+            "stage 1 DLA1: p50 2.00 ms  p99 2.00 ms  (the kernel's counters saw no work on this core)",
+        ),
+    ],
+)
+def test_a_stage_is_one_line(changes, line):
+    assert stage_lines([stage(**changes)]) == [line]
+
+
+def test_a_runner_of_one_engine_has_no_lines():
+    assert stage_lines([]) == []
