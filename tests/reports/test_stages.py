@@ -9,29 +9,27 @@ from edgedla.runtime.stats import Latency
 
 
 def stage(counted=3, **changes):
-    latency = Latency()
-    for _ in range(counted):
-        latency.add(2.0)
+    times = {**Latency().to_dict(), "count": counted, "p50_ms": 2.0, "p99_ms": 2.5}
     return {
         "stage": 1, "device": "DLA1", "simulated": False, "shares_device": False, "core_proved": None,
-        "inference": latency.to_dict(), "hands_over": {"t": "device"}, **changes,
+        "inference": times, "hands_over": {"t": "device"}, **changes,
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({}, "stage 1 DLA1: p50 2.00 ms  p99 2.00 ms"),
+        ({}, "stage 1 DLA1: p50 2.00 ms  p99 2.50 ms"),
         ({"counted": 0}, "stage 1 DLA1: no inference has ended"),
-        ({"shares_device": True}, "stage 1 DLA1: p50 2.00 ms  p99 2.00 ms  (shares DLA1 with another stage)"),
+        ({"shares_device": True}, "stage 1 DLA1: p50 2.00 ms  p99 2.50 ms  (shares DLA1 with another stage)"),
         (
             {"hands_over": {"t": "device", "u": "host", "v": "host"}},
-            "stage 1 DLA1: p50 2.00 ms  p99 2.00 ms  (copied through host memory: u, v)",
+            "stage 1 DLA1: p50 2.00 ms  p99 2.50 ms  (copied through host memory: u, v)",
         ),
-        ({"hands_over": {"u": "host"}, "simulated": True}, "stage 1 DLA1: p50 2.00 ms  p99 2.00 ms"),
+        ({"hands_over": {"u": "host"}, "simulated": True}, "stage 1 DLA1: p50 2.00 ms  p99 2.50 ms"),
         (
             {"core_proved": False},
-            "stage 1 DLA1: p50 2.00 ms  p99 2.00 ms  (the kernel's counters saw no work on this core)",
+            "stage 1 DLA1: p50 2.00 ms  p99 2.50 ms  (the kernel's counters saw no work on this core)",
         ),
     ],
 )
