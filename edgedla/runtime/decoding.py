@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.builder.artifact import Artifact
 from edgedla.errors import UsageError
 from edgedla.runtime.decode import DECODERS, NmsOptions
+from edgedla.runtime.decode.detections import check_labels
 from edgedla.runtime.geometry import Geometry
 
 Results = List[Any]
@@ -26,6 +27,7 @@ class DecodeOptions:
         labels: class names. outputs: names of the outputs in the decoder's order; the artifact's order if empty.
         score, iou, limit: thresholds of detectors. k: of the classification top-k.
         reg_max: bins of a YOLOv8 box distribution. priors: .npy file with SSD's prior boxes.
+        anchors: of YOLOv5, one text a stride, "8: 10,13 16,30 33,23" (w,h in pixels); the stock anchors if empty.
     """
 
     kind: str = "none"
@@ -37,6 +39,7 @@ class DecodeOptions:
     k: int = 5
     reg_max: int = 16
     priors: str = ""
+    anchors: Tuple[str, ...] = ()
 
 
 def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:
@@ -78,8 +81,29 @@ def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:
             DECODERS["ssd"](arrays[names[0]], arrays[names[1]], priors, input_hw, nms, geometry, labels)
         )
     extra: Dict[str, Any] = {"reg_max": options.reg_max} if options.kind in ("yolov8", "yolo11") else {}
+    if options.kind == "yolov5" and options.anchors:
+        extra = {"anchors": parse_anchors(options.anchors)}
     decode = DECODERS[options.kind]
     return lambda arrays, geometry: list(decode([arrays[n] for n in names], input_hw, nms, geometry, labels, **extra))
+
+
+def parse_anchors(texts: Sequence[str]) -> Dict[int, Tuple[Tuple[float, float], ...]]:
+    """{stride: ((w, h), ...)} of "8: 10,13 16,30 33,23" and so on.
+
+    Raises:
+        UsageError: another form, or a number that is not above 0.
+    """
+    table = {}
+    for text in texts:
+        stride, _, sizes = text.partition(":")
+        try:
+            pairs = tuple((float(w), float(h)) for w, h in (pair.split(",") for pair in sizes.split()))
+            table[int(stride)] = pairs
+        except ValueError:
+            pairs = ()
+        if not pairs or int(stride) < 1 or not all(0 < v < math.inf for pair in pairs for v in pair):
+            raise UsageError(f"anchors {text!r}", allowed='"STRIDE: W,H W,H ...", as in "8: 10,13 16,30 33,23"')
+    return table
 
 
 def _priors(path: str) -> np.ndarray:
@@ -129,6 +153,8 @@ def _classes(logits: np.ndarray, geometry: Geometry, labels: Tuple[str, ...]) ->
     # Cut to the image inside the letterbox before it is brought back to the frame's size.
     dh, dw = geometry.dst_hw
     full = DECODERS["segmentation"](logits, (dh, dw))
+    if not np.issubdtype(logits.dtype, np.integer):
+        check_labels(labels, logits.shape[1])
     (ox, oy), (h, w) = geometry.offset_xy, geometry.size_hw
     part = full[oy : oy + h, ox : ox + w]
     ids, counts = np.unique(part, return_counts=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
-from edgedla.runtime.decode.detections import softmax
+from edgedla.errors import RunError
+from edgedla.runtime.decode.detections import check_labels, softmax
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,21 @@ class ClassScore:
         return {"class": self.cls, "score": round(self.score, 4), "label": self.label}
 
 
-def top_k(scores: np.ndarray, k: int = 5, labels: Sequence[str] = (), logits: bool = True) -> List[ClassScore]:
-    """The k best classes of one image, best first. `scores` has any shape with the classes as its only large axis."""
+def top_k(
+    scores: np.ndarray, k: int = 5, labels: Sequence[str] = (), logits: Optional[bool] = None
+) -> List[ClassScore]:
+    """The k best classes of one image, best first.
+
+    Args:
+        scores: any shape with the classes as its only large axis.
+        logits: a softmax is still to be done; None: unless the values are probabilities already (0..1, of sum 1).
+    """
     flat = np.asarray(scores, np.float32).reshape(-1)
+    check_labels(labels, flat.size)
     # NaN has no rank, and an overflow to infinity is above everything that is finite.
     flat = np.clip(np.where(np.isnan(flat), -np.inf, flat), -3e38, 3e38)
+    if logits is None:
+        logits = not (flat.size > 1 and flat.min() >= 0 and flat.max() <= 1 and abs(float(flat.sum()) - 1) < 0.01)
     p = softmax(flat, 0) if logits and flat.size else flat
     k = min(k, p.size)
     if k < 1:
@@ -35,10 +46,27 @@ def top_k(scores: np.ndarray, k: int = 5, labels: Sequence[str] = (), logits: bo
 
 
 def segmentation(logits: np.ndarray, size_hw: Sequence[int]) -> np.ndarray:
-    """Class map uint8 (or uint16 above 256 classes) of `size_hw` from logits (1, classes, h, w): argmax, nearest upsampling."""
+    """Class map uint8 (or uint16 above 256 classes) of `size_hw`: argmax, nearest upsampling.
+
+    Args:
+        logits: (1, classes, h, w); or the classes themselves, whole numbers of shape (1, h, w) or (1, 1, h, w).
+
+    Raises:
+        RunError: another shape.
+    """
     import cv2
 
-    classes = logits[0].argmax(0)
-    kind = np.uint8 if logits.shape[1] <= 256 else np.uint16
+    shape = list(logits.shape)
+    if np.issubdtype(logits.dtype, np.integer) and (len(shape) == 3 or (len(shape) == 4 and shape[1] == 1)):
+        classes = logits.reshape(logits.shape[-2:])
+        most = int(classes.max(initial=0)) + 1
+    elif len(shape) == 4 and shape[0] == 1 and shape[1] > 1:
+        classes, most = logits[0].argmax(0), shape[1]
+    else:
+        raise RunError(
+            f"a segmentation of shape {shape}",
+            allowed="(1, classes, h, w) with at least two classes, or whole numbers (1, h, w)",
+        )
+    kind = np.uint8 if most <= 256 else np.uint16
     out: np.ndarray = cv2.resize(classes.astype(kind), (size_hw[1], size_hw[0]), interpolation=cv2.INTER_NEAREST)
     return out

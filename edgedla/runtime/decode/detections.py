@@ -7,6 +7,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.errors import RunError
+
 #: Pixels; beyond every network input.
 FARTHEST = 1e5
 
@@ -59,7 +61,10 @@ def nms(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, options
         # Boxes of different classes are moved apart, which makes one NMS call class-wise in every OpenCV version.
         span = float(np.abs(boxes).max() + 1) * 2
         xywh[:, :2] += (classes[keep] * span)[:, None]
-    chosen = cv2.dnn.NMSBoxes(xywh.tolist(), found.tolist(), options.score, options.iou)
+    # OpenCV drops a score equal to its threshold, and rounds scores to 32 bits: it gets ranks, best highest, instead.
+    rank = np.empty(len(found))
+    rank[np.argsort(-found, kind="stable")] = np.arange(len(found), 0, -1)
+    chosen = cv2.dnn.NMSBoxes(xywh.tolist(), rank.tolist(), 0.5, options.iou)
     # OpenCV before 4.5.4 returns (n, 1).
     order = np.asarray(chosen, np.int64).reshape(-1)
     order = order[np.argsort(-found[order], kind="stable")][: options.limit]
@@ -97,6 +102,14 @@ def finish(
         for b, i in zip(boxes, keep)
         if b[2] > b[0] and b[3] > b[1]
     ]
+
+
+def check_labels(labels: Sequence[str], classes: int) -> None:
+    """Raises RunError where the names do not fit the network: every object would be called something else."""
+    if labels and len(labels) != classes:
+        raise RunError(
+            f"{len(labels)} labels for {classes} classes", allowed=f"{classes} names, in the network's order"
+        )
 
 
 def _label(labels: Sequence[str], cls: int) -> str:

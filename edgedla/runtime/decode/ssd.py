@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.runtime.decode.detections import Detection, NmsOptions, finish, softmax
+from edgedla.runtime.decode.detections import Detection, NmsOptions, check_labels, finish, softmax
 
 
 def decode_ssd(
@@ -24,13 +24,14 @@ def decode_ssd(
     """SSD (Liu et al. 2016): centre = prior + loc * v0 * prior size, size = prior size * exp(loc * v1).
 
     Args:
-        loc: (1, priors, 4) offsets. conf: (1, priors, classes) logits with one background class.
+        loc: (1, priors, 4) offsets. conf: (1, priors, classes) logits with one background class, which has a label too.
         priors_cxcywh: (priors, 4) in 0..1 of the network input.
     """
     options = options or NmsOptions()
     loc, conf = loc.reshape(-1, 4), conf.reshape(-1, conf.shape[-1])
     if not len(loc) == len(conf) == len(priors_cxcywh):
         raise RunError(f"{len(loc)} offsets, {len(conf)} scores and {len(priors_cxcywh)} prior boxes do not match")
+    check_labels(labels, conf.shape[1])
     scores = softmax(conf, 1)
     scores[:, background] = -1
     cls = scores.argmax(1)

@@ -7,12 +7,13 @@ candidates above the score threshold only.
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.runtime.decode.detections import Detection, NmsOptions, finish, sigmoid, softmax
+from edgedla.runtime.decode.detections import Detection, NmsOptions, check_labels, finish, sigmoid, softmax
+from edgedla.runtime.decode.rows import decode_rows
 
 #: Anchor sizes (w, h) in pixels of the stock YOLOv5 models, by stride.
 YOLOV5_ANCHORS = {
@@ -64,6 +65,28 @@ def stride_of(head: np.ndarray, input_hw: Tuple[int, int]) -> int:
     return stride
 
 
+def joined(heads: Sequence[np.ndarray], box_channels: int) -> List[np.ndarray]:
+    """One head a scale, boxes before classes: newer exports keep the two convolutions of a scale apart."""
+    scales: Dict[Tuple[int, ...], List[np.ndarray]] = {}
+    for head in heads:
+        scales.setdefault(head.shape[2:], []).append(head)
+    together = []
+    for parts in scales.values():
+        if len(parts) == 2:
+            # With as many class channels as box channels the order given decides.
+            parts = sorted(parts, key=lambda p: p.shape[1] != box_channels)
+            if parts[0].shape[1] != box_channels:
+                raise RunError(
+                    f"heads of {parts[0].shape[1]} and {parts[1].shape[1]} channels for one scale",
+                    allowed=f"one of them with the {box_channels} channels of the boxes",
+                )
+            parts = [np.concatenate(parts, 1)]
+        elif len(parts) > 2:
+            raise RunError(f"{len(parts)} heads for one scale", allowed="one, or one for boxes and one for classes")
+        together += parts
+    return together
+
+
 def decode_dfl(
     heads: Sequence[np.ndarray],
     input_hw: Tuple[int, int],
@@ -76,15 +99,18 @@ def decode_dfl(
 
     Args:
         heads: one array a scale, (1, 4 * reg_max + classes, h, w): for each side left, top, right, bottom a distribution
-            over 0 .. reg_max - 1 strides, then the class logits.
+            over 0 .. reg_max - 1 strides, then the class logits. Boxes and classes may also be two arrays a scale, in any
+            order; and one array of three dimensions is what `decode_rows` reads.
         input_hw: network input in pixels.
-        reg_max: bins of a distribution; 16 in the stock models.
+        reg_max: bins of a distribution; 16 in the stock models, 1 where the head gives the distance itself.
     """
     options = options or NmsOptions()
+    if len(heads) == 1 and heads[0].ndim == 3:
+        return decode_rows(heads[0], options, geometry, labels)
     threshold = logit(options.score)
     boxes, scores, classes = [], [], []
     bins = np.arange(reg_max, dtype=np.float32)
-    for head in heads:
+    for head in joined(heads, 4 * reg_max):
         stride = stride_of(head, input_hw)
         nc = head.shape[1] - 4 * reg_max
         if nc < 1:
@@ -92,12 +118,14 @@ def decode_dfl(
                 f"a head with {head.shape[1]} channels has no class for reg_max {reg_max}",
                 allowed=f"more than {4 * reg_max}",
             )
+        check_labels(labels, nc)
         logits = head[0, 4 * reg_max :]
         ys, xs = np.nonzero(any_above(logits, threshold))
         if not ys.size:
             continue
         picked = logits[:, ys, xs].astype(np.float32)
-        dist = softmax(head[0, : 4 * reg_max, ys, xs].reshape(-1, 4, reg_max), 2) @ bins
+        sides = head[0, : 4 * reg_max, ys, xs].reshape(-1, 4, reg_max)
+        dist = softmax(sides, 2) @ bins if reg_max > 1 else sides[..., 0].astype(np.float32)
         centre = np.stack([xs + 0.5, ys + 0.5], 1)
         boxes.append(np.concatenate([centre - dist[:, :2], centre + dist[:, 2:]], 1) * stride)
         scores.append(sigmoid(picked.max(axis=0)))
@@ -119,17 +147,27 @@ def decode_anchors(
 
     Args:
         heads: one array a scale, (1, anchors * (5 + classes), h, w): for each anchor x, y, w, h, objectness, class logits.
-            xy = (2 sigmoid - 0.5 + cell) * stride, wh = (2 sigmoid)^2 * anchor (YOLOv5 6.0 and later).
+            xy = (2 sigmoid - 0.5 + cell) * stride, wh = (2 sigmoid)^2 * anchor (YOLOv5 6.0 and later). The same as
+            (1, anchors, h, w, 5 + classes) is read too, and one array of three dimensions is what `decode_rows` reads.
         anchors: {stride: ((w, h), ...)} in pixels; the stock anchors if not given.
     """
     options = options or NmsOptions()
+    if len(heads) == 1 and heads[0].ndim == 3:
+        return decode_rows(heads[0], options, geometry, labels, objectness=True)
     table = anchors or YOLOV5_ANCHORS
     threshold = logit(options.score)
     boxes, scores, classes = [], [], []
-    for head in heads:
+    for given in heads:
+        head = given
+        if head.ndim == 5 and head.shape[0] == 1:
+            head = head[0].transpose(0, 3, 1, 2).reshape(1, -1, *head.shape[2:4])
         stride = stride_of(head, input_hw)
         if stride not in table:
-            raise RunError(f"no anchors for stride {stride}", allowed=", ".join(str(s) for s in sorted(table)))
+            raise RunError(
+                f"no anchors for stride {stride}",
+                allowed=", ".join(str(s) for s in sorted(table)),
+                hint='decode.anchors: ["8: 10,13 16,30 33,23", ...] names the anchors of every stride',
+            )
         sizes = np.asarray(table[stride], np.float32)
         h, w = head.shape[2:]
         if head.shape[1] % len(sizes) or head.shape[1] // len(sizes) < 5:
@@ -138,6 +176,7 @@ def decode_anchors(
                 allowed=f"{len(sizes)} * (5 + classes) channels",
             )
         raw = head[0].reshape(len(sizes), -1, h, w)
+        check_labels(labels, max(1, raw.shape[1] - 5))
         # score = objectness * class probability <= objectness, so weak objectness can be dropped before any sigmoid.
         a, ys, xs = np.nonzero(raw[:, 4] >= threshold)
         if not ys.size:

@@ -46,9 +46,10 @@ class OpenCvSource:
 
     def __init__(self, uri: SourceUri, gstreamer: bool) -> None:
         self.uri, self.pixels, self.rate = uri.text, "bgr", uri.rate
-        self._endless = uri.scheme != "file"
-        self.live = self._endless or uri.rate > 0
-        self._pace = Pace(0.0 if self._endless else uri.rate)
+        # Only files and pipelines of the user's have an end; a camera whose stream ends is away.
+        self._endless = uri.scheme not in ("file", "gst")
+        self.live = uri.scheme != "file" or uri.rate > 0
+        self._pace = Pace(uri.rate if uri.scheme == "file" else 0.0)
         self._spec, self._gstreamer = uri, gstreamer
         self._capture: Any = None
         self._ahead: Any = None
@@ -80,7 +81,7 @@ class OpenCvSource:
                 hint="is the device there and free, the address right, the codec known? `edgedla doctor` lists what is installed",
             )
         self._capture = capture
-        self.rate = float((0 if self._endless else u.rate) or capture.get(cv2.CAP_PROP_FPS) or u.rate)
+        self.rate = float((u.rate if u.scheme == "file" else 0) or capture.get(cv2.CAP_PROP_FPS) or u.rate)
         self._pace.start()
         h, w = int(capture.get(cv2.CAP_PROP_FRAME_HEIGHT)), int(capture.get(cv2.CAP_PROP_FRAME_WIDTH))
         if u.scheme == "file" and u.width and u.height:
@@ -121,7 +122,7 @@ class OpenCvSource:
 
     def _check_whole(self) -> None:
         """Says when a file ends early: OpenCV does not tell a broken one from its end."""
-        promised = int(self._capture.get(import_cv2().CAP_PROP_FRAME_COUNT))
+        promised = 0 if self._spec.scheme != "file" else int(self._capture.get(import_cv2().CAP_PROP_FRAME_COUNT))
         # The count in the header is an estimate in some formats.
         if not self._spec.loop and promised - self._given > max(2, promised // 20):
             log.warning("%s: it ends after %d of %d frames: is the file whole?", self.uri, self._given, promised)
