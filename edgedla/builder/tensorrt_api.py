@@ -105,7 +105,7 @@ def build_engine(
         memory = _run(builder, network, config, lines)
         data = bytes(memory)
         cache = config.get_timing_cache() if plan.timing_cache else None
-        inspector, formats = (None, {}) if plan.mode == "standalone" else _inspect(trt, logger, data, lines)
+        inspector, formats = (None, {}) if plan.mode == "standalone" else _inspect(trt, logger, plan, data, lines)
         return Built(
             data=data,
             log="\n".join(lines) + "\n",
@@ -171,6 +171,8 @@ def _checked_builder(trt: Any, logger: Any, plan: BuildPlan) -> Any:
 
 
 def _parse(trt: Any, network: Any, logger: Any, model: Path, lines: List[str]) -> None:
+    # The parser makes plugins of InstanceNormalization (8.x), EfficientNMS_TRT and others; trtexec registers them too.
+    trt.init_libnvinfer_plugins(logger, "")
     parser = trt.OnnxParser(network, logger)
     # From the file, so that weights in external data are found beside it.
     if not parser.parse_from_file(str(model)):
@@ -252,10 +254,13 @@ def _run(builder: Any, network: Any, config: Any, lines: List[str]) -> Any:
 
 
 def _inspect(
-    trt: Any, logger: Any, data: bytes, lines: List[str]
+    trt: Any, logger: Any, plan: BuildPlan, data: bytes, lines: List[str]
 ) -> Tuple[Optional[Mapping[str, Any]], Dict[str, str]]:
     """What the built engine holds: the inspector's JSON, and the border formats where named tensors exist (8.5 on)."""
     runtime = trt.Runtime(logger)
+    if plan.dla_core is not None:
+        # Before the engine is read: without it every engine goes to core 0, whatever it was built for.
+        runtime.DLA_core = plan.dla_core
     engine = runtime.deserialize_cuda_engine(data)
     if engine is None:
         raise BuildError("TensorRT cannot read back the engine that it built", hint=_tail(lines))

@@ -99,6 +99,8 @@ def missing(use: Use, surface: Dict[str, Any]) -> str:
     """Why the use does not fit the release; "" where it does."""
     if use.cls == "__version__":
         return ""
+    if not use.member and use.cls in surface["functions"]:
+        return "" if use.arguments is None else unfit(use.arguments, surface["functions"][use.cls])
     entry = surface["classes"].get(use.cls)
     if entry is None:
         return f"no {use.cls}"

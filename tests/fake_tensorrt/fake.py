@@ -84,7 +84,7 @@ def make_module(version: str, script: Script) -> Any:
             cls.Severity = severity
             for s in severities:
                 setattr(cls, s, getattr(severity, s))
-    module.init_libnvinfer_plugins = lambda logger, namespace: True
+    module.init_libnvinfer_plugins = lambda logger, namespace: world.calls.append("init_libnvinfer_plugins()") or True
     behaviour.update(_behaviour(module))
     return module
 

@@ -46,6 +46,8 @@ class TensorRtRunner(CudaRunner):
         self._verify(str(trt.__version__))
         # TensorRT keeps a bare pointer to the logger.
         logger = self._logger = _logger(trt)
+        # An engine with plugin layers cannot be read before TensorRT's own plugins are registered.
+        trt.init_libnvinfer_plugins(logger, "")
         runtime = trt.Runtime(logger)
         if self.core is not None:
             cores = int(runtime.num_DLA_cores)
