@@ -108,6 +108,9 @@ class SharedBuffer:
         return shown
 
     def free(self) -> None:
+        """To be called with the context current. Pinned memory lives on while somebody holds an array of it."""
         if self._device is not None:
             self._device.free()
             self._device = None
+        # Without a current context the last reference could not give pinned memory back.
+        self.host = np.empty(0, np.uint8)

@@ -209,4 +209,4 @@ class CudaFramePreprocessor:
             for buffer in [self._frame, *self._buffers]:
                 if buffer is not None:
                     buffer.free()
-        self._frame, self._buffers = None, []
+            self._frame, self._buffers, self._stream, self._kernel = None, [], None, None

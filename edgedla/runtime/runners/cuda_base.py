@@ -37,6 +37,7 @@ class CudaRunner(ThreadedRunner):
         self._free: Dict[str, Deque[Any]] = {}
         self._lent: Dict[int, Tuple[str, Any]] = {}
         self._pushed = False
+        self._stream: Any = None
         try:
             self._worker.submit(self._open).result()
         except BaseException:
@@ -47,7 +48,7 @@ class CudaRunner(ThreadedRunner):
         self._context = self._memory()
         self._context.push()
         self._pushed = True
-        self._stream: Any = self._context.stream()
+        self._stream = self._context.stream()
         for b in self.bindings:
             self._buffers[b.name] = self._context.buffer(b.size_bytes)
         self._start()
@@ -130,6 +131,8 @@ class CudaRunner(ThreadedRunner):
             for buffer in [*own, *spare]:
                 buffer.free()
             self._buffers, self._free = {}, {}
+            # Here, while the context is current: later CUDA could not give it back.
+            self._stream = None
             if self._pushed:
                 self._pushed = False
                 self._context.pop()
