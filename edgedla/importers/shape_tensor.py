@@ -268,6 +268,21 @@ def convert_to_1d(ctx: Context, s: ShapeTensor) -> ShapeTensor:
     return from_tensor(add_shuffle(ctx, tensor_of(ctx, s), vector(1)))
 
 
+def convert_to_0d(ctx: Context, s: ShapeTensor) -> ShapeTensor:
+    """A vector of one element as a scalar.
+
+    Raises:
+        Refused: it has more.
+    """
+    if s.rank == 0:
+        return s
+    if s.size != 1:
+        raise Refused(f"Cannot convert a tensor of {s.size} elements to a scalar.")
+    if s.value_known(0):
+        return scalar(s.numbers()[0])
+    return from_tensor(add_shuffle(ctx, tensor_of(ctx, s), vector()))
+
+
 def to_dims(s: ShapeTensor, what: str) -> List[int]:
     numbers = s.numbers()
     if len(numbers) > shapes.MAX_DIMS:

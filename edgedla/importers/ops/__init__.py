@@ -176,6 +176,10 @@ OPERATORS: Dict[str, Lowering] = {
     "Squeeze": reshape.squeeze,
     "Sub": partial(elementwise.binary, op="SUB"),
     "Sum": partial(elementwise.binary, op="SUM"),
+    "TRT_FP8DequantizeLinear": partial(quantize.quantize, dequantizes=True, custom="FP8"),
+    "TRT_FP8QuantizeLinear": partial(quantize.quantize, dequantizes=False, custom="FP8"),
+    "TRT_INT4DequantizeLinear": partial(quantize.quantize, dequantizes=True, custom="INT4"),
+    "TRT_INT4QuantizeLinear": partial(quantize.quantize, dequantizes=False, custom="INT4"),
     "Tan": partial(elementwise.unary, op="TAN"),
     "Tanh": partial(activations.activation, op="TANH"),
     "ThresholdedRelu": partial(activations.activation, op="THRESHOLDED_RELU"),
@@ -190,4 +194,6 @@ OPERATORS: Dict[str, Lowering] = {
 }
 
 #: Operators that the parser of 8.6 does not know.
-SINCE_103: FrozenSet[str] = frozenset({"CastLike", "DeformConv", "Gelu", "Hardmax", "Mish"})
+SINCE_103: FrozenSet[str] = frozenset(
+    {"CastLike", "DeformConv", "Gelu", "Hardmax", "Mish", "TRT_INT4DequantizeLinear", "TRT_INT4QuantizeLinear"}
+)

@@ -129,7 +129,7 @@ def prelu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 def hard_swish(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     x = ctx.tensor(inputs[0])
-    if x.dtype not in ("FLOAT", "HALF", "BF16", "INT8"):
+    if x.dtype not in ("FLOAT", "HALF", "INT8"):
         raise Refused(
             "Only FLOAT, HALF or INT8 input is supported for the HardSwish operator in this version of TensorRT. "
             f"The current type = {x.dtype}."
@@ -140,6 +140,11 @@ def hard_swish(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 def mish(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     x = ctx.tensor(inputs[0])
+    if x.dtype not in ("FLOAT", "HALF"):
+        raise Refused(
+            "Only FLOAT32 or FLOAT16 input is supported for the Mish operator in this version of TensorRT. "
+            f"The current type = {x.dtype}."
+        )
     softplus = layer(ctx, node, inputs[0], "SOFTPLUS")
     tanh = layer(ctx, node, softplus, "TANH")
     return [combine(ctx, node, [x, tanh], "PROD")]

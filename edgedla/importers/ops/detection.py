@@ -140,11 +140,14 @@ def grid_sample(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             f"Rank of grid tensor = {len(grid.dims)}, rank of input = {len(x.dims)}."
         )
     sample = {"zeros": "FILL", "border": "CLAMP", "reflection": "REFLECT"}
-    modes = {"nearest": "NEAREST", "bilinear": "LINEAR", "linear": "LINEAR", "bicubic": "CUBIC", "cubic": "CUBIC"}
-    if not ctx.v10:
-        modes = {k: v for k, v in modes.items() if k not in ("linear", "cubic")}
+    modes = {"nearest": "NEAREST", "bilinear": "LINEAR", "bicubic": "CUBIC"}
+    mode = node.text("mode", "bilinear")
+    if mode not in modes:
+        ctx.departs(
+            node, f"does not know the mode {mode!r} of opset 20 and takes the nearest point; export with opset 16"
+        )
     out = dense.grid_sample(
-        ctx.net, x, grid, modes.get(node.text("mode", "bilinear"), "NEAREST"), node.integer("align_corners", 0) == 1,
+        ctx.net, x, grid, modes.get(mode, "NEAREST"), node.integer("align_corners", 0) == 1,
         sample.get(node.text("padding_mode", "zeros"), "FILL"),
     )  # fmt: skip
     return [ctx.name(out, node)]

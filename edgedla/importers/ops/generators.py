@@ -74,6 +74,8 @@ def range_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         start, limit, delta = (st.from_tensor(t) for t in [ctx.cast_helper(ctx.tensor(x), "INT64") for x in inputs[:3]])
     else:
         start, limit, delta = (st.from_input(ctx, x) for x in inputs[:3])
+    if ctx.v10:
+        start, limit, delta = (st.convert_to_0d(ctx, x) for x in (start, limit, delta))
     quotient = st.floor_div(ctx, st.sub(ctx, start, limit), delta)
     if ctx.v10:
         if dtype != "INT64":

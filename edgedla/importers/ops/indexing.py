@@ -25,7 +25,10 @@ def gather(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     data = ctx.tensor(inputs[0])
     indices = ctx.tensor(inputs[1])
     axis = single_axis(node.integer("axis", 0), rank_of(inputs[0]))
-    return [ctx.name(shapes.gather(ctx.net, data, _indices(ctx, data, indices), axis), node)]
+    if indices.dtype == "INT64":
+        # GatherElements and GatherND cast INT32 indices too.
+        indices = _indices(ctx, data, indices)
+    return [ctx.name(shapes.gather(ctx.net, data, indices, axis), node)]
 
 
 def gather_elements(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:

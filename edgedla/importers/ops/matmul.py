@@ -52,7 +52,8 @@ def matmul(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     out = dense.matrix_multiply(ctx.net, a, op0, b, op1)
     ctx.net.register(out, node.name)
     if squeeze_head:
-        out = squeeze(ctx, out, [0 if not ctx.v10 else len(out.dims) - 2])
+        # The first axis, whichever it is: a batch there is a refusal of the reshape that follows.
+        out = squeeze(ctx, out, [0])
     if squeeze_tail:
         out = squeeze(ctx, out, [len(out.dims) - 1])
     return [out]

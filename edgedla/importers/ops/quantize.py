@@ -1,11 +1,11 @@
-"""QuantizeLinear and DequantizeLinear."""
+"""QuantizeLinear and DequantizeLinear, and TensorRT's own forms of them for FP8 and INT4."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from edgedla.importers.context import Context
-from edgedla.importers.dtypes import refuse_types
+from edgedla.importers.dtypes import refuse_types, trt_type
 from edgedla.importers.network import dense, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.known import of_array
@@ -25,7 +25,11 @@ def _scale(ctx: Context, node: Node, x: Any) -> NetTensor:
     return ctx.tensor(x)
 
 
-def _zero_point(ctx: Context, x: Any, chosen: str, dequantizes: bool) -> Optional[NetTensor]:
+#: What TensorRT quantizes to.
+QUANTIZED: Tuple[str, ...] = ("FP8", "INT8", "INT4")
+
+
+def _zero_point(ctx: Context, x: Any) -> Optional[NetTensor]:
     """The zero point as a tensor of FLOAT zeros; none where the type alone counts."""
     if isinstance(x, Weights) and not ctx.has_constant(x.name):
         array = x.array()
@@ -44,7 +48,54 @@ def _zero_point(ctx: Context, x: Any, chosen: str, dequantizes: bool) -> Optiona
     return ctx.tensor(x)
 
 
-def quantize(ctx: Context, node: Node, inputs: List[Any], *, dequantizes: bool, fp8: bool = False) -> List[Any]:
+def _check_scales(ctx: Context, x: NetTensor, scale: NetTensor, axis: int) -> None:
+    """One scale for each channel, or since 10.3 for each block along one axis.
+
+    Raises:
+        Refused: their number or form does not fit.
+    """
+    rank, size = len(x.dims), shapes.volume(scale.dims)
+    if ctx.v10 and len(scale.dims) == rank != 1:
+        if any(d < 0 for d in x.dims):
+            return
+        blocks = [d // max(s, 1) for d, s in zip(x.dims, scale.dims)]
+        if blocks.count(1) != rank - 1:
+            raise Refused("Only a single blocking dimension is allowed.")
+        if shapes.volume(x.dims) % size:
+            raise Refused(
+                "Inferred block size is not an integer. "
+                f"Input volume = {shapes.volume(x.dims)}, scale volume = {size}."
+            )
+    elif ctx.v10 and len(scale.dims) != 1:
+        raise Refused(f"Invalid rank for the scale tensor. Rank = {len(scale.dims)}.")
+    elif rank and x.dims[axis] != size:
+        raise Refused(
+            "The number of scales is not equal to the number of output channels. "
+            f"Number of output channels = {x.dims[axis]}, number of scales = {size}."
+        )
+
+
+def _target(ctx: Context, node: Node, zero: Any, custom: str) -> str:
+    """The type quantized to: that of the zero point, else the attribute output_dtype, else INT8.
+
+    Raises:
+        Refused: the two differ, or TensorRT does not quantize to it.
+    """
+    asked: Optional[str] = None
+    if ctx.v10 and node.integer("output_dtype", 0):
+        asked = trt_type(ctx, node.integer("output_dtype", 0))
+        if asked is None:
+            raise Refused("Attribute output_dtype specifies an unsupported data type.")
+    if zero is not None:
+        if asked is not None and asked != zero.dtype:
+            raise Refused(f"Mismatch between attribute output_dtype {asked} and zero-point data type {zero.dtype}.")
+        return zero.dtype if zero.dtype in QUANTIZED else "INT8"
+    if asked is not None and asked not in QUANTIZED:
+        raise Refused(f"Attribute output_dtype specifies an invalid data type {asked}.")
+    return asked or custom or "INT8"
+
+
+def quantize(ctx: Context, node: Node, inputs: List[Any], *, dequantizes: bool, custom: str = "") -> List[Any]:
     refuse_types(inputs[0], "UINT8")
     if len(inputs) < 2:
         raise Refused(
@@ -57,12 +108,12 @@ def quantize(ctx: Context, node: Node, inputs: List[Any], *, dequantizes: bool, 
     x = ctx.tensor(inputs[0])
     scale = _scale(ctx, node, inputs[1])
     size = shapes.volume(scale.dims)
-    chosen = "FP8" if fp8 else "INT8"
     zero: Optional[NetTensor] = None
-    if len(inputs) > 2 and inputs[2] is not None:
-        chosen = inputs[2].dtype if inputs[2].dtype in ("FP8", "INT8", "INT4") else "INT8"
+    zero_input = inputs[2] if len(inputs) > 2 else None
+    chosen = _target(ctx, node, zero_input, custom)
+    if zero_input is not None:
         if chosen != "FP8":
-            zero = _zero_point(ctx, inputs[2], chosen, dequantizes)
+            zero = _zero_point(ctx, zero_input)
         if zero is not None and shapes.volume(zero.dims) != size:
             raise Refused(
                 "The scale and zero point must have the same volume. "
@@ -73,17 +124,15 @@ def quantize(ctx: Context, node: Node, inputs: List[Any], *, dequantizes: bool, 
     if size != 1:
         if axis == rank:
             axis = 0
-        if rank and x.dims[axis] != size:
-            raise Refused(
-                "The number of scales is not equal to the number of output channels. "
-                f"Number of output channels = {x.dims[axis]}, number of scales = {size}."
-            )
+        _check_scales(ctx, x, scale, axis)
     else:
         axis = 0 if rank <= 1 else 1
     if rank == 0:
         x = shapes.shuffle(ctx.net, x, reshape=(1,), zero_is_placeholder=False)
         if ctx.v10:
             ctx.net.register(x, "ONNXTRT_reshapeTensor")
+    if chosen == "INT4" and x.dims and x.dims[-1] % 2 and all(d >= 0 for d in x.dims):
+        raise Refused("Quantization to INT4 is not supported for tensors with an odd last dimension.")
     params: Dict[str, Any]
     if dequantizes:
         params = {"to": "FLOAT", "output_type_set": scale.dtype} if ctx.v10 else {"to": "FLOAT"}

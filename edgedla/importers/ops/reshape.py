@@ -97,7 +97,7 @@ def shape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     out = arithmetic.cast(ctx.net, out, "INT64")
     rank = len(x.dims)
     start, end = _clamped(node.integer("start", 0), rank), _clamped(node.integer("end", rank), rank)
-    if node.has("start") or node.has("end"):
+    if (start, end) != (0, rank):
         out = shapes.slice_layer(ctx.net, out, [start], [max(end - start, 0)], [1])
     return [out]
 

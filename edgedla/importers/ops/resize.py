@@ -91,12 +91,9 @@ def check_scales(scales: Sequence[float], mode: str) -> None:
         raise Refused(f"This version of TensorRT only supports {what} dimensions.")
 
 
-def size_from_scales(ctx: Context, x: NetTensor, scales: Any, axes: Optional[List[int]]) -> NetTensor:
+def size_from_scales(ctx: Context, x: NetTensor, scales: Any) -> NetTensor:
     """floor(dims * scales) by layers: what the parser writes where the scales are no plain initializer."""
-    shape = st.shape_of(x)
-    if axes is not None:
-        shape = st.gather(ctx, shape, st.vector_of([single_axis(a, len(x.dims)) for a in axes]))
-    dims = st.tensor_of(ctx, shape)
+    dims = st.tensor_of(ctx, st.shape_of(x))
     if ctx.v10:
         numbers = arithmetic.cast(ctx.net, dims, "FLOAT")
         ctx.net.register(numbers, "ONNXTRT_resizeShapeTensor_floatCast")
@@ -223,9 +220,9 @@ def _set_scales(ctx: Context, layer: ResizeLayer, scales: Any, axes: Optional[Li
     if scales is None:
         raise Refused("Resize has neither scales nor sizes")
     if not isinstance(scales, Weights):
-        layer.size_tensor = size_from_scales(ctx, layer.x, scales, axes)
-        if axes is not None:
-            layer.size_tensor = _interlaced(ctx, layer, layer.size_tensor, axes)
+        if axes and [single_axis(a, rank) for a in axes] != list(range(rank)):
+            raise Refused("the attribute axes is not supported with scales that are no initializer")
+        layer.size_tensor = size_from_scales(ctx, layer.x, scales)
         return
     if len(scales.dims) != 1:
         raise Refused(f"The scales input must be 1D. Scales rank = {len(scales.dims)}.")
