@@ -112,6 +112,8 @@ def test_jetpack_brings_l4t_and_dla_software():
     [
         ("agx-orine", None, None, "Did you mean agx-orin"),
         ("orin", None, "10.33", "Did you mean 10.3.0"),
+        ("orin", None, "10", "Name the second number too, 10.0.1 to 10.16.1"),
+        ("orin", "6", None, "JetPack 6 is several releases"),
         ("orin", None, "10", "unknown TensorRT"),
         ("orin", None, "8.6.12", "unknown TensorRT"),
         ("orin", "6.3", None, "Did you mean 6.2.2"),
