@@ -169,7 +169,7 @@ class Capture:
                 self._beat = time.monotonic()
             if self._slot is not None:
                 self.dropped += 1
-            self._slot = Frame(self._index, image, now, getattr(source, "truth", None))
+            self._slot = Frame(self._index, image, now, getattr(source, "truth", None), time.time())
             self._index += 1
             self.captured += 1
             self._condition.notify_all()

@@ -42,9 +42,9 @@ class PreprocessConfig:
 
 @dataclass(frozen=True)
 class OutputConfig:
-    """Files that results go to; empty means none. `every` and `limit` are for images.
+    """Files that results go to; empty means none. `every`, `limit` and `images_keep` are for images (see sinks.AnnotatedImages).
 
-    `jsonl` grows as long as the pipeline runs. Each line is appended by itself, so logrotate's copytruncate works on it.
+    `jsonl` grows as long as the pipeline runs, unless `rotate_mb` starts a new file at so many MB; `keep` full ones stay.
     """
 
     jsonl: str = ""
@@ -52,16 +52,24 @@ class OutputConfig:
     video: str = ""
     every: int = 1
     limit: int = 0
+    images_keep: int = 0
+    rotate_mb: float = 0.0
+    keep: int = 5
 
 
 @dataclass(frozen=True)
 class MetricsConfig:
-    """`jsonl` gets the summary every `interval_s`; `prometheus_port` serves it on `address` (0: not served)."""
+    """`jsonl` gets the summary every `interval_s`; `prometheus_port` serves it on `address` (0: not served).
+
+    At `rotate_mb` a new file is started, and `keep` full ones stay (rotate_mb 0: it grows without end).
+    """
 
     jsonl: str = ""
     interval_s: float = 10.0
     prometheus_port: int = 0
     address: str = "127.0.0.1"
+    rotate_mb: float = 50.0
+    keep: int = 3
 
 
 @dataclass(frozen=True)

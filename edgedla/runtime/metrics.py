@@ -117,7 +117,7 @@ def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _lines(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
-    sink, stop = JsonLines(config.jsonl), threading.Event()
+    sink, stop = JsonLines(config.jsonl, config.rotate_mb, config.keep), threading.Event()
 
     def write() -> None:
         sink.write_document({"time": round(time.time(), 3), **pipeline.summary()})

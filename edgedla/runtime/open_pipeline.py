@@ -64,7 +64,9 @@ def _tried(decoder: Decoder, kind: str, artifact: Artifact) -> Decoder:
     """The decoder, after it has read outputs of zeros: what does not fit together is said before a camera is opened."""
     hw = artifact.inputs[0].shape_nchw[-2], artifact.inputs[0].shape_nchw[-1]
     try:
-        decoder({b.name: np.zeros(b.shape_nchw, np.float32) for b in artifact.outputs}, Geometry.fit(hw, hw))
+        kinds = {"INT32": np.int32, "INT64": np.int64}
+        zeros = {b.name: np.zeros(b.shape_nchw, kinds.get(b.dtype, np.float32)) for b in artifact.outputs}
+        decoder(zeros, Geometry.fit(hw, hw))
     except EnvironmentMissing:
         raise
     except Exception as e:
@@ -132,9 +134,9 @@ def _sinks(config: PipelineConfig, on_result: Optional[Callable[[FrameResult], A
     sinks: List[Sink] = []
     try:
         if out.jsonl:
-            sinks.append(JsonLines(out.jsonl))
+            sinks.append(JsonLines(out.jsonl, out.rotate_mb, out.keep))
         if out.images:
-            sinks.append(AnnotatedImages(out.images, out.every, out.limit))
+            sinks.append(AnnotatedImages(out.images, out.every, out.limit, out.images_keep))
         if out.video:
             sinks.append(AnnotatedVideo(out.video, rate))
     except BaseException:

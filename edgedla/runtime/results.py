@@ -29,6 +29,7 @@ class FrameResult:
     def to_dict(self) -> Dict[str, Any]:
         return {
             "frame": self.frame.index,
+            "time": round(self.frame.time_s, 3),
             "runner": self.runner,
             "simulated": self.simulated,
             "inference_ms": round(self.inference_ms, 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import math
@@ -28,25 +29,54 @@ class JsonLines:
     """One JSON object a line, complete as soon as it is written: no buffer of ours is lost when the process dies.
 
     A disk that fills up in the middle of a line leaves no half line behind.
+
+    Args:
+        rotate_mb: a line that would make the file larger than so many MB (10^6 bytes) goes to a new one; the full one becomes
+            PATH.1, the one before it PATH.2, and so on. 0: it grows without end.
+        keep: so many full files are kept, the oldest is removed.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, rotate_mb: float = 0.0, keep: int = 5) -> None:
+        self.path, self._most_bytes, self._keep = path, int(rotate_mb * 1e6), keep
+        self._fd, self._regular = -1, False
         try:
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._open()
         except OSError as e:
             raise RunError(f"cannot write: {e.strerror}", where=path) from e
-        self._regular = os.path.isfile(path)
+
+    def _open(self) -> None:
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._regular = os.path.isfile(self.path)
+
+    def _rotate(self) -> None:
+        """Full files move up by one; a crash in between leaves each of them whole under some name."""
+        os.fsync(self._fd)
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+        for n in range(self._keep, 1, -1):
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(f"{self.path}.{n - 1}", f"{self.path}.{n}")
+        if self._keep:
+            os.replace(self.path, f"{self.path}.1")
+        else:
+            os.unlink(self.path)
+        self._open()
 
     def write(self, result: FrameResult) -> None:
         self.write_document(result.to_dict())
 
     def write_document(self, document: Any) -> None:
         data = (_json(document) + "\n").encode()
-        before = os.fstat(self._fd).st_size if self._regular else 0
-        done = 0
+        before = done = 0
         try:
+            if self._fd < 0:
+                # The last rotation failed half-way.
+                self._open()
+            before = os.fstat(self._fd).st_size if self._regular else 0
+            if self._regular and self._most_bytes and before and before + len(data) > self._most_bytes:
+                self._rotate()
+                before = 0
             while done < len(data):
                 done += os.write(self._fd, data[done:])
         except OSError as e:
@@ -85,13 +115,20 @@ def _finite(value: Any) -> Any:
 
 
 class AnnotatedImages:
-    """frame_000042.jpg for every `every`-th result, at most `limit` files (0: no limit)."""
+    """frame_000042.jpg for every `every`-th result.
 
-    def __init__(self, folder: str, every: int = 1, limit: int = 0) -> None:
-        self._folder, self._every, self._limit = Path(folder), max(1, every), limit
+    Args:
+        limit: the first so many are written, and no more (0: no limit).
+        keep: the newest so many stay in the folder, those of earlier runs counted, and older ones are removed (0: all).
+    """
+
+    def __init__(self, folder: str, every: int = 1, limit: int = 0, keep: int = 0) -> None:
+        self._folder, self._every, self._limit, self._keep = Path(folder), max(1, every), limit, keep
         self._seen = self.written = 0
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            old = [p for p in self._folder.glob("frame_*.jpg") if keep]
+            self._there = collections.deque(sorted(old, key=lambda p: (p.stat().st_mtime_ns, p.name)))
         except OSError as e:
             raise RunError(f"cannot make the folder: {e.strerror}", where=folder) from e
 
@@ -113,6 +150,17 @@ class AnnotatedImages:
                 partial.unlink()
             raise RunError(f"cannot write: {e.strerror}", where=str(path)) from e
         self.written += 1
+        if self._keep:
+            self._forget(path)
+
+    def _forget(self, newest: Path) -> None:
+        # Frame numbers start again with every run: the same name may be there from the last one.
+        with contextlib.suppress(ValueError):
+            self._there.remove(newest)
+        self._there.append(newest)
+        while len(self._there) > self._keep:
+            with contextlib.suppress(OSError):
+                self._there.popleft().unlink()
 
     def close(self) -> None:
         return None

@@ -1,0 +1,121 @@
+"""Files that may grow for months: rotation of JSON lines, the newest images."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from edgedla.errors import RunError
+from edgedla.runtime.config import load_config
+from edgedla.runtime.frames import Frame
+from edgedla.runtime.results import FrameResult
+from edgedla.runtime.sinks import AnnotatedImages, JsonLines
+
+pytest.importorskip("cv2", reason="OpenCV is not installed")
+
+
+def numbers(path):
+    return [json.loads(line)["n"] for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("keep", [0, 1, 3])
+def test_a_full_file_makes_room_and_the_oldest_goes(tmp_path, keep):
+    path = tmp_path / "r.jsonl"
+    # A line is {"n":10} and its end: 9 bytes, of which four fit into 40.
+    sink = JsonLines(str(path), 40e-6, keep)
+    for n in range(10, 40):
+        sink.write_document({"n": n})
+    sink.close()
+    files = [path, *(tmp_path / f"r.jsonl.{k}" for k in range(1, keep + 1))]
+    assert sorted(os.listdir(tmp_path)) == sorted(f.name for f in files)
+    assert numbers(path) == [38, 39]
+    for k, file in enumerate(files[1:]):
+        assert numbers(file) == list(range(34 - 4 * k, 38 - 4 * k))
+    assert all(f.stat().st_size <= 40 for f in files)
+
+
+def test_without_a_size_nothing_is_rotated_and_a_restart_goes_on(tmp_path):
+    path = tmp_path / "r.jsonl"
+    for start in (0, 50):
+        sink = JsonLines(str(path))
+        for n in range(start, start + 50):
+            sink.write_document({"n": n})
+        sink.close()
+    assert numbers(path) == list(range(100))
+
+
+def test_a_restart_counts_what_is_there(tmp_path):
+    path = tmp_path / "r.jsonl"
+    for n in (10, 11):
+        sink = JsonLines(str(path), 10e-6, 2)
+        sink.write_document({"n": n})
+        sink.close()
+    assert (numbers(path), numbers(tmp_path / "r.jsonl.1")) == ([11], [10])
+
+
+def test_a_line_larger_than_a_file_is_kept_whole(tmp_path):
+    path = tmp_path / "r.jsonl"
+    sink = JsonLines(str(path), 10e-6, 2)
+    for n in (10**30, 10):
+        sink.write_document({"n": n})
+    sink.close()
+    assert (numbers(path), numbers(tmp_path / "r.jsonl.1")) == ([10], [10**30])
+
+
+def test_a_folder_in_the_way_of_a_rotation_is_an_error_of_ours(tmp_path):
+    (tmp_path / "r.jsonl.1" / "x").mkdir(parents=True)
+    sink = JsonLines(str(tmp_path / "r.jsonl"), 10e-6, 1)
+    sink.write_document({"n": 10})
+    with pytest.raises(RunError, match="cannot write"):
+        sink.write_document({"n": 11})
+    (tmp_path / "r.jsonl.1" / "x").rmdir()
+    (tmp_path / "r.jsonl.1").rmdir()
+    sink.write_document({"n": 12})
+    sink.close()
+    assert (numbers(tmp_path / "r.jsonl"), numbers(tmp_path / "r.jsonl.1")) == ([12], [10])
+
+
+def test_a_pipe_is_not_rotated():
+    read, write = os.pipe()
+    sink = JsonLines(f"/dev/fd/{write}", 10e-6, 2)
+    for n in (10, 11):
+        sink.write_document({"n": n})
+    sink.close()
+    os.close(write)
+    assert os.read(read, 100) == b'{"n":10}\n{"n":11}\n'
+    os.close(read)
+
+
+def result(index):
+    return FrameResult(
+        Frame(index, np.zeros((8, 8, 3), np.uint8), 0.0, time_s=1700000000.25), (), "fake", True, 1.0, 1.0
+    )
+
+
+def test_the_newest_images_stay_over_restarts(tmp_path):
+    for start in (0, 4):
+        sink = AnnotatedImages(str(tmp_path), keep=3)
+        for index in range(start, start + 5):
+            sink.write(result(index))
+            assert len(os.listdir(tmp_path)) <= 3
+    assert sorted(os.listdir(tmp_path)) == [f"frame_{n:06d}.jpg" for n in (6, 7, 8)]
+    assert AnnotatedImages(str(tmp_path)).written == 0
+    assert len(os.listdir(tmp_path)) == 3
+
+
+def test_a_result_says_when_its_frame_was_captured():
+    assert result(3).to_dict()["time"] == 1700000000.25
+
+
+def test_the_settings_of_a_file_are_read(tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "version: 1\nartifact: a\nsource: s\noutputs: {jsonl: r, rotate_mb: 1.5, keep: 2, images_keep: 7}\n"
+        "metrics: {jsonl: m, rotate_mb: 0}\n"
+    )
+    config = load_config(str(path))
+    assert (config.outputs.rotate_mb, config.outputs.keep, config.outputs.images_keep) == (1.5, 2, 7)
+    assert config.metrics.rotate_mb == 0
