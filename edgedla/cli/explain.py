@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import suppress
 from typing import Iterable, List, Optional, Tuple
 
 import click
@@ -53,6 +55,12 @@ def _is_log(line: str) -> bool:
 def _lines(line: str) -> Iterable[str]:
     if not _is_log(line):
         return [line]
-    with click.open_file(line, encoding="utf-8", errors="replace") as f:
-        found: List[str] = f.read().splitlines()
+    from edgedla.importers.build_log_prefix import split_prefix
+    from edgedla.importers.text_lines import BROKEN_STREAM, Source, text_lines
+
+    found: List[str] = []
+    source: Source = sys.stdin.buffer.read() if line == "-" else line
+    with suppress(*BROKEN_STREAM):  # what a damaged gzip file holds up to the damage
+        for text in text_lines(source):
+            found.append(split_prefix(text)[1])
     return found

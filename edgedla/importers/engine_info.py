@@ -206,7 +206,7 @@ def _named(
     plain = _PROFILE.sub("", name)
     node = parse_foreign_node(plain)
     device: Optional[str] = "GPU"
-    if type == "DLA":
+    if type.upper() == "DLA":
         device = "DLA"
     elif node and not type:
         device = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import subprocess
 import sys
@@ -283,6 +284,24 @@ def test_explain_reads_a_log_file_and_standard_input(tmp_path: Path, capsys: pyt
     )
     assert done.returncode == 0
     assert b"MSG201" in done.stdout
+
+
+@pytest.mark.parametrize("form", ["UTF-16", "gzip", "a container's", "damaged gzip"])
+def test_explain_reads_logs_as_inspect_does(tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+    line = "[W] [TRT] /a/Concat: DLA only supports concatenation on the C dimension.\n"
+    packed = gzip.compress(line.encode() * 3 + os.urandom(3000))
+    data = {
+        "UTF-16": line.encode("utf-16"),
+        "gzip": gzip.compress(line.encode()),
+        "a container's": b"trt-1  | " + line.encode(),
+        "damaged gzip": packed[: len(packed) // 2],
+    }[form]
+    log = tmp_path / "build.log"
+    log.write_bytes(data)
+    assert main.exit_code_of(["explain", str(log)]) == 0
+    out = capsys.readouterr().out
+    assert " /a/Concat" in out
+    assert "trt-1" not in out
 
 
 @pytest.mark.parametrize("args", [["explain"], ["explain", "MSG201", "--list"]])
