@@ -97,6 +97,7 @@ def make_plan(
         how = "ranges" if options.set_ranges else "calibrator"
         calibration = replace(calibration, absmax=spread_ranges(graph, calibration.absmax), apply=how)
     fallback = mode == "hybrid"
+    regions = _regions(graph, report, on_dla)
     plan = BuildPlan(
         model={"name": graph.name, "sha256": graph.sha256},
         platform=platform.to_dict(),
@@ -110,13 +111,13 @@ def make_plan(
             for x, d, p in zip(graph.layers, devices, precisions)
         ),
         io=_io(graph, report, mode, on_dla, precisions, calibration, options, dynamic_inputs),
-        pools=choose_pools(platform, options.concurrent_engines, options.pools),
+        pools=choose_pools(platform, options.concurrent_engines, options.pools, len(regions)),
         calibration=calibration,
         sparsity=options.sparsity,
         obey_precision=options.obey_precision,
         concurrent_engines=options.concurrent_engines,
         timing_cache=options.timing_cache,
-        regions=_regions(graph, report, on_dla),
+        regions=regions,
         notes=(
             *_notes(report, bool(cores), calibration, typed, options),
             *(_without_scales(graph, on_dla, calibration) if report.precision == "int8" and not typed else ()),

@@ -29,10 +29,16 @@ _SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([BKMG]?)(?:I?B)?$", re.IGNORECASE)
 _UNIT_BYTES = {"": MIB, "B": 1, "K": KIB, "M": MIB, "G": GIB}
 
 
-def choose_pools(platform: Platform, concurrent_engines: int = 1, asked: Optional[Mapping[str, int]] = None) -> Pools:
+def choose_pools(
+    platform: Platform, concurrent_engines: int = 1, asked: Optional[Mapping[str, int]] = None, subgraphs: int = 1
+) -> Pools:
     """The pools of one engine: what was asked for, else sizes under which all concurrent engines fit.
 
-    sram = min(1 MiB, 2^floor(log2(hardware SRAM / concurrent engines)))
+    sram = min(1 MiB, 2^floor(log2(hardware SRAM / concurrent engines / parts)))
+
+    parts is 2 for an engine of several DLA subgraphs before TensorRT 9: pools hold for each of them, and together they
+    take at most twice the SRAM pool (developer guides 8.5 and 8.6.1, which is why Orin's default is half its SRAM
+    there). Logs of 10.3 sum up to the largest one instead, so parts is 1 from then on. A short SRAM pool fails no build.
 
     On Orin the hardware SRAM is 1 MiB of each core and the engines are those loaded on that core at once; on Xavier it
     is 4 MiB for the whole chip and the engines are those of both cores (developer guide 8.6.1, memory pools).
@@ -40,6 +46,7 @@ def choose_pools(platform: Platform, concurrent_engines: int = 1, asked: Optiona
     Args:
         concurrent_engines: engines that share the SRAM, this one included.
         asked: field of Pools -> bytes.
+        subgraphs: DLA subgraphs of this engine.
 
     Raises:
         UsageError: no engine, or so many that less than 4 KiB is left for each.
@@ -52,8 +59,9 @@ def choose_pools(platform: Platform, concurrent_engines: int = 1, asked: Optiona
             f"{concurrent_engines} concurrent engines leave {share} bytes of SRAM each",
             allowed=f"at most {platform.module.sram_bytes // MIN_POOL_BYTES} engines",
         )
+    parts = 2 if subgraphs > 1 and platform.release.trt < (9,) else 1
     pools = Pools(
-        dla_sram_bytes=min(DEFAULT_SRAM_BYTES, power_of_two_below(max(share, MIN_POOL_BYTES))),
+        dla_sram_bytes=min(DEFAULT_SRAM_BYTES, power_of_two_below(max(share // parts, MIN_POOL_BYTES))),
         dla_local_dram_bytes=DEFAULT_LOCAL_DRAM_BYTES,
         dla_global_dram_bytes=DEFAULT_GLOBAL_DRAM_BYTES,
     )

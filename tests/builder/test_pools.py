@@ -21,6 +21,25 @@ def test_concurrent_engines_fit_the_hardware_with_powers_of_two(target: str, eng
         assert size & (size - 1) == 0
 
 
+@pytest.mark.parametrize(
+    ("target", "trt", "engines", "subgraphs", "sram_kib"),
+    [
+        ("agx-orin-64gb", "8.5.2", 1, 1, 1024),
+        ("agx-orin-64gb", "8.5.2", 1, 2, 512),
+        ("agx-orin-64gb", "8.6.2", 2, 5, 256),
+        ("agx-orin-64gb", "10.3.0", 1, 5, 1024),
+        ("agx-xavier-64gb", "8.5.2", 1, 5, 1024),
+        ("agx-xavier-64gb", "8.5.2", 4, 5, 512),
+        ("agx-orin-64gb", "8.5.2", 256, 2, 4),
+    ],
+)
+def test_several_subgraphs_of_an_engine_share_twice_the_pool_before_9(
+    target: str, trt: str, engines: int, subgraphs: int, sram_kib: int
+) -> None:
+    pools = choose_pools(platform_for(target, trt=trt), engines, subgraphs=subgraphs)
+    assert pools.dla_sram_bytes == sram_kib * 1024
+
+
 def test_more_engines_than_sram_are_refused() -> None:
     with pytest.raises(UsageError, match="leave .* bytes of SRAM each"):
         choose_pools(platform_for("agx-orin-64gb"), 257)
