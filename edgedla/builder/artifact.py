@@ -10,7 +10,7 @@ import re
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
 
 from edgedla.errors import BuildError, DocumentError, EnvironmentMissing
 from edgedla.files import sha256_of, write_atomic
@@ -27,7 +27,7 @@ MANIFEST = "manifest.json"
 #: running pipeline or the old manifest refers to. The manifest is the one commit point.
 HASHED_NAME = re.compile(r"^[A-Za-z0-9_]+-[0-9a-f]{12}(\.[A-Za-z0-9_]+)+$")
 #: Folder of one stage of a chain; the number is the head of the stage's manifest digest.
-STAGE_NAME = re.compile(r"^stage\d{1,4}-[0-9a-f]{12}$")
+STAGE_NAME = re.compile(r"^stage[0-9]{1,4}-[0-9a-f]{12}\Z")
 _PARTIAL_NAME = re.compile(r"^\.([A-Za-z0-9_]+-[0-9a-f]{12}(\.[A-Za-z0-9_]+)+|manifest\.json)\..*\.part$")
 
 
@@ -228,10 +228,14 @@ class Artifact:
             files.append(ArtifactFile(role, path, sha256, len(data)))
         saved = replace(self, files=tuple(files), folder=target, stages=stages)
         write_atomic(target / MANIFEST, json.dumps(saved.to_dict(), indent=1, sort_keys=True) + "\n")
-        _remove_unlisted(
-            target, {f.path for f in files} | {s.artifact.folder.name for s in stages if s.artifact.folder}
-        )
+        _remove_unlisted(saved, target)
         return saved
+
+    def tidy(self) -> None:
+        """Removes what builds that were killed left in the folder; nothing while another build writes into it."""
+        if self.folder is not None:
+            with contextlib.suppress(BuildError, OSError), folder_lock(self.folder):
+                _remove_unlisted(self, self.folder)
 
 
 def _moved(stage: Artifact, target: Path, number: int) -> Artifact:
@@ -284,7 +288,8 @@ def _hashed(name: str, sha256: str) -> str:
     return f"{stem}-{sha256[:12]}{dot}{endings}"
 
 
-def _remove_unlisted(folder: Path, listed: Set[str]) -> None:
+def _remove_unlisted(saved: Artifact, folder: Path) -> None:
+    listed = {f.path for f in saved.files} | {s.artifact.folder.name for s in saved.stages if s.artifact.folder}
     # Only what an earlier build wrote, finished (HASHED_NAME) or cut off (.NAME.xxxx.part). It is no error if it cannot
     # be removed: no manifest names it any more.
     for path in folder.iterdir():

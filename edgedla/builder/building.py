@@ -130,6 +130,7 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
         done = None if request.force else already_built(folder, plan.to_json(), backend, source, given)
         if done is not None:
             _tell(say, "this very build stands there already; --force builds it again")
+            done.tidy()
             return done
         _tell(say, f"building with the {backend} backend")
         artifact, contents = _build_one(plan, path, work, backend, request, say)

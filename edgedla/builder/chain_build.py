@@ -54,6 +54,7 @@ def build_chain(
     done = None if request.force else already_built(folder, plan, backend, source)
     if done is not None:
         _tell(say, "this very build stands there already; --force builds it again")
+        done.tidy()
         return done
     _tell(say, f"building a chain of {len(chain.stages)} stages with the {backend} backend")
     measured = None

@@ -15,6 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edgedla.builder.plan import BuildPlan, Calibration, IoPlan, LayerPlan, Pools
 
+# Makes `chain_placements` importable for the tests beside it: the test folders are no packages.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
 FAKE = Path(__file__).resolve().parents[1] / "fake_tensorrt"
 
 
