@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def monitor(interval: float, count: int, output_format: str) -> None:
     """Watch this Jetson: busy share of the DLA cores, clocks, temperatures, power, and warnings.
 
-    The busy share is the time a core was powered on, an upper bound of its load. Reads the kernel's files only; no root
-    daemon is needed, but DLA clocks are visible to root alone.
+    The busy share is the time a core was powered on, an upper bound of its load. Reads the kernel's files, and tegrastats for
+    what they show to root alone (DLA clocks); no root daemon is needed.
     """
     from edgedla.runtime.monitor import samples
 
@@ -49,8 +49,8 @@ def _line(s: Sample) -> str:
     if s.temperatures_c:
         hottest = max(s.temperatures_c, key=lambda k: s.temperatures_c[k])
         parts.append(f"{hottest} {s.temperatures_c[hottest]:.1f} C")
-    if s.power_mw:
-        parts.append(f"power {sum(s.power_mw.values()) / 1000:.1f} W")
+    if s.power_total_mw:
+        parts.append(f"power {s.power_total_mw / 1000:.1f} W")
     if s.power_mode:
         parts.append(s.power_mode)
     return "  ".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import time
 from dataclasses import dataclass, field
@@ -9,11 +10,14 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from edgedla.errors import EnvironmentMissing
+from edgedla.runtime import tegrastats
 from edgedla.runtime.board import Board, this_board
 from edgedla.runtime.device_files import ROOT_VARIABLE, Reading, read_board, read_number, read_text, root
 
 #: Clocks below this share of their limit are not locked (jetson_clocks sets them to the limit).
 LOCKED_SHARE = 0.99
+#: Rails that feed all the others (Xavier NX, Orin NX and Nano; older boards).
+TOTAL_RAILS = ("VDD_IN", "POM_5V_IN")
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Sample:
         seconds: time between them.
         dla_busy: share 0..1 of that time each core was powered on. It is an upper bound of its load: the kernel powers a
             core down some time after its last task. None for a core whose kernel counters are missing.
-        source: where the numbers come from: sysfs, or jetson-stats where sysfs had none.
+        source: where the numbers come from: sysfs; sysfs+tegrastats where that had more; jetson-stats where both had none.
         warnings: what a user would want to know at once.
     """
 
@@ -38,14 +42,24 @@ class Sample:
     source: str = "sysfs"
     warnings: Tuple[str, ...] = field(default_factory=tuple)
 
+    @property
+    def power_total_mw(self) -> Optional[float]:
+        """What the module draws: its input rail where that is measured (the others are parts of it), else their sum."""
+        whole = next((self.power_mw[name] for name in TOTAL_RAILS if name in self.power_mw), None)
+        return whole if whole is not None else sum(self.power_mw.values()) or None
+
     def to_dict(self) -> Dict[str, Any]:
-        return {**self.__dict__, "warnings": list(self.warnings)}
+        return {**self.__dict__, "power_total_mw": self.power_total_mw, "warnings": list(self.warnings)}
 
 
 def samples(
-    interval_s: float, count: int = 0, base: Optional[Path] = None, sleep: Callable[[float], None] = time.sleep
+    interval_s: float,
+    count: int = 0,
+    base: Optional[Path] = None,
+    sleep: Callable[[float], None] = time.sleep,
+    use_tegrastats: bool = True,
 ) -> Iterator[Sample]:
-    """One Sample an interval, `count` of them (0: without end).
+    """One Sample an interval, `count` of them (0: without end). tegrastats runs beside it where it is installed.
 
     Raises:
         EnvironmentMissing: this is no Jetson.
@@ -57,18 +71,22 @@ def samples(
             "this is no Jetson: there is no /etc/nv_tegra_release",
             hint=f"run it on the board (tests set {ROOT_VARIABLE} to another tree)",
         )
-    throttled = _throttle_events(base)
-    before, at = read_board(base), time.monotonic()
-    done = 0
-    while not count or done < count:
-        sleep(interval_s)
-        now, t = read_board(base), time.monotonic()
-        events = _throttle_events(base)
-        yield _sample(board, before, now, t - at, events > throttled)
-        before, at, throttled, done = now, t, events, done + 1
+    with contextlib.ExitStack() as stack:
+        stats = stack.enter_context(tegrastats.running(base, interval_s)) if use_tegrastats else None
+        throttled = _throttle_events(base)
+        before, at = read_board(base), time.monotonic()
+        done = 0
+        while not count or done < count:
+            sleep(interval_s)
+            now, t = read_board(base), time.monotonic()
+            events = _throttle_events(base)
+            yield _sample(board, before, now, t - at, events > throttled, stats.last if stats else None)
+            before, at, throttled, done = now, t, events, done + 1
 
 
-def _sample(board: Board, before: Reading, now: Reading, seconds: float, throttled: bool) -> Sample:
+def _sample(
+    board: Board, before: Reading, now: Reading, seconds: float, throttled: bool, line: Optional[tegrastats.Line]
+) -> Sample:
     busy: Dict[str, Optional[float]] = {}
     for core, active in now.core_active_ms.items():
         first, asleep, slept = (
@@ -86,6 +104,12 @@ def _sample(board: Board, before: Reading, now: Reading, seconds: float, throttl
     clocks = {k: round(v / 1e6, 1) for k, v in now.clocks_hz.items()}
     limits = {k: round(v / 1e6, 1) for k, v in now.clocks_max_hz.items()}
     source, power, temperatures = "sysfs", now.power_mw, now.temperatures_c
+    if line is not None:
+        more = {k: v for k, v in line.clocks_mhz.items() if k not in clocks}
+        clocks.update(more)
+        if more or (line.power_mw and not power) or (line.temperatures_c and not temperatures):
+            source = "sysfs+tegrastats"
+        power, temperatures = power or line.power_mw, temperatures or line.temperatures_c
     if not power and not temperatures:
         source, power, temperatures = _from_jetson_stats()
     return Sample(
