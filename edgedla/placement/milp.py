@@ -8,33 +8,11 @@ from typing import Dict, Iterable, Optional, Sequence, Set, Tuple
 from edgedla.placement.baselines import after_cap
 from edgedla.placement.cuts import cut_assignment, cut_count
 from edgedla.placement.evaluate import Evaluation, evaluate
+from edgedla.placement.floor import alike, engine_sets, floor_on
 from edgedla.placement.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
 from edgedla.placement.highs import Linear, add
-from edgedla.placement.problem import GPU, Problem
+from edgedla.placement.problem import Problem
 from edgedla.placement.relaxation import Relaxation, relax, use_every_core
-
-
-def engine_sets(problem: Problem, goal: Goal) -> Tuple[Tuple[str, ...], ...]:
-    """Sets of engines to solve for one by one, because the slowdown depends on which engines work."""
-    cores = problem.cores
-    if goal.objective in ("latency", "energy"):
-        return (problem.devices,)
-    few = [cores[:n] for n in range(len(cores) + 1)] if alike(problem) else [(), *((c,) for c in cores), cores]
-    gpu = (GPU,) if GPU in problem.devices else ()
-    sets = [gpu + tuple(c) for c in few] + [tuple(c) for c in few if c]
-    return tuple(
-        s for s in dict.fromkeys(sets) if s and all(not i.layers or set(s) & set(i.allowed) for i in problem.items)
-    )
-
-
-def alike(problem: Problem) -> bool:
-    """Swapping the two DLA cores changes nothing."""
-    cores = problem.cores
-    return len(cores) == 2 and all(
-        (cores[0] in i.allowed) == (cores[1] in i.allowed)
-        and (cores[0] not in i.allowed or i.cost(cores[0]) == i.cost(cores[1]))
-        for i in problem.items
-    )
 
 
 def solve_milp(
@@ -71,7 +49,9 @@ def solve_milp(
         r = relaxed[engines] = relax(problem, engines)
         _objective(r, goal, value)
         left = time_limit_s - (time.monotonic() - began)
-        bounds[engines] = r.model.continuous_bound(left) if len(sets) > 1 and left > 0 else 0.0
+        bounds[engines] = floor_on(problem, goal, engines)
+        if len(sets) > 1 and left > 0:
+            bounds[engines] = max(bounds[engines], r.model.continuous_bound(left))
     # The most promising set first: its solution may make the others needless.
     for engines in sorted(sets, key=lambda s: bounds[s]):
         r = relaxed[engines]

@@ -8,12 +8,16 @@ from typing import Iterable, Optional, Sequence, Tuple
 from edgedla.placement import highs
 from edgedla.placement.branch import solve_branching
 from edgedla.placement.evaluate import Evaluation, evaluate
+from edgedla.placement.floor import alike, floor
 from edgedla.placement.goal import GAP, Goal, Solution, Value, legal, measure_of
-from edgedla.placement.milp import alike, solve_milp
+from edgedla.placement.milp import solve_milp
 from edgedla.placement.problem import Problem
 from edgedla.placement.schedule import shortest_schedule
 
 SOLVERS = ("auto", "highs", "python")
+
+#: Share of the time limit that sweeps may take where HiGHS can go on after them.
+SWEEPING = 0.6
 
 
 def solve(
@@ -31,10 +35,28 @@ def solve(
         solver: "highs", "python", or "auto": HiGHS where highspy can be imported.
     """
     value_of: Optional[Value] = schedule_length if goal.objective == "makespan" else None
-    if solver == "highs" or (solver == "auto" and highs.available()):
+    with_highs = solver == "highs" or (solver == "auto" and highs.available())
+    swept: Optional[Solution] = None
+    if goal.objective == "throughput" and len(problem.devices) > 1:
+        from edgedla.placement.stream import solve_stream
+
+        swept = solve_stream(problem, goal, start, time_limit_s * (SWEEPING if with_highs else 1.0), gap)
+        start, time_limit_s = ([] if swept.best is None else [swept.best.assignment]), time_limit_s - swept.solve_time_s
+    if swept is not None and (swept.bound >= swept.value * (1 - gap) or time_limit_s <= 0):
+        found = swept
+    elif with_highs:
         found = solve_milp(problem, goal, start, time_limit_s, gap, value_of)
     else:
         found = solve_branching(problem, goal, start, time_limit_s, gap, value_of)
+    if swept is not None and found is not swept:
+        found = replace(
+            found,
+            bound=min(max(found.bound, swept.bound), found.value),
+            rounds=found.rounds + swept.rounds,
+            solve_time_s=found.solve_time_s + swept.solve_time_s,
+        )
+    if found.timed_out:
+        found = replace(found, bound=max(found.bound, min(floor(problem, goal), found.value)))
     return first_core_first(problem, goal, found, value_of)
 
 
