@@ -142,11 +142,12 @@ def _unknown(what: str, text: str, known: Sequence[str]) -> UsageError:
         """Length of the common beginning: 6.3 is nearer to 6.2.2 than to 4.6.3."""
         return len(os.path.commonprefix([text.strip(), version]))
 
-    alike = [v for v in known if v.startswith(text.strip() + ".")]
+    number = text.strip().lower().replace("jetpack", "").replace("jp", "")
+    alike = [v for v in known if v.startswith(number + ".")]
     if alike:
         # "10" is no typing error: it stands for releases with and without DLA.
         hint = f"Name the second number too, {alike[0]} to {alike[-1]}."
-        return UsageError(f"{what} {text.strip()} is several releases", allowed=", ".join(alike), hint=hint)
+        return UsageError(f"{what} {number} is several releases", allowed=", ".join(alike), hint=hint)
     near = max(known, key=shared)
     # The newest of those that begin alike.
     near = [v for v in known if shared(v) == shared(near)][-1]
