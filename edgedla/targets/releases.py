@@ -146,8 +146,8 @@ def _unknown(what: str, text: str, known: Sequence[str]) -> UsageError:
     alike = [v for v in known if v.startswith(number + ".")]
     if alike:
         # "10" is no typing error: it stands for releases with and without DLA.
-        hint = f"Name the second number too, {alike[0]} to {alike[-1]}."
-        return UsageError(f"{what} {number} is several releases", allowed=", ".join(alike), hint=hint)
+        which = f"Name the second number too, {alike[0]} to {alike[-1]}."
+        return UsageError(f"{what} {number} is several releases", allowed=", ".join(alike), hint=which)
     near = max(known, key=shared)
     # The newest of those that begin alike.
     near = [v for v in known if shared(v) == shared(near)][-1]
