@@ -1,31 +1,39 @@
 #!/usr/bin/env bash
 # Sets up edgedla on a Jetson with JetPack 5, 6 or 7. Idempotent: running it again changes nothing that is right already.
 #
-#   jetson/setup.sh [--venv DIR] [--source DIR] [--dry-run]
+#   jetson/setup.sh [--venv DIR] [--source DIR] [--service] [--dry-run]
 #
 # --venv DIR     virtual environment (default: ~/edgedla). It sees JetPack's TensorRT and OpenCV (--system-site-packages).
+# --service      for pipelines as services: environment in /opt/edgedla, user edgedla, folder /etc/edgedla, systemd unit.
 # --source DIR   install from this checkout (default: the one this script stands in).
 # --dry-run      print what would be done.
 #
 # EDGEDLA_ROOT=/path reads another tree than / for the board's files (used by the tests).
 set -euo pipefail
 
-venv="$HOME/edgedla"
+venv=""
+service=0
 source_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 dry=0
 while (($#)); do
   case "$1" in
     --venv) venv="${2:?--venv needs a folder}"; shift 2 ;;
     --source) source_dir="${2:?--source needs a folder}"; shift 2 ;;
+    --service) service=1; shift ;;
     --dry-run) dry=1; shift ;;
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "setup.sh: unknown option $1" >&2; exit 2 ;;
   esac
 done
 root="${EDGEDLA_ROOT:-}"
+if [ -z "$venv" ]; then
+  if ((service)); then venv=/opt/edgedla; else venv="$HOME/edgedla"; fi
+fi
 
 say() { printf '%s\n' "$*"; }
 run() { if ((dry)); then printf 'would run: %s\n' "$*"; else "$@"; fi; }
+# An environment for services belongs to root: a pipeline that is broken into cannot change it.
+in_venv() { if ((service)); then as_root env PATH="$PATH" "$@"; else run "$@"; fi; }
 as_root() { if [ "$(id -u)" = 0 ]; then run "$@"; else run sudo "$@"; fi; }
 
 release_file="$root/etc/nv_tegra_release"
@@ -39,9 +47,10 @@ case "$l4t_major" in
 esac
 say "JetPack $jetpack (L4T R$l4t_major), $python"
 
-# TensorRT's Python module, OpenCV with GStreamer, GStreamer's tools, headers to build pycuda.
-packages=(python3-libnvinfer python3-opencv gstreamer1.0-tools gstreamer1.0-plugins-good v4l-utils
-  "$python-venv" "$python-dev" build-essential)
+# TensorRT's Python module, OpenCV with GStreamer, GStreamer's tools (-bad has the parsers of H.264 and H.265), headers to
+# build pycuda.
+packages=(python3-libnvinfer python3-opencv gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
+  gstreamer1.0-plugins-bad v4l-utils "$python-venv" "$python-dev" build-essential)
 missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2> /dev/null | grep -q 'install ok installed' || missing+=("$package")
@@ -55,30 +64,53 @@ else
 fi
 
 # The DLA and the camera belong to these groups; without them only root can open them.
-user="${SUDO_USER:-$(id -un)}"
-for group in video render; do
-  if getent group "$group" > /dev/null && ! id -nG "$user" | tr ' ' '\n' | grep -qx "$group"; then
-    as_root usermod -aG "$group" "$user"
-    say "$user joins the group $group: log out and in again"
-  fi
-done
+join_groups() {
+  local group
+  for group in video render; do
+    if getent group "$group" > /dev/null && ! id -nG "$1" 2> /dev/null | tr ' ' '\n' | grep -qx "$group"; then
+      as_root usermod -aG "$group" "$1"
+      say "$1 joins the group $group: log out and in again"
+    fi
+  done
+}
+join_groups "${SUDO_USER:-$(id -un)}"
 
 if [ ! -x "$venv/bin/python" ]; then
   say "virtual environment: $venv"
-  run "$python" -m venv --system-site-packages "$venv"
+  in_venv "$python" -m venv --system-site-packages "$venv"
 else
   say "virtual environment: $venv is there"
 fi
 
 # pycuda has no wheel for these boards: nvcc must be on PATH. A wheel of OpenCV would hide JetPack's, which has GStreamer.
+# JetPack's OpenCV is built with NumPy 1 and cannot be imported beside NumPy 2.
 export PATH="/usr/local/cuda/bin:$PATH"
-run "$venv/bin/python" -m pip install --quiet --upgrade pip
-run "$venv/bin/python" -m pip install --quiet "$source_dir" prometheus-client
+in_venv "$venv/bin/python" -m pip install --quiet --upgrade pip
+in_venv "$venv/bin/python" -m pip install --quiet "$source_dir" prometheus-client 'numpy<2'
 if ! "$venv/bin/python" -c 'import pycuda' 2> /dev/null; then
-  run "$venv/bin/python" -m pip install --quiet pycuda
+  in_venv "$venv/bin/python" -m pip install --quiet pycuda 'numpy<2'
 fi
 if ! ((dry)) && "$venv/bin/python" -m pip list 2> /dev/null | grep -qi '^opencv-python'; then
   say "warning: this environment holds an OpenCV wheel without GStreamer: pip uninstall opencv-python opencv-python-headless"
+fi
+
+if ((service)); then
+  getent passwd edgedla > /dev/null || as_root useradd --system --no-create-home --shell /usr/sbin/nologin edgedla
+  join_groups edgedla
+  as_root install -d -m 755 /etc/edgedla
+  unit="edgedla-pipeline@.service"
+  wanted="$(sed "s#/opt/edgedla/#$venv/#g" "$source_dir/jetson/$unit")"
+  if [ "$wanted" != "$(cat "$root/etc/systemd/system/$unit" 2> /dev/null)" ]; then
+    if ((dry)); then
+      say "would write: /etc/systemd/system/$unit"
+    else
+      printf '%s\n' "$wanted" | as_root tee "/etc/systemd/system/$unit" > /dev/null
+    fi
+    as_root systemctl daemon-reload
+  else
+    say "systemd unit: it is there"
+  fi
+  say "a pipeline file /etc/edgedla/front.yaml is started by: sudo systemctl enable --now edgedla-pipeline@front"
 fi
 
 say "looking at the board:"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import importlib
 import os
 import platform
@@ -145,6 +146,9 @@ def _opencv(board: Optional[Board], base: Path) -> List[Check]:
     found = _module(
         "cv2", "OpenCV", True, "on a Jetson: apt install python3-opencv; elsewhere: pip install 'edgedla[camera]'"
     )
+    if "numpy" in found.found.lower() and found.state != "ok":
+        # JetPack's and Ubuntu's are built with NumPy 1.
+        return [dataclasses.replace(found, remedy="pip install 'numpy<2': this OpenCV is built with NumPy 1")]
     if found.state != "ok":
         return [found]
     from edgedla.runtime.sources.opencv import has_gstreamer

@@ -29,8 +29,9 @@ def notify(message: str) -> bool:
 def as_service(pipeline: Pipeline) -> Iterator[None]:
     """Reports the pipeline to systemd until the block ends.
 
-    The watchdog is fed while results come, and while nothing waits for a runner: a camera that is away is opened again by the
-    pipeline itself, and a restart would not bring it back. A runner that hangs starves the watchdog, and systemd restarts.
+    The watchdog is fed while results come, and while there is nothing to do: a camera that is away is opened again by the
+    pipeline itself, and a restart would not bring it back. A stage that hangs while frames come (preprocessing, a runner, an
+    output) starves the watchdog, and systemd restarts.
     """
     notify("READY=1")
     stop = threading.Event()
@@ -51,8 +52,9 @@ def as_service(pipeline: Pipeline) -> Iterator[None]:
 
 
 def _feed(pipeline: Pipeline, every_s: float, stop: threading.Event) -> None:
-    seen = -1
+    results = captured = -1
     while not stop.wait(every_s):
-        if pipeline.results != seen or not pipeline.pool.pending:
+        frames_came = pipeline.capture.captured != captured
+        if pipeline.results != results or not (pipeline.pool.pending or frames_came):
             notify("WATCHDOG=1")
-        seen = pipeline.results
+        results, captured = pipeline.results, pipeline.capture.captured

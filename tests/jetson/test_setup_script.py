@@ -57,6 +57,55 @@ def test_a_second_run_keeps_the_environment(tmp_path):
     assert "install --quiet pycuda" not in done.stdout
 
 
+@pytest.mark.skipif(
+    shutil.which("dpkg-query") is None, reason="the script is for Debian and Ubuntu: no dpkg-query here"
+)
+def test_a_service_gets_its_user_environment_and_unit_once(tmp_path):
+    base = board(tmp_path, "36")
+    done = run(base, "--dry-run", "--service")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.replace("sudo ", "")
+    assert "-m venv --system-site-packages /opt/edgedla" in said
+    assert "would run: useradd --system --no-create-home --shell /usr/sbin/nologin edgedla" in said
+    assert "would write: /etc/systemd/system/edgedla-pipeline@.service" in said
+    assert "would run: systemctl daemon-reload" in said
+    there = base / "etc/systemd/system/edgedla-pipeline@.service"
+    there.parent.mkdir(parents=True)
+    there.write_text((ROOT / "jetson" / there.name).read_text())
+    again = run(base, "--dry-run", "--service").stdout
+    assert "systemd unit: it is there" in again
+    assert "daemon-reload" not in again
+
+
+def test_jetpacks_opencv_keeps_its_numpy():
+    """JetPack's OpenCV is built with NumPy 1; a NumPy 2 in the environment would hide the board's cameras."""
+    for file in ("setup.sh", "Dockerfile"):
+        text = (ROOT / "jetson" / file).read_text()
+        installs = [
+            line
+            for line in text.splitlines()
+            if "pip install" in line and "upgrade pip" not in line and "say " not in line
+        ]
+        assert installs
+        assert all("'numpy<2'" in line for line in installs)
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+def test_shellcheck_has_nothing_to_say():
+    done = subprocess.run(["shellcheck", str(SCRIPT)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_takes_the_unit(tmp_path):
+    unit = tmp_path / "edgedla-pipeline@.service"
+    unit.write_text((ROOT / "jetson" / unit.name).read_text().replace("/opt/edgedla/bin/edgedla", "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(tmp_path / "edgedla-pipeline@front.service")], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_laptop_and_an_old_release_are_refused(tmp_path):
     assert run(tmp_path, "--dry-run").returncode == 4
     assert "JetPack 5, 6 or 7" in run(board(tmp_path, "32"), "--dry-run").stderr
@@ -74,5 +123,7 @@ def test_the_service_keeps_its_promises():
         "WatchdogSec=30",
         "KillSignal=SIGTERM",
         "RestartPreventExitStatus=2 3",
+        "StartLimitIntervalSec=0",
     ):
         assert line in unit
+    assert "PrivateTmp=true" not in unit, "it would hide /tmp/argus_socket, and with it every CSI camera"
