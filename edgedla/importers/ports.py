@@ -53,7 +53,11 @@ def import_inputs(
             notes.append(f"input {value.name!r} has no shape; fix it with --shapes {value.name}:1x3x224x224")
         elif any(d < 0 for d in dims):
             text = "x".join("?" if d < 0 else str(d) for d in dims)
-            notes.append(f"input {value.name!r} has dynamic dims {text}; fix them with --shapes {value.name}:...")
+            how = f"--shapes {value.name}:..."
+            if all(d >= 0 for d in dims[1:]):
+                # Only the batch is open: one image is what most builds are for.
+                how = f"--batch 1, or --shapes {value.name}:{text.replace('?', '1', 1)}"
+            notes.append(f"input {value.name!r} has dynamic dims {text}; fix them with {how}")
         tensor = NetTensor(dims, dtype, name=value.name, is_input=True)
         made.append(tensor)
         ctx.set(value.name, tensor)

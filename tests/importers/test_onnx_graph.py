@@ -84,6 +84,11 @@ def test_dynamic_dims_are_noted_with_the_option_that_fixes_them():
     assert "--shapes x:" in note
 
 
+def test_a_dynamic_batch_alone_is_noted_with_what_fixes_it():
+    (note,) = load_onnx(one("Relu", dims=("batch", 3, 8, 4))).notes
+    assert note.endswith("fix them with --batch 1, or --shapes x:1x3x8x4")
+
+
 @pytest.mark.parametrize(
     ("how", "dims"),
     [
