@@ -131,6 +131,33 @@ def test_tensorrt_is_missing_with_a_reason(tmp_path: Path, capsys: pytest.Captur
     assert "--backend host or trtexec" in capsys.readouterr().err
 
 
+def test_a_placement_on_both_cores_makes_a_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    placement, out = tmp_path / "placement.json", tmp_path / "out"
+    pins = ["--layer-device-types", "/stem*:DLA0,/heads*:DLA1"]
+    place = ["place", SHAPES, "--target", "agx-orin-64gb", "--objective", "throughput", *pins]
+    assert exit_code_of([*place, "-o", str(placement)]) == 0
+    assert exit_code_of([*place, "--format", "trtexec"]) == 2
+    assert "edgedla build --placement FILE" in capsys.readouterr().err
+    build = ["build", SHAPES, "--target", "agx-orin-64gb", "--backend", "host", "--placement", str(placement)]
+    document = plan_of([SHAPES, "--target", "agx-orin-64gb", "--placement", str(placement)], capsys)
+    assert [plan["dla_core"] for plan in document["stages"]] == [0, 1]
+    assert exit_code_of([*build, "-o", str(out), "--fail-on", "accuracy"]) == 0
+    shown = capsys.readouterr().out
+    assert "stage 0   DLA0: " in shown
+    assert "stage 1   DLA1: " in shown
+    assert "within the tolerance 0.005" in shown
+    assert exit_code_of([*build, "-o", str(out), "--format", "json"]) == 0
+    manifest = json.loads(capsys.readouterr().out)
+    jsonschema.validate(manifest, json.loads((SCHEMAS / "artifact.schema.json").read_text()))
+    assert [stage["device"] for stage in manifest["stages"]] == ["DLA0", "DLA1"]
+    scripts = ["--backend", "trtexec", "-o", str(tmp_path / "scripts"), "--format", "json"]
+    assert exit_code_of([*build, *scripts]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert [Path(p).name for p in written["stages"]][::2] == ["stage0.onnx", "stage1.onnx"]
+    assert Path(written["script"]).name == "build.sh"
+    assert exit_code_of([*build, "-o", str(out), "--layer-devices", "/stem/stem.0/stem.0.0/Conv:TPU"]) == 2
+
+
 def test_a_placement_decides_the_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     placement = tmp_path / "placement.json"
     arguments = ["place", SHAPES, "--target", "agx-orin-64gb", "--objective", "energy", "-o", str(placement)]
