@@ -50,6 +50,11 @@ _RELEASE = re.compile(r"^(?:(?:jp|jetpack)-?(?P<jetpack>\d[\d.]*)|(?:(?:trt|tens
     help="Predict the milliseconds of a frame too.  [default: in forms for people, up to 500 layers]",
 )
 @click.option(
+    "--power-mode", metavar="NAME", help="nvpmodel mode that the cost holds for (`edgedla targets` lists them)."
+)
+@click.option("--profile", metavar="FILE", help="Measured times from trtexec --exportProfile stand for predicted ones.")
+@click.option("--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: which of them ran on the DLA.")
+@click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
     default="unsupported",
@@ -70,6 +75,9 @@ def check(
     output_format: Optional[str],
     output: Tuple[str, ...],
     cost: Optional[bool],
+    power_mode: Optional[str],
+    profile: Optional[str],
+    layer_info: Optional[str],
     fail_on: str,
     **options: Any,
 ) -> int:
@@ -82,6 +90,15 @@ def check(
     models = resolve_models(models, trtexec)
     precision, mode, core = resolve_network(precision, mode, trtexec)
     network: Dict[str, Any] = {"precision": precision, "mode": mode, "shapes": shapes, "batch": batch}
+    costs = {"power_mode": power_mode, "profile": profile, "layer_info": layer_info}
+    if any(costs.values()):
+        if compare or cost is False:
+            raise UsageError(
+                "--power-mode, --profile and --layer-info are about the cost",
+                where="--compare" if compare else "--no-cost",
+                allowed="a check of one platform, with its cost",
+            )
+        cost = True
     if compare:
         return _compare(models, compare, target, network, fail_on, output_format, output)
     targets = destinations(output_format, output, FORMATS)
@@ -94,7 +111,7 @@ def check(
     broken: List[ModelError] = []
     for model in models:
         try:
-            reports[model] = _report(model, most, target=target, jetpack=jetpack, trt=trt, **network)
+            reports[model] = _report(model, most, costs, target=target, jetpack=jetpack, trt=trt, **network)
         except ModelError as e:
             broken.append(e)
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
@@ -113,9 +130,20 @@ def check(
 
 
 def _report(
-    model: str, costed_layers: Optional[int], *, target: str, jetpack: Optional[str], trt: Optional[str], **network: Any
+    model: str,
+    costed_layers: Optional[int],
+    costs: Dict[str, Optional[str]],
+    *,
+    target: str,
+    jetpack: Optional[str],
+    trt: Optional[str],
+    **network: Any,
 ) -> CheckReport:
-    """The check of one model, with the predicted cost of a frame where it has at most `costed_layers` (None: any)."""
+    """The check of one model, with the predicted cost of a frame where it has at most `costed_layers` (None: any).
+
+    Args:
+        costs: what the cost holds for: the power mode, and files of measured times.
+    """
     from edgedla.importers import load_onnx
     from edgedla.regions import check_graph
     from edgedla.targets import platform_for
@@ -131,7 +159,9 @@ def _report(
         return report
     from edgedla.placement.forecast import forecast
 
-    return replace(report, cost=tuple(f.to_dict() for f in forecast(graph, platform, network["precision"])))
+    return replace(
+        report, cost=tuple(f.to_dict() for f in forecast(graph, platform, network["precision"], None, **costs))
+    )
 
 
 def _compare(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from edgedla.costs.model import CostModel
+from edgedla.costs.trt_profile import PathLike, with_measurements
 from edgedla.graph import LayerGraph
 from edgedla.placement.baselines import TITLES, baselines
 from edgedla.placement.evaluate import evaluate
@@ -18,12 +19,12 @@ from edgedla.targets import Platform
 
 @dataclass(frozen=True)
 class Forecast:
-    """One way to run the network, with its predicted cost; never a measurement.
+    """One way to run the network, with its predicted cost. It rests on measurements only where a profile was given.
 
     Attributes:
         name: "gpu" or "tensorrt". title: what it stands for.
         latency_us, energy_mj: of one frame; energy is above idle.
-        spread: one standard deviation of the latency, relative. basis: "fitted" or "guessed".
+        spread: one standard deviation of the latency, relative. basis: "measured", "fitted" or "guessed".
     """
 
     name: str
@@ -45,18 +46,33 @@ class Forecast:
 
 
 def forecast(
-    graph: LayerGraph, platform: Platform, precision: str, verdicts: Optional[Sequence[Verdict]] = None
+    graph: LayerGraph,
+    platform: Platform,
+    precision: str,
+    verdicts: Optional[Sequence[Verdict]] = None,
+    *,
+    power_mode: Optional[str] = None,
+    profile: Optional[PathLike] = None,
+    layer_info: Optional[PathLike] = None,
 ) -> Tuple[Forecast, ...]:
-    """The predicted cost of one frame in the module's default power mode; `edgedla place` looks for something better.
+    """The predicted cost of one frame; `edgedla place` looks for something better.
+
+    Args:
+        power_mode: of the module; None is its default.
+        profile, layer_info: files with measured times that replace predictions, as `with_measurements` reads them.
 
     Raises:
+        UsageError: unknown power mode, or a profile of another module or mode.
+        DocumentError: the profile cannot be read, or is of another network.
         RuleError: the coefficients under rules/costs are missing.
     """
     if verdicts is None:
         from edgedla.rules import load_rules
 
         verdicts = load_rules().check(graph, platform, precision)
-    costs = CostModel.load(platform, precision)
+    costs = CostModel.load(platform, precision, power_mode)
+    if profile is not None:
+        costs = with_measurements(costs, profile, [graph], layer_info)
     devices = (GPU, "DLA0") if platform.has_dla else (GPU,)
     limits = Limits(loadables_per_core=subgraphs_per_core(platform))
     problem = problem_of((Model(graph, tuple(verdicts), {}, 1.0),), costs, devices, limits, False)

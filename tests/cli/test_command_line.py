@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -364,6 +365,25 @@ def test_check_predicts_milliseconds_for_people_and_where_asked(
     assert main.exit_code_of(["check", str(model), "--precision", "int8", *arguments]) == 0
     printed = capsys.readouterr().out
     assert ("ms a frame" in printed or '"latency_us"' in printed) == has
+
+
+def test_check_costs_another_power_mode_and_takes_measured_times(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
+    profile = tmp_path / "profile.json"
+    profile.write_text('[{"count": 1}, {"name": "/stem/stem.0/stem.0.0/Conv", "averageMs": 9.0}]', encoding="utf-8")
+
+    def gpu_us(*arguments: str) -> float:
+        command = ["check", str(model), "--precision", "int8", "--format", "json", "--cost", *arguments]
+        assert main.exit_code_of(command) == 0
+        return next(c["latency_us"] for c in json.loads(capsys.readouterr().out)["cost"] if c["name"] == "gpu")
+
+    assert gpu_us("--power-mode", "15W") > 1.5 * gpu_us()
+    assert gpu_us("--profile", str(profile)) > 9000
+    for refused in (["--power-mode", "1W"], ["--compare", "orin,xavier", "--profile", str(profile)]):
+        assert main.exit_code_of(["check", str(model), "--cost", *refused]) == 2
+    assert "about the cost" in capsys.readouterr().err
 
 
 def test_a_broken_model_among_several_does_not_hide_the_others(

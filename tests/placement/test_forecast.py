@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from edgedla.errors import UsageError
 from edgedla.importers import load_onnx
 from edgedla.placement.forecast import forecast
 from edgedla.targets import platform_for
@@ -27,3 +29,20 @@ def test_a_module_with_slower_clocks_takes_longer():
         return forecast(load_onnx(MODEL, trt=platform.release.trt), platform, "int8")[0].latency_us
 
     assert gpu_us("orin-nx-16gb") > gpu_us("agx-orin-64gb")
+
+
+def test_a_power_mode_and_measured_times_change_it(tmp_path):
+    platform = platform_for("agx-orin-64gb")
+    graph = load_onnx(MODEL, trt=platform.release.trt)
+    convolutions = [layer.name for layer in graph.layers if layer.type == "CONVOLUTION"]
+    times = [{"count": 10}] + [{"name": n, "averageMs": 3.0, "medianMs": 3.0} for n in convolutions]
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps(times), encoding="utf-8")
+    predicted, slow = (forecast(graph, platform, "int8", power_mode=m)[0].latency_us for m in (None, "15W"))
+    assert slow > 1.5 * predicted
+    measured = {f.name: f.latency_us for f in forecast(graph, platform, "int8", profile=profile)}
+    assert measured["gpu"] > 3000 * len(convolutions) > predicted
+    # Nothing in the profile ran on the DLA.
+    assert measured["tensorrt"] == forecast(graph, platform, "int8")[1].latency_us
+    with pytest.raises(UsageError, match="power mode"):
+        forecast(graph, platform, "int8", power_mode="1W")
