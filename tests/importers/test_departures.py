@@ -26,6 +26,22 @@ UNEVEN = model(
 )
 
 
+def resize(**attributes):
+    scales = constant("s", np.array([1, 1, 0.5, 0.5], np.float32))
+    nodes = [helper.make_node("Resize", ["x", "", "s"], ["y"], name="n", mode="linear", **attributes)]
+    return model(nodes, [value("x", [1, 3, 8, 8])], ["y"], [scales], opset=18)
+
+
+def scatter(op, **attributes):
+    nodes = [helper.make_node(op, ["x", "i", "u"], ["y"], name="n", **attributes)]
+    return model(
+        nodes,
+        [value("x", [4, 8]), value("i", [2, 2], 7), value("u", [2, 2] if op != "ScatterND" else [2])],
+        ["y"],
+        opset=18,
+    )
+
+
 def note(proto, trt):
     return "; ".join(n for n in load_onnx(proto, trt=trt).notes if "the parser" in n)
 
@@ -44,6 +60,15 @@ def note(proto, trt):
         (one("Shape", {"start": 1}, out_type=7), OLD, "ignores start and end"),
         (one("Shape", {"start": 1}, out_type=7), NEW, ""),
         (UNEVEN, OLD, "drops the rest"),
+        (resize(antialias=1), OLD, "ignores antialias"),
+        (resize(keep_aspect_ratio_policy="not_larger"), OLD, "stretches"),
+        (resize(), OLD, ""),
+        (scatter("ScatterND", reduction="add"), OLD, "ignores reduction"),
+        (scatter("ScatterElements", reduction="mul"), OLD, "ignores reduction"),
+        (scatter("ScatterElements", reduction="none"), OLD, ""),
+        (scatter("ScatterElements", reduction="mul"), NEW, ""),
+        (one("LpPool", {**POOL}, dims=(1, 1, 6, 6), opset=18), OLD, "ignores ceil_mode"),
+        (one("LpPool", {**POOL}, dims=(1, 1, 6, 6), opset=18), NEW, ""),
         (UNEVEN, NEW, ""),
         (GRU, NEW, "ignores layout=1"),
         (one("MaxPool", {**POOL, "pads": [0, 0, 1, 1]}, dims=(1, 1, 6, 6)), NEW, ""),

@@ -70,8 +70,10 @@ def _scatter(ctx: Context, node: Node, inputs: List[Any], mode: str, axis: int) 
 
 
 def scatter_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    if ctx.v10 and node.has("reduction"):
-        raise Refused("Attribute reduction is not supported.")
+    if node.has("reduction"):
+        if ctx.v10:
+            raise Refused("Attribute reduction is not supported.")
+        _note_lost_reduction(ctx, node)
     return [_scatter(ctx, node, inputs, "ND", 0)]
 
 
@@ -80,7 +82,13 @@ def scatter_elements(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     reduction = node.text("reduction", "none")
     if ctx.v10 and reduction != "none":
         return [_scatter_plugin(ctx, node, inputs, axis, reduction)]
+    _note_lost_reduction(ctx, node)
     return [_scatter(ctx, node, inputs, "ELEMENT", axis)]
+
+
+def _note_lost_reduction(ctx: Context, node: Node) -> None:
+    if node.text("reduction", "none") != "none":
+        ctx.departs(node, "ignores reduction and overwrites")
 
 
 def _scatter_plugin(ctx: Context, node: Node, inputs: List[Any], axis: int, reduction: str) -> NetTensor:

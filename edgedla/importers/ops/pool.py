@@ -80,7 +80,10 @@ def lp_pool(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     kernel = list(node.required("kernel_shape").ints)
     if x.dtype not in ("FLOAT", "HALF"):
         raise Refused(f"Only float inputs/outputs supported in LpPool. The current data type = {x.dtype}.")
-    ceil = ctx.v10 and node.integer("ceil_mode", 0) != 0
+    ceil = node.integer("ceil_mode", 0) != 0
+    if ceil and not ctx.v10:
+        ceil = False
+        ctx.departs(node, "ignores ceil_mode and rounds down")
     w = read_window(node, kernel, excludes_padding=False, ceil=ceil)
     elements = 1.0
     for k in w.kernel:

@@ -126,7 +126,12 @@ def _check_attributes(ctx: Context, node: Node, mode: str) -> None:
                 "TensorRT only supports half_pixel, pytorch_half_pixel, tf_half_pixel_for_nn, asymmetric and "
                 "align_corners transformation modes!"
             )
-    if ctx.v10:
+    if not ctx.v10:
+        if node.integer("antialias", 0):
+            ctx.departs(node, "ignores antialias; leave it out")
+        if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+            ctx.departs(node, "ignores keep_aspect_ratio_policy and stretches; name the sizes that are meant")
+    else:
         if node.integer("antialias", 0):
             raise Refused("Antialiasing is not supported currently.")
         if node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
