@@ -1,0 +1,183 @@
+"""The sweep over partial placements: its loads are the true ones, its bounds hold at every step, its end is the least."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+from typing import Tuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from placement_problems import assignments, brute_force, cost, problems, regroup
+
+from edgedla.costs.cost import Cost
+from edgedla.placement.evaluate import evaluate, worth
+from edgedla.placement.floor import floor, simplex
+from edgedla.placement.frontier import Frontier, mirrored
+from edgedla.placement.goal import Goal, legal
+from edgedla.placement.prices import Prices, best_weights, weights_around
+from edgedla.placement.problem import Flow, Item, Problem
+from edgedla.placement.solve import solve
+from edgedla.placement.stream import solve_stream
+from edgedla.placement.sweep import _undominated
+
+CHECKED = settings(
+    max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+)
+ALL = ("GPU", "DLA0", "DLA1")
+STREAM = Goal("throughput")
+
+
+def of_one_batch(problem: Problem, rates: Tuple[float, ...]) -> Problem:
+    """The sweep knows the number of loadables exactly where all layers have one batch."""
+    same = replace(problem, items=tuple(replace(i, batch=1) for i in problem.items), rates=rates)
+    return replace(same, grouping=regroup(same, "int8"))
+
+
+def period(problem: Problem, evaluation: object) -> float:
+    return worth(problem, evaluation, "throughput")  # type: ignore[arg-type]
+
+
+@CHECKED
+@given(problems(max_items=7, devices=ALL, models=2, limits=False), st.integers(0, 1000))
+def test_the_steps_add_up_to_the_true_loads_and_the_prices_never_ask_for_more_than_comes(
+    problem: Problem, seed: int
+) -> None:
+    problem = of_one_batch(problem, (1.0, 2.5))
+    frontier = Frontier(problem, ALL)
+    prices = Prices(frontier, weights_around(np.array([0.4, 0.35, 0.25])))
+    chosen = list(itertools.islice(assignments(problem), 4000))
+    for assignment in random.Random(seed).sample(chosen, min(len(chosen), 20)):
+        state, load = frontier.start, np.zeros(3)
+        trail = [(0, state, load)]
+        for i, device in enumerate(assignment):
+            state, added = frontier.step(i, state, ALL.index(device))
+            load = load + added
+            trail.append((i + 1, state, load))
+        e = evaluate(problem, assignment)
+        true = [
+            sum(r * e.loads[m, d].latency_us for m, r in enumerate(problem.rates) if (m, d) in e.loads) for d in ALL
+        ]
+        assert load == pytest.approx(true)
+        for i, state, so_far in trail:
+            assert (prices.rest(i, [state])[0] <= prices.weights @ (load - so_far) + 1e-6).all()
+
+
+@CHECKED
+@given(problems(max_items=6, devices=ALL, models=2, limits=False))
+def test_mirror_images_have_the_same_future(problem: Problem) -> None:
+    problem = of_one_batch(problem, (1.0, 1.0))
+    frontier = Frontier(problem, ALL)
+    swap = (0, 2, 1)
+    for assignment in itertools.islice(assignments(problem), 50):
+        one = other = frontier.start
+        for i, device in enumerate(ALL.index(d) for d in assignment):
+            one, load = frontier.step(i, one, device)
+            other, image = frontier.step(i, other, swap[device])
+            assert other == mirrored(one)
+            assert image == pytest.approx([load[k] for k in swap])
+
+
+@CHECKED
+@given(problems(max_items=8, devices=ALL, limits=False))
+def test_the_sweep_finds_the_least_period_and_proves_it(problem: Problem) -> None:
+    problem = of_one_batch(problem, (1.0,))
+    value, _ = brute_force(problem, STREAM, period)
+    found = solve_stream(problem, STREAM)
+    assert found.value == pytest.approx(value, rel=2e-4, abs=1e-6)
+    assert value * (1 - 2e-4) - 1e-6 <= found.bound <= value + 1e-6
+
+
+@CHECKED
+@given(problems(max_items=7, devices=ALL), st.sampled_from([1.1, 1.5]))
+def test_the_sweep_keeps_a_latency_bound(problem: Problem, loose: float) -> None:
+    problem = of_one_batch(problem, (1.0,))
+    least = min(worth(problem, evaluate(problem, a), "latency") for a in assignments(problem))
+    goal = Goal("throughput", least * loose)
+    value, _ = brute_force(problem, goal, period)
+    found = solve_stream(problem, goal)
+    assert found.bound <= value + 1e-6
+    if found.best is not None:
+        assert legal(problem, found.best, goal)
+        assert found.value >= value - 1e-6
+
+
+@CHECKED
+@given(problems(max_items=7, devices=ALL, models=2))
+def test_the_bound_holds_where_limits_and_batches_bind_that_the_sweep_does_not_know(problem: Problem) -> None:
+    value, _ = brute_force(problem, STREAM, period)
+    found = solve_stream(problem, STREAM)
+    assert found.bound <= value + 1e-6
+    assert found.value >= value - 1e-6
+
+
+@CHECKED
+@given(
+    problems(max_items=7, devices=ALL, models=2),
+    st.sampled_from(["latency", "energy", "throughput", "makespan"]),
+)
+def test_the_floor_is_below_every_assignment(problem: Problem, objective: str) -> None:
+    least = min(worth(problem, evaluate(problem, a), objective) for a in assignments(problem))
+    assert 0 < floor(problem, Goal(objective)) <= least + 1e-6
+
+
+@CHECKED
+@given(problems(max_items=7, devices=ALL, limits=False))
+def test_the_best_weights_give_a_bound_no_lower_than_the_floor_of_their_engines(problem: Problem) -> None:
+    frontier = Frontier(problem, ALL)
+    factors = np.array([problem.factor(frozenset(ALL), d) for d in ALL])
+    bound, weights = best_weights(frontier, factors)
+    assert weights.sum() == pytest.approx(1)
+    by_grid = Prices(frontier, simplex(16, 3) * factors).rest(0, [frontier.start])[0].max()
+    assert bound >= by_grid - 1e-6
+
+
+@CHECKED
+@given(
+    st.lists(st.tuples(st.integers(0, 2), *[st.integers(0, 12)] * 3), min_size=1, max_size=600),
+)
+def test_only_rows_that_another_undercuts_are_left_out(rows: list) -> None:
+    table = np.array(sorted(rows), dtype=float)
+    state, loads = table[:, 0].astype(int), table[:, 1:]
+    keep = _undominated(state, loads)
+    kept = table[keep]
+    for row in table[~keep]:
+        assert ((kept[:, 0] == row[0]) & (kept[:, 1:] <= row[1:]).all(axis=1)).any()
+    for k in range(len(kept)):
+        # In one block nothing is overlooked.
+        if len(table) <= 128:
+            others = np.delete(kept, k, axis=0)
+            assert not ((others[:, 0] == kept[k, 0]) & (others[:, 1:] <= kept[k, 1:]).all(axis=1)).any()
+
+
+def long_chain(n: int) -> Problem:
+    """n items one behind the other; every third is slow on the DLA."""
+    items = tuple(
+        Item(f"l{k}", 0, (k,), ALL, {"GPU": cost(4 + k % 5), "DLA": cost(9 if k % 3 else 15)}) for k in range(n)
+    )
+    between: dict = {("GPU", "DLA"): cost(6), ("DLA", "GPU"): cost(6), ("DLA", "DLA"): Cost()}
+    flows = tuple(Flow(f"t{k}", 0, k - 1 if k else None, (k,) if k < n else (), k == n, between) for k in range(n + 1))
+    bare = Problem(items, flows, (), lambda p, c, m: (m,), ("net",), cost(20))
+    return replace(bare, grouping=regroup(bare, "int8"))
+
+
+@pytest.mark.parametrize("objective", ["latency", "energy", "throughput", "makespan"])
+@pytest.mark.parametrize("solver", ["highs", "python"])
+def test_without_time_there_is_still_a_bound(objective: str, solver: str) -> None:
+    problem = long_chain(600)
+    found = solve(problem, Goal(objective), [("GPU",) * 600], time_limit_s=0.0, solver=solver)
+    assert 0 < found.bound <= found.value < float("inf")
+    assert found.gap < 0.8
+
+
+def test_a_long_chain_is_balanced_and_proven_by_the_sweep_alone() -> None:
+    problem = long_chain(120)
+    found = solve_stream(problem, STREAM, [("GPU",) * 120], time_limit_s=60.0)
+    assert found.optimal
+    assert found.value == pytest.approx(worth(problem, evaluate(problem, found.best.assignment), "throughput"))  # type: ignore[union-attr]
+    again = solve_stream(problem, STREAM, [("GPU",) * 120], time_limit_s=60.0)
+    assert again.best == found.best
+    assert again.rounds == found.rounds
