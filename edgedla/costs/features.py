@@ -120,14 +120,15 @@ def widened_macs(work: Work) -> float:
 
 
 def reload_bytes(work: Work, buffer_bytes: int) -> float:
-    """Bytes read again because neither the input nor the weights of a convolution fit its buffer."""
+    """Bytes read again because neither the input nor the weights of a convolution fit its buffer, group by group."""
     if work.kind == "depthwise":
         return 0.0
-    n_input = up(int(work.read_bytes), buffer_bytes) // buffer_bytes
-    n_weight = up(int(work.weight_bytes), buffer_bytes) // buffer_bytes
+    read, weight = work.read_bytes / work.groups, work.weight_bytes / work.groups
+    n_input = up(int(read), buffer_bytes) // buffer_bytes
+    n_weight = up(int(weight), buffer_bytes) // buffer_bytes
     if n_input <= 1 or n_weight <= 1:
         return 0.0
-    return min(work.weight_bytes * (n_input - 1), work.read_bytes * (n_weight - 1))
+    return work.groups * min(weight * (n_input - 1), read * (n_weight - 1))
 
 
 def up(value: int, multiple: int) -> int:

@@ -135,6 +135,12 @@ def test_what_fits_the_convolution_buffer_is_read_once() -> None:
     assert reload_bytes(fits, buffer) == 0
     # The weights once more for the second half of the input is less than the input nine times more? No: 10 < 18.
     assert reload_bytes(too_large, buffer) == 10 * buffer
+    # Two groups of it take turns.
+    assert (
+        reload_bytes(replace(too_large, read_bytes=4 * buffer, weight_bytes=20 * buffer, groups=2), buffer)
+        == 20 * buffer
+    )
+    assert reload_bytes(replace(too_large, groups=2), buffer) == 0
 
 
 sizes = st.integers(min_value=1, max_value=4096)
