@@ -184,6 +184,8 @@ class AnnotatedVideo:
         self._size_wh: Tuple[int, int] = (0, 0)
         self._count = 0
         folder = os.path.dirname(os.path.abspath(path))
+        if not path.lower().endswith((".mp4", ".avi")):
+            raise RunError("no video of this kind is written", where=path, allowed=".mp4 or .avi")
         if not os.path.isdir(folder):
             raise RunError("no such folder", where=folder)
 
@@ -197,7 +199,8 @@ class AnnotatedVideo:
             self._size_wh = image.shape[1::-1]
             self._writer = cv2.VideoWriter(self.path, cv2.VideoWriter_fourcc(*code), self._rate, self._size_wh)
             if not self._writer.isOpened():
-                raise RunError("OpenCV cannot write this video", where=self.path, allowed=".mp4 or .avi")
+                self._writer = None
+                raise RunError("OpenCV cannot write this video", where=self.path, hint="is the codec there? try .avi")
         if image.shape[1::-1] != self._size_wh:
             # The writer drops frames of another size without a word.
             image = cv2.resize(image, self._size_wh)

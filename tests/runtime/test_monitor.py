@@ -134,6 +134,22 @@ def test_doctor_on_a_board_names_what_is_missing_with_its_remedy(tmp_path):
     assert summary(tuple(checks.values()))["ok"] is False
 
 
+def test_doctor_calls_clocks_that_it_cannot_read_unknown(tmp_path):
+    files = {k: v for k, v in ORIN.items() if "devfreq" not in k and "clk" not in k and "nvpmodel" not in k}
+    checks = {c.name: c for c in doctor(tree(tmp_path, files))}
+    assert checks["clocks and power mode"].state == "info"
+    assert "unknown" in checks["clocks and power mode"].found
+
+
+def test_doctor_names_the_numpy_that_jetpacks_opencv_needs(tmp_path, monkeypatch):
+    def broken(name):
+        raise ImportError("numpy.core.multiarray failed to import")
+
+    monkeypatch.setattr("edgedla.runtime.doctor.importlib.import_module", broken)
+    checks = {c.name: c for c in doctor(tree(tmp_path, ORIN))}
+    assert "numpy<2" in checks["OpenCV"].remedy
+
+
 def test_doctor_says_that_an_orin_nano_has_no_dla(tmp_path):
     files = {
         **ORIN,

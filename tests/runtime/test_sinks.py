@@ -12,7 +12,7 @@ from edgedla.errors import RunError
 from edgedla.runtime.config import load_config
 from edgedla.runtime.frames import Frame
 from edgedla.runtime.results import FrameResult
-from edgedla.runtime.sinks import AnnotatedImages, JsonLines
+from edgedla.runtime.sinks import AnnotatedImages, AnnotatedVideo, JsonLines
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 
@@ -119,3 +119,9 @@ def test_the_settings_of_a_file_are_read(tmp_path):
     config = load_config(str(path))
     assert (config.outputs.rotate_mb, config.outputs.keep, config.outputs.images_keep) == (1.5, 2, 7)
     assert config.metrics.rotate_mb == 0
+
+
+@pytest.mark.parametrize("name", ["v.webm", "v", "v.mp4.part"])
+def test_a_video_of_another_kind_is_refused_at_the_start(tmp_path, name):
+    with pytest.raises(RunError, match="no video of this kind"):
+        AnnotatedVideo(str(tmp_path / name))

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
@@ -30,6 +30,11 @@ _FIELD = re.compile(rb"(width|height|framerate)=\((?:int|fraction)\)([0-9/]+)")
 #: Linux: the size of a pipe. 64 KiB, its default, is a hundredth of a frame.
 _F_SETPIPE_SZ, _PIPE_BYTES = 1031, 1 << 20
 _LOG_BYTES = 1 << 20
+#: Of GStreamer's errors: places in its sources, and what says nothing new.
+_NOISE = re.compile(
+    r"\S+\.[cy]\(\d+\): |Additional debug info|(?:ERROR: )?pipeline doesn't want|Failed to set pipeline"
+)
+_ELEMENT = re.compile(r"^(?:ERROR|WARNING): (?:from element /GstPipeline:\S+?/?([^/\s]+): )?")
 #: Elements by the start of their name, and the package that brings them.
 _PACKAGES = (
     ("avdec_", "gstreamer1.0-libav"),
@@ -183,13 +188,12 @@ class GstLaunchSource:
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - 8000))
         lines = [line.strip() for line in self._log.read().decode("utf-8", "replace").splitlines()]
-        kept = []
+        kept: List[str] = []
         for line in lines:
-            line = re.sub(r"^(?:ERROR|WARNING): (?:from element /GstPipeline:\S+?/?([^/\s]+): )?", r"\1: ", line).strip(
-                ": ."
-            )
-            noise = ("Additional debug info", "pipeline doesn't want", "Failed to set pipeline")
-            if line and not line.startswith(noise) and line not in kept:
+            if _NOISE.match(line):
+                continue
+            line = _ELEMENT.sub(r"\1: ", line).strip(": .")
+            if line and line not in kept:
                 kept.append(line)
         return without_password("; ".join(kept[-4:]))
 

@@ -75,11 +75,9 @@ class OpenCvSource:
             capture = cv2.VideoCapture(u.place)
         if not capture.isOpened():
             capture.release()
-            raise RunError(
-                "OpenCV cannot open the source",
-                where=u.text,
-                hint="is the device there and free, the address right, the codec known? `edgedla doctor` lists what is installed",
-            )
+            camera = "is the device there and free, the address right, the codec known? `edgedla doctor` lists what is installed"
+            file = "is it a whole video file, of a codec that this OpenCV knows?"
+            raise RunError("OpenCV cannot open the source", where=u.text, hint=file if u.scheme == "file" else camera)
         self._capture = capture
         self.rate = float((u.rate if u.scheme == "file" else 0) or capture.get(cv2.CAP_PROP_FPS) or u.rate)
         self._pace.start()
