@@ -51,7 +51,8 @@ def build_chain(
         As `building.build`; a stage's errors name it.
     """
     plan = _plan_text(chain)
-    done = None if request.force else already_built(folder, plan, backend, source)
+    given = request.calib_data is not None
+    done = None if request.force else already_built(folder, plan, backend, source, given)
     if done is not None:
         _tell(say, "this very build stands there already; --force builds it again")
         done.tidy()
@@ -65,7 +66,7 @@ def build_chain(
     stages: List[Stage] = []
     for k, stage in enumerate(chain.stages):
         own = {"name": stage.plan.model["name"], "sha256": stage.plan.model["sha256"], "external": {}}
-        found = None if request.force else _found(folder, work, k, stage, backend, own)
+        found = None if request.force else _found(folder, work, k, stage, backend, own, given)
         layers = f"{len(stage.plan.layers)} layers"
         if found is not None:
             _tell(say, f"stage {k}, {stage.device}, {layers}: stands there already")
@@ -95,12 +96,12 @@ def plans_document(plans: Sequence[Any]) -> Dict[str, Any]:
 
 
 def _found(
-    folder: Path, work: Path, k: int, stage: StagePlan, backend: str, own: Mapping[str, Any]
+    folder: Path, work: Path, k: int, stage: StagePlan, backend: str, own: Mapping[str, Any], given: bool
 ) -> Optional[Artifact]:
     """The stage, if it stands in the folder or was finished by a build that was killed."""
     for place in (work / "stages", folder):
         for candidate in sorted(place.glob(f"stage{k}-*")) if place.is_dir() else []:
-            found = already_built(candidate, stage.plan.to_json(), backend, own)
+            found = already_built(candidate, stage.plan.to_json(), backend, own, given)
             if found is not None:
                 return found
     return None

@@ -28,7 +28,8 @@ def border_formats(
     - FP16 CHW16, the DLA's own format, where a DLA layer is at either end.
     - INT8 CHW32 in an INT8 build where the tensor has a scale, and the one end or all of the other compute in INT8.
     - The tensor's own type in LINEAR where no DLA layer touches it, for other types and ranks, where the rules refuse
-      the DLA's own format, and in releases where tensor types decide (then CHW16 and CHW32 for FP16 and INT8 tensors).
+      the DLA's own format, and in releases where tensor types decide (there CHW16 and CHW32 for FP16 and INT8 tensors
+      that the DLA alone touches).
 
     Args:
         stages: by stage its graph and whether each layer is on the DLA.
@@ -76,7 +77,10 @@ def _format(own: IoFormat, rank: int, ends: Sequence[Sequence[str]], typed: bool
     writes, reads = ends[0], [c for end in ends[1:] for c in end]
     if rank != 4 or not any(c != "gpu" for c in (*writes, *reads)):
         return own
-    if typed or own.dtype not in ("FLOAT", "HALF"):
+    if typed:
+        # From 10.13 on NvInfer.h promises CHW16 for the DLA alone.
+        return IoFormat(NATIVE.get(own.dtype, own.format), own.dtype) if "gpu" not in (*writes, *reads) else own
+    if own.dtype not in ("FLOAT", "HALF"):
         return IoFormat(NATIVE.get(own.dtype, own.format), own.dtype)
     int8 = scaled and (writes == ["int8"] or (bool(reads) and all(c == "int8" for c in reads)))
     dtype = "INT8" if int8 else "HALF"

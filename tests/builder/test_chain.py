@@ -270,6 +270,18 @@ def test_the_same_chain_is_not_built_twice_unless_forced(
     assert not (tmp_path / "out/.work/stages").exists()
 
 
+def test_a_chain_measured_on_random_input_is_built_again_for_samples(
+    mixed: Callable[..., BuildRequest], chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    build(chain(), tmp_path / "out", mixed())
+    np.save(tmp_path / "samples.npy", np.random.default_rng(4).standard_normal((3, 3, 16, 16)).astype(np.float32))
+    made = build(chain(), tmp_path / "out", mixed(calib_data=tmp_path / "samples.npy"))
+    told = [a.accuracy["samples"] for a in (made, *(s.artifact for s in made.stages)) if a.accuracy]
+    assert told[0] == told[1]
+    assert "of 3 samples of samples.npy" in told[0]
+    assert told[2] == f"what FP32 makes of {told[0]} before this stage"
+
+
 def test_old_stages_go_when_the_new_manifest_stands(
     mixed: Callable[..., BuildRequest], chain: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -452,6 +464,17 @@ def test_scripts_build_every_stage_with_every_release(trt: str, chain: Callable[
     assert f"--inputIOFormats={form}" in calls[1]
     with pytest.raises(UsageError, match="a chain has several files"):
         write_scripts(path, tmp_path / "one.sh", request(file, trt=trt))
+
+
+@pytest.mark.parametrize(("device", "form"), [("DLA0", "CHW16"), ("GPU", "LINEAR")])
+def test_where_tensor_types_decide_they_pass_between_stages(
+    device: str, form: str, chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = halved(chain())
+    file = placed(path, tmp_path / "p.json", runs("DLA0", "DLA0", device, "DLA1"), trt="11.4.1")
+    first, second = plan_stages(path, request(file, trt="11.4.1"))
+    assert [(io.name, io.dtype, io.format) for io in first.outputs] == [("p1", "HALF", form)]
+    assert [(io.name, io.dtype, io.format) for io in second.inputs] == [("p1", "HALF", form)]
 
 
 def test_plans_are_a_list_of_plans(mixed: Callable[..., BuildRequest], chain: Callable[..., Path]) -> None:

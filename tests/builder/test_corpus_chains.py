@@ -5,16 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
+import onnx
 import pytest
 from chain_placements import TARGET, Devices, on_one_core, placed, runs
 
 from edgedla.builder import HostSession, build, load_artifact
 from edgedla.builder.building import BuildRequest
+from edgedla.builder.extract import extract, node_groups
 from edgedla.builder.host import TOLERANCE_REL_L2
 from edgedla.builder.host_chain import HostChain
+from edgedla.builder.same_layers import same_layers
+from edgedla.builder.split import split_stages
+from edgedla.errors import BuildError
+from edgedla.importers import load_onnx
 
 #: Skip connections, grouped convolutions with channel shuffles (5-D tensors, static shape arithmetic), and branches.
 NETS = ("tv_resnet18", "tv_shufflenet_v2_x1_0", "tv_googlenet")
@@ -23,6 +29,46 @@ SHAPES = {
     "there-and-back": runs("DLA0", "GPU", "DLA1", "DLA0"),
     "by-turns": lambda i, n: ("DLA0", "DLA1", "GPU")[i // 9 % 3],
 }
+
+
+#: Attention with windows (many layers a node), detectors with shape arithmetic, unnamed nodes, loops of branches.
+CUT = (
+    "det_ssd300_vgg16", "timm_hrnet_w18_small", "timm_pit_ti_224", "tv_densenet121", "tv_swin_t", "yolo_yolo11n",
+    "yolo_yolov3-tiny",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("trt", [(8, 6), (10, 3)], ids=["8.6", "10.3"])
+@pytest.mark.parametrize("net", CUT)
+def test_stages_of_real_networks_become_the_layers_of_the_whole(net: str, trt: Tuple[int, ...]) -> None:
+    """Without weights, and whatever the DLA can run: eleven stretches by turns."""
+    path = Path(__file__).resolve().parents[3] / f"shared/corpus/nets/{net}.onnx"
+    if not path.is_file():
+        pytest.skip("the corpus ../shared does not stand beside this checkout")
+    graph = load_onnx(path, trt=trt)
+    model = onnx.load(str(path), load_external_data=False)
+    groups = [g for g in node_groups(graph) if g]
+    devices: List[Optional[str]] = ["GPU"] * len(graph.layers)
+    for k, group in enumerate(groups):
+        for i in group:
+            devices[i] = ("DLA0", "DLA1", "GPU")[k * 11 // len(groups) % 3]
+    stages = split_stages(graph, devices, groups)
+    assert len(stages) > 2
+    there = set(graph.inputs)
+    for sizes_known in (True, False):
+        made = extract(model, graph, [s.layers for s in stages], sizes_known=sizes_known)
+        try:
+            for stage, part in zip(stages, made):
+                same_layers(graph, stage.layers, load_onnx(part.model, trt=trt))
+        except BuildError:
+            # The parser makes other layers of numbers that it knows, so the build hands the tensor over instead.
+            assert sizes_known
+            continue
+        for part in made:
+            assert set(part.inputs) <= there
+            there |= set(part.outputs)
+        assert set(graph.outputs) <= there
+        return
 
 
 @pytest.fixture(scope="module")
