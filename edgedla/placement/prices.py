@@ -233,14 +233,14 @@ def weights_around(best: np.ndarray) -> np.ndarray:
     """Weights for the search: the best ones, stretched by device, and those of fewer devices."""
     size = len(best)
     rows = [best, *np.eye(size)]
-    stretch = (0.4, 0.64, 0.8, 1.0, 1.25, 1.6, 2.5)
+    stretch = (0.5, 0.75, 1.0, 1.33, 2.0)
     for factors in itertools.product(stretch, repeat=size - 1):
         row = best * np.array((1.0, *factors))
         if row.sum() > 0:
             rows.append(row / row.sum())
     if size > 2:
         for left_out in range(size):
-            for share in np.linspace(0.1, 0.9, 9):
+            for share in (0.2, 0.35, 0.5, 0.65, 0.8):
                 row = np.zeros(size)
                 first, second = (k for k in range(size) if k != left_out)
                 row[first], row[second] = share, 1 - share

@@ -14,6 +14,9 @@ from edgedla.placement.prices import Prices
 #: Rows that are compared pair by pair at once.
 BLOCK = 128
 
+#: Steps of the table that stands for the rows of the blocks before.
+EDGES = 256
+
 
 @dataclass(frozen=True)
 class Swept:
@@ -174,9 +177,9 @@ def _undominated(state: np.ndarray, loads: np.ndarray) -> np.ndarray:
         if start and s[0] == state[start - 1]:
             if table is None or state[start - 1] != state[start - BLOCK]:
                 # A state that goes on: what its rows so far reach, by steps of the middle load.
-                begin = int(np.searchsorted(state, s[0]))
-                edges = np.quantile(middle[begin:], np.linspace(0, 1, 256))
-                table = np.full(257, np.inf)
+                begin, end = np.searchsorted(state, (s[0], s[0] + 1))
+                edges = np.sort(middle[begin : end : max((end - begin) // EDGES, 1)])
+                table = np.full(len(edges) + 1, np.inf)
                 _enter(table, edges, middle[begin:start], last[begin:start])
             else:
                 before = slice(start - BLOCK, start)
