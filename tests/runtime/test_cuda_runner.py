@@ -9,7 +9,7 @@ from edgedla.builder.artifact import Artifact, Binding, Stage
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.formats import TensorFormat
 from edgedla.runtime.capture import Capture
-from edgedla.runtime.cuda_memory import cuda_driver
+from edgedla.runtime.cuda_memory import CudaContext, cuda_driver
 from edgedla.runtime.cuda_preprocess import CudaFramePreprocessor
 from edgedla.runtime.pipeline import Limits, Pipeline
 from edgedla.runtime.pool import Pool
@@ -155,3 +155,20 @@ def test_the_stages_of_a_chain_read_each_other_on_the_device():
     camera.close()
     assert all(np.array_equal(f, w) for f, w in zip(found, wanted))
     assert len(found) == len(frames)
+
+
+def test_opening_and_closing_gives_all_memory_back(recwarn):
+    """A service opens pipelines again and again: device and pinned memory, streams and modules must not pile up."""
+    driver = cuda_driver()
+    watch = CudaContext()
+    free = []
+    for _ in range(6):
+        one = CudaFramePreprocessor(SPEC, slots=4)
+        with runner() as other:
+            other.wait(other.submit({"x": one(np.zeros(SPEC.frame_shape, np.uint8))}), 10)
+        one.close()
+        watch.push()
+        free.append(driver.mem_get_info()[0])
+        watch.pop()
+    assert free[-1] == free[1], free
+    assert not [str(w.message) for w in recwarn if "out-of-thread" in str(w.message) or "clean-up" in str(w.message)]
