@@ -173,5 +173,9 @@ def _verify(path: str, models: Tuple[str, ...], shapes: Any, batch: Optional[int
     broken = placement.verify(document, models, shapes=shapes, batch=batch)
     for violation in broken:
         click.echo(f"{violation.rule}: {violation.message}")
-    click.echo(f"{path}: {len(broken)} broken constraints" if broken else f"{path}: every constraint is kept")
+    click.echo(
+        f"{path}: {len(broken)} broken constraint{'s' * (len(broken) > 1)}"
+        if broken
+        else f"{path}: every constraint is kept"
+    )
     return 1 if broken else 0

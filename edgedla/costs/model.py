@@ -174,18 +174,6 @@ class CostModel(Prices):
             numbers.spread,
         )
 
-    def fallback_wait(self, gpu_busy: float, gpu_run_us: float) -> Cost:
-        """How long a GPU-fallback segment of a DLA engine waits behind other work of the GPU.
-
-        wait_us = gpu_busy * gpu_run_us / 2: an arrival meets a busy GPU with the probability gpu_busy, and waits for half
-        of the running frame on average. The GPU does not preempt.
-
-        Args:
-            gpu_busy: share of the time in which other work holds the GPU, 0 to 1.
-            gpu_run_us: length of one such run.
-        """
-        return Cost(max(gpu_busy, 0.0) * gpu_run_us / 2, 0.0, "guessed", self.gpu_numbers().guessed_spread)
-
     def traffic_bytes(self, graph: LayerGraph) -> Mapping[Tuple[int, str], float]:
         """DRAM bytes of every layer by (index, device kind), for `contention`."""
         width = PRECISION_BYTES[self.precision]

@@ -13,7 +13,7 @@ from edgedla.placement.evaluate import Evaluation, evaluate
 from edgedla.placement.explain import reasons
 from edgedla.placement.goal import Goal, Solution
 from edgedla.placement.inputs import Model
-from edgedla.placement.problem import GPU, Problem
+from edgedla.placement.problem import GPU, Limits, Problem
 from edgedla.placement.schedule import Schedule, in_turn, shortest_schedule, steady_state
 from edgedla.placement.validate import limits_broken
 from edgedla.regions.transitions import BORDER_BYTES
@@ -60,7 +60,8 @@ def assemble(
         figures=figures_of(problem, best),
         frame_latency_us=frame_us,
         baselines=tuple(
-            p.Baseline(name, TITLES[name], *_checked(problem, goal, assignment)) for name, assignment in known.items()
+            p.Baseline(name, _title(problem, name), *_checked(problem, goal, assignment))
+            for name, assignment in known.items()
         ),
         timeline=_timeline(kind, schedule, problem),
         proof=p.Proof(
@@ -71,7 +72,11 @@ def assemble(
             solution.optimal,
             solution.timed_out,
         ),
-        notes=(*_notes(models, problem, best, platform), *costs.notes, *_stopped(solution)),
+        notes=(
+            *_notes(models, problem, best, platform, goal.latency_bound_us is not None),
+            *costs.notes,
+            *_stopped(solution),
+        ),
         solve_time_s=solution.solve_time_s,
         rounds=solution.rounds,
     )
@@ -159,6 +164,15 @@ def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: 
     )
 
 
+def _title(problem: Problem, name: str) -> str:
+    """The baseline's title; it begins with the first core that may be used."""
+    return (
+        TITLES[name]
+        if "DLA0" in problem.cores
+        else TITLES[name].replace("DLA0, then DLA1", "DLA1").replace("DLA0", "DLA1")
+    )
+
+
 def _timeline(kind: str, schedule: Schedule, problem: Problem) -> p.Timeline:
     return p.Timeline(
         kind,
@@ -177,7 +191,9 @@ def _stopped(solution: Solution) -> Tuple[str, ...]:
     return ("stopped by the time limit: another run may find another placement",) if solution.timed_out else ()
 
 
-def _notes(models: Sequence[Model], problem: Problem, best: Evaluation, platform: Platform) -> Tuple[str, ...]:
+def _notes(
+    models: Sequence[Model], problem: Problem, best: Evaluation, platform: Platform, bounded: bool
+) -> Tuple[str, ...]:
     notes = []
     if not platform.has_dla:
         notes.append(f"no DLA on this platform, so everything runs on the GPU: {platform.no_dla}")
@@ -188,7 +204,11 @@ def _notes(models: Sequence[Model], problem: Problem, best: Evaluation, platform
             if not any(problem.items[i].legal for i in problem.items_of(m)):
                 notes.append(f"no layer of {model.graph.name} has a DLA verdict, so all of it runs on the GPU")
         if not best.regions and any(len(i.allowed) > 1 for i in problem.items):
-            notes.append("nothing runs on the DLA: every placement with it costs more under the cost model")
+            tight = problem.limits != Limits() or bounded
+            notes.append(
+                "nothing runs on the DLA: every placement with it costs more under the cost model"
+                + (", or breaks a limit or the bound" if tight else "")
+            )
     if len(best.engines) > 1:
         slow = ", ".join(f"{d} {problem.factor(best.engines, d):.2f}x" for d in problem.devices if d in best.engines)
         notes.append(f"with frames in flight on all engines they slow each other down by their memory traffic: {slow}")

@@ -1,4 +1,10 @@
-"""When what runs where: segments of each model, the shortest schedule of several models, the steady state of a stream."""
+"""When what runs where: segments of each model, the shortest schedule of several models, the steady state of a stream.
+
+A DLA engine with layers that fall back to the GPU queues behind the GPU: its GPU segments, and the reformats at its
+borders, take the GPU like any other work, one at a time and without preemption, and what follows them waits. So the wait
+is in a schedule's length and in a frame's way through a pipeline as it comes about there, not as a mean that is added; in a
+period it is in the GPU's load.
+"""
 
 from __future__ import annotations
 

@@ -223,10 +223,3 @@ def test_the_document_names_clocks_basis_and_notes() -> None:
     assert document["idle_power_basis"] == "fitted"
     assert any("low duty" in n for n in document["notes"])
     assert CostModel.load(XAVIER, "int8").idle_power_basis == "guessed"
-
-
-def test_a_fallback_segment_waits_for_half_a_busy_gpus_frame() -> None:
-    model = CostModel.load(ORIN, "int8")
-    assert model.fallback_wait(0.5, 1000).latency_us == 250
-    assert model.fallback_wait(0.0, 1000).latency_us == 0
-    assert model.fallback_wait(0.5, 1000).basis == "guessed"
