@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import click
 
@@ -11,6 +11,24 @@ from edgedla.cli.output import deliver, destinations
 from edgedla.errors import UsageError
 
 FORMATS = ("text", "json")
+#: trtexec's options for what a measurement here does anyhow, or does in one way only.
+WITHOUT_EFFECT = ("--avgRuns", "--idleTime", "--sleepTime")
+FLAGS_WITHOUT_EFFECT = (
+    "--verbose", "--threads", "--useSpinWait", "--useCudaGraph", "--noDataTransfers", "--separateProfileRun",
+)  # fmt: skip
+
+
+def _says_so(context: click.Context, option: click.Parameter, value: Any) -> None:
+    if value not in (None, False):
+        click.echo(f"{option.opts[0]} changes nothing here", err=True)
+
+
+def _trtexec_options(command: Callable) -> Callable:
+    for name in WITHOUT_EFFECT:
+        command = click.option(name, hidden=True, expose_value=False, callback=_says_so)(command)
+    for name in FLAGS_WITHOUT_EFFECT:
+        command = click.option(name, is_flag=True, hidden=True, expose_value=False, callback=_says_so)(command)
+    return command
 
 
 @click.command()
@@ -32,6 +50,7 @@ FORMATS = ("text", "json")
 @click.option(
     "--exportTimes", "--export-times", "export_times", metavar="FILE", help="Write every latency to FILE (JSON)."
 )
+@_trtexec_options
 @click.option("--loadEngine", "trtexec_engine", hidden=True)
 @click.option("--useDLACore", "trtexec_core", hidden=True, type=int)
 @click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the output.  [default: text]")

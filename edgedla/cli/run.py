@@ -90,6 +90,7 @@ def run(
             "neither a pipeline file nor an artifact folder",
             where=pipeline,
             allowed="*.yaml, or a folder that `edgedla build` made",
+            hint=f"edgedla build {pipeline} -o ARTIFACT" if pipeline.lower().endswith(".onnx") else None,
         )
     config = with_overrides(
         load_config(pipeline) if is_file else None,

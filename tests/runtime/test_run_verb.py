@@ -146,6 +146,13 @@ def test_prometheus_reads_the_running_pipeline(artifact, tmp_path):
         (["ARTIFACT", "--source", "synthetic://", "--decode", "yolo9"], 2, "unknown decoder"),
         (["ARTIFACT", "--source", "synthetic://", "--device", "DLA7"], 2, "unknown device"),
         (["nothere", "--source", "synthetic://"], 2, "neither a pipeline file nor an artifact"),
+        ([str(MODEL), "--source", "synthetic://"], 2, "edgedla build"),
+        (
+            ["ARTIFACT", "--source", "synthetic://", "--decode", "yolov8", "--reg-max", "8", "--labels", "a,b"],
+            2,
+            "2 labels for 3",
+        ),
+        (["ARTIFACT", "--source", "synthetic://?frames=9", "--video", "v.webm"], 6, "no video of this kind"),
         (["ARTIFACT", "--source", "synthetic://?frames=9", "--jsonl", "/dev/full"], 6, "No space left"),
     ],
 )
@@ -165,3 +172,13 @@ def test_bench_counts_and_marks_simulated_times(artifact, tmp_path):
     assert result["simulated"] is True
     assert set(result["percentiles_ms"]) == {"p50", "p99"}
     assert len(json.loads(times.read_text())["results"][0]["times_ms"]) == result["count"] >= 5
+
+
+def test_trtexecs_habits_are_no_error_in_bench(artifact):
+    done = edgedla(
+        "bench", f"--loadEngine={artifact}", "--useDLACore=0", "--warmUp=1", "--duration=0", "--iterations=2",
+        "--avgRuns=10", "--useSpinWait", "--useCudaGraph", "--noDataTransfers", "--verbose", "--infStreams=2",
+    )  # fmt: skip
+    assert "DLA0" in done.stdout
+    assert "--useSpinWait changes nothing here" in done.stderr
+    assert "--infStreams" not in done.stderr
