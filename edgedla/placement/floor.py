@@ -45,11 +45,11 @@ def alike(problem: Problem) -> bool:
 
 def floor(problem: Problem, goal: Goal) -> float:
     """What no assignment is below: every item where it is cheapest, balanced over the engines as if items were sand."""
-    return min((floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)), default=INFINITY)
+    return min((floor_on(problem, goal, engines)[0] for engines in engine_sets(problem, goal)), default=INFINITY)
 
 
-def floor_on(problem: Problem, goal: Goal, engines: Sequence[str]) -> float:
-    """The same for assignments on one set of engines.
+def floor_on(problem: Problem, goal: Goal, engines: Sequence[str]) -> Tuple[float, Any]:
+    """(the same for assignments on one set of engines, the weights that give it: of the GPU and then the set's cores).
 
         period >= sum over d of weight[d] * load[d] >= sum over items of min over d of weight[d] * time[d]
 
@@ -71,17 +71,20 @@ def floor_on(problem: Problem, goal: Goal, engines: Sequence[str]) -> float:
             called[item.model] = problem.engine.energy_mj if energy else problem.engine.latency_us
     models = np.array([item.model for item in problem.items], dtype=int)
     if goal.objective in ("latency", "energy"):
-        return float(times.min(axis=1).sum() + called.sum()) if len(times) else 0.0
+        least = float(times.min(axis=1).sum() + called.sum()) if len(times) else 0.0
+        return least, np.ones(len(devices)) / len(devices)
     factors = np.array([problem.factor(frozenset(engines), d) for d in devices])
     slowed, gpu = times * factors, called * factors[0]
     rate = np.array(rates)
-    best = 0.0
+    best, best_weights = 0.0, np.ones(len(devices)) / len(devices)
     for weights in simplex(GRID[len(devices)], len(devices)):
         with np.errstate(invalid="ignore"):
             # 0 * inf: a device without weight is still not allowed.
             work = np.where(np.isinf(times), np.inf, slowed * weights).min(axis=1, initial=np.inf)
-        best = max(best, float((work * rate[models]).sum() + weights[0] * (gpu * rate).sum()))
+        value = float((work * rate[models]).sum() + weights[0] * (gpu * rate).sum())
+        if value > best:
+            best, best_weights = value, weights
     if goal.objective == "makespan":
         for m in range(count):
             best = max(best, float(slowed[models == m].min(axis=1, initial=np.inf).sum() + gpu[m]))
-    return best
+    return best, best_weights

@@ -7,7 +7,7 @@ from typing import Callable, Optional, Tuple
 
 from edgedla.placement.evaluate import Evaluation, within_latency, worth
 from edgedla.placement.problem import Problem
-from edgedla.placement.validate import limits_broken
+from edgedla.placement.validate import limits_broken, wait_in_circle
 
 INFINITY = float("inf")
 
@@ -72,5 +72,12 @@ def measure_of(goal: Goal, value_of: Optional[Value]) -> Value:
 
 
 def legal(problem: Problem, evaluation: Evaluation, goal: Goal) -> bool:
-    """Every limit is kept, the latency bound too; the assignment itself comes from the allowed devices."""
-    return within_latency(problem, evaluation, goal.latency_bound_us) and not limits_broken(problem, evaluation.regions)
+    """Every limit is kept, the latency bound too, and the regions can run; the devices are among the allowed ones.
+
+    The regions that TensorRT forms on one core never wait for each other in a circle, those of two cores may.
+    """
+    return (
+        within_latency(problem, evaluation, goal.latency_bound_us)
+        and not limits_broken(problem, evaluation.regions)
+        and not (len({r.core for r in evaluation.regions}) > 1 and wait_in_circle(problem, evaluation.regions))
+    )

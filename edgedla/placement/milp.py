@@ -49,7 +49,7 @@ def solve_milp(
         r = relaxed[engines] = relax(problem, engines)
         _objective(r, goal, value)
         left = time_limit_s - (time.monotonic() - began)
-        bounds[engines] = floor_on(problem, goal, engines)
+        bounds[engines], _ = floor_on(problem, goal, engines)
         if len(sets) > 1 and left > 0:
             bounds[engines] = max(bounds[engines], r.model.continuous_bound(left))
     # The most promising set first: its solution may make the others needless.

@@ -8,7 +8,6 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.placement.floor import GRID, simplex
 from edgedla.placement.frontier import Frontier, State
 
 
@@ -212,21 +211,16 @@ def _trunk(frontier: Frontier) -> Dict[int, Optional[int]]:
     return found
 
 
-def best_weights(frontier: Frontier, factors: np.ndarray) -> Tuple[float, np.ndarray]:
-    """(the best bound of the whole problem, the weights whose mean gives it; they sum to 1)."""
-    size = len(frontier.devices)
-    tried = simplex(GRID[size], size)
-    step = 1.0 / GRID[size]
-    for _ in range(2):
-        values = Prices(frontier, tried * factors).rest(0, [frontier.start])[0]
-        best = tried[int(values.argmax())]
-        value = float(values.max())
-        step /= 4
-        near = simplex(8, size) - 1.0 / size if size > 1 else np.zeros((1, 1))
-        moved = best + near * 8 * step
-        moved = moved[(moved >= 0).all(axis=1)]
-        tried = np.concatenate([best[None, :], moved])
-    return value, best
+def best_prices(frontier: Frontier, factors: np.ndarray, weights: np.ndarray) -> Tuple[float, Prices]:
+    """(the best bound of the whole problem, prices around the weights that give it); `weights` is where to look first."""
+    prices = Prices(frontier, weights_around(weights) * factors)
+    values = prices.rest(0, [frontier.start])[0]
+    best = float(values.max())
+    better = weights_around(weights)[int(values.argmax())]
+    if (better > 0).all() and not np.allclose(better, weights, atol=1e-5):
+        prices = Prices(frontier, weights_around(better) * factors)
+        best = max(best, float(prices.rest(0, [frontier.start])[0].max()))
+    return best, prices
 
 
 def weights_around(best: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from edgedla.placement.evaluate import Evaluation, evaluate
 from edgedla.placement.floor import alike, engine_sets, floor_on
 from edgedla.placement.frontier import Frontier
 from edgedla.placement.goal import GAP, INFINITY, Goal, Solution, legal, measure_of
-from edgedla.placement.prices import Prices, best_weights, weights_around
+from edgedla.placement.prices import Prices, best_prices
 from edgedla.placement.problem import Problem
 from edgedla.placement.sweep import sweep
 
@@ -51,7 +51,8 @@ def solve_stream(
     for assignment in start:
         offer(assignment)
     sets = engine_sets(problem, goal)
-    bounds: Dict[Tuple[str, ...], float] = {engines: floor_on(problem, goal, engines) for engines in sets}
+    floors = {engines: floor_on(problem, goal, engines) for engines in sets}
+    bounds: Dict[Tuple[str, ...], float] = {engines: floor for engines, (floor, _) in floors.items()}
     prepared: List[Tuple[float, Tuple[str, ...], Frontier, Prices, np.ndarray]] = []
     rounds, timed_out = 0, False
     for engines in sorted(sets, key=lambda s: bounds[s]):
@@ -60,10 +61,9 @@ def solve_stream(
             continue
         frontier = Frontier(problem, engines)
         factors = np.array([problem.factor(frozenset(engines), d) for d in frontier.devices])
-        bound, weights = best_weights(frontier, factors)
+        bound, prices = best_prices(frontier, factors, floors[engines][1])
         bounds[engines] = max(bounds[engines], bound)
         if bounds[engines] < value * (1 - gap):
-            prices = Prices(frontier, weights_around(weights) * factors)
             prepared.append((bounds[engines], engines, frontier, prices, factors))
     latency_us = goal.latency_bound_us if len(problem.models) == 1 else None
     complete: Set[Tuple[str, ...]] = set()

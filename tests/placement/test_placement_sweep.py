@@ -15,14 +15,15 @@ from placement_problems import assignments, brute_force, cost, problems, regroup
 
 from edgedla.costs.cost import Cost
 from edgedla.placement.evaluate import evaluate, worth
-from edgedla.placement.floor import floor, simplex
+from edgedla.placement.floor import floor, floor_on
 from edgedla.placement.frontier import Frontier, mirrored
 from edgedla.placement.goal import Goal, legal
-from edgedla.placement.prices import Prices, best_weights, weights_around
+from edgedla.placement.prices import Prices, best_prices, weights_around
 from edgedla.placement.problem import Flow, Item, Problem
 from edgedla.placement.solve import solve
 from edgedla.placement.stream import solve_stream
 from edgedla.placement.sweep import _undominated
+from edgedla.placement.validate import validate
 
 CHECKED = settings(
     max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
@@ -126,13 +127,17 @@ def test_the_floor_is_below_every_assignment(problem: Problem, objective: str) -
 
 @CHECKED
 @given(problems(max_items=7, devices=ALL, limits=False))
-def test_the_best_weights_give_a_bound_no_lower_than_the_floor_of_their_engines(problem: Problem) -> None:
+def test_the_best_prices_bound_every_period(problem: Problem) -> None:
+    problem = of_one_batch(problem, (1.0,))
     frontier = Frontier(problem, ALL)
     factors = np.array([problem.factor(frozenset(ALL), d) for d in ALL])
-    bound, weights = best_weights(frontier, factors)
+    lowest, weights = floor_on(problem, STREAM, ALL)
     assert weights.sum() == pytest.approx(1)
-    by_grid = Prices(frontier, simplex(16, 3) * factors).rest(0, [frontier.start])[0].max()
-    assert bound >= by_grid - 1e-6
+    bound, prices = best_prices(frontier, factors, weights)
+    assert bound >= lowest - 1e-3
+    assert bound == pytest.approx(prices.rest(0, [frontier.start])[0].max())
+    everywhere = [a for a in assignments(problem) if set(a) == set(ALL)]
+    assert all(bound <= period(problem, evaluate(problem, a)) + 1e-6 for a in everywhere)
 
 
 @CHECKED
@@ -181,3 +186,33 @@ def test_a_long_chain_is_balanced_and_proven_by_the_sweep_alone() -> None:
     again = solve_stream(problem, STREAM, [("GPU",) * 120], time_limit_s=60.0)
     assert again.best == found.best
     assert again.rounds == found.rounds
+
+
+def crossed() -> Problem:
+    """Two branches: a on DLA0 feeds b on DLA1, c on DLA1 feeds d on DLA0, each fast there alone; both end on the GPU."""
+    fast, slow = cost(1), cost(100)
+    items = [
+        Item(name, 0, (k,), ALL, {"GPU": slow, core: fast, other: slow})
+        for k, (name, core, other) in enumerate(
+            [("a", "DLA0", "DLA1"), ("b", "DLA1", "DLA0"), ("c", "DLA1", "DLA0"), ("d", "DLA0", "DLA1")]
+        )
+    ]
+    items += [Item(name, 0, (k,), ("GPU",), {"GPU": fast}, legal=False) for k, name in ((4, "e"), (5, "f"))]
+    free: dict = {("GPU", "DLA"): cost(0), ("DLA", "GPU"): cost(0), ("DLA", "DLA"): Cost()}
+    edges = [(None, (0, 2)), (0, (1,)), (1, (4,)), (2, (3,)), (3, (5,)), (4, ()), (5, ())]
+    flows = tuple(Flow(f"t{k}", 0, p, readers, not readers, free) for k, (p, readers) in enumerate(edges))
+    bare = Problem(tuple(items), flows, (), lambda p, c, m: (m,), ("net",), cost(1))
+    return replace(bare, grouping=regroup(bare, "int8"))
+
+
+@pytest.mark.parametrize("objective", ["throughput", "makespan"])
+@pytest.mark.parametrize("solver", ["highs", "python"])
+def test_regions_of_two_cores_that_wait_for_each_other_are_no_placement(objective: str, solver: str) -> None:
+    problem = crossed()
+    best = evaluate(problem, ("DLA0", "DLA1", "DLA1", "DLA0", "GPU", "GPU"))
+    assert [r.items for r in best.regions] == [(0, 3), (1, 2)]
+    assert not legal(problem, best, Goal(objective))
+    found = solve(problem, Goal(objective), solver=solver)
+    assert found.best is not None
+    assert validate(problem, found.best.assignment, found.best.regions) == ()
+    assert found.value > worth(problem, best, objective)
