@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from edgedla.builder.chain_formats import border_formats
 from edgedla.builder.extract import StageModel, extract, node_groups
 from edgedla.builder.plan import BuildPlan, Calibration, IoPlan
-from edgedla.builder.planning import PlanOptions, by_name, formats_by_name, make_plan
+from edgedla.builder.planning import PlanOptions, by_name, core_of, formats_by_name, make_plan
 from edgedla.builder.same_layers import Names, same_layers
 from edgedla.builder.split import StageLayers, split_stages
 from edgedla.errors import BuildError, UsageError
@@ -79,7 +79,7 @@ def devices_of(graph: LayerGraph, options: PlanOptions) -> Tuple[Optional[str], 
         placed = options.placed.get(layer.name)
         device = by_hand.get(layer.name, placed)
         if device == "DLA":
-            device = placed if placed not in (None, "GPU") else f"DLA{options.dla_core}"
+            device = placed if placed not in (None, "GPU") else core_of(options)
         if device not in (None, "GPU", "DLA0", "DLA1"):
             raise UsageError(f"unknown device {device!r}", where=layer.name, allowed="GPU, DLA, DLA0, DLA1")
         found.append(device)

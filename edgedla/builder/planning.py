@@ -129,7 +129,7 @@ def make_plan(
 
 def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOptions) -> List[str]:
     """Device by layer. Folded layers go where their own verdict allows, so that they part no subgraph."""
-    core = f"DLA{options.dla_core}"
+    core = core_of(options)
     by_hand = {**options.placed, **by_name(options.devices, graph, "devices")}
     found = []
     for layer, told in zip(graph.layers, report.layers):
@@ -141,6 +141,12 @@ def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOpt
             raise UsageError(f"unknown device {device!r}", where=layer.name, allowed="GPU, DLA, DLA0, DLA1")
         found.append(device)
     return found
+
+
+def core_of(options: PlanOptions) -> str:
+    """The core of a layer that is to run on a DLA and was given none: the placement's, where it uses one alone."""
+    placed = {d for d in options.placed.values() if d != GPU}
+    return placed.pop() if len(placed) == 1 else f"DLA{options.dla_core}"
 
 
 def by_name(told: Mapping[str, str], graph: LayerGraph, where: str) -> Dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Sequence
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
+from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.samples import NUMPY_OF_ORT, InputSpec, Samples
 
 METHODS = ("minmax", "entropy")
@@ -39,6 +40,8 @@ def open_session(model: bytes, *, optimize: bool = True) -> Any:
     # Simulated INT8 stands in the graph as Q/DQ pairs around float operators. Merging them into integer kernels would
     # change the numbers, and with 8-bit saturating products of older CPUs for the worse.
     options.add_session_config_entry("session.disable_quant_qdq", "1")
+    # Threads that spin while they wait take the cores from the other stages of a chain.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
     try:
         return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -72,7 +75,7 @@ def activation_ranges(model: Any, samples: Samples, method: str = "minmax") -> D
       Kullback-Leibler divergence between the histogram of |x| clipped at T and the same in 128 levels, as TensorRT's
       entropy calibrators choose it.
 
-    Tensors that are zero in every sample are left out: they have no scale.
+    Tensors that are zero in every sample, or so small that FP32 has no number for their scale, are left out.
 
     Raises:
         EnvironmentMissing: no onnxruntime. RunError: it refuses the model, or a value is NaN or infinite.
@@ -95,7 +98,7 @@ def activation_ranges(model: Any, samples: Samples, method: str = "minmax") -> D
             else "are the weights right?"
         )
         raise RunError(f"{len(broken)} tensors hold NaN or infinity, first {broken[0]!r}", hint=hint)
-    absmax = {n: v for n, v in absmax.items() if v > 0}
+    absmax = {n: v for n, v in absmax.items() if v / INT8_MAX >= np.finfo(np.float32).tiny}
     return absmax if method == "minmax" else _entropy_ranges(model, samples, absmax)
 
 

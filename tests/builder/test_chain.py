@@ -184,6 +184,35 @@ def test_a_placement_on_one_core_stays_one_engine(tmp_path: Path) -> None:
         plan_build(DETECTOR, request(placed(DETECTOR, tmp_path / "q.json", runs("DLA0", "DLA1"))))
 
 
+def test_a_placement_on_the_second_core_takes_folded_layers_and_those_moved_by_hand_there(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    size = [1, 8, 8, 8]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], name="conv1", pads=[1, 1, 1, 1]),
+        helper.make_node("Reshape", ["a", "size"], ["b"], name="nothing"),
+        helper.make_node("Relu", ["b"], ["c"], name="relu"),
+        helper.make_node("Conv", ["c", "w"], ["y"], name="conv2", pads=[1, 1, 1, 1]),
+    ]
+    values = {"w": np.full((8, 8, 3, 3), 0.01, np.float32), "size": np.asarray(size, np.int64)}
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, size)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, size)],
+        [numpy_helper.from_array(v, k) for k, v in values.items()],
+    )
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+    file = placed(path, tmp_path / "p.json", runs("GPU", "DLA1"))
+    assert "folded" in file.read_text(encoding="utf-8")
+    for by_hand in ({}, {"conv1": "DLA"}):
+        plan = plan_build(path, request(file, options=PlanOptions(devices=by_hand)))
+        assert plan.dla_core == 1
+        assert {x.device for x in plan.layers} <= {"GPU", "DLA1"}
+        assert (plan.layers[0].device == "DLA1") == bool(by_hand)
+
+
 def test_engines_on_one_core_share_its_sram(tmp_path: Path) -> None:
     back = placed(DETECTOR, tmp_path / "p.json", runs("DLA0", "DLA1", "DLA0"))
     plans = plan_stages(DETECTOR, request(back))

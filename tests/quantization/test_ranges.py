@@ -40,6 +40,11 @@ def test_tensors_that_are_always_zero_have_no_range() -> None:
     assert activation_ranges(relu_net(), feeds(-np.ones(SPEC.shape))) == {"x": 1.0}
 
 
+def test_tensors_whose_scale_fp32_cannot_hold_have_no_range() -> None:
+    assert activation_ranges(relu_net(), feeds(np.full(SPEC.shape, 1e-37))) == {}
+    assert set(activation_ranges(relu_net(), feeds(np.full(SPEC.shape, 1e-35)))) == {"x", "r", "y"}
+
+
 def test_broken_samples_are_an_error() -> None:
     bad = np.ones(SPEC.shape)
     bad.flat[0] = np.nan
