@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
+from edgedla.cli.options import shape_options
 from edgedla.cli.output import deliver, destinations
 from edgedla.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgedla.builder.artifact import Artifact
+    from edgedla.runtime.layer_profile import EngineTimes
 
 FORMATS = ("text", "json")
 #: trtexec's options for what a measurement here does anyhow, or does in one way only.
@@ -50,6 +56,28 @@ def _trtexec_options(command: Callable) -> Callable:
 @click.option(
     "--exportTimes", "--export-times", "export_times", metavar="FILE", help="Write every latency to FILE (JSON)."
 )
+@click.option(
+    "--exportProfile",
+    "--export-profile",
+    "export_profile",
+    metavar="FILE",
+    help="Then run again with TensorRT's profiler and write every layer's time to FILE (JSON).",
+)
+@click.option(
+    "--exportLayerInfo",
+    "--export-layer-info",
+    "export_layer_info",
+    metavar="FILE",
+    help="Write what the engine inspector told of the artifact's layers to FILE (JSON).",
+)
+@click.option(
+    "--onnx",
+    metavar="MODEL",
+    help="The model that was built: the profile is written by signature of its layers, for --profile of `edgedla place` "
+    "with this and with other models.",
+)
+@shape_options()
+@click.option("--power-mode", metavar="NAME", help="nvpmodel mode of the board, where it does not tell it, for --onnx.")
 @_trtexec_options
 @click.option("--loadEngine", "trtexec_engine", hidden=True)
 @click.option("--useDLACore", "trtexec_core", hidden=True, type=int)
@@ -64,6 +92,12 @@ def bench(
     percentile: str,
     streams: int,
     export_times: Optional[str],
+    export_profile: Optional[str],
+    export_layer_info: Optional[str],
+    onnx: Optional[str],
+    shapes: Any,
+    batch: Optional[int],
+    power_mode: Optional[str],
     trtexec_engine: Optional[str],
     trtexec_core: Optional[int],
     output_format: Optional[str],
@@ -72,6 +106,9 @@ def bench(
     """Measure latency and throughput of an artifact; of a chain also with a frame in each stage, and each stage's time.
 
     A host artifact runs in ONNX Runtime: its times are marked as simulated and say nothing of a Jetson.
+
+    --export-profile writes the times of layers, in trtexec's form or, with --onnx, as a profile by signature that
+    `edgedla place` and `check` take for --profile. It needs an artifact built with TensorRT in hybrid mode, or a chain of such.
     """
     targets = destinations(output_format, output, FORMATS)
     folder = artifact or trtexec_engine
@@ -88,8 +125,15 @@ def bench(
     from edgedla.runtime.bench import BenchOptions, random_inputs
     from edgedla.runtime.bench import bench as measure
     from edgedla.runtime.devices import open_devices
+    from edgedla.runtime.layer_profile import measure_layers
 
-    loaded = load_artifact(folder)
+    loaded = load_artifact(folder, model=onnx)
+    if export_layer_info:
+        from edgedla.runtime.layer_profile import layer_info
+
+        write_atomic(export_layer_info, layer_info(loaded))
+    given = {"--onnx": onnx, "--shapes": shapes, "--batch": batch, "--power-mode": power_mode}
+    profile = _profile_to(export_profile, loaded, devices, given)
     options = BenchOptions(warm_up, iterations, duration, percents, streams)
     inputs = random_inputs(loaded, options.seed)
     results = []
@@ -97,6 +141,7 @@ def bench(
     try:
         for runner in runners:
             results.append(measure(runner, inputs, options))
+        layers = None if profile is None else measure_layers(runners[0], inputs, options)
     finally:
         for runner in runners:
             runner.close()
@@ -107,11 +152,63 @@ def bench(
         "backend": loaded.backend,
         "precision": loaded.precision,
         "results": [r.to_dict() for r in results],
+        "profile": None if profile is None or layers is None else profile.write(layers),
     }
     if export_times:
         every = {**document, "results": [r.to_dict(times=True) for r in results]}
         write_atomic(export_times, json.dumps(every, indent=1) + "\n")
     deliver(targets, lambda wanted, _: json.dumps(document, indent=1) + "\n" if wanted == "json" else _text(document))
+
+
+@dataclass(frozen=True)
+class _ProfileTo:
+    """Where a profile goes; `assign` makes it one by signature, with --onnx."""
+
+    path: str
+    assign: Optional[Callable[[Sequence[EngineTimes]], Any]]
+
+    def write(self, engines: Sequence[EngineTimes]) -> Dict[str, Any]:
+        """Writes the file, and says what is in it."""
+        from edgedla.costs.profile import write_profile
+        from edgedla.files import write_atomic
+        from edgedla.runtime.layer_profile import trtexec_profile
+
+        told = {"file": self.path, "inferences": engines[0].times.count}
+        told["engine_layers"] = sum(len(e.times.times_ms) for e in engines)
+        if self.assign is None:
+            write_atomic(self.path, trtexec_profile(engines))
+            return told
+        profile = self.assign(engines)
+        write_profile(profile, self.path)
+        return {**told, **profile.to_dict(short=True), "unresolved": len(profile.unresolved)}
+
+
+def _profile_to(
+    path: Optional[str], artifact: Artifact, devices: Tuple[str, ...], given: Mapping[str, Any]
+) -> Optional[_ProfileTo]:
+    """What --export-profile asks for, with all that can be wrong about it found before anything is measured."""
+    if path is None:
+        unused = [name for name, value in given.items() if value is not None]
+        if unused:
+            raise UsageError("it is about --export-profile", where=unused[0], allowed="with --export-profile FILE")
+        return None
+    from edgedla.runtime import layer_profile
+
+    layer_profile.check_has_layers(artifact)
+    if any("=" in d for d in devices) or (len(devices) > 1 and artifact.kind != "chain"):
+        raise UsageError("a profile is that of one artifact on one device", where="--device", allowed="one DEVICE")
+    if given["--onnx"] is None:
+        unused = [name for name, value in given.items() if value is not None]
+        if unused:
+            raise UsageError("it is about the model", where=unused[0], allowed="with --onnx MODEL")
+        return _ProfileTo(path, None)
+    from edgedla.importers import load_onnx
+
+    model = layer_profile.cost_model_here(artifact, given["--power-mode"])
+    trt = model.platform.release.trt
+    graph = load_onnx(given["--onnx"], trt=trt, shapes=given["--shapes"], batch=given["--batch"])
+    layer_profile.check_shapes(artifact, graph)
+    return _ProfileTo(path, lambda engines: layer_profile.measured_profile(engines, graph, model))
 
 
 def _text(document: Dict[str, Any]) -> str:
@@ -127,7 +224,18 @@ def _text(document: Dict[str, Any]) -> str:
             lines += _result(pipelined, f", {pipelined['in_flight']} frames in flight")
         if r["simulated"]:
             lines.append("  SIMULATED: ONNX Runtime on this machine, not a Jetson")
+    if d["profile"]:
+        lines.append(_profile(d["profile"]))
     return "\n".join(lines) + "\n"
+
+
+def _profile(p: Dict[str, Any]) -> str:
+    told = f"{p['file']}: times of {p['engine_layers']} engine layers over {p['inferences']} inferences"
+    if "measurements" in p:
+        told += (
+            f", assigned to {p['measurements']} operators ({p['target']} {p['power_mode']}), {p['unresolved']} to none"
+        )
+    return told
 
 
 def _result(r: Dict[str, Any], how: str) -> List[str]:

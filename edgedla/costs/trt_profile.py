@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from edgedla.costs.layer_costs import LayerCosts
 from edgedla.costs.model import CostModel
@@ -27,11 +27,15 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 @dataclass(frozen=True)
 class LayerTime:
-    """One line of trtexec's profile: milliseconds averaged over the runs, and their median where it is there."""
+    """One line of trtexec's profile: milliseconds averaged over the runs, and their median where it is there.
+
+    `deviation_ms` is the standard deviation of the runs, where they are known one by one.
+    """
 
     name: str
     average_ms: float
     median_ms: Optional[float] = None
+    deviation_ms: Optional[float] = None
 
     @property
     def time_us(self) -> float:
@@ -39,7 +43,9 @@ class LayerTime:
 
     @property
     def spread(self) -> float:
-        """How far average and median are apart: all that the file tells of the spread."""
+        """Of the runs where they are known; else how far average and median are apart: all that the file tells of it."""
+        if self.deviation_ms is not None:
+            return self.deviation_ms / self.average_ms if self.average_ms > 0 else 0.0
         if self.median_ms is None or self.median_ms <= 0:
             return 0.0
         return abs(self.average_ms - self.median_ms) / self.median_ms
@@ -116,6 +122,12 @@ def parse_times(document: Any, where: str = "profile") -> Tuple[LayerTime, ...]:
             raise DocumentError("not an object", where=here)
         if "count" in entry and "name" not in entry:
             continue
+        if "stage" in entry:
+            raise DocumentError(
+                "the profile is that of a chain's stages, and each stage names its layers anew",
+                where=where,
+                hint="write it with `edgedla bench CHAIN --onnx MODEL --export-profile FILE`, by layers of the whole model",
+            )
         if not isinstance(entry.get("name"), str):
             raise DocumentError("the entry has no name", where=here)
         median = entry.get("medianMs")
@@ -137,11 +149,22 @@ def assign(
     model: CostModel,
     info: Optional[EngineInfo] = None,
     where: str = "profile",
+    source: str = "trtexec",
+    names: Optional[Mapping[str, str]] = None,
 ) -> Profile:
-    """The times on the operators of the graph. Raises DocumentError where no name fits."""
+    """The times on the operators of the graph.
+
+    Args:
+        source: of the profile.
+        names: of an engine that holds a part of the network: what the graph calls the engine's layers. Operators that
+            are not whole in that part get no time.
+
+    Raises:
+        DocumentError: no name fits.
+    """
     described = {layer.name: layer for layer in info.layers} if info else {}
     engine = [_described(t.name, described) for t in times]
-    resolver = _Resolver(graph, [layer for layer in engine if layer is not None])
+    resolver = _Resolver(graph, [layer for layer in engine if layer is not None], names)
     operators = {o.leader: o for o in model.operators(graph)}
     leader_of = {i: o.leader for o in operators.values() for i in o.layers}
     costs = model.layer_costs(graph)
@@ -149,12 +172,16 @@ def assign(
     unresolved: List[Tuple[str, float]] = []
     for time, layer in zip(times, engine):
         members = resolver.layers(layer) if layer and layer.device and not layer.is_reformat else ()
-        leaders = sorted({leader_of[i] for i in members})
+        # A layer that is folded away belongs to no operator.
+        leaders = sorted({leader_of[i] for i in members if i in leader_of})
         if not leaders or layer is None or layer.device is None:
             unresolved.append((time.name, time.time_us))
             continue
         shares = _shares(leaders, set(members), operators, costs, layer.device)
         for leader, share in shares.items():
+            if not resolver.holds(operators[leader].layers):
+                unresolved.append((f"{time.name}: {graph.layers[leader].name}", share * time.time_us))
+                continue
             before, spread = summed.get((leader, layer.device), (0.0, 0.0))
             # A split rests on the prediction, and so does the trust in its parts.
             split = costs[leader, layer.device].spread if len(leaders) > 1 else 0.0
@@ -169,7 +196,7 @@ def assign(
     return Profile(
         target=model.platform.module.id,
         power_mode=model.power_mode,
-        source="trtexec",
+        source=source,
         measurements=tuple(
             Measurement(
                 operator_signature(graph, operators[leader]),
@@ -206,18 +233,24 @@ def _shares(
 
 
 class _Resolver:
-    """Names of engine layers to indices of network layers."""
+    """Names of engine layers to indices of network layers; with `names`, as `assign` has them, to those in it alone."""
 
-    def __init__(self, graph: LayerGraph, engine: List[EngineLayer]) -> None:
-        self._index = {layer.name: layer.index for layer in graph.layers}
+    def __init__(self, graph: LayerGraph, engine: List[EngineLayer], names: Optional[Mapping[str, str]] = None) -> None:
+        index = {layer.name: layer.index for layer in graph.layers}
+        self._index = index if names is None else {own: index[whole] for own, whole in names.items()}
+        self._held = set(self._index.values())
         self._of_node: Dict[str, List[int]] = {}
         for layer in graph.layers:
-            self._of_node.setdefault(layer.onnx_node, []).append(layer.index)
+            if layer.index in self._held:
+                self._of_node.setdefault(layer.onnx_node, []).append(layer.index)
         # A name of the form first...last does not list what lies between: all that no other engine layer names.
         self._named: Set[int] = set()
         for described in engine:
             if not (described.node and described.node.members is None):
                 self._named.update(self._listed(described))
+
+    def holds(self, layers: Iterable[int]) -> bool:
+        return self._held.issuperset(layers)
 
     def layers(self, layer: EngineLayer) -> Tuple[int, ...]:
         """Indices, in order; () where no name is known."""
@@ -226,7 +259,9 @@ class _Resolver:
         ends = [i for name in (layer.node.first, layer.node.last) for i in self._known(name)]
         if not ends or not self._known(layer.node.first) or not self._known(layer.node.last):
             return ()
-        return tuple(i for i in range(min(ends), max(ends) + 1) if i not in self._named or i in ends)
+        return tuple(
+            i for i in range(min(ends), max(ends) + 1) if i in self._held and (i not in self._named or i in ends)
+        )
 
     def _listed(self, layer: EngineLayer) -> Set[int]:
         found = {i for name in layer.network_layers for i in self._known(name)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Container, Optional, Tuple
 
 from edgedla.runtime.device_files import read_text, root
 from edgedla.targets import releases
@@ -29,6 +29,8 @@ SIZES_GB = {
     "agx-xavier": (32, 64),
 }
 _L4T = re.compile(r"R(\d+) \(release\), REVISION: (\d+)\.(\d+)")
+#: nvpmodel's names of modes that differ only in how many CPU cores run: 30W_ALL, 30W_4CORE.
+_CPU_CORES = re.compile(r"_(ALL|\d+CORE)\Z")
 _MODE = re.compile(r"<\s*POWER_MODEL\s+ID=(\d+)\s+NAME=(\S+)\s*>")
 
 
@@ -71,6 +73,12 @@ def this_board(base: Optional[Path] = None) -> Optional[Board]:
         power_modes=tuple(modes[k] for k in sorted(modes, key=int)),
         container=(base / ".dockerenv").exists() or (base / "run/.containerenv").exists(),
     )
+
+
+def known_mode(name: str, known: Container[str]) -> Optional[str]:
+    """nvpmodel's name of a power mode as one of `known`: MODE_30W_ALL is 30W. None where none fits."""
+    plain = name[5:] if name.startswith("MODE_") else name
+    return next((n for n in (name, plain, _CPU_CORES.sub("", plain)) if n in known), None)
 
 
 def _target(model: str, base: Path) -> Optional[str]:

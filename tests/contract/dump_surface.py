@@ -20,7 +20,7 @@ CLASSES = (
     "Builder", "BuilderFlag", "DLAWorkspaceAllocationStrategy", "DataType", "DeviceType", "EngineCapability",
     "EngineInspector", "HardwareCompatibilityLevel", "IBuilderConfig", "ICudaEngine", "IExecutionContext",
     "IHostMemory", "IInt8EntropyCalibrator2", "ILayer", "ILogger", "INetworkDefinition", "IOptimizationProfile",
-    "IProgressMonitor", "ITensor", "ITimingCache", "LayerInformationFormat", "LayerType", "Logger", "MemoryPoolType",
+    "IProfiler", "IProgressMonitor", "ITensor", "ITimingCache", "LayerInformationFormat", "LayerType", "Logger", "MemoryPoolType",
     "NetworkDefinitionCreationFlag", "OnnxParser", "OnnxParserFlag", "ParserError", "ProfilingVerbosity",
     "QuantizationFlag", "Runtime", "TensorFormat", "TensorIOMode",
 )  # fmt: skip

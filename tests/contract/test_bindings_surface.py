@@ -13,6 +13,17 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 WHEELS = HERE.parents[1] / "build" / "contract-wheels" / f"cp{sys.version_info[0]}{sys.version_info[1]}"
+DUMP = str(HERE / "dump_surface.py")
+PROFILER = """
+import tensorrt_bindings as trt
+from edgedla.runtime.runners.layer_clock import LayerClock
+from edgedla.runtime.runners.tensorrt_engine import _profiler
+clock = LayerClock()
+profiler = _profiler(trt, clock)
+profiler.report_layer_time("conv", 0.5)
+clock.end()
+print(isinstance(profiler, trt.IProfiler), clock.times().times_ms["conv"])
+"""
 LIBRARIES = ("nvinfer", "nvinfer_plugin", "nvonnxparser", "nvparsers")
 
 
@@ -31,18 +42,32 @@ def stub_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("version", ["8.6.1", "10.3.0", "10.7.0", "11.4.0.106"])
+VERSIONS = ["8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_recorded_surface_is_that_of_the_real_bindings(
     version: str, stub_folder: Path, golden: Callable[[str, str], None]
 ) -> None:
+    golden(f"tensorrt/surface-{version}.json", with_bindings(version, stub_folder, DUMP, "tensorrt_bindings") + "\n")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_profiler_is_one_of_the_real_bindings(version: str, stub_folder: Path) -> None:
+    told = with_bindings(version, stub_folder, "-W", "ignore", "-c", PROFILER)
+    assert told.split() == ["True", "(0.5,)"]
+
+
+def with_bindings(version: str, stub_folder: Path, *arguments: str) -> str:
+    """What a Python prints that has the bindings of this release."""
     wheel = WHEELS / version
     if not (wheel / "tensorrt_bindings").is_dir():
         pytest.skip(f"the bindings of TensorRT {version} are not fetched: run python tests/contract/fetch_wheels.py")
     done = subprocess.run(
-        [sys.executable, str(HERE / "dump_surface.py"), "tensorrt_bindings"],
+        [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": str(wheel), "LD_LIBRARY_PATH": str(stub_folder)},
         capture_output=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
-    golden(f"tensorrt/surface-{version}.json", done.stdout.decode() + "\n")
+    return done.stdout.decode()

@@ -30,7 +30,7 @@ PYTHON = {
     "plan", "planned", "io", "pools", "drift", "lines", "line", "errors", "layers", "answers", "importlib", "json",
     "severity", "reasons", "parts", "moved", "found", "_LETTERS", "tensors",
     # of the runner
-    "self", "board", "log", "logging", "b", "name", "_LEVELS",
+    "self", "board", "log", "logging", "b", "name", "_LEVELS", "clock",
 }  # fmt: skip
 
 
@@ -148,6 +148,24 @@ def test_every_name_exists_in_the_release_or_is_guarded(release: str) -> None:
 
 def test_every_name_exists_in_some_release() -> None:
     wrong = [f"{u.where}: {u.cls}.{u.member}" for u in ALL_USES if all(missing(u, s) for s in SURFACES.values())]
+    assert not wrong
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_methods_that_tensorrt_calls_back_take_what_it_passes(release: str) -> None:
+    found, wrong = set(), []
+    for source in SOURCES:
+        for node in ast.walk(ast.parse(source.read_text())):
+            bases = [b for b in getattr(node, "bases", []) if isinstance(b, ast.Attribute)]
+            for cls in (b.attr for b in bases if ast.dump(b.value) == ast.dump(ast.Name("trt", ast.Load()))):
+                surface = SURFACES[release]["classes"].get(cls)
+                found.add(cls)
+                for method in node.body:
+                    if isinstance(method, ast.FunctionDef) and not method.name.startswith("_") and surface:
+                        taken = len(method.args.args) - 1
+                        if [taken] != sorted({len(p) for p in surface["methods"].get(method.name, [])}):
+                            wrong.append(f"{cls}.{method.name}")
+    assert {"ILogger", "IProfiler"} <= found
     assert not wrong
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import types
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from fake_surface import Member, load_surface, make_class, make_enum  # registered by the fixture
 
@@ -27,6 +27,7 @@ class Script:
         cores: number of DLA cores.
         run: called with {tensor name: address} for each inference; its answer says whether it could be queued.
         context: False: the engine makes no execution context.
+        profile: what a profiler hears of each inference: (engine layer, milliseconds) in order.
     """
 
     layers: List[Tuple[str, str, Tuple[str, ...], Tuple[str, ...]]]
@@ -41,6 +42,7 @@ class Script:
     cores: int = 2
     run: Callable[[Dict[str, int]], bool] = lambda addresses: True
     context: bool = True
+    profile: Callable[[], Iterable[Tuple[str, float]]] = lambda: ()
 
 
 class World:
@@ -194,7 +196,15 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         return name in io_names
 
     def execute_v2(self: Any, bindings: List[int], stream_handle: int) -> bool:
-        return script.run(dict(zip(io_names, bindings)))
+        return executed(self, dict(zip(io_names, bindings)))
+
+    def executed(self: Any, addresses: Dict[str, int]) -> bool:
+        ran = script.run(addresses)
+        # Of what was queued the layers' times are reported before the call returns, unless enqueue_emits_profile is off.
+        if self.profiler is not None and self.enqueue_emits_profile is not False:
+            for layer, ms in script.profile():
+                self.profiler.report_layer_time(layer, ms)
+        return ran
 
     io_names = [*script.inputs, *script.outputs]
 
@@ -244,7 +254,7 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         "ICudaEngine.num_bindings": lambda self: len(io_names),
         "ICudaEngine.get_binding_name": lambda self, index: io_names[index],
         "IExecutionContext.set_tensor_address": set_address,
-        "IExecutionContext.execute_async_v3": lambda self, stream_handle: script.run(self._addresses),
+        "IExecutionContext.execute_async_v3": lambda self, stream_handle: executed(self, self._addresses),
         "IExecutionContext.execute_async_v2": execute_v2,
         "ICudaEngine.create_engine_inspector": inspector,
         "ICudaEngine.num_io_tensors": lambda self: len(script.inputs) + len(script.outputs),

@@ -96,6 +96,11 @@ class ChainRunner:
         """Frames that can be in flight with one in each stage."""
         return len(self._stages)
 
+    @property
+    def runners(self) -> Tuple[Runner, ...]:
+        """The stages' runners, in order; they stay the chain's."""
+        return tuple(s.runner for s in self._stages)
+
     def submit(self, inputs: Mapping[str, np.ndarray]) -> Ticket:
         frame = _Frame(Future(), dict(inputs))
         frame.ticket.set_running_or_notify_cancel()

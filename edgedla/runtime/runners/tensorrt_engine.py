@@ -16,6 +16,7 @@ from edgedla.runtime.board import this_board
 from edgedla.runtime.cuda_memory import CudaContext
 from edgedla.runtime.device_files import core_active_ms
 from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
+from edgedla.runtime.runners.layer_clock import LayerClock, LayerTimes
 
 log = logging.getLogger("edgedla.runtime.tensorrt")
 
@@ -39,6 +40,8 @@ class TensorRtRunner(CudaRunner):
         self._context_of_engine: Any = None
         self._bound: Dict[str, int] = {}
         self._order: Tuple[str, ...] = ()
+        self._profiler: Any = None
+        self._clock: Optional[LayerClock] = None
         super().__init__(artifact, name, memory)
 
     def _start(self) -> None:
@@ -75,11 +78,51 @@ class TensorRtRunner(CudaRunner):
                 where=self.name,
                 hint="build the artifact again",
             )
+        self._new_context()
+        self._counted = core_active_ms(self.core) if self.core is not None else None
+
+    def _new_context(self) -> Any:
+        # The old one goes first: both hold the memory of all activations.
+        self._context_of_engine = None
+        self._bound = {}
+        engine = self._engine
         context = engine.create_execution_context()
         if context is None:
             raise RunError("TensorRT cannot make an execution context", where=self.name, hint="too little memory?")
         self._context_of_engine = context
-        self._counted = core_active_ms(self.core) if self.core is not None else None
+        return context
+
+    def start_profile(self) -> None:
+        """From now on TensorRT times every layer of every inference, which slows the inferences.
+
+        Called while no inference is under way; `stop_profile` ends it.
+
+        Raises:
+            RunError: TensorRT makes no other execution context.
+        """
+        self._worker.submit(self._profile, LayerClock()).result()
+
+    def restart_profile(self) -> None:
+        """Forgets the times so far, as after a warm-up. Called while no inference is under way."""
+        if self._clock is not None:
+            self._clock.forget()
+
+    def stop_profile(self) -> LayerTimes:
+        """The times since `start_profile`; without it none. The inferences after it run as fast as before it."""
+        clock, self._clock = self._clock, None
+        if clock is None:
+            return LayerClock().times()
+        self._worker.submit(self._profile, None).result()
+        return clock.times()
+
+    def _profile(self, clock: Optional[LayerClock]) -> None:
+        # A context of its own: TensorRT does not say that a profiler can be taken off again.
+        context = self._new_context()
+        self._clock, self._profiler = clock, None
+        if clock is not None:
+            # TensorRT keeps a bare pointer to the profiler. Its default, a report within the call that queues, stays.
+            profiler = self._profiler = _profiler(_tensorrt(), clock)
+            context.profiler = profiler
 
     def _verify(self, version: str) -> None:
         """An engine runs code of whoever built it: hash and origin are verified before TensorRT sees it."""
@@ -90,6 +133,8 @@ class TensorRtRunner(CudaRunner):
 
     def _enqueue(self, pointers: Mapping[str, int]) -> None:
         context = self._context_of_engine
+        if self._clock is not None:
+            self._clock.begin()
         if hasattr(context, "execute_async_v3"):
             for name in self._order:
                 if self._bound.get(name) == pointers[name]:
@@ -105,6 +150,8 @@ class TensorRtRunner(CudaRunner):
 
     def _check(self) -> None:
         self._ran = True
+        if self._clock is not None:
+            self._clock.end()
         if self._counted is not None and self.core_proved is None:
             now = core_active_ms(self.core or 0)
             # The counter has steps of a millisecond: one short inference may not move it.
@@ -117,6 +164,7 @@ class TensorRtRunner(CudaRunner):
             log.warning("%s: the kernel's counters saw no work on this core", self.name)
         # TensorRT wants its objects destroyed in this order.
         self._context_of_engine = None
+        self._profiler = None
         self._engine = None
         self._runtime = None
 
@@ -135,6 +183,20 @@ def _logger(trt: Any) -> Any:
 
         def log(self, severity: Any, msg: str) -> None:
             log.log(_LEVELS.get(severity.name, logging.DEBUG), "TensorRT: %s", msg)
+
+    return Forward()
+
+
+def _profiler(trt: Any, clock: LayerClock) -> Any:
+    class Forward(trt.IProfiler):
+        """TensorRT's times of layers to a clock. It is called from C++ that takes no exceptions: it does as little as can be."""
+
+        def __init__(self) -> None:
+            # As above.
+            trt.IProfiler.__init__(self)
+
+        def report_layer_time(self, layer_name: str, ms: float) -> None:
+            clock.report(layer_name, ms)
 
     return Forward()
 
