@@ -230,9 +230,26 @@ def test_a_stream_that_changes_its_size_is_opened_anew():
     source = GstLaunchSource(parse_source("gst://videotestsrc num-buffers=3"))
     source.open()
     line = b"/GstPipeline:pipeline0/GstFdSink:edgedla.GstPad:sink: caps = video/x-raw, width=(int)8, height=(int)6"
-    with pytest.raises(RunError, match="changed to 8x6"):
-        source._hear(line)
+    for said in (line, line.replace(b"GstFdSink:edgedla", b"GstQueue:edgedla-queue")):
+        with pytest.raises(RunError, match="changed to 8x6"):
+            source._hear(said)
     source.close()
+
+
+@gstreamer
+@pytest.mark.parametrize(("options", "hw"), [({}, (24, 36)), ({"width": 20, "height": 10}, (10, 20))])
+def test_a_size_that_gstreamer_loses_is_taken_from_the_queue_or_the_settings(monkeypatch, options, hw):
+    heard = GstLaunchSource._hear
+    monkeypatch.setattr(GstLaunchSource, "_hear", lambda self, line: b"FdSink" in line or heard(self, line))
+    monkeypatch.setattr("edgedla.runtime.sources.gst_launch.SAY_S", 0.1)
+    pipeline = "gst://videotestsrc is-live=true pattern=white ! video/x-raw,width=36,height=24,framerate=50/1"
+    source = GstLaunchSource(parse_source(pipeline, options))
+    try:
+        assert source.open() == hw
+        assert source.rate == 50
+        assert source.read().shape == (*hw, 3)
+    finally:
+        source.close()
 
 
 def test_streams_get_a_process_of_their_own_and_cameras_opencv(monkeypatch):

@@ -24,8 +24,11 @@ from edgedla.runtime.sources.uri import SourceUri, without_password
 OPEN_S = 15.0
 #: No frame for so long is a broken source.
 TIMEOUT_S = 10.0
-#: What GStreamer says about the sink's input: `gst-launch-1.0 -v` prints it before the first frame and at every change.
-_CAPS = re.compile(rb"GstFdSink:edgedla\.GstPad:sink: caps = video/x-raw(?:\([^)]*\))?, (.*)")
+#: How long frames may lie in the pipe before their size is taken from the queue's input.
+SAY_S = 1.0
+#: What `gst-launch-1.0 -v` says about the inputs of our queue and our sink, before the first frame and at every change. On a
+#: busy machine it loses what a thread says (seen with GStreamer 1.22); the two are on different threads.
+_CAPS = re.compile(rb"Gst(FdSink|Queue):edgedla[\w-]*\.GstPad:sink: caps = (.*)")
 _FIELD = re.compile(rb"(width|height|framerate)=\((?:int|fraction)\)([0-9/]+)")
 #: Linux: the size of a pipe. 64 KiB, its default, is a hundredth of a frame.
 _F_SETPIPE_SZ, _PIPE_BYTES = 1031, 1 << 20
@@ -56,7 +59,8 @@ class GstLaunchSource:
         self._frames_fd = -1
         self._log: Any = None
         self._said = b""
-        self._hw = (0, 0)
+        # What the sink gets, and what the queue before it got: the same, unless a size was asked for.
+        self._hw = self._queued_hw = (0, 0)
         self._left = uri.frames or -1
 
     def open(self) -> Tuple[int, int]:
@@ -88,13 +92,22 @@ class GstLaunchSource:
             os.close(theirs)
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
-        deadline = time.monotonic() + OPEN_S
+        deadline, first = time.monotonic() + OPEN_S, 0.0
         while self._hw == (0, 0):
-            left = deadline - time.monotonic()
-            if left <= 0:
+            now = time.monotonic()
+            if now >= deadline:
                 raise self._broken(f"no frame within {OPEN_S:.0f} s")
-            select.select([self._process.stdout], [], [], left)
-            if not self._listen() and self._hw == (0, 0):
+            if first and now - first >= SAY_S:
+                self._hw = (self._spec.height, self._spec.width) if self._spec.width else self._queued_hw
+                if self._hw == (0, 0):
+                    raise self._broken("GStreamer does not say the size of its frames")
+                break
+            # Frames that are there already would make every wait return at once.
+            told = self._process.stdout.fileno()
+            ready = select.select([told] if first else [told, self._frames_fd], [], [], min(deadline - now, 0.25))[0]
+            if self._frames_fd in ready:
+                first = time.monotonic()
+            if not self._listen() and self._hw == (0, 0) and not first:
                 raise self._broken("it does not start")
         return self._hw
 
@@ -124,15 +137,19 @@ class GstLaunchSource:
         caps = _CAPS.search(line)
         if caps is None:
             return
-        field = dict(_FIELD.findall(caps.group(1)))
+        field = dict(_FIELD.findall(caps.group(2)))
         hw = int(field.get(b"height", 0)), int(field.get(b"width", 0))
         if min(hw) < 1:
             return
-        if self._hw not in ((0, 0), hw):
+        known = self._hw if caps.group(1) == b"FdSink" else self._queued_hw
+        if known not in ((0, 0), hw):
             raise RunError(f"the frames changed to {hw[1]}x{hw[0]}", where=self.uri)
-        self._hw = hw
         number, _, per = field.get(b"framerate", b"0/1").partition(b"/")
-        self.rate = int(number) / max(1, int(per or 1)) or self._spec.rate
+        self.rate = self._spec.rate or int(number) / max(1, int(per or 1))
+        if caps.group(1) == b"FdSink":
+            self._hw = hw
+        else:
+            self._queued_hw = hw
 
     def read(self) -> Optional[np.ndarray]:
         if self._left == 0 or self._process is None:

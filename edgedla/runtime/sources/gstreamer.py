@@ -11,7 +11,7 @@ import os
 from edgedla.errors import RunError
 from edgedla.runtime.sources.uri import SourceUri
 
-LEAKY = "queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0"
+LEAKY = "queue name=edgedla-queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0"
 SINK = "appsink drop=true max-buffers=1 sync=false"
 #: nvvidconv's and videoflip's names for the same turn. videoflip's older property, method, does nothing in GStreamer 1.22.
 NV_FLIP = {"none": 0, "rotate-180": 2, "horizontal": 4, "vertical": 6}

@@ -1,0 +1,107 @@
+"""A real RTSP server that dies and comes back. Needs gst-rtsp-server and its Python binding (gir1.2-gst-rtsp-server-1.0)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from edgedla.runtime.capture import Capture, CaptureOptions
+from edgedla.runtime.sources import parse_source
+from edgedla.runtime.sources.gst_launch import GstLaunchSource
+
+PYTHON = "/usr/bin/python3"
+SERVER = """
+import sys, gi
+gi.require_version("Gst", "1.0"); gi.require_version("GstRtspServer", "1.0")
+from gi.repository import GLib, Gst, GstRtspServer
+Gst.init(None)
+server = GstRtspServer.RTSPServer(); server.set_service(sys.argv[1])
+factory = GstRtspServer.RTSPMediaFactory()
+factory.set_launch("( videotestsrc is-live=true ! video/x-raw,format=I420,width=160,height=120,framerate=25/1"
+                   " ! jpegenc ! rtpjpegpay name=pay0 )")
+factory.set_shared(True)
+server.get_mount_points().add_factory("/cam", factory)
+assert server.attach(None)
+print("up", flush=True)
+GLib.MainLoop().run()
+"""
+
+
+def has_server() -> bool:
+    probe = 'import gi; gi.require_version("GstRtspServer", "1.0"); from gi.repository import GstRtspServer'
+    if shutil.which("gst-launch-1.0") is None or not os.path.exists(PYTHON):
+        return False
+    return subprocess.run([PYTHON, "-c", probe], capture_output=True).returncode == 0
+
+
+pytestmark = pytest.mark.skipif(
+    not has_server(), reason="GStreamer or gst-rtsp-server's Python binding is not installed"
+)
+
+
+@pytest.fixture
+def server():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    started = []
+
+    def start():
+        process = subprocess.Popen([PYTHON, "-c", SERVER, str(port)], stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout.readline() == "up\n"
+        return process
+
+    yield f"rtsp://user:secret@127.0.0.1:{port}/cam", start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def frames(capture, wanted, seconds=60.0):
+    """The number of frames taken, at most `wanted`; a stream may take its time to start on a busy machine."""
+    count, end = 0, time.monotonic() + seconds
+    while count < wanted and time.monotonic() < end:
+        count += capture.take(0.2) is not None
+    return count
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_stream_that_dies_and_returns_goes_on_and_leaves_nothing_behind(server, caplog):
+    uri, start = server
+    first = start()
+    threads, files = threading.active_count(), open_files()
+    parsed = parse_source(uri)
+    capture = Capture(lambda: GstLaunchSource(parsed), CaptureOptions(backoff_first_s=0.1, backoff_most_s=0.5))
+    capture.start()
+    try:
+        assert (capture.frame_hw, capture.rate) == ((120, 160), 25)
+        assert frames(capture, 5) == 5
+        first.kill()
+        first.wait()
+        end = time.monotonic() + 30
+        while capture.reconnects < 2 and time.monotonic() < end:
+            capture.take(0.1)
+        assert capture.reconnects >= 2, "a camera that ends its stream is opened again"
+        assert not capture.ended
+        start()
+        assert frames(capture, 5) == 5
+    finally:
+        capture.stop(5.0)
+    end = time.monotonic() + 10
+    while threading.active_count() > threads and time.monotonic() < end:
+        time.sleep(0.05)
+    assert threading.active_count() == threads
+    assert open_files() <= files + 1, "the second server's output is one more"
+    assert "Failed to connect" in caplog.text
+    assert "secret" not in caplog.text
