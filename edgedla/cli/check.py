@@ -52,7 +52,11 @@ _RELEASE = re.compile(r"^(?:(?:jp|jetpack)-?(?P<jetpack>\d[\d.]*)|(?:(?:trt|tens
 @click.option(
     "--power-mode", metavar="NAME", help="nvpmodel mode that the cost holds for (`edgedla targets` lists them)."
 )
-@click.option("--profile", metavar="FILE", help="Measured times from trtexec --exportProfile stand for predicted ones.")
+@click.option(
+    "--profile",
+    metavar="FILE",
+    help="Measured times stand for predicted ones: `edgedla bench` or trtexec --exportProfile.",
+)
 @click.option("--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: which of them ran on the DLA.")
 @click.option(
     "--fail-on",

@@ -54,7 +54,9 @@ FORMATS = ("text", "json", "html", "trtexec")
 @click.option("--min-region", type=click.IntRange(min=1), default=1, help="Layers a loadable has at least.")
 @click.option("--loadables-per-core", type=click.IntRange(min=1), help="Default: TensorRT's cap, 16 from 8.5 on.")
 @click.option("--power-mode", metavar="NAME", help="nvpmodel mode of the module (`edgedla targets` lists them).")
-@click.option("--profile", metavar="FILE", help="Measured times from trtexec --exportProfile replace predictions.")
+@click.option(
+    "--profile", metavar="FILE", help="Measured times replace predictions: `edgedla bench` or trtexec --exportProfile."
+)
 @click.option("--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: which of them ran on the DLA.")
 @click.option("--use-unknown", is_flag=True, help="Layers whose support no source states may go to the DLA.")
 @click.option(

@@ -62,7 +62,7 @@ class Profile:
     Attributes:
         target: the module's id; measured times hold for no other.
         power_mode: its mode while measuring.
-        source: where they come from: "trtexec", "edgedla build".
+        source: where they come from: "trtexec", "edgedla bench".
         unresolved: (name, latency_us) of what was measured and could not be assigned to layers of the graph.
     """
 

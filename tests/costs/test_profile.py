@@ -27,7 +27,7 @@ def profile_of(graph, device: str = "DLA", latency_us: float = 500.0) -> Profile
     leader = index_of(graph)["conv2"]
     operator = next(o for o in operators_of(graph) if o.leader == leader)
     return Profile(
-        "agx-orin-64gb", "MAXN", "edgedla build",
+        "agx-orin-64gb", "MAXN", "edgedla bench",
         (Measurement(operator_signature(graph, operator), "int8", device, latency_us, 0.02, ("conv2",)),),
     )  # fmt: skip
 
