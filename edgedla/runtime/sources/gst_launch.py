@@ -107,7 +107,7 @@ class GstLaunchSource:
             ready = select.select([told] if first else [told, self._frames_fd], [], [], min(deadline - now, 0.25))[0]
             if self._frames_fd in ready:
                 first = time.monotonic()
-            if not self._listen() and self._hw == (0, 0) and not first:
+            if not self._listen() and self._hw == (0, 0) and self._process.wait():
                 raise self._broken("it does not start")
         return self._hw
 
