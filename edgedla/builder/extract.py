@@ -54,7 +54,8 @@ def extract(
             those of a Shape, and may make other layers of them.
 
     Raises:
-        BuildError: a stage cannot be a model of its own: a tensor of unknown size passes to it, or an input is an output.
+        BuildError: a stage cannot be a model of its own: a tensor of unknown size passes to it, nothing reads what it makes,
+            or an input is an output.
     """
     extractor = _Extractor(model, graph, stages, sizes_known)
     return tuple(extractor.stage(k) for k in range(len(stages)))
@@ -97,6 +98,13 @@ class _Extractor:
         for k, names in handed.items():
             part = self.parts[k]
             part.results += sorted((n for n in names if n not in part.results), key=order.__getitem__)
+        for part, layers in zip(self.parts, stages):
+            if not part.results:
+                told = ", ".join(graph.layers[i].name for i in layers[:3]) + ("..." if len(layers) > 3 else "")
+                raise BuildError(
+                    f"nothing reads what a stage of its own would make: {told}", where=graph.name,
+                    hint="take the nodes out of the model, or put them on the core before them: --layer-devices NAME:DLA0",
+                )  # fmt: skip
         read = {name for part in self.parts for name in part.inputs}
         for part in self.parts:
             part.collect()

@@ -279,6 +279,15 @@ def test_nodes_in_any_order() -> None:
     np.testing.assert_array_equal(composed(made, {"x": x})["y"], want)
 
 
+def test_a_stage_that_nothing_reads_is_refused_by_the_names_of_its_layers() -> None:
+    nodes = [conv("x", "y", "c1"), conv("y", "unread", "c2"), conv("unread", "unread2", "c3")]
+    model = model_of(nodes, {"y": SIZE}, [W])
+    graph = load_onnx(model, trt=(10, 3))
+    with pytest.raises(BuildError, match="nothing reads what a stage of its own would make: c2, c3"):
+        extract(model, graph, [(0,), (1, 2)])
+    assert [m.outputs for m in extract(model, graph, [(0, 1, 2)])] == [("y",)]
+
+
 def test_an_input_that_is_an_output_cannot_be_cut() -> None:
     model = line()
     model.graph.output.append(helper.make_tensor_value_info("x", F, SIZE))
