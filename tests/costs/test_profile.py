@@ -11,8 +11,9 @@ from edgedla.costs.cost import total
 from edgedla.costs.model import CostModel
 from edgedla.costs.operators import operators_of
 from edgedla.costs.profile import Measurement, Profile, operator_signature, parse_profile, read_profile, write_profile
-from edgedla.costs.trt_profile import import_trtexec, parse_times, with_measurements
+from edgedla.costs.trt_profile import LayerTime, assign, import_trtexec, parse_times, with_measurements
 from edgedla.errors import DocumentError, UsageError
+from edgedla.importers.engine_info import parse_engine_info
 from edgedla.reports.json_document import schema
 from edgedla.targets import platform_for
 
@@ -164,6 +165,29 @@ def test_a_profile_of_another_network_is_refused(tmp_path) -> None:
     profile, _ = trtexec_files(tmp_path, {"backbone.0 + relu": 0.6})
     with pytest.raises(DocumentError, match="no layer of the profile"):
         import_trtexec(profile, residual_block(), CostModel.load(ORIN, "int8"))
+
+
+def test_an_engine_of_a_part_of_the_network_is_read_by_its_own_names() -> None:
+    graph = residual_block()
+    model = CostModel.load(ORIN, "int8")
+    info = parse_engine_info({"Layers": [described("{ForeignNode[first...last]}", "DLA")]})
+    # Its first layer is what the network calls conv1; of the operators of conv1 and conv2 it has a part only.
+    names = {"first": "conv1", "conv2": "relu1", "last": "conv2"}
+    times = (LayerTime("{ForeignNode[first...last]}", 0.6), LayerTime("bn1", 0.1), LayerTime("conv0", 0.1))
+    with pytest.raises(DocumentError, match="no layer of the profile"):
+        assign(times, graph, model, info, names=names)
+    # Now conv1's is whole. "bn1" and "conv0" are no names of this engine's.
+    names["scale"] = "bn1"
+    found = assign(times, graph, model, info, names=names)
+    assert [(m.layers, m.device) for m in found.measurements] == [(("conv1", "bn1", "relu1"), "DLA")]
+    lost = dict(found.unresolved)
+    assert set(lost) == {"{ForeignNode[first...last]}: conv2", "conv0", "bn1"}
+    assert found.measurements[0].latency_us + lost["{ForeignNode[first...last]}: conv2"] == pytest.approx(600)
+    # What another engine holds in between has no share.
+    names = {"first": "conv0", "a": "activation1", "conv2": "conv2", "add": "add", "last": "relu2"}
+    found = assign(times[:1], graph, model, info, names=names)
+    assert [m.layers[0] for m in found.measurements] == ["conv0", "conv2"]
+    assert sum(m.latency_us for m in found.measurements) == pytest.approx(600)
 
 
 @pytest.mark.parametrize(
