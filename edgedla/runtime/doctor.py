@@ -225,7 +225,9 @@ def _clocks(board: Optional[Board], base: Path) -> List[Check]:
 
     sample = next(samples(0.05, 1, base, use_tegrastats=False))
     if not sample.clocks_mhz and not sample.warnings:
-        return [Check("clocks and power mode", "info", "unknown: no clock can be read here", "sudo jetson_clocks --show")]
+        return [
+            Check("clocks and power mode", "info", "unknown: no clock can be read here", "sudo jetson_clocks --show")
+        ]
     if not sample.warnings:
         return [Check("clocks and power mode", "ok", sample.power_mode or "locked")]
     return [Check("clocks and power mode", "warn", w) for w in sample.warnings]
