@@ -244,11 +244,22 @@ def _moved(stage: Artifact, target: Path, number: int) -> Artifact:
     if stage.folder is None:
         raise BuildError("a stage of the chain was not saved", where=str(target))
     if stage.folder != here:
-        # Its name says its content: what stands there came from a build that was killed.
+        if here.exists() and _whole(here, stage.digest):
+            # The manifest that stands may name it: it is not to be missing for a moment.
+            return replace(stage, folder=here)
         if here.exists():
             shutil.rmtree(here)
         os.rename(stage.folder, here)
     return replace(stage, folder=here)
+
+
+def _whole(folder: Path, digest: str) -> bool:
+    from edgedla.builder.artifact_load import load_artifact
+
+    try:
+        return load_artifact(folder).digest == digest
+    except DocumentError:
+        return False
 
 
 def claim_folder(folder: Path) -> None:
@@ -303,13 +314,16 @@ def _remove_unlisted(saved: Artifact, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def folder_lock(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path, name: str = ".lock") -> Iterator[None]:
     """Holds the folder against a second build. The lock belongs to the process, so that a killed build leaves none.
+
+    Args:
+        name: of the lock's file, below `folder`.
 
     Raises:
         BuildError: another process builds into the folder.
     """
-    with open(folder / ".lock", "w", encoding="ascii") as handle:
+    with open(folder / name, "w", encoding="ascii") as handle:
         if fcntl is not None:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
-from edgedla.builder.artifact import Artifact, claim_folder
+from edgedla.builder.artifact import Artifact, claim_folder, folder_lock
 from edgedla.builder.assembling import Contents, already_built, artifact_of
 from edgedla.builder.calibrate import calibrate
 from edgedla.builder.chain_build import build_chain
@@ -120,21 +120,22 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
         raise UsageError(f"unknown backend {request.backend!r}", allowed=", ".join(BACKENDS))
     with _as_file(model) as path:
         _writable(folder)
-        work = folder / WORK
-        plan = _plan(path, request, work, say)
-        backend = _backend(request.backend)
-        source = model_identity(path)
-        if isinstance(plan, ChainPlan):
-            return build_chain(plan, path, folder, work, backend, source, request, _build_one, say)
-        given = request.calib_data is not None
-        done = None if request.force else already_built(folder, plan.to_json(), backend, source, given)
-        if done is not None:
-            _tell(say, "this very build stands there already; --force builds it again")
-            done.tidy()
-            return done
-        _tell(say, f"building with the {backend} backend")
-        artifact, contents = _build_one(plan, path, work, backend, request, say)
-        return replace(artifact, model=source).save(folder, contents)
+        with _alone(folder):
+            work = folder / WORK
+            plan = _plan(path, request, work, say)
+            backend = _backend(request.backend)
+            source = model_identity(path)
+            if isinstance(plan, ChainPlan):
+                return build_chain(plan, path, folder, work, backend, source, request, _build_one, say)
+            given = request.calib_data is not None
+            done = None if request.force else already_built(folder, plan.to_json(), backend, source, given)
+            if done is not None:
+                _tell(say, "this very build stands there already; --force builds it again")
+                done.tidy()
+                return done
+            _tell(say, f"building with the {backend} backend")
+            artifact, contents = _build_one(plan, path, work, backend, request, say)
+            return replace(artifact, model=source).save(folder, contents)
 
 
 def _build_one(
@@ -226,6 +227,21 @@ def _writable(folder: Path) -> None:
         claim_folder(folder)
     except OSError as e:
         raise BuildError(f"the output folder cannot be made: {e.strerror or e}", where=str(folder)) from e
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keeps other builds out of the folder: what they finish, remove and find again would be this one's.
+
+    Raises:
+        BuildError: another build writes into the folder.
+    """
+    with ExitStack() as held:
+        # Where no file can be made, none can be spoilt: what stands there may be this very build already.
+        with suppress(OSError):
+            (folder / WORK).mkdir(exist_ok=True)
+            held.enter_context(folder_lock(folder, f"{WORK}/.lock"))
+        yield
 
 
 def _tell(say: Optional[Say], line: str) -> None:

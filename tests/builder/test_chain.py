@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import subprocess
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List
@@ -323,6 +324,44 @@ def test_old_stages_go_when_the_new_manifest_stands(
     single = build(chain(), out, replace(mixed(), placement=None))
     assert single.kind == "hybrid"
     assert visible(out) == sorted(["manifest.json"] + [f.path for f in single.files])
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_second_build_into_the_folder_is_refused_while_the_first_goes_on(
+    single: bool, mixed: Callable[..., BuildRequest], chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    """It would remove, or take over, the stages that the first one has finished."""
+    path, out, first = chain(), tmp_path / "out", mixed()
+    second = replace(first, placement=None) if single else first
+    refused: List[str] = []
+
+    def meanwhile(line: str) -> None:
+        with pytest.raises(BuildError, match="out: another build writes into this folder"):
+            build(path, out, second)
+        refused.append(line)
+
+    made = build(path, out, first, say=meanwhile)
+    assert len(refused) == 3
+    assert load_artifact(out) == made
+    assert build(path, out, second).kind == ("hybrid" if single else "chain")
+
+
+def test_a_forced_build_never_takes_away_the_stages_that_stand_there(
+    mixed: Callable[..., BuildRequest], chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = chain(), tmp_path / "out"
+    first = build(path, out, mixed())
+    original = os.rename
+
+    def dies_there(source: Any, target: Any) -> None:
+        if Path(target).parent == out:
+            raise KeyboardInterrupt
+        original(source, target)
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(os, "rename", dies_there)
+        build(path, out, mixed(force=True))
+    assert load_artifact(out) == first
 
 
 def test_a_build_that_was_stopped_goes_on_with_the_stage_that_is_missing(
