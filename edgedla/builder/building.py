@@ -170,21 +170,22 @@ def _plan(
     platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
     graph = load_onnx(path, trt=platform.release.trt, shapes=request.shapes, batch=request.batch)
     refuse_dynamic(graph)
-    calibration = Calibration()
-    if request.precision == "int8" and not platform.release.strongly_typed:
-        calibration = calibrate(path, graph, request.calib, request.calib_data, request.calib_method, work, say)
-    options = request.options
+    options, model = request.options, None
     if request.placement is not None:
         from edgedla.builder.from_placement import placed_devices, placed_model
 
         model = placed_model(request.placement, graph, platform, request.precision)
         options = replace(options, placed=placed_devices(model))
-        if len({*devices_of(graph, options)} - {None, GPU}) > 1:
-            from edgedla.builder.host import load_model
+    chained = model is not None and len({*devices_of(graph, options)} - {None, GPU}) > 1
+    calibration = Calibration()
+    if request.precision == "int8" and not platform.release.strongly_typed:
+        calibration = calibrate(path, graph, request.calib, request.calib_data, request.calib_method, work, say)
+    if model is not None and chained:
+        from edgedla.builder.host import load_model
 
-            proto = load_model(path, weights=weights)
-            whole = Whole(proto, graph, platform, request.precision, request.mode, calibration, options)
-            return plan_chain(whole, [region.layers for region in model.regions])
+        proto = load_model(path, weights=weights)
+        whole = Whole(proto, graph, platform, request.precision, request.mode, calibration, options)
+        return plan_chain(whole, [region.layers for region in model.regions])
     check_mode = "standalone" if request.mode == "standalone" else "fallback"
     report: CheckReport = check_graph(graph, platform, request.precision, check_mode)
     return make_plan(

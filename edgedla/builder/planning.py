@@ -260,8 +260,9 @@ def _notes(
 ) -> Tuple[str, ...]:
     notes = list(report.notes)
     if report.platform.has_dla and not uses_dla:
-        first = next((x.reason for x in report.layers if x.placed is Placed.GPU), "")
-        notes.append(f"no layer runs on the DLA; the first one's reason: {first}")
+        # A placement, or a hand, may leave the DLA out though no rule does.
+        first = next((x.reason for x in report.layers if x.placed is Placed.GPU and x.reason), "")
+        notes.append("no layer runs on the DLA" + (f"; the first one's reason: {first}" if first else ""))
     if calibration.source == "synthetic":
         notes.append(
             "INT8 scales come from random input: the flow works, the accuracy means nothing. Give --calib-data or --calib."

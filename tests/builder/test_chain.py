@@ -23,7 +23,7 @@ from edgedla.builder.building import BuildRequest, write_scripts
 from edgedla.builder.host_chain import HostChain
 from edgedla.builder.inspection import diff, inspect
 from edgedla.builder.planning import PlanOptions
-from edgedla.errors import BuildError, ModelError, UsageError
+from edgedla.errors import BuildError, DocumentError, ModelError, UsageError
 from edgedla.formats import parse_io_formats
 from edgedla.importers import load_onnx
 
@@ -212,6 +212,20 @@ def test_a_placement_on_the_second_core_takes_folded_layers_and_those_moved_by_h
         assert plan.dla_core == 1
         assert {x.device for x in plan.layers} <= {"GPU", "DLA1"}
         assert (plan.layers[0].device == "DLA1") == bool(by_hand)
+
+
+def test_a_placement_that_leaves_the_dla_out_gives_no_reason_that_is_none(tmp_path: Path) -> None:
+    plan = plan_build(DETECTOR, request(placed(DETECTOR, tmp_path / "p.json", runs("GPU"))))
+    assert plan.dla_core is None
+    assert "no layer runs on the DLA" in plan.notes
+
+
+def test_a_wrong_placement_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    said: List[str] = []
+    file = placed(DETECTOR, tmp_path / "p.json", runs("DLA0", "DLA1"))
+    with pytest.raises(DocumentError, match="placed for precision fp16"):
+        plan_stages(DETECTOR, request(file, precision="int8"), say=said.append)
+    assert said == []
 
 
 def test_engines_on_one_core_share_its_sram(tmp_path: Path) -> None:
