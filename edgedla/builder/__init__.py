@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Dict
 
-from edgedla.builder.artifact import Artifact, ArtifactFile, Binding
+from edgedla.builder.artifact import Artifact, ArtifactFile, Binding, Stage
 from edgedla.builder.artifact_load import Running, load_artifact
 
 #: Names that need more than the standard library are imported when they are first used: a runtime that only loads
@@ -20,9 +20,10 @@ _LAZY: Dict[str, str] = {
     "plan_build": "edgedla.builder.building",
     "plan_stages": "edgedla.builder.building",
     "trtexec_script": "edgedla.builder.trtexec",
+    "write_scripts": "edgedla.builder.building",
 }
 
-__all__ = ["Artifact", "ArtifactFile", "Binding", "Running", "load_artifact", *sorted(_LAZY)]
+__all__ = ["Artifact", "ArtifactFile", "Binding", "Running", "Stage", "load_artifact", *sorted(_LAZY)]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ import os
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.builder.artifact import Artifact, claim_folder, folder_lock
 from edgedla.builder.assembling import Contents, already_built, artifact_of
@@ -22,6 +22,9 @@ from edgedla.importers.model_identity import dynamic_inputs, model_identity
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.samples import Samples
 from edgedla.regions import CheckReport
+
+if TYPE_CHECKING:
+    from edgedla.placement.placement import Placement
 
 BACKENDS = ("auto", "tensorrt", "host")
 #: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
@@ -40,7 +43,7 @@ class BuildRequest:
         calib: a TensorRT calibration cache. calib_data: .npz or .npy samples; beside a cache they only show the host
             backend's error. Without both INT8 is calibrated on seeded random input, which is said everywhere.
         calib_method: "minmax" or "entropy".
-        placement: a placement document's file; its devices are taken in place of the prediction.
+        placement: a placement (`edgedla.place`) or its document's file; its devices are taken in place of the prediction.
         allow_drift: on the device, move layers that TensorRT refuses to the GPU instead of refusing the build.
         force: build also where the folder already holds this very build.
     """
@@ -56,7 +59,7 @@ class BuildRequest:
     calib: Optional[Path] = None
     calib_data: Optional[Path] = None
     calib_method: str = "minmax"
-    placement: Optional[Path] = None
+    placement: Optional[Union[str, Path, Placement]] = None
     options: PlanOptions = field(default_factory=PlanOptions)
     allow_drift: bool = False
     force: bool = False
@@ -95,7 +98,7 @@ def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *,
     """Scripts for trtexec: one, or one for each stage of a chain with its ONNX file beside it.
 
     Args:
-        out: the script's name, or a folder for `build.sh`; of a chain always a folder.
+        out: the script's name, which ends in .sh, or a folder for `build.sh`; of a chain always a folder.
 
     Raises:
         As `build`.

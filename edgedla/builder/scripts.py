@@ -40,8 +40,14 @@ class Scripts:
 
 
 def scripts_of(plan: Union[BuildPlan, ChainPlan], out: Path) -> Scripts:
-    """Writes them: to `out` itself where it has an ending and is no folder, else into it."""
-    folder = out.is_dir() or not out.suffix
+    """Writes them: to `out` itself where it ends in .sh and is no folder, else into it.
+
+    Raises:
+        UsageError: `out` is a file that is no script, or a script's name for a chain.
+    """
+    folder = out.is_dir() or out.suffix != ".sh"
+    if folder and out.exists() and not out.is_dir():
+        raise UsageError("a file stands there", where=str(out), allowed="a folder, or a script's name that ends in .sh")
     if isinstance(plan, ChainPlan):
         if not folder:
             raise UsageError("a chain has several files", where=str(out), allowed="a folder")

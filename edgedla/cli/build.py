@@ -20,7 +20,9 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 
 @click.command(epilog=EPILOG)
 @click.argument("models", nargs=-1, metavar="MODEL")
-@click.option("-o", "--output", "out", metavar="FOLDER", help="Folder of the artifact (for trtexec: the script).")
+@click.option(
+    "-o", "--output", "out", metavar="FOLDER", help="Folder of the artifact (for trtexec: of the scripts, or NAME.sh)."
+)
 @platform_options()
 @shape_options()
 @click.option(

@@ -18,14 +18,15 @@ import onnx
 import pytest
 from chain_placements import TARGET, Devices, on_one_core, placed, runs
 
-from edgedla.builder import Artifact, HostSession, build, load_artifact, plan_build, plan_stages
-from edgedla.builder.building import BuildRequest, write_scripts
+from edgedla.builder import Artifact, HostSession, Stage, build, load_artifact, plan_build, plan_stages, write_scripts
+from edgedla.builder.building import BuildRequest
 from edgedla.builder.host_chain import HostChain
 from edgedla.builder.inspection import diff, inspect
 from edgedla.builder.planning import PlanOptions
 from edgedla.errors import BuildError, DocumentError, ModelError, UsageError
 from edgedla.formats import parse_io_formats
 from edgedla.importers import load_onnx
+from edgedla.placement.document import read_placement
 
 ROOT = Path(__file__).resolve().parents[2]
 DETECTOR = ROOT / "examples/00_shapes_detector/shapes_detector.onnx"
@@ -98,6 +99,7 @@ def test_layers_keep_the_whole_networks_names_and_the_stages_their_core(tmp_path
     assert list(made.placement_predicted) == [layer.name for layer in graph.layers]
     for stage in made.stages:
         plan = json.loads(stage.artifact.file("plan").read_text())
+        assert isinstance(stage, Stage)
         assert plan["dla_core"] == int(stage.device[3:])
         assert {x["device"] for x in plan["layers"]} == {stage.device}
         assert stage.artifact.accuracy is not None
@@ -175,6 +177,13 @@ def test_options_of_a_user_name_the_whole_networks_layers_and_tensors(tmp_path: 
     assert [io.format for io in first.inputs] == ["LINEAR"]
     with pytest.raises(UsageError, match="the network has no layer 'conv99'"):
         plan_stages(DETECTOR, request(file, precision="int8", options=PlanOptions(devices={"conv99": "GPU"})))
+
+
+def test_a_placement_is_taken_as_it_is_and_as_a_file(tmp_path: Path) -> None:
+    file = placed(DETECTOR, tmp_path / "p.json", runs("DLA0", "DLA1"))
+    plans = plan_stages(DETECTOR, request(file))
+    for given in (str(file), read_placement(file)):
+        assert plan_stages(DETECTOR, replace(request(file), placement=given)) == plans
 
 
 def test_a_placement_on_one_core_stays_one_engine(tmp_path: Path) -> None:
@@ -546,6 +555,21 @@ def test_scripts_build_every_stage_with_every_release(trt: str, chain: Callable[
     assert f"--inputIOFormats={form}" in calls[1]
     with pytest.raises(UsageError, match="a chain has several files"):
         write_scripts(path, tmp_path / "one.sh", request(file, trt=trt))
+
+
+def test_folders_of_scripts_may_have_a_dot_and_other_files_are_not_written_over(
+    chain: Callable[..., Path], tmp_path: Path
+) -> None:
+    file = placed(chain(), tmp_path / "p.json", runs("DLA0", "DLA1"))
+    for wanted in (request(file), replace(request(file), placement=None)):
+        folder = tmp_path / f"trt-8.5_{wanted.placement is None}"
+        assert write_scripts(chain(), folder, wanted).script == folder / "build.sh"
+        before = file.read_bytes()
+        with pytest.raises(UsageError, match=r"p\.json: a file stands there"):
+            write_scripts(chain(), file, wanted)
+        assert file.read_bytes() == before
+    single = write_scripts(chain(), tmp_path / "one.sh", replace(request(file), placement=None))
+    assert single.script == tmp_path / "one.sh"
 
 
 @pytest.mark.parametrize(("device", "form"), [("DLA0", "CHW16"), ("GPU", "LINEAR")])

@@ -113,6 +113,7 @@ def _open_chain(chain: Artifact) -> ChainRunner:
 
 __all__ = [
     "DEVICES",
+    "ChainRunner",
     "Runner",
     "Ticket",
     "chain_name",
