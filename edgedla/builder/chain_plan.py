@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from edgedla.builder.chain_formats import border_formats
 from edgedla.builder.extract import StageModel, extract, node_groups
 from edgedla.builder.plan import BuildPlan, Calibration, IoPlan
-from edgedla.builder.planning import PlanOptions, by_name, core_of, formats_by_name, make_plan
+from edgedla.builder.planning import PlanOptions, by_hand_notes, by_name, core_of, formats_by_name, make_plan
 from edgedla.builder.same_layers import Names, same_layers
 from edgedla.builder.split import StageLayers, split_stages
 from edgedla.errors import BuildError, UsageError
@@ -127,7 +127,7 @@ def plan_chain(whole: Whole, regions: Sequence[Sequence[int]]) -> ChainPlan:
         planned.append(StagePlan(part.stage.device, part.data, plan, part.names.layers))
     chain = ChainPlan(tuple(planned), _network_io(graph, planned), replace(whole.calibration, absmax=ranges), ())
     _check_borders(graph.name, chain)
-    return replace(chain, notes=_notes(chain, stages, kept))
+    return replace(chain, notes=(*_notes(chain, stages, kept), *by_hand_notes(options)))
 
 
 def _parts(whole: Whole, stages: Sequence[StageLayers]) -> List[_Part]:

@@ -273,6 +273,10 @@ def _notes(
         )
     if options.placed:
         notes.append("devices are those of a placement")
-    if options.devices:
-        notes.append("devices set by hand: " + ", ".join(f"{k}:{v}" for k, v in sorted(options.devices.items())))
-    return tuple(dict.fromkeys(notes))
+    return tuple(dict.fromkeys((*notes, *by_hand_notes(options))))
+
+
+def by_hand_notes(options: PlanOptions) -> Tuple[str, ...]:
+    if not options.devices:
+        return ()
+    return ("devices set by hand: " + ", ".join(f"{k}:{v}" for k, v in sorted(options.devices.items())),)

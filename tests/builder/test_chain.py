@@ -175,6 +175,8 @@ def test_options_of_a_user_name_the_whole_networks_layers_and_tensors(tmp_path: 
     assert {(io.dtype, io.format) for io in second.outputs} == {("HALF", "CHW16")}
     assert {(io.dtype, io.format) for io in first.outputs} == {("INT8", "CHW32")}
     assert [io.format for io in first.inputs] == ["LINEAR"]
+    made = build(DETECTOR, tmp_path / "out", request(file, precision="int8", options=options))
+    assert f"devices set by hand: {names[-1]}:GPU, {names[0]}:GPU" in made.notes
     with pytest.raises(UsageError, match="the network has no layer 'conv99'"):
         plan_stages(DETECTOR, request(file, precision="int8", options=PlanOptions(devices={"conv99": "GPU"})))
 
