@@ -7,7 +7,7 @@ from typing import Dict, Union
 
 from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph
-from edgedla.placement.document import read_placement
+from edgedla.placement.document import check_input_sizes, read_placement
 from edgedla.placement.placement import PlacedModel, Placement
 from edgedla.targets.platform import Platform
 
@@ -23,8 +23,8 @@ def placed_model(
     """The graph's part of a placement.
 
     Raises:
-        DocumentError: no placement, or one of another model, platform, precision, or of other layers than the
-            model has.
+        DocumentError: no placement, or one of another model, platform, precision, input sizes, or of other layers
+            than the model has.
     """
     placement = source if isinstance(source, Placement) else read_placement(source)
     where = "placement" if isinstance(source, Placement) else str(source)
@@ -50,6 +50,7 @@ def placed_model(
     names = [layer.name for layer in graph.layers]
     if [layer.name for layer in models[0].layers] != names:
         raise DocumentError("its layers are not those of the model", where=where, hint="place the model again")
+    check_input_sizes(models[0], graph, where)
     if any(not 0 <= i < len(names) for region in models[0].regions for i in region.layers):
         raise DocumentError("a region has layers that the model has not", where=where, hint="place the model again")
     return models[0]

@@ -182,6 +182,12 @@ def _request(model: str, given: Dict[str, Any]) -> Any:
     from edgedla.builder.planning import PlanOptions
     from edgedla.builder.pools import parse_pools
 
+    if given["placement"] is not None and given["dla_core"] is not None:
+        raise UsageError(
+            "a placement says which core each layer runs on",
+            where="--dla-core",
+            hint="leave it out, or place again with --devices GPU,DLA1",
+        )
     options = PlanOptions(
         dla_core=given["dla_core"] or 0,
         devices=_pairs(given["layer_devices"], "--layer-devices", str.upper),

@@ -138,6 +138,7 @@ def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: 
         name=graph.name,
         sha256=graph.sha256,
         rate=model.rate,
+        inputs={name: graph.tensors[name].dims for name in graph.inputs},
         layers=tuple(layers),
         regions=tuple(
             p.PlacedRegion(

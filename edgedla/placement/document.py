@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.costs.cost import Cost
 from edgedla.errors import DocumentError
+from edgedla.graph import LayerGraph
 from edgedla.placement import placement as p
 
 
@@ -67,6 +68,7 @@ def _model(model: p.PlacedModel) -> Dict[str, Any]:
         "name": model.name,
         "sha256": model.sha256,
         "rate": model.rate,
+        "inputs": {name: list(dims) for name, dims in model.inputs.items()},
         "latency": model.latency.to_dict(),
         "layers": [
             {"index": x.index, "name": x.name, "type": x.type, "device": x.device, "region": x.region, "why": x.why,
@@ -128,6 +130,22 @@ def read_placement(source: Union[str, Path, Mapping[str, Any]]) -> p.Placement:
         raise DocumentError(str(e), where=where, hint="Place the model again with `edgedla place`.") from e
     except ValueError as e:
         raise DocumentError(f"holds a value out of range: {e}", where=where) from e
+
+
+def check_input_sizes(model: p.PlacedModel, graph: LayerGraph, where: Optional[str] = None) -> None:
+    """Raises DocumentError where the graph's inputs have other sizes than those that the placement's costs are for."""
+
+    def text(sizes: Mapping[str, Tuple[int, ...]]) -> str:
+        return ", ".join(f"{name} {'x'.join(map(str, dims)) or 'scalar'}" for name, dims in sizes.items())
+
+    sizes = {name: graph.tensors[name].dims for name in graph.inputs}
+    if model.inputs and dict(model.inputs) != sizes:
+        raise DocumentError(
+            f"{model.name} was placed for inputs of other sizes: {text(model.inputs)}",
+            where=where,
+            allowed=text(sizes),
+            hint="give the --shapes or --batch of the placement, or place the model again",
+        )
 
 
 class _Wrong(Exception):
@@ -247,6 +265,7 @@ def _read_model(r: _Reader) -> p.PlacedModel:
             for x in r.each("transitions")
         ),
         latency=r.cost("latency"),
+        inputs={name: i.list_of(name, int) for i in [r.of("inputs")] for name in i.data} if "inputs" in r.data else {},
     )  # fmt: skip
 
 

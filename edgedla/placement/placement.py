@@ -60,7 +60,10 @@ class PlacedTransition:
 
 @dataclass(frozen=True)
 class PlacedModel:
-    """One model. `latency` is that of one frame alone; `rate` its frames per period."""
+    """One model. `latency` is that of one frame alone; `rate` its frames per period.
+
+    `inputs` holds the dims of each network input that the costs are for; {} in documents that do not say.
+    """
 
     name: str
     sha256: str
@@ -69,6 +72,7 @@ class PlacedModel:
     regions: Tuple[PlacedRegion, ...]
     transitions: Tuple[PlacedTransition, ...]
     latency: Cost
+    inputs: Mapping[str, Tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

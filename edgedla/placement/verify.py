@@ -6,6 +6,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.model import CostModel
 from edgedla.errors import DocumentError
+from edgedla.placement.document import check_input_sizes
 from edgedla.placement.evaluate import Region
 from edgedla.placement.inputs import Model, problem_of
 from edgedla.placement.placement import Placement
@@ -49,6 +50,7 @@ def verify(
                 f"the placement of {placed.name} was made for another model than {graph.name}",
                 hint="Place the model again.",
             )
+        check_input_sizes(placed, graph)
         inputs.append(Model(graph, rules.check(graph, platform, placement.precision), {}, placed.rate))
     costs = CostModel.load(platform, placement.precision, placement.power_mode or None)
     try:

@@ -110,6 +110,7 @@ def test_trtexec_spellings_mean_the_same(capsys: pytest.CaptureFixture[str]) -> 
         (["missing.onnx", "--plan"], 3, "no such file"),
         ([SHAPES, "--calib", "missing.cache", "--precision", "int8", "--plan"], 3, "cannot be read"),
         ([SHAPES, "--placement", "missing.json", "--plan"], 3, "cannot be read"),
+        ([SHAPES, "--placement", "missing.json", "--dla-core", "1", "--plan"], 2, "which core each layer runs on"),
     ],
 )
 def test_wrong_use_and_bad_input_have_their_exit_codes(
@@ -172,6 +173,7 @@ def test_a_placement_decides_the_devices(tmp_path: Path, capsys: pytest.CaptureF
         (["--target", "orin-nx-16gb"], "placed for target agx-orin-64gb"),
         (["--trt", "8.5"], "placed for TensorRT"),
         (["--precision", "int8"], "placed for precision fp16"),
+        (["--batch", "2"], "images 1x3x256x256"),
     ):
         assert exit_code_of(["build", SHAPES, "--placement", str(placement), "--plan", *change]) == 3
         assert why in capsys.readouterr().err

@@ -118,6 +118,16 @@ def test_a_placement_of_another_model_is_refused(placement: Placement) -> None:
         verify(placement, [])
 
 
+def test_a_placement_holds_for_the_input_sizes_that_it_was_made_for(model: bytes, placement: Placement) -> None:
+    with pytest.raises(DocumentError, match="other sizes") as e:
+        verify(placement, [model], batch=2)
+    assert "1x" in e.value.what
+    assert "2x" in str(e.value.allowed)
+    older = placement.to_dict()
+    del older["models"][0]["inputs"]
+    assert verify(read_placement(older), [model]) == ()
+
+
 #: (path of keys, value) to put into a good document, and a word of the answer.
 WRONG: List[Tuple[Tuple[Any, ...], Any, str]] = [
     (("document",), "other", "no placement"),
@@ -130,6 +140,7 @@ WRONG: List[Tuple[Tuple[Any, ...], Any, str]] = [
     (("proof",), None, "proof"),
     (("use_unknown",), 1, "use_unknown"),
     (("devices",), [1], "devices"),
+    (("models", 0, "inputs"), {"x": ["a"]}, "inputs"),
 ]
 
 
