@@ -14,7 +14,6 @@ from typing import Any, Dict, List, Optional, Tuple
 import click
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing
-from edgedla.interrupts import interrupts_held
 from edgedla.version import __version__
 
 #: verb -> (where its command stands, one line for `edgedla --help`). The table keeps the help line so that
@@ -57,8 +56,7 @@ class LazyGroup(click.Group):
         if cmd_name not in VERBS:
             return None
         module, _, attribute = VERBS[cmd_name][0].partition(":")
-        with interrupts_held():
-            command: click.Command = getattr(importlib.import_module(module), attribute)
+        command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
     def resolve_command(
@@ -92,7 +90,7 @@ def main() -> None:
 
 
 def run(args: Optional[List[str]] = None) -> None:
-    """Runs the command line and ends the process with the documented exit code."""
+    """Entry point of the `edgedla` command: runs it and ends the process with the documented exit code."""
     # A model is many small values that live until the end: collecting after every 700 of them costs a tenth of a check.
     gc.set_threshold(100_000, 20, 20)
     code = exit_code_of(args)

@@ -15,7 +15,7 @@ ORDER = (
     "errors graph targets rules importers regions fixes quantization costs placement formats builder runtime reports cli"
 ).split()
 #: Modules beside the folders that everybody may import. `data`, `files` and `strict_yaml` stand on errors alone.
-FOUNDATION = {"errors", "interrupts", "version", "data", "files", "strict_yaml"}
+FOUNDATION = {"errors", "version", "data", "files", "strict_yaml"}
 
 ALLOWED: Dict[str, Tuple[str, ...]] = {
     "onnx": ("importers/", "fixes/", "quantization/", "builder/host", "builder/extract"),
