@@ -91,11 +91,18 @@ def test_a_hung_runner_does_not_hang_the_process(artifact, tmp_path, grace_s, si
 @pytest.mark.parametrize("after_s", [0.05, 0.4, 0.9])
 def test_a_signal_at_any_moment_of_the_start_ends_it(artifact, number, after_s):
     process = subprocess.Popen(
-        [sys.executable, "-m", "edgedla", *arguments(artifact)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "edgedla", *arguments(artifact)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # Jobs that a script starts in the background ignore SIGINT, and hand that on to what they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    time.sleep(after_s)
-    process.send_signal(number)
-    process.communicate(timeout=20)
+    try:
+        time.sleep(after_s)
+        process.send_signal(number)
+        process.communicate(timeout=20)
+    finally:
+        process.kill()
     # Killed by the signal before there was anything to finish, interrupted in the middle of an import, or ended gracefully.
     assert process.returncode in (0, 1, 130, -number)
 
