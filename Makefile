@@ -24,7 +24,7 @@ demo: $(STAMP)
 	$(BIN)/python examples/demo.py $(OUT)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -rs $(PYTEST)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(PYTEST)
 
 # The Python bindings of four TensorRT releases (thin, without TensorRT), which tests/contract reads.
 contract-wheels: $(STAMP)

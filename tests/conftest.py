@@ -20,6 +20,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    # First what mostly waits, so that the other worker has work meanwhile.
+    items.sort(key=lambda item: "slow" not in item.keywords)
     if not config.getoption("--slow"):
         skip = pytest.mark.skip(reason="slow: run it with --slow")
         for item in items:
