@@ -83,6 +83,7 @@ def materialized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("net", "shape", "precision"),
     [
