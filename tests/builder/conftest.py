@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -144,3 +145,16 @@ def chain(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return make
+
+
+@pytest.fixture(scope="module")
+def materialized(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the corpus networks that the test module names in NETS, with random weights."""
+    shared = Path(__file__).resolve().parents[3] / "shared"
+    if not (shared / "tools/materialize.py").is_file():
+        pytest.skip("the corpus ../shared does not stand beside this checkout")
+    folder = tmp_path_factory.mktemp("nets")
+    for net in request.module.NETS:
+        command = [sys.executable, str(shared / "tools/materialize.py"), str(shared / f"corpus/nets/{net}.onnx")]
+        subprocess.run([*command, str(folder / f"{net}.onnx")], check=True)
+    return folder

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +13,6 @@ from edgedla.builder.building import BuildRequest
 from edgedla.builder.host import TOLERANCE_REL_L2
 
 NETS = ("tv_resnet18", "tv_mobilenet_v2", "tv_squeezenet1_1", "timm_ghostnet_100", "tv_shufflenet_v2_x1_0")
-
-
-@pytest.fixture(scope="module")
-def materialized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    shared = Path(__file__).resolve().parents[3] / "shared"
-    if not (shared / "tools/materialize.py").is_file():
-        pytest.skip("the corpus ../shared does not stand beside this checkout")
-    folder = tmp_path_factory.mktemp("nets")
-    for net in NETS:
-        command = [sys.executable, str(shared / "tools/materialize.py"), str(shared / f"corpus/nets/{net}.onnx")]
-        subprocess.run([*command, str(folder / f"{net}.onnx")], check=True)
-    return folder
 
 
 @pytest.mark.parametrize("net", NETS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
@@ -69,18 +67,6 @@ def test_stages_of_real_networks_become_the_layers_of_the_whole(net: str, trt: T
             there |= set(part.outputs)
         assert set(graph.outputs) <= there
         return
-
-
-@pytest.fixture(scope="module")
-def materialized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    shared = Path(__file__).resolve().parents[3] / "shared"
-    if not (shared / "tools/materialize.py").is_file():
-        pytest.skip("the corpus ../shared does not stand beside this checkout")
-    folder = tmp_path_factory.mktemp("nets")
-    for net in NETS:
-        command = [sys.executable, str(shared / "tools/materialize.py"), str(shared / f"corpus/nets/{net}.onnx")]
-        subprocess.run([*command, str(folder / f"{net}.onnx")], check=True)
-    return folder
 
 
 @pytest.mark.slow
