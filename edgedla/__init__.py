@@ -26,6 +26,7 @@ _PUBLIC: Dict[str, str] = {
     "LayerGraph": "edgedla.graph",
     "ModelError": "edgedla.errors",
     "Placement": "edgedla.placement",
+    "Prediction": "edgedla.placement.prediction",
     "Platform": "edgedla.targets.platform",
     "RuleError": "edgedla.errors",
     "RunError": "edgedla.errors",
@@ -40,6 +41,7 @@ _PUBLIC: Dict[str, str] = {
     "open_pipeline": "edgedla.runtime.open_pipeline",
     "place": "edgedla.placement",
     "platform_for": "edgedla.targets",
+    "predict": "edgedla.placement.prediction",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Mapping, Tuple
 
 from edgedla import strict_yaml
-from edgedla.costs.features import DLA_FEATURES, GPU_FEATURES, Features
+from edgedla.costs.features import DLA_FEATURES, GPU_FEATURES, MEMORY_FEATURES, Features
 from edgedla.data import rules_dir
 
 
@@ -32,6 +32,10 @@ class Coefficients:
     def latency_us(self, features: Features) -> float:
         """sum of coefficient * feature."""
         return sum(self.values[name] * value for name, value in features.items() if value)
+
+    def transfer_us(self, features: Features) -> float:
+        """The part of latency_us that the features of memory make."""
+        return sum(self.values[name] * value for name, value in features.items() if name in MEMORY_FEATURES)
 
     def basis(self, features: Features) -> str:
         """ "guessed" where a feature that counts has a guessed coefficient, else "fitted"."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterable, Tuple
 
 #: Where a number comes from, strongest first. A sum is as weak as its weakest part.
@@ -40,6 +41,7 @@ class Cost:
             engine and precision), or "guessed" (carried over from another engine, precision or layer kind).
         spread: relative standard deviation of latency_us (0.1 = 10 %).
         energy_spread: relative standard deviation of energy_mj.
+        transfer_us: the part of latency_us that moves data to and from the DRAM; other engines' traffic stretches it.
     """
 
     latency_us: float = 0.0
@@ -47,6 +49,7 @@ class Cost:
     basis: str = "measured"
     spread: float = 0.0
     energy_spread: float = 0.0
+    transfer_us: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
@@ -63,11 +66,27 @@ class Cost:
             weakest((self.basis, other.basis)),
             _joined(self.spread, self.latency_us, other.spread, other.latency_us),
             _joined(self.energy_spread, self.energy_mj, other.energy_spread, other.energy_mj),
+            self.transfer_us + other.transfer_us,
         )
 
     def scaled(self, factor: float) -> Cost:
         """The cost with its latency and energy multiplied by `factor` (contention, repeated runs)."""
-        return Cost(self.latency_us * factor, self.energy_mj * factor, self.basis, self.spread, self.energy_spread)
+        return Cost(
+            self.latency_us * factor,
+            self.energy_mj * factor,
+            self.basis,
+            self.spread,
+            self.energy_spread,
+            self.transfer_us * factor,
+        )
+
+    def stretched(self, factor: float, spread: float) -> Cost:
+        """The cost while other engines run beside it: longer by `factor`, which `spread` is of; the same energy.
+
+        The spreads are of different causes and do not go the same way: spread = sqrt(own^2 + spread^2).
+        """
+        own = math.sqrt(self.spread**2 + spread**2)
+        return replace(self, latency_us=self.latency_us * factor, spread=own)
 
     @property
     def latency_range_us(self) -> Tuple[float, float]:

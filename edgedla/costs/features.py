@@ -40,6 +40,9 @@ DLA_FEATURES: Tuple[str, ...] = (
 )  # fmt: skip
 GPU_FEATURES: Tuple[str, ...] = ("mac.dense", "mac.depthwise", "memory", "operator", "kernel", "engine")
 
+#: Features of bytes that move to or from the DRAM.
+MEMORY_FEATURES = frozenset({"read", "write", "weight", "stream", "memory", "reformat_bytes"})
+
 #: Most channels over which a GPU is known to work on a grouped convolution as on a dense one: the widest published layers.
 WIDEST_GROUPED = 1024
 

@@ -74,8 +74,15 @@ def layer_costs_of(
 def _replaced(predicted: list[Cost], time: Cost) -> list[Cost]:
     """The measured time of an operator in its leader, with the energy in proportion; the followers are part of it."""
     whole = sum(c.latency_us for c in predicted)
-    energy = sum(c.energy_mj for c in predicted) * (time.latency_us / whole if whole > 0 else 0.0)
-    leader = Cost(time.latency_us, energy, "measured", time.spread, predicted[0].energy_spread)
+    scale = time.latency_us / whole if whole > 0 else 0.0
+    leader = Cost(
+        time.latency_us,
+        sum(c.energy_mj for c in predicted) * scale,
+        "measured",
+        time.spread,
+        predicted[0].energy_spread,
+        sum(c.transfer_us for c in predicted) * scale,
+    )
     return [leader, *(Cost() for _ in predicted[1:])]
 
 
@@ -87,4 +94,5 @@ def _difference(alone: Cost, fused: Cost) -> Cost:
         alone.basis,
         alone.spread,
         alone.energy_spread,
+        max(alone.transfer_us - fused.transfer_us, 0.0),
     )

@@ -15,7 +15,7 @@ from edgedla.costs.layer_costs import LayerCosts, layer_costs_of
 from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.prices import Prices
 from edgedla.costs.profile import Profile
-from edgedla.costs.transition import FORMATS, own_format, reformat_bytes
+from edgedla.costs.transition import FORMATS, NATIVE_FORMATS, own_format, reformat_bytes
 from edgedla.costs.work import work_of
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
@@ -137,7 +137,9 @@ class CostModel(Prices):
         for name in formats:
             if name not in FORMATS:
                 raise UsageError(f"unknown format {name!r}", allowed=", ".join(FORMATS))
-        if formats[0] == formats[1]:
+        # The format that the GPU's side has; a DLA reads and writes some of them without a reformat.
+        other = {name for name, kind in zip(formats, kinds) if kind == "GPU"}
+        if formats[0] == formats[1] or other & NATIVE_FORMATS[self.precision]:
             return Cost()
         numbers = self.dla_numbers()
         moved = reformat_bytes(tensor, self.precision)
@@ -173,6 +175,17 @@ class CostModel(Prices):
             "fitted" if measured else "guessed",
             numbers.spread,
         )
+
+    def transfer_factor(self, device: str, demand: float, external: float) -> float:
+        """How much longer the transfers of one engine take while others move `external` GB/s.
+
+        Args:
+            device: "GPU", "DLA0" or "DLA1".
+            demand: GB/s that the engine moves while it works alone.
+        """
+        numbers = contention_numbers()
+        total, floor = (s * self.clocks.dram_gb_s for s in (numbers.total_share, numbers.floor_share))
+        return slowdown_of(demand, external, total, floor)
 
     def traffic_bytes(self, graph: LayerGraph) -> Mapping[Tuple[int, str], float]:
         """DRAM bytes of every layer by (index, device kind), for `contention`."""

@@ -74,6 +74,7 @@ class Prices:
             basis,
             numbers.guessed_spread if basis == "guessed" else numbers.spread,
             self.energy.spread,
+            numbers.transfer_us(features),
         )
 
     def _clock_is_guessed(self, device: str) -> bool:

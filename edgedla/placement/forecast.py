@@ -8,11 +8,10 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 from edgedla.costs.model import CostModel
 from edgedla.costs.trt_profile import PathLike, with_measurements
 from edgedla.graph import LayerGraph
-from edgedla.placement.baselines import TITLES, baselines
-from edgedla.placement.evaluate import evaluate
-from edgedla.placement.inputs import Model, problem_of
-from edgedla.placement.problem import GPU, Limits
-from edgedla.regions.cap import subgraphs_per_core
+from edgedla.placement.baselines import TITLES
+from edgedla.placement.inputs import Model
+from edgedla.placement.prediction import Predictor
+from edgedla.placement.problem import GPU
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform
 
@@ -73,12 +72,10 @@ def forecast(
     costs = CostModel.load(platform, precision, power_mode)
     if profile is not None:
         costs = with_measurements(costs, profile, [graph], layer_info)
-    devices = (GPU, "DLA0") if platform.has_dla else (GPU,)
-    limits = Limits(loadables_per_core=subgraphs_per_core(platform))
-    problem = problem_of((Model(graph, tuple(verdicts), {}, 1.0),), costs, devices, limits, False)
-    found = []
-    for name, assignment in baselines(problem).items():
-        if name in ("gpu", "tensorrt"):
-            cost = evaluate(problem, assignment).latency(0)
-            found.append(Forecast(name, TITLES[name], cost.latency_us, cost.energy_mj, cost.spread, cost.basis))
-    return tuple(found)
+    predictor = Predictor((Model(graph, tuple(verdicts), {}, 1.0),), costs, platform)
+    ways = {"gpu": GPU, **({"tensorrt": "tensorrt"} if platform.has_dla else {})}
+    forecasts = []
+    for name, devices in ways.items():
+        cost = predictor.predict(devices).latency
+        forecasts.append(Forecast(name, TITLES[name], cost.latency_us, cost.energy_mj, cost.spread, cost.basis))
+    return tuple(forecasts)

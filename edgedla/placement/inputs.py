@@ -9,13 +9,31 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 from edgedla.costs.cost import Cost, device_kind, total
 from edgedla.costs.model import CostModel
 from edgedla.costs.operators import Operator
+from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
 from edgedla.graph.kinds import kind_of
+from edgedla.placement.borders import Borders, border_format
 from edgedla.placement.grouping import tensorrt_grouping
+from edgedla.placement.loops import in_order, loops_of
 from edgedla.placement.problem import GPU, Flow, Item, Limits, Link, Problem
 from edgedla.regions.candidates import unit_devices
 from edgedla.regions.fusions import Unit, UnitGraph, fuse
 from edgedla.rules.verdict import Effect, Support, Verdict
+
+
+def require_sizes(graph: LayerGraph) -> None:
+    """Raises UsageError where a network input has open dims: costs would count its layers as nothing."""
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        if tensor.is_dynamic:
+            dims = "x".join("?" if d < 0 else str(d) for d in tensor.dims)
+            only_batch = all(d >= 0 for d in tensor.dims[1:])
+            raise UsageError(
+                f"the input {name} of {graph.name} has open dims ({dims}), so no time can be predicted",
+                where="model",
+                hint="Give " + ("--batch N" if only_batch else f"--shapes {name}:{dims.replace('?', 'N')}") + ".",
+            )
+
 
 #: Bytes of one weight, by precision.
 WEIGHT_BYTES = {"fp16": 2, "int8": 1}
@@ -44,10 +62,17 @@ def problem_of(
     devices: Tuple[str, ...],
     limits: Limits,
     use_unknown: bool = False,
+    borders: Borders = None,
 ) -> Problem:
     """The problem of placing these models on one platform, all at one precision.
 
     A pin decides where its whole unit stands; that the pin is legal has been checked (`pins.check_pins`).
+
+    Args:
+        borders: formats of network inputs and outputs, see `borders.border_format`.
+
+    Raises:
+        UsageError: a network input has open dims: no cost may rest on them.
     """
     items: List[Item] = []
     flows: List[Flow] = []
@@ -55,19 +80,20 @@ def problem_of(
     graphs: List[UnitGraph] = []
     held: List[Tuple[int, ...]] = []
     for m, model in enumerate(models):
+        require_sizes(model.graph)
         units = fuse(model.graph)
         graphs.append(units)
         layer_costs = costs.layer_costs(model.graph)
         traffic = costs.traffic_bytes(model.graph)
         legal = legal_units(model, units, use_unknown)
         item_of: Dict[int, int] = {}
-        for members in whole_operators(model, units, legal, costs.operators(model.graph)):
+        for members in in_order(units, whole_operators(model, units, legal, costs.operators(model.graph))):
             item_of.update({u: len(items) for u in members})
             held.append(members)
             unit = joined(units, members)
-            item = _item(model, m, unit, legal[members[0]], devices, layer_costs, traffic, costs.precision)
+            item = _item(model, m, unit, all(legal[u] for u in members), devices, layer_costs, traffic, costs.precision)
             items.append(replace(item, units=len(members)))
-        flows += _flows(model.graph, m, units, item_of, costs, any(d != GPU for d in devices))
+        flows += _flows(model.graph, m, units, item_of, costs, any(d != GPU for d in devices), borders)
         for (producer, consumer), by_kind in sorted(layer_costs.separations.items()):
             ends = [item_of[units.unit_of[i]] for i in (producer, consumer) if i in units.unit_of]
             if len(ends) == 2 and ends[0] != ends[1]:
@@ -109,6 +135,8 @@ def whole_operators(
                 continue
             if not outputs & set(units.units[a].outputs):
                 item_of = [item_of[b] if i == item_of[a] else i for i in item_of]
+    for loop in loops_of(units):
+        item_of = [item_of[loop[-1]] if u in loop else i for u, i in enumerate(item_of)]
     members: Dict[int, List[int]] = {}
     for u, item in enumerate(item_of):
         members.setdefault(item, []).append(u)
@@ -186,13 +214,20 @@ def _item(
 
 
 def _flows(
-    graph: LayerGraph, m: int, units: UnitGraph, item_of: Mapping[int, int], costs: CostModel, any_core: bool
+    graph: LayerGraph,
+    m: int,
+    units: UnitGraph,
+    item_of: Mapping[int, int],
+    costs: CostModel,
+    any_core: bool,
+    borders: Borders,
 ) -> List[Flow]:
     readers: Dict[Tuple[Optional[int], str], List[int]] = {}
     for u, unit in enumerate(units.units):
         for name in unit.network_inputs:
             readers.setdefault((None, name), []).append(item_of[u])
         for producer, name in unit.inputs:
+            # What a loop hands to its next step stays in the loop.
             if item_of[producer] != item_of[u]:
                 readers.setdefault((item_of[producer], name), []).append(item_of[u])
     outputs = _written_outputs(graph, units)
@@ -204,12 +239,16 @@ def _flows(
     order: List[Tuple[Optional[int], str]] = sorted(readers, key=lambda k: (-1 if k[0] is None else k[0], k[1]))
     for source, name in order:
         tensor = _tensor(graph, name)
+        given = border_format(borders, name, "inputs", costs.precision) if source is None else None
+        # A tensor that the network hands out and a layer reads too is needed in the reader's format.
+        is_last = name in outputs and not readers[source, name]
+        handed_out = border_format(borders, name, "outputs", costs.precision) if is_last else None
         by_kind = (
             {}
             if not any_core
             else {
-                ("GPU", "DLA"): costs.transition(tensor, "GPU", "DLA0"),
-                ("DLA", "GPU"): costs.transition(tensor, "DLA0", "GPU"),
+                ("GPU", "DLA"): costs.transition(tensor, "GPU", "DLA0", source_format=given),
+                ("DLA", "GPU"): costs.transition(tensor, "DLA0", "GPU", target_format=handed_out),
                 ("DLA", "DLA"): costs.transition(tensor, "DLA0", "DLA1"),
             }
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.costs.cost import Cost, device_kind
+from edgedla.costs.cost import Cost, device_kind, total
 
 GPU = "GPU"
 DLA_CORES: Tuple[str, ...] = ("DLA0", "DLA1")
@@ -61,6 +61,11 @@ class Item:
 
     def energy_mj(self, device: str) -> float:
         return self.cost(device).energy_mj
+
+    def traffic(self, device: str) -> float:
+        """DRAM bytes on a device."""
+        by = self.traffic_bytes
+        return by[device] if device in by else by.get(device_kind(device), 0.0)
 
 
 @dataclass(frozen=True)
@@ -166,6 +171,10 @@ class Problem:
 
     def items_of(self, model: int) -> Tuple[int, ...]:
         return tuple(i for i, item in enumerate(self.items) if item.model == model)
+
+    def region_cost(self, core: str, items: Sequence[int]) -> Cost:
+        """One loadable of these items: their work, submit and wait."""
+        return total([*(self.items[i].cost(core) for i in items), self.loadable])
 
     def factor(self, engines: FrozenSet[str], device: str) -> float:
         """Slowdown of a device while all `engines` run."""

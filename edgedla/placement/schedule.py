@@ -149,6 +149,7 @@ def _order(
             waiting[r] -= 1
             if waiting[r] == 0:
                 add(r)
+    assert len(order) == len(members), "regions and items wait for each other in a circle"
     return order
 
 

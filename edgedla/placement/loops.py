@@ -1,0 +1,76 @@
+"""Loops: the units of a recurrent network that feed each other, which the GPU runs as one piece."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Dict, List, Sequence, Set, Tuple
+
+from edgedla.regions.fusions import UnitGraph
+
+
+def loops_of(units: UnitGraph) -> Tuple[Tuple[int, ...], ...]:
+    """Strongly connected components of more than one unit, each sorted (Tarjan 1972, without recursion).
+
+    A RECURRENCE reads what a later layer of its loop writes, so these are the loops; they cannot be cut.
+    """
+    sources = [tuple(dict.fromkeys(p for p, _ in unit.inputs)) for unit in units.units]
+    index: Dict[int, int] = {}
+    low: Dict[int, int] = {}
+    stack: List[int] = []
+    on_stack: Set[int] = set()
+    loops: List[Tuple[int, ...]] = []
+    for root in range(len(sources)):
+        if root in index:
+            continue
+        work = [(root, iter(sources[root]))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            node, feeding = work[-1]
+            source = next(feeding, None)
+            if source is None:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    loop: List[int] = []
+                    while not loop or loop[-1] != node:
+                        loop.append(stack.pop())
+                        on_stack.discard(loop[-1])
+                    if len(loop) > 1:
+                        loops.append(tuple(sorted(loop)))
+            elif source not in index:
+                index[source] = low[source] = len(index)
+                stack.append(source)
+                on_stack.add(source)
+                work.append((source, iter(sources[source])))
+            elif source in on_stack:
+                low[node] = min(low[node], index[source])
+    return tuple(sorted(loops))
+
+
+def in_order(units: UnitGraph, items: Sequence[Tuple[int, ...]]) -> List[Tuple[int, ...]]:
+    """The items, each some units, so that every item stands behind those that feed it; else by their last unit."""
+    item_of = {u: k for k, members in enumerate(items) for u in members}
+    sources: List[Set[int]] = [
+        {item_of[p] for u in members for p, _ in units.units[u].inputs} - {k} for k, members in enumerate(items)
+    ]
+    readers: List[List[int]] = [[] for _ in items]
+    for k, feeding in enumerate(sources):
+        for p in feeding:
+            readers[p].append(k)
+    waiting = [len(feeding) for feeding in sources]
+    ready = [(items[k][-1], k) for k, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
+    ordered: List[Tuple[int, ...]] = []
+    while ready:
+        _, k = heapq.heappop(ready)
+        ordered.append(items[k])
+        for r in readers[k]:
+            waiting[r] -= 1
+            if waiting[r] == 0:
+                heapq.heappush(ready, (items[r][-1], r))
+    if len(ordered) != len(items):
+        raise AssertionError(f"{len(items) - len(ordered)} items wait for each other in a circle")
+    return ordered

@@ -1,0 +1,114 @@
+"""Assignments as a user states them: everything on one device, TensorRT's default, pins, a placement file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
+
+from edgedla.errors import DocumentError, UsageError
+from edgedla.placement.baselines import after_cap, greedy
+from edgedla.placement.document import check_input_sizes, read_placement
+from edgedla.placement.inputs import Model
+from edgedla.placement.pins import check_pins, parse_pins, resolve_pins
+from edgedla.placement.placement import Placement
+from edgedla.placement.problem import GPU, Problem
+
+#: What `predict(devices=...)` takes for one model.
+Assignment = Union[str, "os.PathLike[str]", Placement, Mapping[str, str]]
+
+ALLOWED = "GPU, DLA0, DLA1, tensorrt, a placement file, or pins such as conv1:DLA0,*:GPU"
+
+
+def each_model(devices: Union[Assignment, Sequence[Assignment]], count: int) -> Tuple[Assignment, ...]:
+    """One assignment a model; a single one holds for all.
+
+    Raises:
+        UsageError: another number of assignments than models.
+    """
+    if isinstance(devices, (str, os.PathLike, Placement, Mapping)):
+        return (devices,) * count
+    several = tuple(devices)
+    if len(several) != count:
+        raise UsageError(
+            f"{len(several)} assignments for {count} models", where="devices", allowed="one for all, or one a model"
+        )
+    return several
+
+
+def devices_of_model(problem: Problem, m: int, model: Model, wanted: Assignment) -> Tuple[str, Tuple[str, ...]]:
+    """(the assignment in words, device by item of model m).
+
+    Layers without a DLA verdict fall back to the GPU, as in a build with `--allowGPUFallback`, and a core keeps the
+    loadables that TensorRT's cap leaves it.
+
+    Raises:
+        UsageError: an unknown word, a device that the module does not have, a pin that a rule forbids.
+        DocumentError: the placement cannot be read, or is of another model.
+    """
+    if isinstance(wanted, str) and ":" not in wanted and not _is_file(wanted):
+        name = wanted.strip()
+        device = name.upper()
+        if device in ("TENSORRT", "DLA"):
+            device = problem.cores[0] if problem.cores else GPU
+        if device not in problem.devices:
+            raise UsageError(f"{name!r} cannot be used here", where="devices", allowed=_allowed(problem))
+        return (name if name == "tensorrt" else device), _filled(problem, m, device)
+    if isinstance(wanted, Mapping) or (isinstance(wanted, str) and not _is_file(wanted)):
+        pins = tuple(wanted.items()) if isinstance(wanted, Mapping) else parse_pins((str(wanted),))
+        return "pins", _pinned(problem, m, model, [(n, d.upper()) for n, d in pins])
+    placement = wanted if isinstance(wanted, Placement) else read_placement(Path(str(wanted)))
+    return "placement", _placed(problem, m, model, placement)
+
+
+def _filled(problem: Problem, m: int, device: str) -> Tuple[str, ...]:
+    own = set(problem.items_of(m))
+    whole = greedy(problem, tuple(device if k == m else GPU for k in range(len(problem.models))))
+    kept = after_cap(problem, tuple(d if i in own else GPU for i, d in enumerate(whole)))
+    return tuple(kept[i] for i in sorted(own))
+
+
+def _pinned(problem: Problem, m: int, model: Model, pins: Sequence[Tuple[str, str]]) -> Tuple[str, ...]:
+    wanted = resolve_pins(model.graph, pins)
+    exact = resolve_pins(model.graph, [p for p in pins if "*" not in p[0]], strict=False)
+    kept = check_pins(
+        Model(model.graph, model.verdicts, wanted, model.rate),
+        problem.devices,
+        False,
+        {i: i not in exact for i in wanted},
+    )
+    core = next((d for d in kept.values() if d in problem.cores), problem.cores[0] if problem.cores else GPU)
+    devices: List[str] = []
+    for i in problem.items_of(m):
+        item = problem.items[i]
+        pin = next((kept[layer] for layer in item.layers if layer in kept), core)
+        device = core if pin == "DLA" else pin
+        devices.append(device if device in item.allowed else GPU)
+    return tuple(devices)
+
+
+def _placed(problem: Problem, m: int, model: Model, placement: Placement) -> Tuple[str, ...]:
+    names = [layer.name for layer in model.graph.layers]
+    match = [x for x in placement.models if [y.name for y in x.layers] == names]
+    if not match:
+        raise DocumentError(
+            f"the placement holds no model with the layers of {model.graph.name}",
+            allowed=", ".join(x.name for x in placement.models),
+            hint="Place the model again.",
+        )
+    placed = next((x for x in match if x.name == model.graph.name), match[0])
+    check_input_sizes(placed, model.graph)
+    device_of: Dict[int, str] = {x.index: x.device for x in placed.layers}
+    devices: List[str] = []
+    for i in problem.items_of(m):
+        item = problem.items[i]
+        devices.append(device_of[item.layers[0]] if item.layers else GPU)
+    return tuple(devices)
+
+
+def _is_file(text: Any) -> bool:
+    return str(text).endswith(".json") or os.path.isfile(str(text))
+
+
+def _allowed(problem: Problem) -> str:
+    return ", ".join((*problem.devices, ALLOWED.split(", ", 3)[3]))

@@ -1,0 +1,188 @@
+"""`predict`: what an assignment costs, without solving. `Predictor` answers many assignments of the same models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from edgedla.costs.model import CostModel
+from edgedla.costs.profile import Profile
+from edgedla.costs.trt_profile import with_measurements
+from edgedla.errors import UsageError
+from edgedla.placement.api import ModelSource, read_models
+from edgedla.placement.evaluate import Evaluation, evaluate
+from edgedla.placement.inputs import Model, problem_of
+from edgedla.placement.prediction.assignments import Assignment, devices_of_model, each_model
+from edgedla.placement.prediction.memory import DEFAULT_SRAM_BYTES, alive_bytes, loadable_memory, weight_bytes
+from edgedla.placement.prediction.prediction import PredictedLoadable, PredictedStream, Prediction
+from edgedla.placement.prediction.streams import Lane, Pace, side_by_side
+from edgedla.placement.problem import DEVICES, Limits
+from edgedla.placement.schedule import segments
+from edgedla.placement.validate import limits_broken
+from edgedla.regions.cap import subgraphs_per_core
+from edgedla.targets import Platform, platform_for
+
+#: Relative standard deviation of a frame that other streams make twice as long or longer; less in proportion below.
+BESIDE_SPREAD = 0.3
+
+
+def predict(
+    models: Union[ModelSource, Sequence[ModelSource]],
+    *,
+    target: str,
+    jetpack: Optional[str] = None,
+    trt: Optional[str] = None,
+    precision: str = "fp16",
+    devices: Union[Assignment, Sequence[Assignment]] = "tensorrt",
+    batch: Optional[int] = None,
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    power_mode: Optional[str] = None,
+    clocks: Optional[Mapping[str, float]] = None,
+    borders: Union[None, str, Mapping[str, str]] = None,
+    sparsity: bool = False,
+    concurrent: Optional[bool] = None,
+    use_unknown: bool = False,
+    profile: Union[None, str, Path, Profile] = None,
+    layer_info: Union[None, str, Path] = None,
+) -> Prediction:
+    """Time, throughput, energy and memory of an assignment, predicted without solving or building.
+
+    Args:
+        models: one model or several: path, bytes, ModelProto or LayerGraph.
+        precision: "fp16" or "int8" (INT8 with FP16 allowed).
+        devices: for all models or one a model: "GPU", "DLA0", "DLA1" (what the DLA does not run falls back to the
+            GPU), "tensorrt" (its default on the first core), a placement file or Placement, pins as trtexec's
+            --layerDeviceTypes ("conv1:DLA0,*:GPU"), or a mapping of layer names to devices.
+        clocks: in MHz by "dla", "gpu", "emc", over those of the power mode.
+        borders: format of the network's inputs and outputs: "linear" (default), "dla" (the DLA's own; no reformat),
+            one of TensorRT's names, or these by tensor name or by "inputs" and "outputs".
+        sparsity: weights are 2:4 sparse and the builder may use it (Orin's DLA at int8).
+        concurrent: the models run at the same time, each with one frame in flight. Default: with several models.
+        profile, layer_info: measured times that replace predictions, as in `place`.
+
+    Raises:
+        UsageError: an unknown target, device, clock or format; a model with open dims.
+        ModelError: a model cannot be read.
+        DocumentError: a placement or profile cannot be read, or is of another model.
+    """
+    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    several = list(models) if isinstance(models, (list, tuple)) else [models]
+    if not several:
+        raise UsageError("there is no model to predict")
+    costs = CostModel.load(platform, precision, power_mode, clocks=clocks, sparsity=sparsity)
+    cores = platform.module.dla_cores if platform.has_dla else 0
+    allowed = DEVICES[: 1 + cores]
+    inputs = read_models(several, platform, precision, (), allowed, use_unknown, shapes, batch, None)
+    if isinstance(profile, Profile):
+        costs = costs.with_profile(profile)
+    elif profile is not None:
+        costs = with_measurements(costs, profile, [m.graph for m in inputs], layer_info)
+    predictor = Predictor(inputs, costs, platform, use_unknown=use_unknown, borders=borders)
+    return predictor.predict(devices, concurrent=len(inputs) > 1 if concurrent is None else concurrent)
+
+
+class Predictor:
+    """Models on one platform; `predict` costs little for each further assignment of them."""
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        costs: CostModel,
+        platform: Platform,
+        *,
+        limits: Optional[Limits] = None,
+        use_unknown: bool = False,
+        borders: Union[None, str, Mapping[str, str]] = None,
+    ) -> None:
+        self.models, self.costs, self.platform = tuple(models), costs, platform
+        cores = platform.module.dla_cores if platform.has_dla else 0
+        self.problem = problem_of(
+            self.models,
+            costs,
+            DEVICES[: 1 + cores],
+            limits or Limits(loadables_per_core=subgraphs_per_core(platform)),
+            use_unknown,
+            borders,
+        )
+
+    def predict(
+        self, devices: Union[Assignment, Sequence[Assignment]] = "tensorrt", concurrent: bool = False
+    ) -> Prediction:
+        """The prediction of one assignment; see `predict` for its forms."""
+        names: List[str] = []
+        assignment: List[str] = []
+        for m, wanted in enumerate(each_model(devices, len(self.models))):
+            name, placed = devices_of_model(self.problem, m, self.models[m], wanted)
+            names.append(name)
+            assignment += placed
+        return self.of(tuple(assignment), tuple(names), concurrent)
+
+    def of(self, assignment: Tuple[str, ...], names: Tuple[str, ...], concurrent: bool = False) -> Prediction:
+        """The prediction of a device by item of `problem`."""
+        evaluation = evaluate(self.problem, assignment)
+        lanes = [self._lane(evaluation, m) for m in range(len(self.models))]
+        if concurrent:
+            paces = side_by_side(lanes, self.costs.transfer_factor)
+        else:
+            paces = tuple(side_by_side([lane], self.costs.transfer_factor)[0] for lane in lanes)
+        return Prediction(
+            platform=self.platform.to_dict(),
+            precision=self.costs.precision,
+            concurrent=concurrent,
+            costs=self.costs.to_dict(),
+            streams=tuple(self._stream(evaluation, m, names[m], lanes[m], paces[m]) for m in range(len(self.models))),
+            notes=(*self.costs.notes, *(n for model in self.models for n in model.graph.notes)),
+        )
+
+    def _lane(self, evaluation: Evaluation, m: int) -> Lane:
+        parts = tuple((s.device, s.time_us) for s in segments(self.problem, evaluation, m))
+        transfer: Dict[str, float] = {}
+        traffic: Dict[str, float] = {}
+        for (model, device), cost in evaluation.loads.items():
+            if model == m:
+                transfer[device] = cost.transfer_us
+        for i in self.problem.items_of(m):
+            item, device = self.problem.items[i], evaluation.assignment[i]
+            traffic[device] = traffic.get(device, 0.0) + item.traffic(device)
+        return Lane(parts, transfer, traffic)
+
+    def _stream(self, evaluation: Evaluation, m: int, name: str, lane: Lane, pace: Pace) -> PredictedStream:
+        problem, graph = self.problem, self.models[m].graph
+        precision = self.costs.precision
+        latency = evaluation.latency(m)
+        stretch = pace.frame_us / latency.latency_us if latency.latency_us > 0 else 1.0
+        regions = [r for r in evaluation.regions if r.model == m]
+        layers: Dict[str, int] = {}
+        for i in problem.items_of(m):
+            device = evaluation.assignment[i]
+            layers[device] = layers.get(device, 0) + len(problem.items[i].layers)
+        loadables = []
+        for region in regions:
+            inside = tuple(sorted(x for i in region.items for x in problem.items[i].layers))
+            cost = problem.region_cost(region.core, region.items)
+            memory = loadable_memory(graph, inside, precision, problem.limits, self._sram())
+            loadables.append(PredictedLoadable(region.core, inside, cost, memory))
+        everything = tuple(layer.index for layer in graph.layers)
+        alive, io = alive_bytes(graph, everything, precision, packed=False)
+        return PredictedStream(
+            name=graph.name,
+            devices=name,
+            latency=latency,
+            together=latency.stretched(stretch, self._beside(stretch)),
+            throughput_fps=1e6 / pace.frame_us if pace.frame_us > 0 else 0.0,
+            busy=pace.busy,
+            gpu_visits=len(lane.gpu_parts),
+            layers=layers,
+            loadables=tuple(loadables),
+            transitions=sum(problem.flows[c.flow].model == m for c in evaluation.crossings),
+            weight_bytes=weight_bytes(graph, everything, precision),
+            activation_bytes=alive + io,
+            broken=tuple(v.message for v in limits_broken(problem, regions)),
+        )
+
+    def _beside(self, stretch: float) -> float:
+        """Spread of a factor by which other streams stretch a frame: none where nothing runs beside it."""
+        return BESIDE_SPREAD * min(max(stretch - 1.0, 0.0), 1.0)
+
+    def _sram(self) -> int:
+        return min(DEFAULT_SRAM_BYTES, self.platform.module.sram_bytes)

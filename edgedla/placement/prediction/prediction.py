@@ -1,0 +1,199 @@
+"""Prediction: what a given assignment costs, as a value and as a versioned document."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from edgedla.costs.cost import Cost, weakest
+
+#: The document's name and version.
+DOCUMENT = "edgedla.prediction"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class LoadableMemory:
+    """Memory of one DLA loadable in bytes, predicted: no published figure tells what the DLA compiler allocates.
+
+    Attributes:
+        weight_bytes: in the pool `dlaGlobalDRAM`.
+        intermediate_bytes: most that tensors between its layers hold at one time, in `dlaLocalDRAM` and, up to
+            `sram_bytes`, in `dlaManagedSRAM`.
+        io_bytes: its input and output tensors in the DLA's own format.
+        sram_bytes: of the managed SRAM.
+        spread: relative standard deviation of the first two.
+        over: pools that the prediction exceeds, by TensorRT's names.
+    """
+
+    weight_bytes: int
+    intermediate_bytes: int
+    io_bytes: int
+    sram_bytes: int
+    basis: str
+    spread: float
+    over: Tuple[str, ...] = ()
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "weight_bytes": self.weight_bytes,
+            "intermediate_bytes": self.intermediate_bytes,
+            "io_bytes": self.io_bytes,
+            "sram_bytes": self.sram_bytes,
+            "basis": self.basis,
+            "spread": round(self.spread, 3),
+            "over": list(self.over),
+        }
+
+
+@dataclass(frozen=True)
+class PredictedLoadable:
+    """One DLA loadable: its layers (indices in the graph), its time alone with submit and wait, its memory."""
+
+    core: str
+    layers: Tuple[int, ...]
+    cost: Cost
+    memory: LoadableMemory
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "core": self.core,
+            "layers": list(self.layers),
+            "cost": self.cost.to_dict(),
+            "memory": self.memory.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class PredictedStream:
+    """One model on its devices.
+
+    Attributes:
+        devices: the assignment in words: "GPU", "DLA0", "tensorrt", "placement".
+        latency: one frame with nothing else running; its energy is above the board's idle power.
+        together: one frame while the other streams run; `latency` where the streams do not run together.
+        throughput_fps: frames per second with one frame in flight, while the other streams run.
+        busy: share of the time that the stream keeps each device busy.
+        gpu_visits: times per frame that the stream hands over to the GPU.
+        layers: live layers by device.
+        weight_bytes: weights of the engine on all devices.
+        activation_bytes: of all engine tensors that are alive together.
+        broken: limits of the platform that the assignment does not keep.
+    """
+
+    name: str
+    devices: str
+    latency: Cost
+    together: Cost
+    throughput_fps: float
+    busy: Mapping[str, float]
+    gpu_visits: int
+    layers: Mapping[str, int]
+    loadables: Tuple[PredictedLoadable, ...]
+    transitions: int
+    weight_bytes: int
+    activation_bytes: int
+    broken: Tuple[str, ...] = ()
+
+    @property
+    def energy_mj(self) -> float:
+        """Millijoules per frame above idle."""
+        return self.latency.energy_mj
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "name": self.name,
+            "devices": self.devices,
+            "latency": self.latency.to_dict(),
+            "together": self.together.to_dict(),
+            "throughput_fps": round(self.throughput_fps, 3),
+            "throughput_spread": round(self.together.spread, 3),
+            "busy": {d: round(share, 4) for d, share in self.busy.items()},
+            "gpu_visits": self.gpu_visits,
+            "layers": dict(self.layers),
+            "loadables": [x.to_dict() for x in self.loadables],
+            "transitions": self.transitions,
+            "weight_bytes": self.weight_bytes,
+            "activation_bytes": self.activation_bytes,
+            "broken": list(self.broken),
+        }
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Time, energy and memory of an assignment. Every number is predicted unless `basis` says measured.
+
+    Attributes:
+        platform: as Platform.to_dict().
+        concurrent: the streams run at the same time, each with one frame in flight; else one after the other.
+        costs: as CostModel.to_dict(): clocks, power mode, idle power.
+        notes: what limits the numbers, and what measurement would settle it.
+    """
+
+    platform: Mapping[str, Any]
+    precision: str
+    concurrent: bool
+    costs: Mapping[str, Any]
+    streams: Tuple[PredictedStream, ...]
+    module_memory_bytes: Optional[int] = None
+    notes: Tuple[str, ...] = ()
+
+    @property
+    def latency(self) -> Cost:
+        """One frame of every model, one after the other, with nothing else running."""
+        result = Cost()
+        for stream in self.streams:
+            result = result + stream.latency
+        return result
+
+    @property
+    def latency_us(self) -> float:
+        return self.latency.latency_us
+
+    @property
+    def energy_mj(self) -> float:
+        """Millijoules above idle for one frame of every model."""
+        return self.latency.energy_mj
+
+    @property
+    def throughput_fps(self) -> float:
+        """Frames per second of all streams together; streams that take turns share the time."""
+        if self.concurrent or len(self.streams) == 1:
+            return sum(s.throughput_fps for s in self.streams)
+        return len(self.streams) * 1e6 / self.latency_us if self.latency_us > 0 else 0.0
+
+    @property
+    def spread(self) -> float:
+        """Relative standard deviation of the latency."""
+        return self.latency.spread
+
+    @property
+    def basis(self) -> str:
+        return weakest(s.together.basis for s in self.streams)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Weights and activations of all engines; CUDA's and TensorRT's own memory comes on top."""
+        return sum(s.weight_bytes + s.activation_bytes for s in self.streams)
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "document": DOCUMENT,
+            "schema_version": VERSION,
+            "platform": dict(self.platform),
+            "precision": self.precision,
+            "concurrent": self.concurrent,
+            "costs": dict(self.costs),
+            "latency": self.latency.to_dict(),
+            "throughput_fps": round(self.throughput_fps, 3),
+            "basis": self.basis,
+            "memory_bytes": self.memory_bytes,
+            "module_memory_bytes": self.module_memory_bytes,
+            "streams": [s.to_dict() for s in self.streams],
+            "notes": list(self.notes),
+        }
+
+    def to_json(self) -> str:
+        """The document as text: the same bytes for the same input."""
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,107 @@
+"""Streams side by side: how long a frame takes, and how often one comes, while other streams run on the same board.
+
+Each stream runs on its own, one frame in flight, as one execution context does. Two things slow it down:
+
+- It waits for the GPU. Kernels of another stream that are queued run first, so each visit of the GPU waits for the
+  frame part that is there: wait = sum over other streams of (share of time that their part is there) * (its time).
+- Shared memory: its transfers take longer by the factor of `CostModel.contention` for what all engines move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Sequence, Tuple
+
+from edgedla.placement.problem import GPU
+
+#: Rounds of the fixed point, and the relative change of all times at which it has settled.
+ROUNDS, SETTLED = 200, 1e-6
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One stream as its frame runs: (device, time_us alone) of every segment in order, and what it moves.
+
+    Attributes:
+        transfer_us: by device, the part of its time that is bound by memory.
+        traffic_bytes: by device, DRAM bytes per frame.
+    """
+
+    segments: Tuple[Tuple[str, float], ...]
+    transfer_us: Mapping[str, float]
+    traffic_bytes: Mapping[str, float]
+
+    @property
+    def alone_us(self) -> float:
+        return sum(t for _, t in self.segments)
+
+    @property
+    def gpu_parts(self) -> Tuple[float, ...]:
+        return tuple(t for d, t in self.segments if d == GPU)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A stream among others: time of one frame, and the share of time that it keeps each device busy."""
+
+    frame_us: float
+    busy: Mapping[str, float]
+    waiting_us: float
+
+
+def side_by_side(lanes: Sequence[Lane], contention: object, switch_us: float = 0.0) -> Tuple[Pace, ...]:
+    """The paces at which the streams settle.
+
+    Args:
+        contention: CostModel.contention_of: (device, its GB/s while it works, GB/s of the others) -> factor on transfers.
+        switch_us: what the GPU loses when it turns from one stream to another.
+    """
+    frame = [max(lane.alone_us, 1e-9) for lane in lanes]
+    waiting = [0.0] * len(lanes)
+    for _ in range(ROUNDS):
+        slowed = [_stretched(k, lanes, frame, contention) for k in range(len(lanes))]
+        new, waits = [], []
+        for k in range(len(lanes)):
+            wait = _gpu_wait(k, slowed, frame, switch_us)
+            waits.append(wait)
+            # Half of the step: streams that wait for each other would swing.
+            new.append(0.5 * frame[k] + 0.5 * (sum(t for _, t in slowed[k]) + wait))
+        moved = max((abs(a - b) / b for a, b in zip(new, frame)), default=0.0)
+        frame, waiting = new, waits
+        if moved < SETTLED:
+            break
+    return tuple(
+        Pace(frame[k], _busy(_stretched(k, lanes, frame, contention), frame[k]), waiting[k]) for k in range(len(lanes))
+    )
+
+
+def _gpu_wait(k: int, slowed: Sequence[Sequence[Tuple[str, float]]], frame: Sequence[float], switch_us: float) -> float:
+    visits = sum(d == GPU for d, _ in slowed[k])
+    each = 0.0
+    for other, parts in enumerate(slowed):
+        if other != k:
+            each += sum((t + switch_us) ** 2 for d, t in parts if d == GPU) / frame[other]
+    return visits * each
+
+
+def _stretched(k: int, lanes: Sequence[Lane], frame: Sequence[float], contention: object) -> List[Tuple[str, float]]:
+    """The segments of a stream with their transfers slowed down by what the others move."""
+    lane = lanes[k]
+    external = sum(sum(other.traffic_bytes.values()) / frame[j] / 1e3 for j, other in enumerate(lanes) if j != k)
+    alone: Dict[str, float] = {}
+    for device, t in lane.segments:
+        alone[device] = alone.get(device, 0.0) + t
+    factor: Dict[str, float] = {}
+    for device, time_us in alone.items():
+        demand = lane.traffic_bytes.get(device, 0.0) / time_us / 1e3 if time_us > 0 else 0.0
+        share = min(lane.transfer_us.get(device, 0.0) / time_us, 1.0) if time_us > 0 else 0.0
+        slow = contention(device, demand, external)  # type: ignore[operator]
+        factor[device] = 1.0 + share * (slow - 1.0)
+    return [(d, t * factor[d]) for d, t in lane.segments]
+
+
+def _busy(segments: Sequence[Tuple[str, float]], frame_us: float) -> Mapping[str, float]:
+    busy: Dict[str, float] = {}
+    for device, t in segments:
+        busy[device] = busy.get(device, 0.0) + t / frame_us
+    return busy

@@ -1,0 +1,148 @@
+"""`edgedla.predict`: given assignments without solving, streams side by side, formats at the border, memory."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from placement_models import refused_model, small_model
+
+import edgedla
+from edgedla.errors import UsageError
+from edgedla.placement.prediction.streams import Lane, side_by_side
+
+ORIN = {"target": "agx-orin-64gb", "precision": "int8"}
+
+
+def no_contention(device: str, demand: float, external: float) -> float:
+    return 1.0
+
+
+def test_a_placement_is_predicted_as_place_says() -> None:
+    model = small_model()
+    placement = edgedla.place(model, **ORIN)
+    prediction = edgedla.predict(model, devices=placement, **ORIN)
+    assert prediction.latency == placement.figures.latency
+    assert len(prediction.streams[0].loadables) == sum(placement.figures.regions.values())
+    gpu = edgedla.predict(model, devices="GPU", **ORIN)
+    baseline = next(b for b in placement.baselines if b.name == "gpu")
+    assert gpu.latency == baseline.figures.latency
+
+
+def test_a_placement_file_holds_as_well(tmp_path) -> None:
+    placement = edgedla.place(small_model(), **ORIN)
+    path = tmp_path / "placement.json"
+    path.write_text(placement.to_json(), encoding="utf-8")
+    assert edgedla.predict(small_model(), devices=str(path), **ORIN).latency == placement.figures.latency
+
+
+def test_pins_as_text_and_as_mapping() -> None:
+    text = edgedla.predict(small_model(), devices="conv1:GPU,*:DLA", **ORIN).streams[0]
+    mapping = edgedla.predict(small_model(), devices={"conv1": "GPU", "*": "DLA0"}, **ORIN).streams[0]
+    assert text.layers == mapping.layers
+    assert text.layers["GPU"] > edgedla.predict(small_model(), devices="DLA0", **ORIN).streams[0].layers.get("GPU", 0)
+
+
+@pytest.mark.parametrize("devices", ["TPU", "DLA7", ["GPU", "GPU"], "conv1:NPU", {"none": "GPU"}])
+def test_an_unknown_assignment_is_wrong_use(devices) -> None:
+    with pytest.raises(UsageError):
+        edgedla.predict(small_model(), devices=devices, **ORIN)
+
+
+def test_a_core_without_dla_verdicts_leaves_everything_on_the_gpu() -> None:
+    stream = edgedla.predict(refused_model(), devices="DLA0", **ORIN).streams[0]
+    assert set(stream.layers) == {"GPU"}
+    assert not stream.loadables
+
+
+def test_formats_of_the_dla_at_the_border_need_no_reformat() -> None:
+    model = small_model(pool=False)
+    linear = edgedla.predict(model, devices="DLA0", **ORIN)
+    native = edgedla.predict(model, devices="DLA0", borders="dla", **ORIN)
+    half = edgedla.predict(model, devices="DLA0", borders={"inputs": "int8:chw32"}, **ORIN)
+    assert native.latency_us < half.latency_us < linear.latency_us
+    assert native.streams[0].gpu_visits < linear.streams[0].gpu_visits
+    with pytest.raises(UsageError, match="format"):
+        edgedla.predict(model, devices="DLA0", borders="nhwc", **ORIN)
+
+
+def test_lower_clocks_take_longer() -> None:
+    top = edgedla.predict(small_model(), devices="DLA0", **ORIN)
+    slow = edgedla.predict(small_model(), devices="DLA0", clocks={"dla": 400}, **ORIN)
+    assert slow.latency_us > top.latency_us
+
+
+def test_an_open_batch_is_refused_with_the_option_that_fixes_it() -> None:
+    model = small_model()
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    for call in (edgedla.predict, edgedla.place):
+        with pytest.raises(UsageError, match="open dims") as caught:
+            call(model, **ORIN)
+        assert "--batch" in str(caught.value.hint)
+    assert edgedla.predict(model, batch=1, **ORIN).latency_us > 0
+
+
+def test_a_recurrent_network_is_one_piece_on_the_gpu() -> None:
+    zeros = lambda name, *dims: numpy_helper.from_array(np.zeros(dims, np.float32), name)  # noqa: E731
+    graph = helper.make_graph(
+        [helper.make_node("LSTM", ["x", "w", "r"], ["y"], "lstm", hidden_size=8)],
+        "recurrent",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [5, 1, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [5, 1, 1, 8])],
+        [zeros("w", 1, 32, 4), zeros("r", 1, 32, 8)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    assert isinstance(model, onnx.ModelProto)
+    for objective in ("latency", "throughput", "energy"):
+        placement = edgedla.place(model, objective=objective, **ORIN)
+        assert {x.device for x in placement.models[0].layers} == {"GPU"}
+        assert placement.proof.optimal
+    assert edgedla.predict(model, **ORIN).streams[0].layers.keys() == {"GPU"}
+
+
+def test_streams_on_engines_of_their_own_keep_their_pace() -> None:
+    lanes = [Lane((("DLA0", 100.0),), {}, {}), Lane((("DLA1", 50.0),), {}, {})]
+    assert [p.frame_us for p in side_by_side(lanes, no_contention)] == pytest.approx([100.0, 50.0])
+
+
+def test_each_visit_of_the_gpu_waits_for_one_frame_of_a_stream_that_fills_it() -> None:
+    lanes = [Lane((("GPU", 1000.0),), {}, {}), Lane((("GPU", 1.0), ("DLA0", 800.0), ("GPU", 1.0)), {}, {})]
+    gpu, dla = side_by_side(lanes, no_contention)
+    assert gpu.frame_us == pytest.approx(1000.0, rel=0.01)
+    assert dla.frame_us == pytest.approx(802.0 + 2 * 1000.0, rel=0.01)
+
+
+def test_traffic_of_others_stretches_transfers_alone() -> None:
+    def twice(device: str, demand: float, external: float) -> float:
+        return 2.0 if external > 0 else 1.0
+
+    lanes = [
+        Lane((("DLA0", 100.0),), {"DLA0": 40.0}, {"DLA0": 1e6}),
+        Lane((("DLA1", 100.0),), {"DLA1": 0.0}, {"DLA1": 1e6}),
+    ]
+    assert [p.frame_us for p in side_by_side(lanes, twice)] == pytest.approx([140.0, 100.0])
+
+
+def test_the_document_says_where_its_numbers_come_from() -> None:
+    prediction = edgedla.predict([small_model(), small_model()], devices=["GPU", "DLA0"], **ORIN)
+    document = json.loads(prediction.to_json())
+    assert document["concurrent"]
+    assert [s["devices"] for s in document["streams"]] == ["GPU", "DLA0"]
+    for stream in document["streams"]:
+        assert stream["latency"]["basis"] in ("fitted", "guessed")
+        assert stream["together"]["latency_us"] >= stream["latency"]["latency_us"] - 0.001
+        assert stream["weight_bytes"] > 0
+
+
+def test_a_loadable_over_a_pool_says_so() -> None:
+    from edgedla.placement.prediction.memory import loadable_memory
+    from edgedla.placement.problem import Limits
+
+    graph = edgedla.load_onnx(small_model())
+    layers = [layer.index for layer in graph.layers]
+    memory = loadable_memory(graph, layers, "int8", Limits(global_dram_bytes=1, local_dram_bytes=1), 1 << 20)
+    assert memory.over == ("dlaGlobalDRAM", "dlaLocalDRAM")
+    assert memory.intermediate_bytes >= 256 * 56 * 56
