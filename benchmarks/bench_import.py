@@ -20,7 +20,7 @@ import onnx
 from bench_check import NETS, REFERENCE, ROOT, chain, rivals, row
 from onnx import TensorProto, helper
 
-from edgedla.importers import wire
+from edgedla.importers.model_file import wire
 
 IMPORT = [sys.executable, "-c", "import sys\nfrom edgedla.importers import load_onnx\nload_onnx(sys.argv[1])"]
 WEIGHTS_BYTES = 9 << 28  # 2.25 GiB

@@ -21,17 +21,17 @@ from typing import Any, Dict, List
 
 import numpy as np
 
-from edgedla.builder.artifact import Artifact, Binding
+from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.formats import TensorFormat, layout
-from edgedla.runtime.capture import Capture
 from edgedla.runtime.decode import DECODERS, NmsOptions
-from edgedla.runtime.pipeline import Limits, Pipeline
-from edgedla.runtime.pool import Pool
-from edgedla.runtime.prepare import Preparer, open_preprocessor
-from edgedla.runtime.preprocess import Preprocess
+from edgedla.runtime.outputs.sinks import JsonLines
+from edgedla.runtime.pipeline.capture import Capture
+from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
+from edgedla.runtime.pipeline.pool import Pool
+from edgedla.runtime.pipeline.prepare import Preparer, open_preprocessor
+from edgedla.runtime.preprocess.preprocess import Preprocess
 from edgedla.runtime.runners import outputs_as_arrays
 from edgedla.runtime.runners.fake import FakeRunner
-from edgedla.runtime.sinks import JsonLines
 from edgedla.runtime.sources import open_source
 
 HEADS = ((80, 80), (40, 40), (20, 20))

@@ -23,7 +23,7 @@ from edgedla.graph import LayerGraph
 from edgedla.graph.document import from_document
 from edgedla.importers import load_onnx
 from edgedla.placement import OBJECTIVES, place
-from edgedla.placement.placement import Figures, Placement
+from edgedla.placement.result.placement import Figures, Placement
 from edgedla.targets import platform_for
 
 UNIT = {"latency": "us", "throughput": "us a frame", "energy": "mJ", "makespan": "us"}

@@ -17,7 +17,7 @@ import time
 import numpy as np
 
 from edgedla.formats import TensorFormat
-from edgedla.runtime.preprocess import CpuPreprocessor, Preprocess
+from edgedla.runtime.preprocess.preprocess import CpuPreprocessor, Preprocess
 
 CASES = [
     ("1080p NV12 to 640x640 INT8 DLA_HWC4", (1080, 1920), "nv12", "INT8", TensorFormat.DLA_HWC4),
@@ -117,7 +117,7 @@ def gpu(case, batch: int = 16) -> dict:
     from pycuda import driver, gpuarray
     from pycuda.compiler import SourceModule
 
-    from edgedla.runtime.cuda_preprocess import CudaPreprocessor
+    from edgedla.runtime.preprocess.cuda_preprocess import CudaPreprocessor
 
     spec = spec_of(case)
     rng = np.random.default_rng(0)

@@ -5,21 +5,20 @@ from __future__ import annotations
 import importlib
 from typing import Any, Dict
 
-from edgedla.builder.artifact import Artifact, ArtifactFile, Binding, Stage
-from edgedla.builder.artifact_load import Running, load_artifact
+from edgedla.builder.artifact.artifact import Artifact, ArtifactFile, Binding, Stage
+from edgedla.builder.artifact.load import Running, load_artifact
 
 #: Names that need more than the standard library are imported when they are first used: a runtime that only loads
 #: artifacts pays for none of them.
 _LAZY: Dict[str, str] = {
-    "BuildPlan": "edgedla.builder.plan",
+    "BuildPlan": "edgedla.builder.plan.plan",
     "BuildRequest": "edgedla.builder.building",
-    "HostSession": "edgedla.builder.host_session",
-    "PlanOptions": "edgedla.builder.planning",
+    "HostSession": "edgedla.builder.host.session",
+    "PlanOptions": "edgedla.builder.plan.make_plan",
     "build": "edgedla.builder.building",
-    "inspect": "edgedla.builder.inspection",
     "plan_build": "edgedla.builder.building",
     "plan_stages": "edgedla.builder.building",
-    "trtexec_script": "edgedla.builder.trtexec",
+    "trtexec_script": "edgedla.builder.trtexec.script",
     "write_scripts": "edgedla.builder.building",
 }
 

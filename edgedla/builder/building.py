@@ -8,23 +8,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
-from edgedla.builder.artifact import Artifact, claim_folder, folder_lock
-from edgedla.builder.assembling import Contents, already_built, artifact_of
-from edgedla.builder.calibrate import calibrate
-from edgedla.builder.chain_build import build_chain
-from edgedla.builder.chain_plan import ChainPlan, Whole, devices_of, plan_chain
-from edgedla.builder.legality import refuse_dynamic
-from edgedla.builder.plan import GPU, BuildPlan, Calibration
-from edgedla.builder.planning import PlanOptions, make_plan
-from edgedla.builder.scripts import Scripts, scripts_of
+from edgedla.builder.artifact.artifact import Artifact, claim_folder, folder_lock
+from edgedla.builder.artifact.of_plan import Contents, already_built, artifact_of
+from edgedla.builder.chain.build import build_chain
+from edgedla.builder.chain.plan import ChainPlan, Whole, devices_of, plan_chain
+from edgedla.builder.plan.int8_scales import calibrate
+from edgedla.builder.plan.legality import refuse_dynamic
+from edgedla.builder.plan.make_plan import PlanOptions, make_plan
+from edgedla.builder.plan.plan import GPU, BuildPlan, Calibration
+from edgedla.builder.trtexec.files import Scripts, scripts_of
 from edgedla.errors import BuildError, ModelError, UsageError
-from edgedla.importers.model_identity import dynamic_inputs, model_identity
+from edgedla.importers.model_file.model_identity import dynamic_inputs, model_identity
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.samples import Samples
 from edgedla.regions import CheckReport
 
 if TYPE_CHECKING:
-    from edgedla.placement.placement import Placement
+    from edgedla.placement.result.placement import Placement
 
 BACKENDS = ("auto", "tensorrt", "host")
 #: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
@@ -152,7 +152,7 @@ def _build_one(
 ) -> Tuple[Artifact, Contents]:
     """One engine, with the files of its artifact. `samples`: what a simulated one is measured on, if not the request's."""
     if backend == "tensorrt":
-        from edgedla.builder.on_device import build_on_device
+        from edgedla.builder.tensorrt.backend import build_on_device
 
         artifact, contents = build_on_device(plan, path, work, allow_drift=request.allow_drift, say=say)
     else:
@@ -175,7 +175,7 @@ def _plan(
     refuse_dynamic(graph)
     options, model = request.options, None
     if request.placement is not None:
-        from edgedla.builder.from_placement import placed_devices, placed_model
+        from edgedla.builder.plan.from_placement import placed_devices, placed_model
 
         model = placed_model(request.placement, graph, platform, request.precision)
         options = replace(options, placed=placed_devices(model))
@@ -184,7 +184,7 @@ def _plan(
     if request.precision == "int8" and not platform.release.strongly_typed:
         calibration = calibrate(path, graph, request.calib, request.calib_data, request.calib_method, work, say)
     if model is not None and chained:
-        from edgedla.builder.host import load_model
+        from edgedla.builder.host.backend import load_model
 
         proto = load_model(path, weights=weights)
         whole = Whole(proto, graph, platform, request.precision, request.mode, calibration, options)
@@ -204,7 +204,7 @@ def _plan(
 def _backend(asked: str) -> str:
     if asked != "auto":
         return asked
-    from edgedla.builder.tensorrt_api import installed_version
+    from edgedla.builder.tensorrt.api import installed_version
 
     # TensorRT for PCs knows no DLA, so only a Jetson's counts.
     return "tensorrt" if _on_jetson() and installed_version() else "host"
@@ -218,7 +218,7 @@ def _on_jetson() -> bool:
 def _build_on_host(
     plan: BuildPlan, path: Path, calib_data: Optional[Path], samples: Optional[Samples]
 ) -> Tuple[Artifact, Contents]:
-    from edgedla.builder.host import build_host, check_samples, read_model
+    from edgedla.builder.host.backend import build_host, check_samples, read_model
 
     model = read_model(path)
     built = build_host(plan, model, samples or check_samples(plan, model, calib_data))

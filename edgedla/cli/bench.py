@@ -13,8 +13,8 @@ from edgedla.cli.output import deliver, destinations
 from edgedla.errors import UsageError
 
 if TYPE_CHECKING:
-    from edgedla.builder.artifact import Artifact
-    from edgedla.runtime.layer_profile import EngineTimes
+    from edgedla.builder.artifact.artifact import Artifact
+    from edgedla.runtime.measure.layer_profile import EngineTimes
 
 FORMATS = ("text", "json")
 #: trtexec's options for what a measurement here does anyhow, or does in one way only.
@@ -120,16 +120,16 @@ def bench(
         percents = tuple(float(p) for p in percentile.split(","))
     except ValueError:
         raise UsageError(f"{percentile!r}", where="--percentile", allowed="numbers separated by commas") from None
-    from edgedla.builder.artifact_load import load_artifact
+    from edgedla.builder.artifact.load import load_artifact
     from edgedla.files import write_atomic
-    from edgedla.runtime.bench import BenchOptions, random_inputs
-    from edgedla.runtime.bench import bench as measure
-    from edgedla.runtime.devices import open_devices
-    from edgedla.runtime.layer_profile import measure_layers
+    from edgedla.runtime.measure.bench import BenchOptions, random_inputs
+    from edgedla.runtime.measure.bench import bench as measure
+    from edgedla.runtime.measure.layer_profile import measure_layers
+    from edgedla.runtime.pipeline.devices import open_devices
 
     loaded = load_artifact(folder, model=onnx)
     if export_layer_info:
-        from edgedla.runtime.layer_profile import layer_info
+        from edgedla.runtime.measure.layer_profile import layer_info
 
         write_atomic(export_layer_info, layer_info(loaded))
     given = {"--onnx": onnx, "--shapes": shapes, "--batch": batch, "--power-mode": power_mode}
@@ -171,7 +171,7 @@ class _ProfileTo:
         """Writes the file, and says what is in it."""
         from edgedla.costs.profile import write_profile
         from edgedla.files import write_atomic
-        from edgedla.runtime.layer_profile import trtexec_profile
+        from edgedla.runtime.measure.layer_profile import trtexec_profile
 
         told = {"file": self.path, "inferences": engines[0].times.count}
         told["engine_layers"] = sum(len(e.times.times_ms) for e in engines)
@@ -192,7 +192,7 @@ def _profile_to(
         if unused:
             raise UsageError("it is about --export-profile", where=unused[0], allowed="with --export-profile FILE")
         return None
-    from edgedla.runtime import layer_profile
+    from edgedla.runtime.measure import layer_profile
 
     layer_profile.check_has_layers(artifact)
     if any("=" in d for d in devices) or (len(devices) > 1 and artifact.kind != "chain"):

@@ -151,7 +151,7 @@ def _take_board(given: Dict[str, Any], source: Any) -> None:
     """On a Jetson the module and release default to its own; TensorRT cannot build for another module there."""
     if given["backend"] not in ("auto", "tensorrt"):
         return
-    from edgedla.runtime.board import this_board
+    from edgedla.targets.board import this_board
 
     board = this_board()
     if board is None or board.target is None:
@@ -170,7 +170,7 @@ def _take_board(given: Dict[str, Any], source: Any) -> None:
         given["backend"] = "host"
         return
     if given["jetpack"] is None and given["trt"] is None:
-        from edgedla.builder.tensorrt_api import installed_version
+        from edgedla.builder.tensorrt.api import installed_version
 
         # What is installed decides: a newer TensorRT may stand beside the one that JetPack brought.
         given["trt"] = installed_version()
@@ -179,8 +179,8 @@ def _take_board(given: Dict[str, Any], source: Any) -> None:
 
 def _request(model: str, given: Dict[str, Any]) -> Any:
     from edgedla.builder.building import BuildRequest
-    from edgedla.builder.planning import PlanOptions
-    from edgedla.builder.pools import parse_pools
+    from edgedla.builder.plan.make_plan import PlanOptions
+    from edgedla.builder.plan.pools import parse_pools
 
     if given["placement"] is not None and given["dla_core"] is not None:
         raise UsageError(

@@ -19,8 +19,8 @@ def doctor(output_format: str) -> None:
 
     Works on a laptop too. Exit code 4 if something that edgedla needs here is missing.
     """
-    from edgedla.runtime.doctor import doctor as look
-    from edgedla.runtime.doctor import summary
+    from edgedla.runtime.board.doctor import doctor as look
+    from edgedla.runtime.board.doctor import summary
 
     found = look()
     document = summary(found)

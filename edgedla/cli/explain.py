@@ -55,8 +55,8 @@ def _is_log(line: str) -> bool:
 def _lines(line: str) -> Iterable[str]:
     if not _is_log(line):
         return [line]
-    from edgedla.importers.build_log_prefix import split_prefix
-    from edgedla.importers.text_lines import BROKEN_STREAM, Source, text_lines
+    from edgedla.records.build_log_prefix import split_prefix
+    from edgedla.records.text_lines import BROKEN_STREAM, Source, text_lines
 
     found: List[str] = []
     source: Source = sys.stdin.buffer.read() if line == "-" else line

@@ -48,8 +48,8 @@ def inspect(
     targets = destinations(output_format, output, FORMATS)
     if other is not None and against is not None:
         raise UsageError("two files are compared with each other, not with a prediction", where="--against")
-    from edgedla.builder.inspection import diff
-    from edgedla.builder.inspection import inspect as inspect_file
+    from edgedla.inspection.inspect_file import diff
+    from edgedla.inspection.inspect_file import inspect as inspect_file
     from edgedla.reports.inspect import render_diff, render_inspection
 
     first = inspect_file(file, against=against, target=target, jetpack=jetpack, trt=trt, precision=precision)

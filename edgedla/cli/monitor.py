@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Optional
 import click
 
 if TYPE_CHECKING:
-    from edgedla.runtime.monitor import Sample
+    from edgedla.runtime.board.monitor import Sample
 
 
 @click.command()
@@ -27,7 +27,7 @@ def monitor(interval: float, count: int, output_format: str) -> None:
     The busy share is the time a core was powered on, an upper bound of its load. Reads the kernel's files, and tegrastats for
     what they show to root alone (DLA clocks); no root daemon is needed.
     """
-    from edgedla.runtime.monitor import samples
+    from edgedla.runtime.board.monitor import samples
 
     shown: Optional[tuple] = None
     for sample in samples(interval, count):

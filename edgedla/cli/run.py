@@ -79,10 +79,10 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.signal(number, lambda *_: os._exit(130))
         click.get_current_context().call_on_close(functools.partial(signal.signal, number, before))
-    from edgedla.runtime.config import load_config, read_labels, with_overrides
-    from edgedla.runtime.metrics import serve_metrics
-    from edgedla.runtime.open_pipeline import open_pipeline
-    from edgedla.runtime.service import as_service
+    from edgedla.runtime.pipeline.config import load_config, read_labels, with_overrides
+    from edgedla.runtime.pipeline.metrics import serve_metrics
+    from edgedla.runtime.pipeline.open_pipeline import open_pipeline
+    from edgedla.runtime.pipeline.service import as_service
 
     is_file = pipeline.lower().endswith((".yaml", ".yml"))
     if not is_file and not os.path.isdir(pipeline):

@@ -20,7 +20,7 @@ from edgedla.costs.profile import (
 )
 from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph
-from edgedla.importers.engine_info import EngineInfo, EngineLayer, parse_engine_info
+from edgedla.records.engine_info import EngineInfo, EngineLayer, parse_engine_info
 
 PathLike = Union[str, "os.PathLike[str]"]
 

@@ -11,13 +11,13 @@ from edgedla.errors import ModelError, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
 from edgedla.importers import lowering_for
 from edgedla.importers.context import Context
-from edgedla.importers.described_shapes import described_tensors
+from edgedla.importers.model_file.described_shapes import described_tensors
+from edgedla.importers.model_file.onnx_file import OnnxFile, read
+from edgedla.importers.model_file.tensor_data import TensorReader
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import readable
-from edgedla.importers.onnx_file import OnnxFile, read
 from edgedla.importers.ports import import_inputs, output_tensors
 from edgedla.importers.refuse import CannotTell, Refused
-from edgedla.importers.tensor_data import TensorReader
 from edgedla.importers.walk import DEFAULT_DOMAINS, Walk
 
 #: Constants of up to this many elements keep their value in the LayerGraph.

@@ -11,15 +11,15 @@ from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import with_measurements
 from edgedla.errors import EdgedlaError, UsageError
 from edgedla.graph import LayerGraph
-from edgedla.placement.assemble import assemble
-from edgedla.placement.baselines import baselines
-from edgedla.placement.goal import GAP, Goal, Solution
-from edgedla.placement.inputs import Model, problem_of
-from edgedla.placement.pins import check_pins, parse_pins, resolve_pins
-from edgedla.placement.placement import Placement
-from edgedla.placement.problem import DEVICES, Limits, Problem
-from edgedla.placement.solve import SOLVERS, solve
-from edgedla.placement.stages import stage_starts
+from edgedla.placement.problem.baselines import baselines
+from edgedla.placement.problem.goal import GAP, Goal, Solution
+from edgedla.placement.problem.inputs import Model, problem_of
+from edgedla.placement.problem.pins import check_pins, parse_pins, resolve_pins
+from edgedla.placement.problem.problem import DEVICES, Limits, Problem
+from edgedla.placement.result.assemble import assemble
+from edgedla.placement.result.placement import Placement
+from edgedla.placement.solvers.pipeline_starts import stage_starts
+from edgedla.placement.solvers.solve import SOLVERS, solve
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
 

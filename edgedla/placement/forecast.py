@@ -8,10 +8,10 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 from edgedla.costs.model import CostModel
 from edgedla.costs.trt_profile import PathLike, with_measurements
 from edgedla.graph import LayerGraph
-from edgedla.placement.baselines import TITLES
-from edgedla.placement.inputs import Model
 from edgedla.placement.prediction import Predictor
-from edgedla.placement.problem import GPU
+from edgedla.placement.problem.baselines import TITLES
+from edgedla.placement.problem.inputs import Model
+from edgedla.placement.problem.problem import GPU
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform
 

@@ -6,12 +6,12 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.model import CostModel
 from edgedla.errors import DocumentError
-from edgedla.placement.document import check_input_sizes
-from edgedla.placement.evaluate import Region
-from edgedla.placement.inputs import Model, problem_of
-from edgedla.placement.placement import Placement
-from edgedla.placement.problem import Limits
-from edgedla.placement.validate import Violation, validate
+from edgedla.placement.problem.evaluate import Region
+from edgedla.placement.problem.inputs import Model, problem_of
+from edgedla.placement.problem.problem import Limits
+from edgedla.placement.problem.validate import Violation, validate
+from edgedla.placement.result.document import check_input_sizes
+from edgedla.placement.result.placement import Placement
 from edgedla.targets import platform_for
 
 

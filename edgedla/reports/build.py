@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, List, Mapping, Sequence
 
-from edgedla.builder.artifact import Artifact
-from edgedla.builder.chain_build import plans_document
-from edgedla.builder.plan import BuildPlan
-from edgedla.builder.plan_text import describe
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.chain.build import plans_document
+from edgedla.builder.plan.plan import BuildPlan
+from edgedla.builder.plan.text import describe
 
 
 def render_build(artifact: Artifact, wanted: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Iterator, List, Tuple
 
-from edgedla.builder.compare import Comparison, LayerDifference
-from edgedla.builder.inspection import Diff, Inspection
+from edgedla.inspection.comparison import Comparison, LayerDifference
+from edgedla.inspection.inspect_file import Diff, Inspection
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import Line, clean, print_lines
 

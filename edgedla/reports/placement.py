@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Sequence
 
 from edgedla.errors import UsageError
-from edgedla.placement.placement import Placement
+from edgedla.placement.result.placement import Placement
 
 FORMATS = ("text", "json", "html", "trtexec")
 
@@ -19,7 +19,7 @@ def render_placement(placement: Placement, wanted: str, files: Sequence[str] = (
 
         return to_html(placement)
     if wanted == "trtexec":
-        from edgedla.placement.export import trtexec_commands
+        from edgedla.placement.result.export import trtexec_commands
 
         return "\n".join(trtexec_commands(placement, tuple(files) or None)) + "\n"
     if wanted == "text":

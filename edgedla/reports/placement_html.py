@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from edgedla.placement.placement import Placement
+from edgedla.placement.result.placement import Placement
 from edgedla.reports.placement_text import GOALS, proof_text, value_text
 from edgedla.reports.placement_timeline import KINDS, labels, timeline_svg
 from edgedla.reports.text import clean

@@ -6,7 +6,7 @@ import itertools
 from typing import Iterator, List, Tuple
 
 from edgedla.costs.cost import Cost
-from edgedla.placement.placement import WHY, Baseline, Figures, PlacedModel, Placement
+from edgedla.placement.result.placement import WHY, Baseline, Figures, PlacedModel, Placement
 from edgedla.reports.placement_timeline import timeline_lines
 from edgedla.reports.text import Line, aligned, clean, print_lines
 

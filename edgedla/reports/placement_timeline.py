@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Iterator, List, Sequence, Tuple
 
-from edgedla.placement.placement import Placement, TimelineBar
+from edgedla.placement.result.placement import Placement, TimelineBar
 from edgedla.reports.text import clean
 
 #: Letters of the models in the text form; more models than letters start again.

@@ -1,9 +1,9 @@
-"""A frame on its way through the pipeline."""
+"""A frame on its way through the pipeline, and its result."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Dict, Tuple
 
 import numpy as np
 
@@ -25,3 +25,33 @@ class Frame:
     captured_s: float
     truth: Any = None
     time_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class FrameResult:
+    """What the pipeline hands to its outputs, in frame order.
+
+    Attributes:
+        frame: the captured frame.
+        results: decoded objects (Detection, ClassScore, ...), each with `.to_dict()`.
+        runner: where the inference ran. simulated: it was no device.
+        inference_ms: time on the runner. age_ms: from capture to now, when the result is complete.
+    """
+
+    frame: Frame
+    results: Tuple[Any, ...]
+    runner: str
+    simulated: bool
+    inference_ms: float
+    age_ms: float
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "frame": self.frame.index,
+            "time": round(self.frame.time_s, 3),
+            "runner": self.runner,
+            "simulated": self.simulated,
+            "inference_ms": round(self.inference_ms, 3),
+            "age_ms": round(self.age_ms, 3),
+            "results": [r.to_dict() for r in self.results],
+        }

@@ -13,9 +13,9 @@ from make_data import network_input
 from shapes import CLASSES, sample
 
 from edgedla.builder import load_artifact
-from edgedla.builder.host_session import HostSession
-from edgedla.runtime.accuracy import Truth, evaluate
+from edgedla.builder.host.session import HostSession
 from edgedla.runtime.decode import NmsOptions, decode_dfl
+from edgedla.runtime.decode.accuracy import Truth, evaluate
 
 MODEL = Path(__file__).with_name("shapes_detector.onnx")
 OUTPUTS = ("raw_s8", "raw_s16")

@@ -8,7 +8,7 @@ from typing import Callable, List, Optional, Sequence
 
 from edgedla.importers import load_onnx
 from edgedla.placement import place
-from edgedla.placement.placement import PlacedRegion, Placement
+from edgedla.placement.result.placement import PlacedRegion, Placement
 
 TARGET = "agx-orin-64gb"
 #: Index of a layer and number of layers -> its device.

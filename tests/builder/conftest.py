@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgedla.builder.plan import BuildPlan, Calibration, IoPlan, LayerPlan, Pools
+from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan, Pools
 
 # Makes `chain_placements` importable for the tests beside it: the test folders are no packages.
 sys.path.insert(0, str(Path(__file__).resolve().parent))

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from edgedla.builder import Artifact, Binding, Running, load_artifact
-from edgedla.builder.artifact import manifest_digest
+from edgedla.builder.artifact.artifact import manifest_digest
 from edgedla.errors import BuildError, DocumentError
 
 SCHEMA = Path(__file__).resolve().parents[2] / "edgedla/reports/schemas/artifact.schema.json"
@@ -210,7 +210,7 @@ def test_a_full_disk_leaves_the_old_artifact_loading(tmp_path: Path, monkeypatch
 
 
 def test_two_builds_into_one_folder_are_refused(tmp_path: Path) -> None:
-    from edgedla.builder.artifact import folder_lock
+    from edgedla.builder.artifact.artifact import folder_lock
 
     save(tmp_path / "out")
     with folder_lock(tmp_path / "out"), pytest.raises(BuildError, match="another build"):

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional
 import pytest
 
 from edgedla.builder import Artifact, Binding, Running, load_artifact
-from edgedla.builder.artifact import Stage, manifest_digest
+from edgedla.builder.artifact.artifact import Stage, manifest_digest
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import BuildError, DocumentError
 

@@ -16,7 +16,7 @@ import yaml
 
 from edgedla.builder import Artifact, HostSession, build, load_artifact
 from edgedla.builder.building import BuildRequest
-from edgedla.builder.planning import PlanOptions
+from edgedla.builder.plan.make_plan import PlanOptions
 from edgedla.errors import BuildError, DocumentError, EnvironmentMissing, ModelError, UsageError
 from edgedla.formats.pack import pack, unpack
 from edgedla.quantization.calibration_cache import write_cache

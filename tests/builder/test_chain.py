@@ -20,13 +20,13 @@ from chain_placements import TARGET, Devices, on_one_core, placed, runs
 
 from edgedla.builder import Artifact, HostSession, Stage, build, load_artifact, plan_build, plan_stages, write_scripts
 from edgedla.builder.building import BuildRequest
-from edgedla.builder.host_chain import HostChain
-from edgedla.builder.inspection import diff, inspect
-from edgedla.builder.planning import PlanOptions
+from edgedla.builder.chain.host_accuracy import HostChain
+from edgedla.builder.plan.make_plan import PlanOptions
 from edgedla.errors import BuildError, DocumentError, ModelError, UsageError
 from edgedla.formats import parse_io_formats
 from edgedla.importers import load_onnx
-from edgedla.placement.document import read_placement
+from edgedla.inspection.inspect_file import diff, inspect
+from edgedla.placement.result.document import read_placement
 
 ROOT = Path(__file__).resolve().parents[2]
 DETECTOR = ROOT / "examples/00_shapes_detector/shapes_detector.onnx"
@@ -476,7 +476,7 @@ def test_a_chain_on_tensorrt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On the fake, which is given the layers of each stage's own ONNX file."""
-    import edgedla.builder.on_device as on_device
+    import edgedla.builder.tensorrt.backend as on_device
 
     original = on_device.build_engine
     calls: List[List[str]] = []

@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgedla.builder.extract import StageModel, extract, node_groups
-from edgedla.builder.same_layers import same_layers
+from edgedla.builder.chain.check_stage_layers import same_layers
+from edgedla.builder.chain.extract import StageModel, extract, node_groups
 from edgedla.errors import BuildError
 from edgedla.importers import load_onnx
 from edgedla.quantization.ranges import open_session

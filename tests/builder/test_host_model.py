@@ -9,9 +9,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgedla.builder.host import build_host, output_error
-from edgedla.builder.host_model import node_modes, quantize_weights, simulate
-from edgedla.builder.plan import BuildPlan, Calibration, IoPlan, LayerPlan
+from edgedla.builder.host.backend import build_host, output_error
+from edgedla.builder.host.simulated_model import node_modes, quantize_weights, simulate
+from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan
 from edgedla.errors import RunError
 from edgedla.formats.pack import dequantize, quantize
 from edgedla.quantization.ranges import open_session

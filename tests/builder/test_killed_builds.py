@@ -20,7 +20,7 @@ from typing import Any, Callable, List
 import pytest
 
 from edgedla.builder import Artifact, load_artifact
-from edgedla.builder.artifact import Binding
+from edgedla.builder.artifact.artifact import Binding
 from edgedla.builder.building import BuildRequest, build
 from edgedla.errors import DocumentError
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgedla.builder.pools import choose_pools, format_size, parse_pools, power_of_two_below
+from edgedla.builder.plan.pools import choose_pools, format_size, parse_pools, power_of_two_below
 from edgedla.errors import UsageError
 from edgedla.targets import platform_for
 

@@ -9,9 +9,9 @@ import pytest
 
 from edgedla.builder import build
 from edgedla.builder.building import BuildRequest
-from edgedla.builder.on_device import real_placement
-from edgedla.builder.plan import BuildPlan
-from edgedla.builder.refusals import read_log, what_went_elsewhere, why_it_failed
+from edgedla.builder.plan.plan import BuildPlan
+from edgedla.builder.tensorrt.backend import real_placement
+from edgedla.builder.tensorrt.log_causes import read_log, what_went_elsewhere, why_it_failed
 from edgedla.errors import BuildError
 
 STRICT = "[E] [TRT] Layer 'softmax' is not supported on DLA but GPU fallback is not enabled"

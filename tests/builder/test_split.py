@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgedla.builder.split import StageLayers, split_stages
+from edgedla.builder.chain.split import StageLayers, split_stages
 from edgedla.errors import BuildError
 from edgedla.graph import Layer, LayerGraph, Tensor
 

@@ -9,8 +9,8 @@ from typing import Any, Callable, List
 
 import pytest
 
-from edgedla.builder.plan import BuildPlan, Calibration, LayerPlan
-from edgedla.builder.tensorrt_api import build_engine, installed_version
+from edgedla.builder.plan.plan import BuildPlan, Calibration, LayerPlan
+from edgedla.builder.tensorrt.api import build_engine, installed_version
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError
 
 RELEASES = ["8.4.1", "8.5.2", "8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]
@@ -238,5 +238,5 @@ def test_builds_without_dla_layers_need_no_dla_core(
 
 
 def test_importing_the_backend_imports_no_tensorrt() -> None:
-    code = "import sys, edgedla.builder.tensorrt_api; sys.exit('tensorrt' in sys.modules)"
+    code = "import sys, edgedla.builder.tensorrt.api; sys.exit('tensorrt' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

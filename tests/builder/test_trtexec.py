@@ -14,8 +14,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgedla.builder.plan import BuildPlan, IoPlan, LayerPlan, Pools
-from edgedla.builder.trtexec import options_of, trtexec_script
+from edgedla.builder.plan.plan import BuildPlan, IoPlan, LayerPlan, Pools
+from edgedla.builder.trtexec.script import options_of, trtexec_script
 from edgedla.data import rules_dir
 from edgedla.version import __version__
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from edgedla.builder import load_artifact
-from edgedla.builder.plan import plan_from_dict
+from edgedla.builder.plan.plan import plan_from_dict
 from edgedla.cli.main import exit_code_of
-from edgedla.runtime.board import Board
+from edgedla.targets.board import Board
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = str(ROOT / "examples/00_shapes_detector/shapes_detector.onnx")
@@ -183,8 +183,8 @@ def test_on_a_jetson_the_board_decides_what_is_not_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     board = Board("NVIDIA Jetson Orin NX", "orin-nx-16gb", "36.4.3", "6.2", None, (), False)
-    monkeypatch.setattr("edgedla.runtime.board.this_board", lambda: board)
-    monkeypatch.setattr("edgedla.builder.tensorrt_api.installed_version", lambda: "10.3.0")
+    monkeypatch.setattr("edgedla.targets.board.this_board", lambda: board)
+    monkeypatch.setattr("edgedla.builder.tensorrt.api.installed_version", lambda: "10.3.0")
     assert plan_of([SHAPES], capsys)["platform"]["target"] == "orin-nx-16gb"
     # Another module is planned for, with its own default release, and can only be simulated here.
     assert plan_of([SHAPES, "--target", "agx-xavier-64gb"], capsys)["platform"]["trt"] == "8.5.2"

@@ -16,8 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [
-    ROOT / "edgedla/builder/tensorrt_api.py",
-    ROOT / "edgedla/builder/tensorrt_config.py",
+    ROOT / "edgedla/builder/tensorrt/api.py",
+    ROOT / "edgedla/builder/tensorrt/config.py",
     ROOT / "edgedla/runtime/runners/tensorrt_engine.py",
 ]
 RELEASES = ["8.4.1", "8.5.2", "8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]

@@ -13,7 +13,7 @@ from edgedla.costs.operators import operators_of
 from edgedla.costs.profile import Measurement, Profile, operator_signature, parse_profile, read_profile, write_profile
 from edgedla.costs.trt_profile import LayerTime, assign, import_trtexec, parse_times, with_measurements
 from edgedla.errors import DocumentError, UsageError
-from edgedla.importers.engine_info import parse_engine_info
+from edgedla.records.engine_info import parse_engine_info
 from edgedla.reports.json_document import schema
 from edgedla.targets import platform_for
 

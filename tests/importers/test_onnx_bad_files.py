@@ -13,7 +13,8 @@ from onnx import TensorProto, helper
 from onnx_models import constant, ints, model, one, output_dims, value, weights
 
 from edgedla.errors import ModelError
-from edgedla.importers import load_onnx, walk, wire
+from edgedla.importers import load_onnx, walk
+from edgedla.importers.model_file import wire
 
 GOOD = one("Conv", {"kernel_shape": [3, 3]}, initializers=[weights("w", 4, 8, 3, 3)]).SerializeToString()
 

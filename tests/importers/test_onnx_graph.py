@@ -12,7 +12,8 @@ from onnx_models import constant, ints, model, one, output_dims, types, value, w
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph.document import to_document
-from edgedla.importers import described_shapes, load_onnx
+from edgedla.importers import load_onnx
+from edgedla.importers.model_file import described_shapes
 
 CONV = one("Conv", {"kernel_shape": [3, 3]}, initializers=[weights("w", 4, 8, 3, 3)])
 

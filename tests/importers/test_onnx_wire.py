@@ -11,7 +11,8 @@ from onnx import helper
 from onnx_models import constant, model, one, value, weights
 
 from edgedla.graph.document import to_document
-from edgedla.importers import load_onnx, wire
+from edgedla.importers import load_onnx
+from edgedla.importers.model_file import wire
 
 BIG = (256, 64, 3, 3)  # 576 KiB of floats, above wire.LARGE_PAYLOAD_BYTES.
 

@@ -9,10 +9,10 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Tuple
 from hypothesis import strategies as st
 
 from edgedla.costs.cost import Cost
-from edgedla.placement.evaluate import Evaluation, evaluate
-from edgedla.placement.goal import Goal, legal
-from edgedla.placement.grouping import tensorrt_grouping
-from edgedla.placement.problem import Flow, Item, Limits, Link, Problem
+from edgedla.placement.problem.evaluate import Evaluation, evaluate
+from edgedla.placement.problem.goal import Goal, legal
+from edgedla.placement.problem.grouping import tensorrt_grouping
+from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.regions.fusions import Unit, UnitGraph
 
 TIMES = st.integers(1, 40)

@@ -11,17 +11,17 @@ from placement_problems import assignments, cost, problems, regroup
 
 from edgedla.errors import UsageError
 from edgedla.graph import Layer, LayerGraph, Tensor
-from edgedla.placement.baselines import after_cap, baselines
-from edgedla.placement.evaluate import Region, evaluate
-from edgedla.placement.goal import Goal
-from edgedla.placement.grouping import is_acyclic
-from edgedla.placement.highs import LinearModel
-from edgedla.placement.mincut import cheapest
-from edgedla.placement.pins import parse_pins, resolve_pins
-from edgedla.placement.problem import Flow, Item, Limits, Problem
-from edgedla.placement.schedule import in_turn, segments, shortest_schedule, steady_state
-from edgedla.placement.solve import solve
-from edgedla.placement.validate import RULES, validate
+from edgedla.placement.problem.baselines import after_cap, baselines
+from edgedla.placement.problem.evaluate import Region, evaluate
+from edgedla.placement.problem.goal import Goal
+from edgedla.placement.problem.grouping import is_acyclic
+from edgedla.placement.problem.pins import parse_pins, resolve_pins
+from edgedla.placement.problem.problem import Flow, Item, Limits, Problem
+from edgedla.placement.problem.schedule import in_turn, segments, shortest_schedule, steady_state
+from edgedla.placement.problem.validate import RULES, validate
+from edgedla.placement.solvers.highs import LinearModel
+from edgedla.placement.solvers.mincut import cheapest
+from edgedla.placement.solvers.solve import solve
 
 CHECKED = settings(
     max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]

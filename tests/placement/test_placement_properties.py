@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from placement_problems import problems, regroup
 
-from edgedla.placement.baselines import baselines
-from edgedla.placement.evaluate import Region, evaluate, worth
-from edgedla.placement.goal import Goal, Solution, legal
-from edgedla.placement.problem import Flow, Problem
-from edgedla.placement.solve import first_core_first, solve
-from edgedla.placement.stages import stage_starts
-from edgedla.placement.validate import validate
+from edgedla.placement.problem.baselines import baselines
+from edgedla.placement.problem.evaluate import Region, evaluate, worth
+from edgedla.placement.problem.goal import Goal, Solution, legal
+from edgedla.placement.problem.problem import Flow, Problem
+from edgedla.placement.problem.validate import validate
+from edgedla.placement.solvers.pipeline_starts import stage_starts
+from edgedla.placement.solvers.solve import first_core_first, solve
 
 CHECKED = settings(
     max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]

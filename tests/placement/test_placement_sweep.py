@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from placement_problems import assignments, brute_force, cost, problems, regroup
 
 from edgedla.costs.cost import Cost
-from edgedla.placement.evaluate import evaluate, worth
-from edgedla.placement.floor import floor, floor_on
-from edgedla.placement.frontier import Frontier, mirrored
-from edgedla.placement.goal import Goal, legal
-from edgedla.placement.prices import Prices, best_prices, weights_around
-from edgedla.placement.problem import Flow, Item, Problem
-from edgedla.placement.solve import solve
-from edgedla.placement.stream import solve_stream
-from edgedla.placement.sweep import _undominated
-from edgedla.placement.validate import validate
+from edgedla.placement.problem.evaluate import evaluate, worth
+from edgedla.placement.problem.goal import Goal, legal
+from edgedla.placement.problem.problem import Flow, Item, Problem
+from edgedla.placement.problem.validate import validate
+from edgedla.placement.solvers.frontier import Frontier, mirrored
+from edgedla.placement.solvers.load_weights import Prices, best_prices, weights_around
+from edgedla.placement.solvers.lower_bounds import floor, floor_on
+from edgedla.placement.solvers.solve import solve
+from edgedla.placement.solvers.stream import solve_stream
+from edgedla.placement.solvers.sweep import _undominated
 
 CHECKED = settings(
     max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]

@@ -139,7 +139,7 @@ def test_the_document_says_where_its_numbers_come_from() -> None:
 
 def test_a_loadable_over_a_pool_says_so() -> None:
     from edgedla.placement.prediction.memory import loadable_memory
-    from edgedla.placement.problem import Limits
+    from edgedla.placement.problem.problem import Limits
 
     graph = edgedla.load_onnx(small_model())
     layers = [layer.index for layer in graph.layers]

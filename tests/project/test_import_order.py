@@ -12,15 +12,16 @@ PACKAGE = Path(__file__).resolve().parents[2] / "edgedla"
 
 #: Each may import only what stands left of it, and itself. Single files count as part of the foundation.
 ORDER = (
-    "errors graph targets rules importers regions fixes quantization costs placement formats builder runtime reports cli"
+    "errors graph targets records rules importers regions quantization costs placement fixes formats builder "
+    "inspection runtime reports cli"
 ).split()
 #: Modules beside the folders that everybody may import. `data`, `files` and `strict_yaml` stand on errors alone.
 FOUNDATION = {"errors", "version", "data", "files", "strict_yaml"}
 
 ALLOWED: Dict[str, Tuple[str, ...]] = {
-    "onnx": ("importers/", "fixes/", "quantization/", "builder/host", "builder/extract"),
-    "onnxruntime": ("fixes/", "quantization/", "builder/host", "runtime/"),
-    "tensorrt": ("builder/tensorrt_api.py", "runtime/"),
+    "onnx": ("importers/", "fixes/", "quantization/", "builder/onnx_input", "builder/host/", "builder/chain/"),
+    "onnxruntime": ("fixes/", "quantization/", "builder/host/", "runtime/"),
+    "tensorrt": ("builder/tensorrt/api.py", "runtime/"),
     # formats/interleave.py falls back to NumPy where OpenCV is missing.
     "cv2": ("runtime/", "formats/interleave.py"),
     "pycuda": ("runtime/",),

@@ -9,7 +9,7 @@ import pytest
 
 from edgedla.costs.cost import Cost
 from edgedla.errors import UsageError
-from edgedla.placement.placement import (
+from edgedla.placement.result.placement import (
     Figures,
     PlacedLayer,
     PlacedModel,

@@ -59,7 +59,7 @@ class HostMemory:
         return SimpleNamespace(handle=77, synchronize=lambda: None)
 
     def buffer(self, size_bytes: int) -> Any:
-        from edgedla.runtime.cuda_memory import DeviceArray
+        from edgedla.runtime.cuda.memory import DeviceArray
 
         host = np.zeros(size_bytes, np.uint8)
         self.made += 1

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.builder.artifact import Artifact, Binding, Stage
+from edgedla.builder.artifact.artifact import Artifact, Binding, Stage
 
 SIZE = 8
 #: Inputs and outputs of one stage.

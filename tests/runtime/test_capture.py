@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgedla.errors import EnvironmentMissing, RunError
-from edgedla.runtime.capture import Capture, CaptureOptions
+from edgedla.runtime.pipeline.capture import Capture, CaptureOptions
 
 
 class Scripted:

@@ -15,8 +15,8 @@ from runtime_chains import SIZE, artifact, binding, chain, frame, passing, strai
 
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime import runners as runners_module
-from edgedla.runtime.bench import BenchOptions, bench
-from edgedla.runtime.pool import Pool
+from edgedla.runtime.measure.bench import BenchOptions, bench
+from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.chain import ChainRunner
 from edgedla.runtime.runners.cuda_base import CudaRunner
 from edgedla.runtime.runners.fake import FakeRunner, fake_chain

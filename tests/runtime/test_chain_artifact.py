@@ -14,18 +14,18 @@ import pytest
 from runtime_chains import SIZE, straight
 
 import edgedla
-from edgedla.builder.host_session import HostSession
+from edgedla.builder.host.session import HostSession
 from edgedla.errors import UsageError
 from edgedla.placement import place
-from edgedla.placement.document import read_placement
+from edgedla.placement.result.document import read_placement
 from edgedla.runtime import runners as runners_module
-from edgedla.runtime.bench import random_inputs
-from edgedla.runtime.config import PipelineConfig, SourceConfig, load_config
-from edgedla.runtime.decoding import DecodeOptions
-from edgedla.runtime.devices import open_devices, placed_on
-from edgedla.runtime.metrics import PipelineCollector
-from edgedla.runtime.open_pipeline import open_pipeline
-from edgedla.runtime.pipeline import Limits
+from edgedla.runtime.decode.make_decoder import DecodeOptions
+from edgedla.runtime.measure.bench import random_inputs
+from edgedla.runtime.pipeline.config import PipelineConfig, SourceConfig, load_config
+from edgedla.runtime.pipeline.devices import open_devices, placed_on
+from edgedla.runtime.pipeline.metrics import PipelineCollector
+from edgedla.runtime.pipeline.open_pipeline import open_pipeline
+from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.runners import open_runners, outputs_as_arrays
 from edgedla.runtime.runners.fake import fake_chain, predicted_stage_ms
 from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgedla.errors import DocumentError
-from edgedla.runtime.config import load_config
+from edgedla.runtime.pipeline.config import load_config
 
 GOOD = "version: 1\nartifact: a\nsource: csi://0\n"
 

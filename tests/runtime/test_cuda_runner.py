@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgedla.builder.artifact import Artifact, Binding, Stage
+from edgedla.builder.artifact.artifact import Artifact, Binding, Stage
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.formats import TensorFormat
-from edgedla.runtime.capture import Capture
-from edgedla.runtime.cuda_memory import CudaContext, cuda_driver
-from edgedla.runtime.cuda_preprocess import CudaFramePreprocessor
-from edgedla.runtime.pipeline import Limits, Pipeline
-from edgedla.runtime.pool import Pool
-from edgedla.runtime.prepare import Preparer
-from edgedla.runtime.preprocess import CpuPreprocessor, Preprocess
+from edgedla.runtime.cuda.memory import CudaContext, cuda_driver
+from edgedla.runtime.outputs.sinks import Callback
+from edgedla.runtime.pipeline.capture import Capture
+from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
+from edgedla.runtime.pipeline.pool import Pool
+from edgedla.runtime.pipeline.prepare import Preparer
+from edgedla.runtime.preprocess.cuda_preprocess import CudaFramePreprocessor
+from edgedla.runtime.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.runtime.runners.chain import ChainRunner
 from edgedla.runtime.runners.cuda_base import CudaRunner
-from edgedla.runtime.sinks import Callback
 from edgedla.runtime.sources import open_source
 
 pytestmark = pytest.mark.gpu

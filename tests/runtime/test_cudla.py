@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgedla.builder.artifact import Artifact, Binding
+from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
-from edgedla.runtime import cudla_abi
-from edgedla.runtime.cuda_memory import DeviceArray
-from edgedla.runtime.cudla_api import Cudla
-from edgedla.runtime.cudla_backends import BindingsBackend, CtypesBackend, open_backend
+from edgedla.runtime.cuda import cudla_abi
+from edgedla.runtime.cuda.cudla_api import Cudla
+from edgedla.runtime.cuda.cudla_backends import BindingsBackend, CtypesBackend, open_backend
+from edgedla.runtime.cuda.memory import DeviceArray
 from edgedla.runtime.runners.cudla import CudlaRunner
 
 HERE = Path(__file__).resolve().parent
@@ -272,7 +272,7 @@ def test_nvidias_bindings_run_the_same_loadable(library):
         "import json, os\n"
         "import numpy as np\n"
         "from edgedla.errors import RunError\n"
-        "from edgedla.runtime.cudla_api import Cudla\n"
+        "from edgedla.runtime.cuda.cudla_api import Cudla\n"
         "core = Cudla(1)\n"
         f"module = core.load({LOADABLE!r})\n"
         "buffers = {n: np.arange(s, dtype=np.uint8) for n, s in (('b', 16), ('a', 32), ('y', 32))}\n"

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from runtime_chains import chain, straight
 
-from edgedla.builder.artifact import Artifact, Binding
+from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.errors import DocumentError, UsageError
 from edgedla.placement import place
-from edgedla.runtime import devices as devices_module
 from edgedla.runtime import runners as runners_module
-from edgedla.runtime.devices import check_same_bindings, open_devices, placed_on, split_device
-from edgedla.runtime.pool import Pool
+from edgedla.runtime.pipeline import devices as devices_module
+from edgedla.runtime.pipeline.devices import check_same_bindings, open_devices, placed_on, split_device
+from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.fake import FakeRunner, predicted_stage_ms
 
 MODEL = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"

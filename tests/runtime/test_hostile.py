@@ -14,21 +14,20 @@ import numpy as np
 import pytest
 
 from edgedla.errors import DocumentError, RunError, UsageError
-from edgedla.runtime import sinks as sinks_module
-from edgedla.runtime.capture import MOST_STUCK, Capture, CaptureOptions
-from edgedla.runtime.config import load_config, read_labels, with_overrides
 from edgedla.runtime.decode import decode_anchors, decode_dfl, decode_ssd, top_k
 from edgedla.runtime.decode.detections import Detection, NmsOptions, finish
 from edgedla.runtime.decode.yolo import any_above
-from edgedla.runtime.draw import draw
-from edgedla.runtime.frames import Frame
-from edgedla.runtime.geometry import Geometry
-from edgedla.runtime.pipeline import Limits, Pipeline
-from edgedla.runtime.pool import Pool
-from edgedla.runtime.preprocess import CpuPreprocessor, Preprocess
-from edgedla.runtime.results import FrameResult
+from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.outputs import sinks as sinks_module
+from edgedla.runtime.outputs.draw import draw
+from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines
+from edgedla.runtime.pipeline.capture import MOST_STUCK, Capture, CaptureOptions
+from edgedla.runtime.pipeline.config import load_config, read_labels, with_overrides
+from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
+from edgedla.runtime.pipeline.pool import Pool
+from edgedla.runtime.preprocess.geometry import Geometry
+from edgedla.runtime.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.runtime.runners.fake import FakeRunner
-from edgedla.runtime.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines
 from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 

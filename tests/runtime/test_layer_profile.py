@@ -13,8 +13,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import edgedla
-from edgedla.builder.artifact import Artifact, Binding
-from edgedla.builder.plan import LayerPlan
+from edgedla.builder.artifact.artifact import Artifact, Binding
+from edgedla.builder.plan.plan import LayerPlan
 from edgedla.cli.main import exit_code_of
 from edgedla.costs.model import CostModel
 from edgedla.costs.operators import operators_of
@@ -24,14 +24,20 @@ from edgedla.errors import DocumentError, RunError, UsageError
 from edgedla.files import sha256_of
 from edgedla.importers import load_onnx
 from edgedla.placement import place
-from edgedla.runtime import layer_profile
 from edgedla.runtime import runners as runners_module
-from edgedla.runtime.bench import BenchOptions, random_inputs
-from edgedla.runtime.board import known_mode
-from edgedla.runtime.layer_profile import EngineTimes, measure_layers, measured_profile, stage_names, trtexec_profile
+from edgedla.runtime.measure import layer_profile
+from edgedla.runtime.measure.bench import BenchOptions, random_inputs
+from edgedla.runtime.measure.layer_profile import (
+    EngineTimes,
+    measure_layers,
+    measured_profile,
+    stage_names,
+    trtexec_profile,
+)
 from edgedla.runtime.runners.layer_clock import LayerClock, LayerTimes
 from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
 from edgedla.targets import platform_for
+from edgedla.targets.board import known_mode
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"

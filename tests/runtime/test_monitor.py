@@ -7,10 +7,10 @@ import json
 import pytest
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.runtime.board import this_board
-from edgedla.runtime.device_files import core_active_ms, core_folder, read_board
-from edgedla.runtime.doctor import doctor, summary
-from edgedla.runtime.monitor import samples
+from edgedla.runtime.board.doctor import doctor, summary
+from edgedla.runtime.board.monitor import samples
+from edgedla.targets.board import this_board
+from edgedla.targets.device_files import core_active_ms, core_folder, read_board
 
 BPMP = "sys/kernel/debug/bpmp/debug/clk"
 ORIN = {
@@ -145,7 +145,7 @@ def test_doctor_names_the_numpy_that_jetpacks_opencv_needs(tmp_path, monkeypatch
     def broken(name):
         raise ImportError("numpy.core.multiarray failed to import")
 
-    monkeypatch.setattr("edgedla.runtime.doctor.importlib.import_module", broken)
+    monkeypatch.setattr("edgedla.runtime.board.doctor.importlib.import_module", broken)
     checks = {c.name: c for c in doctor(tree(tmp_path, ORIN))}
     assert "numpy<2" in checks["OpenCV"].remedy
 

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from edgedla.builder.artifact import Artifact
+from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import TensorFormat
-from edgedla.runtime.cuda_memory import DeviceArray
-from edgedla.runtime.cuda_preprocess import CudaFramePreprocessor, kernel_macros
-from edgedla.runtime.prepare import Preparer, open_preprocessor
-from edgedla.runtime.preprocess import CpuPreprocessor, Preprocess
+from edgedla.runtime.cuda.memory import DeviceArray
+from edgedla.runtime.pipeline.prepare import Preparer, open_preprocessor
+from edgedla.runtime.preprocess.cuda_preprocess import CudaFramePreprocessor, kernel_macros
+from edgedla.runtime.preprocess.preprocess import CpuPreprocessor, Preprocess
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 SPEC = Preprocess((30, 50), (3, 16, 16), format=TensorFormat.LINEAR)
@@ -171,7 +171,7 @@ def test_the_kernel_is_called_with_what_its_declaration_takes(monkeypatch):
     import sys
     from types import ModuleType
 
-    from edgedla.runtime.cuda_preprocess import PARAMS, CudaPreprocessor
+    from edgedla.runtime.preprocess.cuda_preprocess import PARAMS, CudaPreprocessor
 
     class Function:
         def prepare(self, types):

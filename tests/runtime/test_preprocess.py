@@ -8,9 +8,9 @@ import pytest
 from edgedla.errors import UsageError
 from edgedla.formats import TensorFormat
 from edgedla.formats.pack import unpack
-from edgedla.runtime.cuda_preprocess import kernel_macros, kernel_params
-from edgedla.runtime.geometry import Geometry
-from edgedla.runtime.preprocess import CpuPreprocessor, Preprocess
+from edgedla.runtime.preprocess.cuda_preprocess import kernel_macros, kernel_params
+from edgedla.runtime.preprocess.geometry import Geometry
+from edgedla.runtime.preprocess.preprocess import CpuPreprocessor, Preprocess
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 
@@ -137,7 +137,7 @@ def cuda():
     """The driver with a current context; skipped where there is none."""
     pytest.importorskip("pycuda.driver", reason="pycuda or a CUDA driver is missing", exc_type=Exception)
     from edgedla.errors import EnvironmentMissing
-    from edgedla.runtime.cuda_memory import CudaContext
+    from edgedla.runtime.cuda.memory import CudaContext
 
     try:
         context = CudaContext()
@@ -173,7 +173,7 @@ def assert_equal_within_rounding(got, frame, spec):
 def test_cuda_kernel_equals_the_cpu_within_rounding(cuda, dtype, fmt, fit, pixels):
     from pycuda import gpuarray
 
-    from edgedla.runtime.cuda_preprocess import CudaPreprocessor
+    from edgedla.runtime.preprocess.cuda_preprocess import CudaPreprocessor
 
     spec = spec_for(dtype, fmt, fit, pixels)
     frames = np.stack([frame_of(spec.frame_shape, s) for s in (1, 2)])
@@ -186,7 +186,7 @@ def test_cuda_kernel_equals_the_cpu_within_rounding(cuda, dtype, fmt, fit, pixel
 @pytest.mark.gpu
 @pytest.mark.parametrize(("dtype", "fmt"), FORMATS)
 def test_the_pipelines_cuda_preprocessor_equals_the_cpu_at_both_of_its_addresses(cuda, dtype, fmt):
-    from edgedla.runtime.cuda_preprocess import CudaFramePreprocessor
+    from edgedla.runtime.preprocess.cuda_preprocess import CudaFramePreprocessor
 
     spec = spec_for(dtype, fmt)
     one = CudaFramePreprocessor(spec, slots=2)
@@ -207,7 +207,7 @@ def test_the_pipelines_cuda_preprocessor_equals_the_cpu_at_both_of_its_addresses
 def test_frames_are_prepared_on_another_thread_than_the_one_that_opened_it(cuda):
     import threading
 
-    from edgedla.runtime.cuda_preprocess import CudaFramePreprocessor
+    from edgedla.runtime.preprocess.cuda_preprocess import CudaFramePreprocessor
 
     spec, found = spec_for("HALF", TensorFormat.LINEAR), []
     one = CudaFramePreprocessor(spec)

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from edgedla.runtime.capture import Capture, CaptureOptions
+from edgedla.runtime.pipeline.capture import Capture, CaptureOptions
 from edgedla.runtime.sources import parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from edgedla.runtime import service
+from edgedla.runtime.pipeline import service
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from edgedla.errors import RunError
-from edgedla.runtime.config import load_config
-from edgedla.runtime.frames import Frame
-from edgedla.runtime.results import FrameResult
-from edgedla.runtime.sinks import AnnotatedImages, AnnotatedVideo, JsonLines
+from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, JsonLines
+from edgedla.runtime.pipeline.config import load_config
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from edgedla.runtime.monitor import Sample, samples
-from edgedla.runtime.tegrastats import parse_line
+from edgedla.runtime.board.monitor import Sample, samples
+from edgedla.runtime.board.tegrastats import parse_line
 
 # Written after published output of the releases.
 JETPACK_5 = (

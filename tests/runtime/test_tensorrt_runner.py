@@ -8,9 +8,9 @@ import logging
 import numpy as np
 import pytest
 
-from edgedla.builder.artifact import Artifact, Binding
+from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.errors import DocumentError, EnvironmentMissing, RunError, UsageError
-from edgedla.runtime.cuda_memory import DeviceArray
+from edgedla.runtime.cuda.memory import DeviceArray
 from edgedla.runtime.runners import open_runners
 from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
 

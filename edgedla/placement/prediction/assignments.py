@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
 
 from edgedla.errors import DocumentError, UsageError
-from edgedla.placement.baselines import after_cap, greedy
-from edgedla.placement.document import check_input_sizes, read_placement
-from edgedla.placement.inputs import Model
-from edgedla.placement.pins import check_pins, parse_pins, resolve_pins
-from edgedla.placement.placement import Placement
-from edgedla.placement.problem import GPU, Problem
+from edgedla.placement.problem.baselines import after_cap, greedy
+from edgedla.placement.problem.inputs import Model
+from edgedla.placement.problem.pins import check_pins, parse_pins, resolve_pins
+from edgedla.placement.problem.problem import GPU, Problem
+from edgedla.placement.result.document import check_input_sizes, read_placement
+from edgedla.placement.result.placement import Placement
 
 #: What `predict(devices=...)` takes for one model.
 Assignment = Union[str, "os.PathLike[str]", Placement, Mapping[str, str]]

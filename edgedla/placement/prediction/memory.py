@@ -10,7 +10,7 @@ from edgedla.costs.work import tensor_bytes
 from edgedla.graph import LayerGraph
 from edgedla.graph.kinds import kind_of
 from edgedla.placement.prediction.prediction import LoadableMemory
-from edgedla.placement.problem import Limits
+from edgedla.placement.problem.problem import Limits
 
 #: TensorRT's default of the pool dlaManagedSRAM, per core (developer guide, "Customizing DLA Memory Pools").
 DEFAULT_SRAM_BYTES = 1 << 20

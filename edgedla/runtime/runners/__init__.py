@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import List, Optional, Sequence
 
-from edgedla.builder.artifact import Artifact, Stage
+from edgedla.builder.artifact.artifact import Artifact, Stage
 from edgedla.errors import UsageError
 from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, open_all, outputs_as_arrays
 from edgedla.runtime.runners.chain import ChainRunner, chain_name

@@ -10,8 +10,8 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Proto
 
 import numpy as np
 
-from edgedla.builder.artifact import Artifact, Binding
-from edgedla.builder.host_session import binding_layout
+from edgedla.builder.artifact.artifact import Artifact, Binding
+from edgedla.builder.host.session import binding_layout
 from edgedla.errors import RunError
 from edgedla.formats.pack import unpack
 from edgedla.runtime.runners.worker import Worker

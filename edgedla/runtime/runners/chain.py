@@ -11,7 +11,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set,
 
 import numpy as np
 
-from edgedla.builder.artifact import Artifact
+from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import RunError
 from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, inference_error, result_of
 from edgedla.runtime.runners.cuda_base import CudaRunner

@@ -7,9 +7,9 @@ from typing import Any, Callable, Deque, Dict, Iterable, Mapping, Protocol, Tupl
 
 import numpy as np
 
-from edgedla.builder.artifact import Artifact
+from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import RunError
-from edgedla.runtime.cuda_memory import CudaContext
+from edgedla.runtime.cuda.memory import CudaContext
 from edgedla.runtime.runners.base import ThreadedRunner
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Callable, List, Mapping, Optional
 
-from edgedla.builder.artifact import Artifact, Binding
+from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.errors import RunError, UsageError
-from edgedla.runtime.cuda_memory import CudaContext
-from edgedla.runtime.cudla_api import Cudla
+from edgedla.runtime.cuda.cudla_api import Cudla
+from edgedla.runtime.cuda.memory import CudaContext
 from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
 
 

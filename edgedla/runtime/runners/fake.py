@@ -7,8 +7,8 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.builder.artifact import Artifact, Binding
-from edgedla.placement.placement import PlacedModel
+from edgedla.builder.artifact.artifact import Artifact, Binding
+from edgedla.placement.result.placement import PlacedModel
 from edgedla.runtime.runners.base import ThreadedRunner
 from edgedla.runtime.runners.chain import ChainRunner
 

@@ -6,8 +6,8 @@ from typing import Dict, Mapping
 
 import numpy as np
 
-from edgedla.builder.artifact import Artifact
-from edgedla.builder.host_session import HostSession
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.host.session import HostSession
 from edgedla.runtime.runners.base import ThreadedRunner
 
 

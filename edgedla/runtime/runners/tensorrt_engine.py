@@ -1,6 +1,6 @@
 """Hybrid TensorRT engines, 8.4 to 11.4.1. The DLA core is chosen when the engine is deserialised, it is not part of it.
 
-The naming rule of builder/tensorrt_api.py holds: a TensorRT object stands in a variable named after its class.
+The naming rule of builder/tensorrt/api.py holds: a TensorRT object stands in a variable named after its class.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import importlib
 import logging
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
-from edgedla.builder.artifact import Artifact
-from edgedla.builder.artifact_load import Running, load_artifact
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.artifact.load import Running, load_artifact
 from edgedla.errors import EnvironmentMissing, RunError
-from edgedla.runtime.board import this_board
-from edgedla.runtime.cuda_memory import CudaContext
-from edgedla.runtime.device_files import core_active_ms
+from edgedla.runtime.cuda.memory import CudaContext
 from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
 from edgedla.runtime.runners.layer_clock import LayerClock, LayerTimes
+from edgedla.targets.board import this_board
+from edgedla.targets.device_files import core_active_ms
 
 log = logging.getLogger("edgedla.runtime.tensorrt")
 

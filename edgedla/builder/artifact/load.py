@@ -1,0 +1,181 @@
+"""Loading an artifact: nothing is handed out before schema, hashes, origin and destination are verified."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Optional, Tuple, Union
+
+from edgedla.builder.artifact.artifact import (
+    MANIFEST,
+    SCHEMA,
+    Artifact,
+    ArtifactFile,
+    Binding,
+    manifest_digest,
+    written_name,
+)
+from edgedla.builder.artifact.manifest_types import wrong_types
+from edgedla.builder.artifact.stages import StageEntry, check_stages, stage_folder
+from edgedla.errors import DocumentError
+from edgedla.files import sha256_of
+
+#: A manifest has some hundred bytes a layer; what is larger than this is none.
+MANIFEST_LIMIT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Running:
+    """What is about to load an artifact; None where it is not known (then that point is not checked)."""
+
+    target: Optional[str] = None
+    tensorrt: Optional[str] = None
+    jetpack: Optional[str] = None
+
+
+def load_artifact(
+    folder: Union[str, Path], *, model: Optional[Union[str, Path]] = None, on: Optional[Running] = None
+) -> Artifact:
+    """Reads and verifies an artifact: schema, manifest digest, and size and SHA-256 of every file.
+
+    A TensorRT engine runs code of whoever built it when it is deserialised, so its hash is verified here, before any
+    TensorRT call. The hashes find damage and careless edits. They are no signature: whoever can write the folder can
+    write matching hashes, so open artifacts only from people you trust.
+
+    Args:
+        folder: the artifact's folder, or its manifest.json.
+        model: the ONNX file it should have been built from; another content makes it stale.
+        on: what is going to run it; another module or TensorRT makes it foreign. Simulated artifacts run anywhere.
+
+    Raises:
+        DocumentError: no artifact, unfinished, of another schema, damaged, tampered with, stale, or foreign.
+    """
+    path = Path(folder)
+    if path.name == MANIFEST:
+        path = path.parent
+    artifact = _load(path, on, stage=False)
+    if model is not None:
+        _verify_source(artifact, Path(model))
+    return artifact
+
+
+def _load(path: Path, on: Optional[Running], stage: bool) -> Artifact:
+    artifact, entries = _read_manifest(path / MANIFEST)
+    artifact = replace(artifact, folder=path)
+    if stage and artifact.kind == "chain":
+        raise DocumentError("a stage of a chain is a chain itself", where=str(path), hint="build it again")
+    for entry in artifact.files:
+        _verify_file(path, entry)
+    if artifact.kind == "chain":
+        found = tuple((e, _load(stage_folder(path, e), on, stage=True)) for e in entries)
+        artifact = replace(artifact, stages=check_stages(artifact, found))
+    if on is not None:
+        _verify_home(artifact, on)
+    return artifact
+
+
+def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
+    if not path.is_file():
+        unfinished = path.parent.is_dir() and any(written_name(p.name) for p in path.parent.iterdir())
+        raise DocumentError(
+            "an unfinished build: it has files but no manifest"
+            if unfinished
+            else "no artifact: manifest.json is missing",
+            where=str(path.parent),
+            hint="run the build again; it resumes" if unfinished else "give the folder that `edgedla build -o` wrote",
+        )
+    try:
+        if path.stat().st_size > MANIFEST_LIMIT_BYTES:
+            raise ValueError(f"{path.stat().st_size} bytes, at most {MANIFEST_LIMIT_BYTES} are read")
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(document, dict):
+            raise TypeError("the manifest is no JSON object")
+    except (OSError, ValueError, TypeError, RecursionError) as e:
+        raise DocumentError(f"the manifest is damaged: {e}", where=str(path), hint="build it again") from e
+    if document.get("schema") != SCHEMA:
+        raise DocumentError(
+            f"written as {document.get('schema')!r} by edgedla {document.get('tool')!r}",
+            where=str(path),
+            allowed=SCHEMA,
+            hint="build it again with this version of edgedla",
+        )
+    if document.get("digest") != manifest_digest({k: v for k, v in document.items() if k != "digest"}):
+        raise DocumentError(
+            "the manifest was changed after it was written", where=str(path), hint="restore it, or build it again"
+        )
+    wrong = wrong_types(document)
+    if wrong:
+        raise DocumentError(f"the manifest lacks or misnames a field: {', '.join(wrong[:5])}", where=str(path))
+    placement = document["placement"]
+    artifact = Artifact(
+        kind=document["kind"],
+        backend=document["backend"],
+        simulated=document["simulated"],
+        model=document["model"],
+        platform=document["platform"],
+        software=document["software"],
+        precision=document["precision"],
+        bindings=tuple(Binding(**{**b, "shape_nchw": tuple(b["shape_nchw"])}) for b in document["bindings"]),
+        placement_predicted=placement["predicted"],
+        placement_real=placement["real"],
+        accuracy=document["accuracy"],
+        notes=tuple(document["notes"]),
+        files=tuple(ArtifactFile(**f) for f in document["files"]),
+        tool=document["tool"],
+    )
+    return artifact, tuple(StageEntry(**s) for s in document.get("stages", ()))
+
+
+def _verify_file(folder: Path, entry: ArtifactFile) -> None:
+    pure = PurePosixPath(entry.path)
+    # A manifest from elsewhere must not make us read, or later deserialise, a file outside its folder.
+    if len(pure.parts) != 1 or pure.parts[0] in ("..", ".") or "\\" in entry.path:
+        raise DocumentError(f"the manifest points outside its folder: {entry.path!r}", where=str(folder))
+    here = folder / entry.path
+    if here.is_symlink() or not here.is_file():
+        raise DocumentError(
+            f"the {entry.role} file is missing or no plain file", where=str(here), hint="build it again"
+        )
+    found_bytes = here.stat().st_size
+    if found_bytes != entry.size_bytes or sha256_of(here) != entry.sha256:
+        raise DocumentError(
+            f"the {entry.role} file is not the one that was built ({found_bytes} bytes, other SHA-256)",
+            where=str(here),
+            allowed=f"{entry.size_bytes} bytes with sha256 {entry.sha256[:12]}",
+            hint="damaged or tampered with: restore it, or build it again",
+        )
+
+
+def _verify_source(artifact: Artifact, model: Path) -> None:
+    """The model and the files that hold its weights must be those of the build."""
+    wanted = {model: artifact.model.get("sha256")}
+    wanted.update({model.parent / name: digest for name, digest in artifact.model.get("external", {}).items()})
+    for file, digest in wanted.items():
+        if not file.is_file() or sha256_of(file) != digest:
+            raise DocumentError(
+                f"stale: built from another version of {file.name} (sha256 {str(digest)[:12]})",
+                where=str(artifact.folder),
+                hint=f"build it again from {model}",
+            )
+
+
+def _verify_home(artifact: Artifact, on: Running) -> None:
+    if artifact.simulated:
+        return
+    pairs = (
+        ("module", artifact.platform.get("target"), on.target),
+        ("TensorRT", artifact.software.get("tensorrt"), on.tensorrt),
+        ("JetPack", artifact.software.get("jetpack"), on.jetpack),
+    )
+    for what, built, here in pairs:
+        # A DLA loadable needs no TensorRT at run time, an engine needs exactly the one that built it.
+        kinds = {stage.artifact.kind for stage in artifact.stages} or {artifact.kind}
+        if what == "TensorRT" and kinds == {"standalone"}:
+            continue
+        if built is not None and here is not None and built != here:
+            raise DocumentError(
+                f"foreign: built for {what} {built}, this is {what} {here}",
+                where=str(artifact.folder),
+                hint="engines and loadables belong to one module and release: build it here",
+            )

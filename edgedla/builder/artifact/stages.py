@@ -1,0 +1,97 @@
+"""The stages of a chain's manifest: each a whole artifact in a folder below, and all of them fit together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Optional, Sequence, Tuple
+
+from edgedla.builder.artifact.artifact import STAGE_NAME, Artifact, Binding, Stage
+from edgedla.errors import DocumentError
+
+DEVICES = ("GPU", "DLA0", "DLA1")
+
+
+@dataclass(frozen=True)
+class StageEntry:
+    """What a chain's manifest says of one stage: its device, its folder's name, the digest of its manifest."""
+
+    device: str
+    folder: str
+    digest: str
+
+
+def stage_folder(chain: Path, entry: StageEntry) -> Path:
+    """The stage's folder.
+
+    Raises:
+        DocumentError: the name is none of a stage's (so that it leads nowhere else), or no plain folder stands there.
+    """
+    if not STAGE_NAME.match(entry.folder) or entry.folder != Path(entry.folder).name:
+        raise DocumentError(f"the manifest points outside its folder: {entry.folder!r}", where=str(chain))
+    here = chain / entry.folder
+    if here.is_symlink() or not here.is_dir():
+        raise DocumentError("the stage is missing or no plain folder", where=str(here), hint="build it again")
+    return here
+
+
+def check_stages(chain: Artifact, found: Sequence[Tuple[StageEntry, Artifact]]) -> Tuple[Stage, ...]:
+    """The stages, if they are those of this chain and each reads what is there by then.
+
+    Raises:
+        DocumentError: another stage than the one that was built, a device or platform that differs, a tensor that nothing
+            before it makes, or that one side describes otherwise.
+    """
+    where = str(chain.folder)
+    if not found:
+        raise DocumentError("a chain without stages", where=where, hint="build it again")
+    there: Dict[str, Binding] = {b.name: b for b in chain.inputs}
+    for k, (entry, stage) in enumerate(found):
+        wrong = _wrong(chain, entry, stage) or _wrong_inputs(stage, there) or _wrong_outputs(stage, there)
+        if wrong:
+            raise DocumentError(
+                f"stage {k} does not belong to this chain: {wrong}", where=where, hint="restore it, or build it again"
+            )
+        there.update((b.name, b) for b in stage.outputs)
+    read = {b.name for b in chain.inputs} | {b.name for _, stage in found for b in stage.inputs}
+    for b in chain.outputs:
+        if there.get(b.name) != b or b.name in {i.name for i in chain.inputs}:
+            raise DocumentError(f"no stage makes the output {b.name} as the chain states it", where=where)
+    unread = sorted(set(there) - read - {b.name for b in chain.outputs})
+    if unread:
+        raise DocumentError(f"{unread[0]} is made, and nothing reads it", where=where)
+    return tuple(Stage(entry.device, stage) for entry, stage in found)
+
+
+def _wrong(chain: Artifact, entry: StageEntry, stage: Artifact) -> Optional[str]:
+    if stage.digest != entry.digest:
+        return "its manifest is another one than the chain's states"
+    if entry.device not in DEVICES:
+        return f"device {entry.device!r}"
+    others = set(stage.placement_predicted.values()) - {"GPU", entry.device}
+    if others:
+        return f"it is on {entry.device}, with layers on {', '.join(sorted(others))}"
+    for what in ("backend", "simulated", "platform", "precision"):
+        ours, its = getattr(chain, what), getattr(stage, what)
+        if ours != its:
+            return f"{what} {its}, of the chain {ours}"
+    return None
+
+
+def _wrong_inputs(stage: Artifact, there: Dict[str, Binding]) -> Optional[str]:
+    for b in stage.inputs:
+        made = there.get(b.name)
+        if made is None:
+            return f"it reads {b.name}, which nothing before it makes"
+        ours, its = made.to_dict(), b.to_dict()
+        different = [k for k in ours if k != "is_input" and ours[k] != its[k]]
+        if different:
+            key = different[0]
+            return f"it reads {b.name} with {key} {its[key]}, which is made with {ours[key]}"
+    return None
+
+
+def _wrong_outputs(stage: Artifact, there: Dict[str, Binding]) -> Optional[str]:
+    names = [b.name for b in stage.outputs]
+    twice = [n for n in names if n in there or names.count(n) > 1]
+    return f"it makes {twice[0]}, which is there already" if twice else None

@@ -1,0 +1,97 @@
+"""Formats of the tensors that pass between the stages of a chain, so that the DLA needs no reformat at either end."""
+
+from __future__ import annotations
+
+from typing import AbstractSet, Dict, Mapping, Sequence, Tuple
+
+from edgedla.builder.plan.make_plan import FP16_ONLY_ONNX
+from edgedla.formats import IoFormat, TensorFormat
+from edgedla.formats.choose import NATIVE
+from edgedla.formats.tensor_format import TYPE_PREFIX
+from edgedla.graph import LayerGraph
+from edgedla.rules import load_rules
+from edgedla.rules.verdict import Effect
+from edgedla.targets.platform import Platform
+
+
+def border_formats(
+    stages: Sequence[Tuple[LayerGraph, Sequence[bool]]],
+    platform: Platform,
+    precision: str,
+    mode: str,
+    ranges: Sequence[Mapping[str, float]],
+    precisions: Sequence[Mapping[str, str]],
+    network: AbstractSet[str],
+) -> Dict[str, IoFormat]:
+    """Type and format by tensor, the same for the stage that writes it and all that read it.
+
+    - FP16 CHW16, the DLA's own format, where a DLA layer is at either end.
+    - INT8 CHW32 in an INT8 build where the tensor has a scale, and the one end or all of the other compute in INT8.
+    - The tensor's own type in LINEAR where no DLA layer touches it, for other types and ranks, where the rules refuse
+      the DLA's own format, and in releases where tensor types decide (there CHW16 and CHW32 for FP16 and INT8 tensors
+      that the DLA alone touches).
+
+    Args:
+        stages: by stage its graph and whether each layer is on the DLA.
+        ranges: by stage, tensor -> absmax. precisions: by stage, layer -> precision asked for.
+        network: the network's own inputs and outputs, whose format is not chosen here.
+    """
+    read = {n for graph, _ in stages for n in graph.inputs} - network
+    written = [n for graph, _ in stages for n in graph.outputs if n in read]
+    found = {}
+    for name in written:
+        ends = []
+        for (graph, on_dla), scales, asked in zip(stages, ranges, precisions):
+            producer = graph.producer(name)
+            if producer is not None and name in graph.outputs:
+                ends.append([_computes(graph, producer, on_dla, precision, scales, asked)])
+            elif name in graph.inputs:
+                ends.append([_computes(graph, i, on_dla, precision, scales, asked) for i in graph.consumers(name)])
+        graph = next(g for g, _ in stages if name in g.outputs)
+        own = IoFormat(TensorFormat.LINEAR, graph.tensors[name].dtype)
+        chosen = _format(
+            own, graph.tensors[name].rank, ends, platform.release.strongly_typed, any(name in r for r in ranges)
+        )
+        found[name] = chosen if all(_legal(g, name, chosen, platform, precision, mode) for g, _ in stages) else own
+    return found
+
+
+def _computes(
+    graph: LayerGraph,
+    index: int,
+    on_dla: Sequence[bool],
+    precision: str,
+    ranges: Mapping[str, float],
+    asked: Mapping[str, str],
+) -> str:
+    """What a layer at the border computes in: "gpu", "fp16" or "int8"."""
+    if not on_dla[index]:
+        return "gpu"
+    layer = graph.layers[index]
+    tensors = [t.name for t in graph.activations(layer)] + list(layer.outputs)
+    int8 = precision == "int8" and asked.get(layer.name, "int8") == "int8" and layer.onnx_op not in FP16_ONLY_ONNX
+    return "int8" if int8 and all(t in ranges for t in tensors) else "fp16"
+
+
+def _format(own: IoFormat, rank: int, ends: Sequence[Sequence[str]], typed: bool, scaled: bool) -> IoFormat:
+    writes, reads = ends[0], [c for end in ends[1:] for c in end]
+    if rank != 4 or not any(c != "gpu" for c in (*writes, *reads)):
+        return own
+    if typed:
+        # From 10.13 on NvInfer.h promises CHW16 for the DLA alone.
+        return IoFormat(NATIVE.get(own.dtype, own.format), own.dtype) if "gpu" not in (*writes, *reads) else own
+    if own.dtype not in ("FLOAT", "HALF"):
+        return IoFormat(NATIVE.get(own.dtype, own.format), own.dtype)
+    int8 = scaled and (writes == ["int8"] or (bool(reads) and all(c == "int8" for c in reads)))
+    dtype = "INT8" if int8 else "HALF"
+    return IoFormat(NATIVE[dtype], dtype)
+
+
+def _legal(graph: LayerGraph, name: str, io: IoFormat, platform: Platform, precision: str, mode: str) -> bool:
+    if name not in (*graph.inputs, *graph.outputs):
+        return True
+    border = "fp16" if io.dtype != "INT8" else precision
+    told = {name: f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{io.format.spelling}"}
+    check_mode = "standalone" if mode == "standalone" else "fallback"
+    findings = load_rules().check_io(graph, platform, border, check_mode, told)
+    return not any(f.effect is Effect.REJECT and f.layer == name for f in findings)

@@ -1,0 +1,175 @@
+"""Building a chain: every stage an artifact of its own, then one manifest over them that is written last."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.builder.artifact.artifact import Artifact, Stage
+from edgedla.builder.artifact.load import load_artifact
+from edgedla.builder.artifact.of_plan import Contents, already_built, bindings_of
+from edgedla.builder.chain.plan import ChainPlan, StagePlan
+from edgedla.errors import EdgedlaError
+from edgedla.files import write_atomic
+from edgedla.quantization.calibration_cache import write_cache
+
+if TYPE_CHECKING:
+    from edgedla.builder.building import BuildRequest
+    from edgedla.quantization.samples import Samples
+
+Say = Optional[Callable[[str], None]]
+#: Builds one engine: `building._build_one`.
+BuildOne = Callable[..., Tuple[Artifact, Contents]]
+
+
+def build_chain(
+    chain: ChainPlan,
+    path: Path,
+    folder: Path,
+    work: Path,
+    backend: str,
+    source: Mapping[str, Any],
+    request: BuildRequest,
+    build_one: BuildOne,
+    say: Say,
+) -> Artifact:
+    """Builds what is missing of a chain and saves it in one step.
+
+    A stage that a killed build finished is found again by its plan and model. With the host backend every stage is measured
+    on the tensors that the network gives it in FP32, and the chain from end to end through the buffers between its stages.
+
+    Args:
+        path: the network's ONNX file. work: for what outlives the build.
+        source: identity of the model, as the artifact states it.
+
+    Raises:
+        As `building.build`; a stage's errors name it.
+    """
+    plan = _plan_text(chain)
+    given = request.calib_data is not None
+    done = None if request.force else already_built(folder, plan, backend, source, given)
+    if done is not None:
+        _tell(say, "this very build stands there already; --force builds it again")
+        done.tidy()
+        return done
+    _tell(say, f"building a chain of {len(chain.stages)} stages with the {backend} backend")
+    measured = None
+    if backend == "host":
+        from edgedla.builder.chain.host_accuracy import Reference
+
+        measured = Reference(path, chain, request.calib_data)
+    stages: List[Stage] = []
+    for k, stage in enumerate(chain.stages):
+        own = {"name": stage.plan.model["name"], "sha256": stage.plan.model["sha256"], "external": {}}
+        found = None if request.force else _found(folder, work, k, stage, backend, own, given)
+        layers = f"{len(stage.plan.layers)} layers"
+        if found is not None:
+            _tell(say, f"stage {k}, {stage.device}, {layers}: stands there already")
+        else:
+            _tell(say, f"stage {k}, {stage.device}, {layers}")
+            samples = measured.samples(k) if measured is not None else None
+            found = _build_stage(stage, k, work, backend, own, request, build_one, samples, say)
+        stages.append(Stage(stage.device, found))
+    accuracy = measured.accuracy([s.artifact for s in stages]) if measured is not None else None
+    contents: Contents = {("plan", "plan.json"): plan.encode()}
+    if chain.calibration.absmax:
+        contents[("calibration", "calib.cache")] = write_cache(
+            chain.calibration.absmax, chain.stages[0].plan.trt
+        ).encode()
+    saved = _artifact(chain, stages, source, accuracy).save(folder, contents)
+    shutil.rmtree(work / "stages", ignore_errors=True)
+    return saved
+
+
+def _plan_text(chain: ChainPlan) -> str:
+    return json.dumps(plans_document([s.plan for s in chain.stages]), indent=1, sort_keys=True) + "\n"
+
+
+def plans_document(plans: Sequence[Any]) -> Dict[str, Any]:
+    """The plans of a chain as one document."""
+    return {"schema": "edgedla.plan-list/1", "stages": [p.to_dict() for p in plans]}
+
+
+def _found(
+    folder: Path, work: Path, k: int, stage: StagePlan, backend: str, own: Mapping[str, Any], given: bool
+) -> Optional[Artifact]:
+    """The stage, if it stands in the folder or was finished by a build that was killed."""
+    for place in (work / "stages", folder):
+        for candidate in sorted(place.glob(f"stage{k}-*")) if place.is_dir() else []:
+            found = already_built(candidate, stage.plan.to_json(), backend, own, given)
+            if found is not None:
+                return found
+    return None
+
+
+def _build_stage(
+    stage: StagePlan,
+    k: int,
+    work: Path,
+    backend: str,
+    own: Mapping[str, Any],
+    request: BuildRequest,
+    build_one: BuildOne,
+    samples: Optional[Samples],
+    say: Say,
+) -> Artifact:
+    place = work / "stages"
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".stage{k}-", dir=str(place)) as temporary:
+        model = Path(temporary) / f"{stage.plan.model['name']}.onnx"
+        write_atomic(model, stage.model)
+        try:
+            artifact, contents = build_one(stage.plan, model, work / f"stage{k}", backend, request, say, samples)
+        except EdgedlaError as e:
+            where = f"stage {k} ({stage.device})" + (f", {e.where}" if e.where else "")
+            raise type(e)(e.what, where=where, allowed=e.allowed, hint=e.hint) from e
+        saved = replace(artifact, model=own).save(Path(temporary) / "artifact", contents)
+        whole = place / f"stage{k}-{saved.digest[:12]}"
+        if whole.exists():
+            shutil.rmtree(whole)
+        os.rename(str(saved.folder), str(whole))
+    return load_artifact(whole)
+
+
+def _artifact(
+    chain: ChainPlan, stages: Sequence[Stage], source: Mapping[str, Any], accuracy: Optional[Mapping[str, Any]]
+) -> Artifact:
+    """What the stages have in common, and the layers under the names of the whole network."""
+    first = stages[0].artifact
+    predicted: Dict[str, str] = {}
+    real: Dict[str, str] = {}
+    for plan, stage in zip(chain.stages, stages):
+        predicted.update((name, stage.artifact.placement_predicted[own]) for name, own in plan.names.items())
+        told = stage.artifact.placement_real or {}
+        real.update((name, told[own]) for name, own in plan.names.items() if own in told)
+    planned = {note for plan in chain.stages for note in plan.plan.notes}
+    added: Dict[str, None] = {}
+    for k, stage in enumerate(stages):
+        for note in stage.artifact.notes:
+            if note not in planned:
+                added[note if all(note in s.artifact.notes for s in stages) else f"stage {k}: {note}"] = None
+    return Artifact(
+        kind="chain",
+        backend=first.backend,
+        simulated=first.simulated,
+        model=source,
+        platform=first.platform,
+        software=first.software,
+        precision=first.precision,
+        bindings=bindings_of(replace(chain.stages[0].plan, io=chain.io)),
+        placement_predicted=predicted,
+        placement_real=real or None,
+        accuracy=accuracy,
+        notes=(*added, *chain.notes),
+        stages=tuple(stages),
+    )
+
+
+def _tell(say: Say, line: str) -> None:
+    if say is not None:
+        say(line)

@@ -1,0 +1,108 @@
+"""How far a simulated chain is from ONNX Runtime in FP32: each stage on what it really reads, and all of it together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+import numpy as np
+
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.chain.plan import ChainPlan
+from edgedla.builder.host.backend import (
+    CHECK_SAMPLES,
+    CHECK_SEED,
+    accuracy_of,
+    compare_sessions,
+    loaded_samples,
+    read_model,
+    with_static_inputs,
+)
+from edgedla.builder.host.session import HostSession
+from edgedla.formats.pack import pack, unpack
+from edgedla.quantization.ranges import input_specs, open_session
+from edgedla.quantization.samples import Samples, synthetic_samples
+
+
+class HostChain:
+    """The stages of a host chain one after the other, through the buffers that stand between them. Simulated."""
+
+    def __init__(self, stages: Sequence[Artifact]) -> None:
+        """Args:
+        stages: saved or loaded, in order.
+        """
+        self.sessions = [HostSession(artifact) for artifact in stages]
+
+    def run_arrays(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        """NCHW arrays in real values to all that the stages make.
+
+        What passes between stages has gone through its buffer's type; the network's inputs have not.
+        """
+        values: Dict[str, np.ndarray] = dict(inputs)
+        read = {b.name for s in self.sessions for b in s.artifact.inputs}
+        for session in self.sessions:
+            found = session.run_arrays({b.name: values[b.name] for b in session.artifact.inputs})
+            for b in session.artifact.outputs:
+                made = session.as_bound(b, found[b.name])
+                if b.name in read:
+                    lies = session.layouts[b.name]
+                    made = unpack(pack(made, lies, scale=b.scale), lies, scale=b.scale)
+                values[b.name] = made
+        return values
+
+    def run(self, names: Sequence[str], feed: Mapping[str, np.ndarray]) -> List[np.ndarray]:
+        """As a session of ONNX Runtime runs."""
+        found = self.run_arrays(feed)
+        return [found[name] for name in names]
+
+
+class Reference:
+    """The whole model in FP32, and what it gives to each stage on the samples that the error is measured on."""
+
+    def __init__(self, path: Path, chain: ChainPlan, data: Optional[Path]) -> None:
+        """Raises ModelError, RunError, DataError, UsageError, EnvironmentMissing."""
+        self.chain = chain
+        shapes = {io.name: io.shape_nchw for io in chain.io if io.is_input}
+        static = with_static_inputs(read_model(path), shapes)
+        self.session = open_session(static.SerializeToString())
+        specs = input_specs(self.session, {k: list(v) for k, v in shapes.items()})
+        self.own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
+        given = loaded_samples(data, specs) if data is not None else None
+        self.checked = given or synthetic_samples(specs, CHECK_SAMPLES, CHECK_SEED)
+        self.between = _between(static, chain.between, self.checked)
+
+    def samples(self, k: int) -> Optional[Samples]:
+        """What stage k reads in FP32; None where a tensor of it is not to be had from the whole model."""
+        names = [io.name for io in self.chain.stages[k].plan.inputs]
+        if any(name not in values for values in self.between for name in names):
+            return None
+        feeds = tuple({name: values[name] for name in names} for values in self.between)
+        detail = self.checked.detail if k == 0 else f"what FP32 makes of {self.checked.detail} before this stage"
+        return Samples(feeds, self.checked.synthetic, detail)
+
+    def accuracy(self, stages: Sequence[Artifact]) -> Dict[str, Any]:
+        """From end to end: the stages' own errors add up, and what passes between them is rounded once more."""
+        errors = compare_sessions(self.session, HostChain(stages), self.checked.feeds)
+        counts: Dict[str, int] = {}
+        for stage in stages:
+            for key, count in (stage.accuracy or {}).get("nodes", {}).items():
+                counts[key] = counts.get(key, 0) + count
+        return accuracy_of(
+            errors, self.checked, self.chain.stages[0].plan, self.chain.calibration, self.own_types, counts
+        )
+
+
+def _between(model: Any, names: Sequence[str], checked: Samples) -> List[Dict[str, np.ndarray]]:
+    """By sample the network's inputs and what passes between stages."""
+    import onnx
+
+    written = {t for node in model.graph.node for t in node.output}
+    wanted = [n for n in names if n in written]
+    probed = onnx.ModelProto()
+    probed.CopyFrom(model)
+    own = {o.name for o in probed.graph.output}
+    for name in wanted:
+        if name not in own:
+            probed.graph.output.add().name = name
+    session = open_session(probed.SerializeToString())
+    return [{**feed, **dict(zip(wanted, session.run(wanted, feed) if wanted else []))} for feed in checked.feeds]

@@ -1,0 +1,81 @@
+"""Runs a host artifact: buffers in the planned formats in, buffers in the planned formats out, as on the device."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+import numpy as np
+
+from edgedla.builder.artifact.artifact import Artifact, Binding
+from edgedla.errors import RunError, UsageError
+from edgedla.formats import Layout, TensorFormat, layout
+from edgedla.formats.pack import Buffer, pack, unpack
+from edgedla.quantization.ranges import open_session
+from edgedla.quantization.samples import NUMPY_OF_ORT
+
+
+def binding_layout(binding: Binding, chip: str, gpu_fallback: bool = True) -> Layout:
+    """How the binding's buffer lies in memory."""
+    return layout(TensorFormat(binding.format), binding.dtype, binding.shape_nchw, chip=chip, gpu_fallback=gpu_fallback)
+
+
+class HostSession:
+    """A loaded host artifact. Its numbers are simulated: ONNX Runtime with the DLA's precision put in, no DLA timing.
+
+    `run` takes and gives buffers, `run_arrays` NCHW arrays in real values.
+    """
+
+    simulated = True
+
+    def __init__(self, artifact: Artifact) -> None:
+        """Raises DocumentError where the artifact has no host model, RunError where ONNX Runtime refuses it."""
+        self.artifact = artifact
+        self._session = open_session(artifact.file("host_model").read_bytes())
+        chip = str(artifact.platform["chip"])
+        fallback = artifact.kind != "standalone"
+        self.layouts = {b.name: binding_layout(b, chip, fallback) for b in artifact.bindings}
+        self._types = {entry.name: NUMPY_OF_ORT[entry.type] for entry in self._session.get_inputs()}
+
+    def run(self, inputs: Mapping[str, Buffer]) -> Dict[str, np.ndarray]:
+        """One inference on buffers of the bindings' formats.
+
+        Args:
+            inputs: input name -> `size_bytes` bytes.
+
+        Returns:
+            output name -> array of the format's storage shape.
+
+        Raises:
+            UsageError: an input is missing, unknown, or its buffer has another size.
+            RunError: ONNX Runtime fails.
+        """
+        self._check_names(inputs)
+        arrays = {b.name: unpack(inputs[b.name], self.layouts[b.name], scale=b.scale) for b in self.artifact.inputs}
+        found = self.run_arrays(arrays)
+        return {
+            b.name: pack(self.as_bound(b, found[b.name]), self.layouts[b.name], scale=b.scale)
+            for b in self.artifact.outputs
+        }
+
+    @staticmethod
+    def as_bound(binding: Binding, array: np.ndarray) -> np.ndarray:
+        """The array with INT64 as the binding has it: TensorRT before 10 knows INT32 only."""
+        return array.astype(np.int32) if binding.dtype == "INT32" and array.dtype == np.int64 else array
+
+    def run_arrays(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        """The same on NCHW arrays in real values: what run gives, before it is packed."""
+        self._check_names(inputs)
+        feed: Dict[str, np.ndarray] = {
+            name: np.asarray(array).astype(self._types[name], copy=False) for name, array in inputs.items()
+        }
+        names = [b.name for b in self.artifact.outputs]
+        try:
+            return dict(zip(names, self._session.run(names, feed)))
+        except Exception as e:
+            # onnxruntime raises its own classes, which are only reachable through its C extension.
+            raise RunError(f"ONNX Runtime fails: {str(e)[:300]}") from e
+
+    def _check_names(self, inputs: Mapping[str, Any]) -> None:
+        wanted = {b.name for b in self.artifact.inputs}
+        if set(inputs) != wanted:
+            raise UsageError(f"inputs {sorted(inputs)}", allowed=", ".join(sorted(wanted)))

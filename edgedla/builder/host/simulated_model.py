@@ -1,0 +1,270 @@
+"""An ONNX model with the DLA's precision put into it: FP16 rounding and INT8 fake quantisation where the plan says DLA.
+
+What is simulated: the values that the DLA stores between its operations, and its weights. Not simulated: its internal
+accumulators, its tactics, its speed. What the plan puts on the GPU stays FP32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
+
+import numpy as np
+
+from edgedla.builder.plan.plan import GPU, BuildPlan, LayerPlan
+from edgedla.formats.pack import dequantize, quantize
+from edgedla.quantization.calibration_cache import INT8_MAX
+
+#: Operators whose weight the DLA holds in INT8, one scale an output channel: operator -> axis of the output channels.
+INT8_WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0, "MatMul": 1}
+#: LayerTypes that have no INT8 mode on the DLA and run in FP16 (developer guides 8.4 to 8.6.1: Sigmoid, TanH, LRN are
+#: promoted; Softmax and Slice are FP16 only).
+FP16_ONLY_OPS = frozenset({"Sigmoid", "Tanh", "LRN", "Softmax", "LogSoftmax", "Slice", "Split", "HardSigmoid"})
+#: A convolution and what TensorRT merges into it: the value between them is never stored, so never rounded.
+FUSING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+FUSED_INTO = frozenset({"BatchNormalization", "Relu", "Clip", "Add", "PRelu", "LeakyRelu"})
+_FLOAT = 1
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """The changed model, and how many ONNX nodes run in which simulated precision."""
+
+    model: Any
+    nodes_int8: int
+    nodes_fp16: int
+    nodes_fp32: int
+    notes: Tuple[str, ...] = ()
+
+
+def simulate(model: Any, plan: BuildPlan) -> Simulated:
+    """A copy of an onnx.ModelProto with the plan's precision in it. Inputs and outputs keep names and types."""
+    import onnx
+
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    writer = _Writer(changed, plan)
+    writer.rewrite()
+    return Simulated(
+        changed,
+        nodes_int8=writer.counts["int8"],
+        nodes_fp16=writer.counts["fp16"],
+        nodes_fp32=writer.counts["fp32"],
+        notes=tuple(writer.notes),
+    )
+
+
+def node_modes(model: Any, plan: BuildPlan) -> List[str]:
+    """For every ONNX node of the main graph "int8", "fp16", "fp32" (GPU), or "" where it becomes no layer.
+
+    A node runs on the DLA where all layers that do its work do. INT8 needs a scale for every tensor it reads and
+    writes; without one TensorRT runs the layer in FP16 (calibration chapter of the 8.6.1 guide; rule Q-01).
+    """
+    by_node: Dict[str, List[LayerPlan]] = {}
+    by_output: Dict[str, List[LayerPlan]] = {}
+    for layer in plan.layers:
+        if layer.onnx_node:
+            by_node.setdefault(layer.onnx_node, []).append(layer)
+        for output in layer.outputs:
+            by_output.setdefault(output, []).append(layer)
+    constants = {i.name for i in model.graph.initializer}
+    constants |= {o for node in model.graph.node if node.op_type == "Constant" for o in node.output}
+    scaled = set(plan.calibration.absmax)
+    modes = []
+    for node in model.graph.node:
+        layers = by_node.get(node.name, []) if node.name else []
+        layers = layers or [x for o in node.output for x in by_output.get(o, [])]
+        working = [x for x in layers if x.type != "SHUFFLE"] or layers
+        if not working:
+            modes.append("")
+            continue
+        if any(x.device == GPU for x in working):
+            modes.append("fp32")
+            continue
+        activations = [t for t in (*node.input, *node.output) if t and t not in constants]
+        int8 = (
+            plan.precision == "int8"
+            and node.op_type not in FP16_ONLY_OPS
+            and all(x.precision in (None, "int8") for x in working)
+            and all(t in scaled for t in activations)
+        )
+        modes.append("int8" if int8 else "fp16")
+    return modes
+
+
+class _Writer:
+    """Walks the nodes in order and writes the changed graph. `state[t]`: how tensor t is already rounded."""
+
+    def __init__(self, model: Any, plan: BuildPlan) -> None:
+        import onnx
+
+        self.model, self.plan = model, plan
+        self.modes = node_modes(model, plan)
+        self.state: Dict[str, str] = {}
+        self.copies: Dict[Tuple[str, str], str] = {}
+        self.constants: Dict[str, Any] = {i.name: i for i in model.graph.initializer}
+        for node in model.graph.node:
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                self.constants[node.output[0]] = node.attribute[0].t
+        self.added_constants: Dict[str, Any] = {}
+        self.nodes: List[Any] = []
+        self.counts = {"int8": 0, "fp16": 0, "fp32": 0}
+        self.notes: List[str] = []
+        inferred = onnx.shape_inference.infer_shapes(model).graph
+        known = (*inferred.input, *inferred.value_info, *inferred.output)
+        self.types = {v.name: v.type.tensor_type.elem_type for v in known}
+        self.readers: Dict[str, List[int]] = {}
+        for i, node in enumerate(model.graph.node):
+            for t in node.input:
+                self.readers.setdefault(t, []).append(i)
+        self.outputs: FrozenSet[str] = frozenset(o.name for o in model.graph.output)
+
+    def rewrite(self) -> None:
+        graph = self.model.graph
+        for i, node in enumerate(graph.node):
+            mode = self.modes[i]
+            if mode:
+                self.counts[mode] += 1
+            if mode in ("", "fp32"):
+                self.nodes.append(node)
+                continue
+            for k, name in enumerate(node.input):
+                if name:
+                    node.input[k] = self._weight(node, name, mode) if name in self.constants else self._read(name, mode)
+            stored = [self._store(i, name, mode) for name in node.output]
+            original = list(node.output)
+            for k, inner in enumerate(stored):
+                node.output[k] = inner
+            self.nodes.append(node)
+            for name, inner in zip(original, stored):
+                if inner != name:
+                    self._round(inner, name, mode)
+        del graph.node[:]
+        graph.node.extend(self.nodes)
+        used = _names_read(graph)
+        kept = [i for i in graph.initializer if i.name in used]
+        del graph.initializer[:]
+        graph.initializer.extend((*kept, *self.added_constants.values()))
+
+    def _float(self, name: str) -> bool:
+        # An unknown type is taken for a float: nearly every tensor on the DLA is one.
+        return self.types.get(name, _FLOAT) == _FLOAT
+
+    def _read(self, name: str, mode: str) -> str:
+        """The tensor as a DLA node of this mode reads it: itself, or a copy rounded on the way in."""
+        if not self._float(name) or self.state.get(name, "fp32") in ("inner", mode):
+            return name
+        key = (name, mode)
+        if key not in self.copies:
+            self.copies[key] = f"{name}/dla_{mode}"
+            self._round(name, self.copies[key], mode)
+        return self.copies[key]
+
+    def _store(self, index: int, name: str, mode: str) -> str:
+        """The name under which the node writes; another than `name` where a rounding follows."""
+        if not name or not self._float(name):
+            return name
+        node = self.model.graph.node[index]
+        readers = self.readers.get(name, [])
+        if node.op_type in FUSING and len(readers) == 1 and name not in self.outputs:
+            reader = self.model.graph.node[readers[0]]
+            fuses = reader.op_type in FUSED_INTO and (reader.op_type != "Add" or self._adds_constant(reader))
+            if fuses and self.modes[readers[0]] == mode:
+                self.state[name] = "inner"
+                return name
+        # Conv, BatchNormalization, Relu is one operation: the value before the last of them is not stored either.
+        if node.op_type == "BatchNormalization" and len(readers) == 1 and name not in self.outputs:
+            reader = self.model.graph.node[readers[0]]
+            if reader.op_type in ("Relu", "Clip", "PRelu", "LeakyRelu") and self.modes[readers[0]] == mode:
+                self.state[name] = "inner"
+                return name
+        self.state[name] = mode
+        return f"{name}/unrounded"
+
+    def _adds_constant(self, node: Any) -> bool:
+        return any(t in self.constants for t in node.input)
+
+    def _weight(self, node: Any, name: str, mode: str) -> str:
+        """A copy of a constant as the DLA holds it; biases and other operands of INT8 layers stay as they are."""
+        from onnx import numpy_helper
+
+        tensor = self.constants[name]
+        if tensor.data_type != _FLOAT or (node.op_type in ("Resize", "Upsample") and name != node.input[0]):
+            # Scales and regions of a Resize are parameters of the layer, no values that it computes with.
+            return name
+        axis = INT8_WEIGHT_AXIS.get(node.op_type)
+        if mode == "int8" and (axis is None or len(node.input) < 2 or node.input[1] != name or len(tensor.dims) < 2):
+            return name
+        if mode == "int8" and node.op_type == "Gemm":
+            axis = 0 if _attribute(node, "transB", 0) else 1
+        if mode == "int8" and node.op_type == "MatMul":
+            axis = len(tensor.dims) - 1
+        copy = f"{name}/dla_{mode}_{axis if mode == 'int8' else ''}"
+        if copy not in self.added_constants:
+            values = numpy_helper.to_array(tensor)
+            rounded = quantize_weights(values, axis or 0) if mode == "int8" else _round_fp16(values)
+            if not np.isfinite(rounded).all():
+                self.notes.append(f"weights of {node.name or node.op_type} exceed FP16 and became infinite: {name}")
+            self.added_constants[copy] = numpy_helper.from_array(rounded.astype(np.float32), copy)
+        return copy
+
+    def _round(self, source: str, target: str, mode: str) -> None:
+        if mode == "fp16":
+            self._add("Cast", [source], target + "/half", to=10)
+            self._add("Cast", [target + "/half"], target, to=_FLOAT)
+            return
+        # q = clamp(round(x / s * (1 + 2^-22)), -128, 127): QuantizeLinear rounds halves to even, the DLA away from zero
+        # (developer guide 8.6.1, quantization table). The factor moves a half, and what lies within 4 units in the last
+        # place below it, past the half; the division itself is no more exact than that.
+        name = target[: -len("/dla_int8")] if target.endswith("/dla_int8") else target
+        scale = self.plan.calibration.absmax[name] / INT8_MAX
+        zero = self._scalar(0, np.int8)
+        levels = f"{target}/levels"
+        self._add("QuantizeLinear", [source, self._scalar(scale / (1 + 2.0**-22)), zero], levels)
+        self._add("DequantizeLinear", [levels, self._scalar(scale), zero], target)
+
+    def _add(self, op: str, inputs: List[str], output: str, **attributes: Any) -> None:
+        from onnx import helper
+
+        self.nodes.append(helper.make_node(op, inputs, [output], name=f"edgedla/{output}", **attributes))
+
+    def _scalar(self, value: float, dtype: Any = np.float32) -> str:
+        from onnx import numpy_helper
+
+        number = dtype(value)
+        name = f"edgedla/{number.dtype}_{float(number).hex()}"
+        if name not in self.added_constants:
+            self.added_constants[name] = numpy_helper.from_array(np.asarray(number), name)
+        return name
+
+
+def quantize_weights(values: np.ndarray, axis: int) -> np.ndarray:
+    """Weights through INT8 and back: w' = s_k * q(w / s_k), s_k = max |w| of output channel k / 127."""
+    moved = np.moveaxis(values, axis, 0)
+    result = np.empty_like(moved, dtype=np.float32)
+    for k, channel in enumerate(moved):
+        absmax = float(np.abs(channel).max()) if channel.size else 0.0
+        scale: Optional[float] = absmax / INT8_MAX if np.isfinite(absmax) and absmax > 0 else None
+        result[k] = channel if scale is None else dequantize(quantize(np.asarray(channel), scale), scale)
+    return np.moveaxis(result, 0, axis)
+
+
+def _names_read(graph: Any) -> Set[str]:
+    """Every tensor that a node reads, in subgraphs too, and the graph's outputs."""
+    found = {o.name for o in graph.output}
+    for node in graph.node:
+        found.update(node.input)
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                found |= _names_read(inner)
+    return found
+
+
+def _round_fp16(values: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return values.astype(np.float16).astype(np.float32)
+
+
+def _attribute(node: Any, name: str, default: int) -> int:
+    found: Mapping[str, int] = {a.name: a.i for a in node.attribute}
+    return found.get(name, default)

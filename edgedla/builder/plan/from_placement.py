@@ -1,0 +1,56 @@
+"""One model's part of a placement document, if the placement fits the model and the platform."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, Union
+
+from edgedla.errors import DocumentError
+from edgedla.graph import LayerGraph
+from edgedla.placement.result.document import check_input_sizes, read_placement
+from edgedla.placement.result.placement import PlacedModel, Placement
+from edgedla.targets.platform import Platform
+
+
+def placed_devices(model: PlacedModel) -> Dict[str, str]:
+    """Layer name -> "GPU", "DLA0" or "DLA1". Folded layers are left out: where they stand does not matter."""
+    return {layer.name: layer.device for layer in model.layers if layer.why != "folded"}
+
+
+def placed_model(
+    source: Union[str, Path, Placement], graph: LayerGraph, platform: Platform, precision: str
+) -> PlacedModel:
+    """The graph's part of a placement.
+
+    Raises:
+        DocumentError: no placement, or one of another model, platform, precision, input sizes, or of other layers
+            than the model has.
+    """
+    placement = source if isinstance(source, Placement) else read_placement(source)
+    where = "placement" if isinstance(source, Placement) else str(source)
+    wanted = {
+        "target": (placement.platform.get("target"), platform.module.id),
+        "TensorRT": (placement.platform.get("trt"), platform.release.trt_text),
+        "precision": (placement.precision, precision),
+    }
+    for what, (placed, asked) in wanted.items():
+        if placed != asked:
+            raise DocumentError(
+                f"placed for {what} {placed}, the build is for {asked}", where=where, hint="place the model again"
+            )
+    models = [m for m in placement.models if m.sha256 == graph.sha256 and m.sha256]
+    models = models or [m for m in placement.models if not m.sha256 and m.name == graph.name]
+    if not models:
+        raise DocumentError(
+            f"it does not hold this version of {graph.name!r}",
+            where=where,
+            allowed=", ".join(f"{m.name} ({m.sha256[:12]})" for m in placement.models),
+            hint="place the model again",
+        )
+    names = [layer.name for layer in graph.layers]
+    if [layer.name for layer in models[0].layers] != names:
+        raise DocumentError("its layers are not those of the model", where=where, hint="place the model again")
+    check_input_sizes(models[0], graph, where)
+    if any(not 0 <= i < len(names) for region in models[0].regions for i in region.layers):
+        raise DocumentError("a region has layers that the model has not", where=where, hint="place the model again")
+    return models[0]

@@ -1,0 +1,158 @@
+"""Refuses plans that TensorRT would refuse, or that would not do what they say, before anything is built."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Sequence
+
+from edgedla.builder.plan.plan import GPU, BuildPlan
+from edgedla.builder.plan.pools import format_size, sram_budget_bytes
+from edgedla.errors import BuildError, UsageError
+from edgedla.formats.tensor_format import TYPE_PREFIX
+from edgedla.graph import LayerGraph
+from edgedla.regions import CheckReport, subgraphs_per_core
+from edgedla.rules import load_rules
+from edgedla.rules.verdict import Effect, Finding, Support
+
+#: What concerns the plan as a whole and no layer. Limits of layers, formats and pools stand in rules/.
+PLAN_RULES = {
+    "one-core": "an engine runs on one DLA core: the runtime sets it when the engine is loaded (rule A-15)",
+    "core-exists": "the core number must be one of the module's",
+    "layer-on-dla": "a layer may stand on the DLA only where the rules say that it can",
+    "subgraph-cap": "TensorRT keeps so many DLA subgraphs of one engine on a core and gives the rest to the GPU",
+    "no-gpu": "a standalone loadable has no GPU part",
+    "one-region": "a standalone loadable holds the whole network in one DLA subgraph",
+    "typed-border": "and in TensorRT 11 the tensors' own types hold",
+    "int8-scale": "an INT8 buffer at the border needs a scale",
+    "sram-budget": "the SRAM pools of engines that are loaded at once must fit into the hardware together",
+}
+
+
+def refuse_illegal(
+    plan: BuildPlan, graph: LayerGraph, report: CheckReport, cores: Sequence[str], allow_unknown: bool
+) -> None:
+    """Raises BuildError with every offence, each with its rule; nothing has been built then."""
+    offences = _plan_offences(plan, graph, report, cores, allow_unknown)
+    rules = load_rules()
+    platform = report.platform
+    if plan.dla_core is not None:
+        pools = {
+            "sram": plan.pools.dla_sram_bytes,
+            "local_dram": plan.pools.dla_local_dram_bytes,
+            "global_dram": plan.pools.dla_global_dram_bytes,
+        }
+        offences += _rejected(rules.check_pools(pools, platform))
+        budget = sram_budget_bytes(platform, plan.concurrent_engines)
+        if plan.pools.dla_sram_bytes > budget:
+            offences.append(
+                f"sram-budget: SRAM pool {format_size(plan.pools.dla_sram_bytes)}, at most {format_size(budget)} each "
+                f"for {plan.concurrent_engines} engine(s)"
+            )
+        mode = "standalone" if plan.mode == "standalone" else "fallback"
+        typed_float = plan.strongly_typed and any(io.dtype != "INT8" for io in plan.io)
+        border = "fp16" if typed_float else plan.precision
+        formats = {io.name: f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{io.format.lower()}" for io in plan.io}
+        offences += _rejected(rules.check_io(graph, platform, border, mode, formats))
+    if offences:
+        raise BuildError(
+            "the plan is not legal:\n" + "\n".join(f"  - {text}" for text in dict.fromkeys(offences)),
+            where=plan.model.get("name"),
+        )
+
+
+def _plan_offences(
+    plan: BuildPlan, graph: LayerGraph, report: CheckReport, cores: Sequence[str], allow_unknown: bool
+) -> List[str]:
+    found: List[str] = []
+    if len(cores) > 1:
+        found.append(
+            f"one-core: layers on {' and '.join(cores)}; {PLAN_RULES['one-core']}. Use one, or "
+            "build from a placement (--placement), which makes one engine a core of it"
+        )
+    if cores and int(cores[-1][3:]) >= report.platform.module.dla_cores:
+        found.append(f"core-exists: {cores[-1]} on a module with {report.platform.module.dla_cores} DLA cores")
+    for layer, told in zip(plan.layers, report.layers):
+        if layer.device == GPU:
+            if plan.mode == "standalone":
+                found.append(f"no-gpu: {layer.name} stands on the GPU")
+        elif told.support is Support.GPU or (told.support is Support.UNKNOWN and not allow_unknown):
+            why = next((f"{f.rule} {f.message}" for f in told.findings if f.effect is not Effect.WARN), told.reason)
+            found.append(f"layer-on-dla: {layer.name} ({layer.type}): {why}")
+    if report.platform.has_dla and cores:
+        cap = subgraphs_per_core(report.platform)
+        if len(plan.regions) > cap:
+            found.append(
+                f"subgraph-cap: {len(plan.regions)} DLA subgraphs, TensorRT {plan.platform['trt']} keeps {cap}"
+            )
+    if plan.mode == "standalone" and len(plan.regions) != 1:
+        found.append(f"one-region: {len(plan.regions)} DLA subgraphs; {PLAN_RULES['one-region']}")
+    for io in plan.io:
+        # A tensor that is INT8 in the model itself is handed over as it is.
+        own = graph.tensors[io.name].dtype == "INT8"
+        if plan.strongly_typed and io.dtype != graph.tensors[io.name].dtype:
+            has = graph.tensors[io.name].dtype
+            found.append(f"typed-border: {io.name} as {io.dtype}: the model has {has}, {PLAN_RULES['typed-border']}")
+        if io.dtype == "INT8" and io.scale is None and not plan.strongly_typed and not own:
+            half = "; ranges are measured on FP32 tensors: give the model in FP32"
+            why = half if graph.tensors[io.name].dtype == "HALF" else ""
+            found.append(f"int8-scale: {io.name} is INT8 at the border and has no range{why}")
+    return found
+
+
+def _rejected(findings: Sequence[Finding]) -> List[str]:
+    return [f"{f.rule} {f.rule_name}: {f.layer}: {f.message}" for f in findings if f.effect is Effect.REJECT]
+
+
+def refuse_dynamic(graph: LayerGraph) -> None:
+    """Raises where an input or output has no fixed size: buffers at the border, and the DLA itself, need one."""
+    for name in (*graph.inputs, *graph.outputs):
+        tensor = graph.tensors[name]
+        if all(d > 0 for d in tensor.dims):
+            continue
+        dims = "x".join(str(d) if d >= 0 else "?" for d in tensor.dims)
+        if name in graph.inputs:
+            raise UsageError(
+                f"input {name!r} has no fixed size: {dims}", where="--shapes", hint=f"--shapes {name}:1x..."
+            )
+        raise BuildError(
+            f"output {name!r} has a size that depends on the data or is empty: {dims}",
+            where=graph.name,
+            hint="end the model before the operator that makes it (NonMaxSuppression, NonZero, ...)",
+        )
+
+
+def refuse_standalone(report: CheckReport, *, allow_unknown: bool = False) -> None:
+    """Raises BuildError with all offenders and what would fix them, unless the network is one DLA region.
+
+    Args:
+        report: made with mode "standalone".
+        allow_unknown: layers that no rule decides do not count.
+    """
+    strict = report.strict
+    if strict is None:
+        raise BuildError("the network was not checked for a standalone build", where=report.model)
+    if strict.passes or (strict.passes is None and allow_unknown):
+        return
+    fixes: Dict[str, List[str]] = {}
+    for layer in report.layers:
+        for finding in layer.findings:
+            if finding.effect in (Effect.REJECT, Effect.UNKNOWN):
+                fixes.setdefault(layer.name, []).extend(finding.fixes)
+    lines = [f"  - {message}" for message in strict.messages]
+    hints = [f"    {name}: known remedies: {', '.join(dict.fromkeys(known))}" for name, known in fixes.items() if known]
+    ranked = [
+        f"    {change.label} ({len(change.layers)} layers): "
+        + (f"by {', '.join(change.fixes)}" if change.fixes else "no rewrite is known")
+        + f"; then {change.regions_after} region(s)"
+        for change in report.ranking
+    ]
+    text = "the network is no single DLA region, so there is no standalone loadable of it:\n" + "\n".join(lines)
+    if hints or ranked:
+        text += "\n  what would fix it, most useful first:\n" + "\n".join(dict.fromkeys(ranked + hints))
+    unknown = strict.passes is None
+    raise BuildError(
+        text,
+        where=report.model,
+        hint="no rule decides the rest: --allow-unknown lets TensorRT decide"
+        if unknown
+        else "--mode hybrid builds it with these layers on the GPU",
+    )

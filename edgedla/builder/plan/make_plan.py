@@ -1,0 +1,282 @@
+"""From a checked network to a BuildPlan: devices, precisions, border formats, pools. Refuses what is not legal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.builder.plan.legality import refuse_illegal, refuse_standalone
+from edgedla.builder.plan.plan import GPU, BuildPlan, Calibration, IoPlan, LayerPlan
+from edgedla.builder.plan.pools import choose_pools
+from edgedla.errors import UsageError
+from edgedla.formats import IoFormat
+from edgedla.formats.choose import choose_io
+from edgedla.graph import LayerGraph
+from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.spread import spread_ranges
+from edgedla.regions import CheckReport, Placed
+from edgedla.regions.candidates import candidates
+from edgedla.rules.verdict import Support
+
+MODES = ("hybrid", "standalone")
+PRECISIONS = ("fp16", "int8")
+#: LayerTypes and activations that the DLA computes in FP16 also in an INT8 build (developer guides 8.4 to 8.6.1).
+FP16_ONLY_ONNX = frozenset({"Sigmoid", "Tanh", "LRN", "Softmax", "LogSoftmax", "Slice", "Split"})
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What a user may decide about a plan; the defaults are those of `edgedla build`.
+
+    Attributes:
+        placed: layer name -> device of a placement, in place of the prediction.
+        devices: layer name -> device ("GPU", "DLA", "DLA0", "DLA1"), over both. A name may hold one `*`, as in trtexec.
+        precisions: layer name -> "fp16" or "int8"; a name may hold one `*`.
+        input_formats, output_formats: format and type at the border, in the network's order; () leaves them to us.
+        formats: tensor name -> format and type at the border, over both.
+        reformat_free: choose border formats that need no reformat also where the GPU may reformat.
+        pools: field of Pools -> bytes.
+        set_ranges: give TensorRT the INT8 scales by setDynamicRange instead of a calibrator.
+        allow_unknown: layers that no rule decides may stand on the DLA; TensorRT's own check then decides.
+    """
+
+    dla_core: int = 0
+    placed: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
+    precisions: Mapping[str, str] = field(default_factory=dict)
+    input_formats: Tuple[IoFormat, ...] = ()
+    output_formats: Tuple[IoFormat, ...] = ()
+    formats: Mapping[str, IoFormat] = field(default_factory=dict)
+    reformat_free: bool = False
+    pools: Mapping[str, int] = field(default_factory=dict)
+    concurrent_engines: int = 1
+    sparsity: bool = False
+    obey_precision: bool = False
+    set_ranges: bool = False
+    timing_cache: bool = True
+    allow_unknown: bool = False
+
+
+def make_plan(
+    graph: LayerGraph,
+    report: CheckReport,
+    *,
+    mode: str = "hybrid",
+    calibration: Optional[Calibration] = None,
+    options: Optional[PlanOptions] = None,
+    dynamic_inputs: Sequence[str] = (),
+) -> BuildPlan:
+    """The plan for a network that was checked for a platform and precision.
+
+    Args:
+        report: `regions.check_graph(graph, ...)`; for mode "standalone" made in that mode.
+        calibration: scales for INT8, by ONNX tensor name.
+        dynamic_inputs: inputs whose sizes the model leaves open.
+
+    Raises:
+        UsageError: an option names no layer or tensor, or contradicts the mode.
+        BuildError: the plan is not legal; every offence is named with its rule.
+    """
+    options = options or PlanOptions()
+    if mode not in MODES:
+        raise UsageError(f"unknown mode {mode!r}", allowed=", ".join(MODES))
+    platform = report.platform
+    if mode == "standalone":
+        refuse_standalone(report, allow_unknown=options.allow_unknown)
+    typed = platform.release.strongly_typed
+    if typed and options.precisions:
+        raise UsageError(
+            "layer precisions do not exist in TensorRT 11", hint="the tensors' types decide; change the ONNX"
+        )
+    devices = _devices(graph, report, mode, options)
+    on_dla = [d != GPU for d in devices]
+    cores = sorted({d for d in devices if d != GPU})
+    precisions = _precisions(graph, report, on_dla, typed, options)
+    calibration = calibration or Calibration()
+    if report.precision == "int8" and not typed:
+        how = "ranges" if options.set_ranges else "calibrator"
+        calibration = replace(calibration, absmax=spread_ranges(graph, calibration.absmax), apply=how)
+    fallback = mode == "hybrid"
+    regions = _regions(graph, report, on_dla)
+    plan = BuildPlan(
+        model={"name": graph.name, "sha256": graph.sha256},
+        platform=platform.to_dict(),
+        mode=mode,
+        precision=report.precision,
+        dla_core=int(cores[0][3:]) if cores else None,
+        gpu_fallback=fallback,
+        strongly_typed=typed,
+        layers=tuple(
+            LayerPlan(x.name, x.type, d, p, str(report.layers[x.index].support), x.outputs, x.onnx_node)
+            for x, d, p in zip(graph.layers, devices, precisions)
+        ),
+        io=_io(graph, report, mode, on_dla, precisions, calibration, options, dynamic_inputs),
+        pools=choose_pools(platform, options.concurrent_engines, options.pools, len(regions)),
+        calibration=calibration,
+        sparsity=options.sparsity,
+        obey_precision=options.obey_precision,
+        concurrent_engines=options.concurrent_engines,
+        timing_cache=options.timing_cache,
+        regions=regions,
+        notes=(
+            *_notes(report, bool(cores), calibration, typed, options),
+            *(_without_scales(graph, on_dla, calibration) if report.precision == "int8" and not typed else ()),
+        ),
+    )
+    refuse_illegal(plan, graph, report, cores, options.allow_unknown)
+    return plan
+
+
+def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOptions) -> List[str]:
+    """Device by layer. Folded layers go where their own verdict allows, so that they part no subgraph."""
+    core = core_of(options)
+    by_hand = {**options.placed, **by_name(options.devices, graph, "devices")}
+    found = []
+    for layer, told in zip(graph.layers, report.layers):
+        on_dla = mode == "standalone" or told.placed is Placed.DLA
+        on_dla = on_dla or (told.placed is Placed.FOLDED and told.support is Support.DLA)
+        wanted = by_hand.get(layer.name)
+        device = (core if on_dla else GPU) if wanted is None else (core if wanted == "DLA" else wanted)
+        if device not in (GPU, "DLA0", "DLA1"):
+            raise UsageError(f"unknown device {device!r}", where=layer.name, allowed="GPU, DLA, DLA0, DLA1")
+        found.append(device)
+    return found
+
+
+def core_of(options: PlanOptions) -> str:
+    """The core of a layer that is to run on a DLA and was given none: the placement's, where it uses one alone."""
+    placed = {d for d in options.placed.values() if d != GPU}
+    return placed.pop() if len(placed) == 1 else f"DLA{options.dla_core}"
+
+
+def by_name(told: Mapping[str, str], graph: LayerGraph, where: str) -> Dict[str, str]:
+    """`told` with every `*` replaced by the layers that it stands for. Later entries win.
+
+    TensorRT's own names hold asterisks ("(Unnamed Layer* 3) [Shuffle]"), so a layer of exactly that name comes first.
+
+    Raises:
+        UsageError: a name fits no layer.
+    """
+    names = [layer.name for layer in graph.layers]
+    found: Dict[str, str] = {}
+    for pattern, value in told.items():
+        prefix, star, suffix = pattern.partition("*")
+        fits = [pattern] if pattern in names else []
+        if not fits and star:
+            long_enough = len(prefix) + len(suffix)
+            fits = [n for n in names if n.startswith(prefix) and n.endswith(suffix) and len(n) >= long_enough]
+        if not fits:
+            raise UsageError(f"the network has no layer {pattern!r}", where=where, hint="see `edgedla layers`")
+        found.update(dict.fromkeys(fits, value))
+    return found
+
+
+def _precisions(
+    graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool], typed: bool, options: PlanOptions
+) -> List[Optional[str]]:
+    by_hand = by_name(options.precisions, graph, "precisions")
+    found: List[Optional[str]] = []
+    for layer in graph.layers:
+        asked = by_hand.get(layer.name)
+        if asked is not None and asked not in PRECISIONS:
+            raise UsageError(f"unknown precision {asked!r}", where=layer.name, allowed=", ".join(PRECISIONS))
+        forced = report.precision == "int8" and on_dla[layer.index] and layer.onnx_op in FP16_ONLY_ONNX
+        found.append(None if typed else (asked or ("fp16" if forced else None)))
+    return found
+
+
+def _io(
+    graph: LayerGraph,
+    report: CheckReport,
+    mode: str,
+    on_dla: Sequence[bool],
+    precisions: Sequence[Optional[str]],
+    calibration: Calibration,
+    options: PlanOptions,
+    dynamic_inputs: Sequence[str],
+) -> Tuple[IoPlan, ...]:
+    names = (*graph.inputs, *graph.outputs)
+    told = formats_by_name(graph, options)
+    chosen: Dict[str, IoFormat] = {}
+    if mode == "standalone" or options.reformat_free:
+        check_mode = "standalone" if mode == "standalone" else "fallback"
+        differing = {i: p for i, p in enumerate(precisions) if p}
+        border = report.precision
+        if report.platform.release.strongly_typed and any(graph.tensors[n].dtype != "INT8" for n in names):
+            # The model's own types hold at the border too, whatever was asked for.
+            border = "fp16"
+        for choice in choose_io(graph, report.platform, border, check_mode, on_dla=on_dla, precisions=differing):
+            if choice.chosen is not None:
+                chosen[choice.name] = choice.chosen.io
+    found = []
+    for name in names:
+        tensor = graph.tensors[name]
+        io = told.get(name) or chosen.get(name)
+        dtype, form = (io.dtype, str(io.format)) if io else (tensor.dtype, "LINEAR")
+        absmax = calibration.absmax.get(name)
+        scale = absmax / INT8_MAX if dtype == "INT8" and absmax is not None else None
+        found.append(IoPlan(name, name in graph.inputs, tensor.dims, dtype, form, scale, name in dynamic_inputs))
+    return tuple(found)
+
+
+def formats_by_name(graph: LayerGraph, options: PlanOptions) -> Dict[str, IoFormat]:
+    """The formats that were asked for, by tensor.
+
+    Raises:
+        UsageError: another number of formats than one, or one for each tensor of a direction.
+    """
+    told: Dict[str, IoFormat] = {}
+    for what, group, formats in (
+        ("input", graph.inputs, options.input_formats),
+        ("output", graph.outputs, options.output_formats),
+    ):
+        if formats and len(formats) not in (1, len(group)):
+            raise UsageError(f"{len(formats)} {what} formats for {len(group)} {what}s", allowed="one, or one for each")
+        # trtexec takes one format for all tensors of a direction.
+        told.update(zip(group, formats * len(group) if len(formats) == 1 else formats))
+    return {**told, **options.formats}
+
+
+def _regions(graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool]) -> Tuple[Tuple[str, str, int], ...]:
+    groups = candidates(graph, list(on_dla), report.platform, report.precision)
+    names = [layer.name for layer in graph.layers]
+    return tuple((names[r.layers[0]], names[r.layers[-1]], len(r.layers)) for r in groups)
+
+
+def _without_scales(graph: LayerGraph, on_dla: Sequence[bool], calibration: Calibration) -> Tuple[str, ...]:
+    """Which DLA layers run in FP16 because a tensor has no scale (rule Q-01 of the INT8 chapter)."""
+    missing = []
+    for layer in graph.layers:
+        tensors = [t.name for t in graph.activations(layer)] + list(layer.outputs)
+        if on_dla[layer.index] and any(t not in calibration.absmax for t in tensors):
+            missing.append(layer.name)
+    if not missing:
+        return ()
+    return (f"no INT8 scale, so in FP16 on the DLA: {', '.join(missing)}",)
+
+
+def _notes(
+    report: CheckReport, uses_dla: bool, calibration: Calibration, typed: bool, options: PlanOptions
+) -> Tuple[str, ...]:
+    notes = list(report.notes)
+    if report.platform.has_dla and not uses_dla:
+        # A placement, or a hand, may leave the DLA out though no rule does.
+        first = next((x.reason for x in report.layers if x.placed is Placed.GPU and x.reason), "")
+        notes.append("no layer runs on the DLA" + (f"; the first one's reason: {first}" if first else ""))
+    if calibration.source == "synthetic":
+        notes.append(
+            "INT8 scales come from random input: the flow works, the accuracy means nothing. Give --calib-data or --calib."
+        )
+    if typed:
+        notes.append(
+            "TensorRT 11 takes precision from the model's tensor types; --precision changes no type in the ONNX"
+        )
+    if options.placed:
+        notes.append("devices are those of a placement")
+    return tuple(dict.fromkeys((*notes, *by_hand_notes(options))))
+
+
+def by_hand_notes(options: PlanOptions) -> Tuple[str, ...]:
+    if not options.devices:
+        return ()
+    return ("devices set by hand: " + ", ".join(f"{k}:{v}" for k, v in sorted(options.devices.items())),)

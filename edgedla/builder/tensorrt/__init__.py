@@ -1,0 +1,3 @@
+"""Builds with TensorRT's Python API, on a Jetson."""
+
+from __future__ import annotations

@@ -1,0 +1,119 @@
+"""The TensorRT backend's artifact: log, drift and timings kept beside it, what was really placed read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.artifact.of_plan import Contents, artifact_of
+from edgedla.builder.plan.plan import GPU, BuildPlan
+from edgedla.builder.tensorrt.api import build_engine
+from edgedla.builder.tensorrt.drift import Drift, drift_yaml
+from edgedla.builder.tensorrt.log_causes import read_log, what_went_elsewhere, why_it_failed
+from edgedla.errors import BuildError, EnvironmentMissing, ModelError
+from edgedla.files import write_atomic
+from edgedla.records.build_log import BuildLog
+from edgedla.records.engine_info import read_engine_info
+from edgedla.records.real_placement import DLA, real_of_engine, real_of_log
+
+
+def build_on_device(
+    plan: BuildPlan, path: Path, work: Path, *, allow_drift: bool = False, say: Optional[Callable[[str], None]] = None
+) -> Tuple[Artifact, Contents]:
+    """Builds with TensorRT and gathers what belongs into the artifact.
+
+    Args:
+        path: the ONNX file. work: folder for what outlives the build: timings, drift, and the log of a failed one.
+
+    Returns:
+        The artifact without its files, and the files: (role, name) -> content.
+
+    Raises:
+        EnvironmentMissing, ModelError, BuildError: see build_engine; the hint has what the log tells.
+    """
+    timing = work / "timing.cache"
+    log, drift_file = work / "build.log", work / "drift.yaml"
+
+    def keep_drift(drift: Drift) -> None:
+        if drift.differences:
+            _keep(drift_file, drift_yaml(plan, drift))
+            if say is not None:
+                say(f"TensorRT differs from the rules on {len(drift.differences)} layers: {drift_file}")
+
+    lines: List[str] = []
+
+    def keep_log(text: str) -> None:
+        lines.extend(text.splitlines())
+        _keep(log, text)
+
+    try:
+        built = build_engine(
+            plan,
+            path,
+            timing_cache=timing.read_bytes() if timing.is_file() else b"",
+            allow_drift=allow_drift,
+            progress=say,
+            on_drift=keep_drift,
+            on_log=keep_log,
+        )
+    except (BuildError, ModelError) as e:
+        told = "".join(f"  - {cause}\n" for cause in why_it_failed(read_log("\n".join(lines))))
+        hint = (f"what the log tells:\n{told}  " if told else "") + f"{e.hint or ''}\n  the whole log: {log}"
+        raise type(e)(e.what, where=e.where, allowed=e.allowed, hint=hint) from e
+    if built.timing_cache:
+        _keep(timing, built.timing_cache)
+    contents: Contents = {("log", "build.log"): built.log.encode()}
+    role = ("engine", "model.engine") if plan.mode == "hybrid" else ("loadable", "model.dla.bin")
+    contents[role] = built.data
+    if built.inspector is not None:
+        contents[("layers", "layers.json")] = json.dumps(built.inspector, indent=1).encode()
+    if built.timing_cache:
+        contents[("timing_cache", "timing.cache")] = built.timing_cache
+    parsed = read_log(built.log)
+    notes = [*plan.notes, *what_went_elsewhere(parsed)]
+    if built.drift.differences:
+        contents[("drift", "drift.yaml")] = drift_yaml(plan, built.drift).encode()
+        notes.append(f"TensorRT differs from the rules on {len(built.drift.differences)} layers: see the drift file")
+    moved = (*built.drift.refused, *built.drift.missing)
+    if moved:
+        notes.append("planned for the DLA, refused by TensorRT: " + ", ".join(moved))
+    other = [
+        f"{io.name}: {built.formats[io.name]}" for io in plan.io if built.formats.get(io.name, io.format) != io.format
+    ]
+    if other:
+        raise BuildError(
+            "the engine's border formats are not the planned ones: " + ", ".join(other), hint=f"log: {log}"
+        )
+    software = {"tensorrt": built.version}
+    artifact = artifact_of(
+        plan, "tensorrt", software, tuple(notes), None, real_placement(plan, built.inspector, parsed)
+    )
+    return artifact, contents
+
+
+def real_placement(
+    plan: BuildPlan, inspector: Optional[Mapping[str, Any]], log: Optional[BuildLog] = None
+) -> Optional[Dict[str, str]]:
+    """Layer name -> device of the built engine; layers that were folded or fused out of sight are missing.
+
+    A standalone loadable has everything on the DLA, else TensorRT would have refused it. The inspector's word counts
+    before the log's, which can list layers before subgraphs are formed. None where neither tells.
+    """
+    core = f"DLA{plan.dla_core}"
+    if plan.mode == "standalone":
+        return {layer.name: core for layer in plan.layers}
+    names = [layer.name for layer in plan.layers]
+    found: Dict[str, str] = dict(real_of_log(log, names).devices) if log is not None else {}
+    if inspector is not None and "Layers" in inspector:
+        found.update(real_of_engine(read_engine_info(inspector), names).devices)
+    return {name: core if found[name] == DLA else GPU for name in names if name in found} or None
+
+
+def _keep(path: Path, data: Union[str, bytes]) -> None:
+    # A convenience of the next build or of the user; a full disk shows soon enough where it matters.
+    try:
+        write_atomic(path, data)
+    except EnvironmentMissing:
+        return

@@ -1,0 +1,95 @@
+"""Drift: where TensorRT's can_run_on_DLA differs from the rules, layer by layer, as a document for the evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Tuple
+
+from edgedla.builder.plan.plan import GPU, BuildPlan
+
+SCHEMA = "edgedla.drift/1"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One layer judged differently. `rules`: dla, gpu or unknown; `tensorrt`: dla, gpu or absent."""
+
+    layer: str
+    type: str
+    planned: str
+    rules: str
+    tensorrt: str
+
+
+@dataclass(frozen=True)
+class Drift:
+    """All differences, and what follows for the plan.
+
+    Attributes:
+        asked: how many planned layers TensorRT was asked about.
+        refused: planned DLA layers that TensorRT refuses on the DLA.
+        missing: planned DLA layers that the network does not have.
+        unplanned: network layers that the plan does not know; constants and shape arithmetic are expected here.
+    """
+
+    differences: Tuple[Difference, ...]
+    asked: int
+    refused: Tuple[str, ...]
+    missing: Tuple[str, ...]
+    unplanned: Tuple[str, ...]
+
+    def to_dict(self, plan: BuildPlan) -> Dict[str, Any]:
+        """The drift document: model, platform, precision, and one record a layer."""
+        return {
+            "schema": SCHEMA,
+            "model": dict(plan.model),
+            "target": plan.platform["target"],
+            "chip": plan.platform["chip"],
+            "trt": plan.platform["trt"],
+            "jetpack": plan.platform.get("jetpack"),
+            "precision": plan.precision,
+            "asked": self.asked,
+            "layers": [
+                {"layer": d.layer, "type": d.type, "planned": d.planned, "rules": d.rules, "tensorrt": d.tensorrt}
+                for d in self.differences
+            ],
+            "unplanned": list(self.unplanned),
+        }
+
+
+def compare(plan: BuildPlan, answers: Mapping[str, Tuple[str, bool]]) -> Drift:
+    """The plan against TensorRT's answers.
+
+    Args:
+        answers: layer name -> (LayerType name, can_run_on_DLA), of all layers of the parsed network.
+    """
+    differences, refused, missing = [], [], []
+    for planned in plan.layers:
+        answer = answers.get(planned.name)
+        on_dla = planned.device != GPU
+        if answer is None:
+            if on_dla:
+                missing.append(planned.name)
+            differences.append(Difference(planned.name, planned.type, planned.device, planned.capable, "absent"))
+            continue
+        said = "dla" if answer[1] else "gpu"
+        if on_dla and said == "gpu":
+            refused.append(planned.name)
+        if said != planned.capable:
+            differences.append(Difference(planned.name, planned.type, planned.device, planned.capable, said))
+    known = {planned.name for planned in plan.layers}
+    return Drift(
+        differences=tuple(differences),
+        asked=sum(planned.name in answers for planned in plan.layers),
+        refused=tuple(refused),
+        missing=tuple(missing),
+        unplanned=tuple(name for name in answers if name not in known),
+    )
+
+
+def drift_yaml(plan: BuildPlan, drift: Drift) -> str:
+    """The drift document as YAML, to be sent back or added to rules/evidence."""
+    import yaml
+
+    head = "# Where TensorRT's own check differs from edgedla's rules. Worth sending back: it corrects the rules.\n"
+    return head + yaml.safe_dump(drift.to_dict(plan), sort_keys=False, allow_unicode=True, width=120)

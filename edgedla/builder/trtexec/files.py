@@ -1,0 +1,87 @@
+"""The trtexec backend's files: a script for one engine; for a chain a script and a model a stage, and one that runs all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Tuple, Union
+
+from edgedla.builder.chain.plan import ChainPlan
+from edgedla.builder.plan.plan import BuildPlan
+from edgedla.builder.trtexec.script import trtexec_script
+from edgedla.errors import UsageError
+from edgedla.files import write_atomic
+
+
+@dataclass(frozen=True)
+class Scripts:
+    """What was written.
+
+    Attributes:
+        script: the one to run. unsaid: what trtexec cannot be told.
+        options_of: the release whose help the options were taken from.
+        stages: of a chain the stages' files, each script after its model.
+    """
+
+    script: Path
+    unsaid: Tuple[str, ...]
+    options_of: str
+    stages: Tuple[Path, ...] = ()
+
+    def to_dict(self) -> Dict[str, Any]:
+        document: Dict[str, Any] = {
+            "script": str(self.script),
+            "options_of": self.options_of,
+            "not_expressed": list(self.unsaid),
+        }
+        if self.stages:
+            document["stages"] = [str(path) for path in self.stages]
+        return document
+
+
+def scripts_of(plan: Union[BuildPlan, ChainPlan], out: Path) -> Scripts:
+    """Writes them: to `out` itself where it ends in .sh and is no folder, else into it.
+
+    Raises:
+        UsageError: `out` is a file that is no script, or a script's name for a chain.
+    """
+    folder = out.is_dir() or out.suffix != ".sh"
+    if folder and out.exists() and not out.is_dir():
+        raise UsageError("a file stands there", where=str(out), allowed="a folder, or a script's name that ends in .sh")
+    if isinstance(plan, ChainPlan):
+        if not folder:
+            raise UsageError("a chain has several files", where=str(out), allowed="a folder")
+        return _chain(plan, out)
+    script = trtexec_script(plan)
+    path = out / "build.sh" if folder else out
+    _executable(path, script.text)
+    return Scripts(path, script.unsaid, script.options_of)
+
+
+def _chain(chain: ChainPlan, folder: Path) -> Scripts:
+    written: List[Path] = []
+    unsaid: Dict[str, None] = {}
+    options = ""
+    lines = ["#!/usr/bin/env bash", *(f"# note: {' '.join(n.splitlines())}" for n in chain.notes)]
+    lines += [
+        "# usage: build.sh [OUTPUT_FOLDER]; each stage is built into OUTPUT_FOLDER/stage<k>, from the ONNX file beside this.",
+        "set -euo pipefail",
+        'HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',
+        'OUT="${1:-.}"',
+    ]
+    for k, stage in enumerate(chain.stages):
+        script = trtexec_script(stage.plan)
+        model, name = folder / f"stage{k}.onnx", folder / f"build_stage{k}.sh"
+        write_atomic(model, stage.model)
+        _executable(name, script.text)
+        written += [model, name]
+        lines.append(f'"$HERE/build_stage{k}.sh" "$HERE/stage{k}.onnx" "$OUT/stage{k}"  # {stage.device}')
+        unsaid.update((f"stage {k}: {text}", None) for text in script.unsaid)
+        options = script.options_of
+    _executable(folder / "build.sh", "\n".join(lines) + "\n")
+    return Scripts(folder / "build.sh", tuple(unsaid), options, tuple(written))
+
+
+def _executable(path: Path, text: str) -> None:
+    write_atomic(path, text)
+    path.chmod(0o755)

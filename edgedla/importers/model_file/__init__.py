@@ -1,0 +1,3 @@
+"""The ONNX file: bytes, protobuf messages, tensor data, identity."""
+
+from __future__ import annotations

@@ -1,0 +1,164 @@
+"""Reading a model in any form: path, bytes or ModelProto. What is wrong with it is told before anything is imported."""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, List, Optional, Tuple
+
+from edgedla.errors import ModelError
+from edgedla.importers.context import MAX_NESTED_SUBGRAPHS
+from edgedla.importers.model_file.wire import Malformed, check_size, fault, nested_graphs, stripped
+
+HASH_CHUNK_BYTES = 1 << 20
+
+#: How files that are no ONNX models begin, and what they are.
+SIGNATURES: Tuple[Tuple[bytes, str], ...] = (
+    (b"version https://git-lfs", "a Git LFS pointer; fetch the model itself with `git lfs pull`"),
+    (b"PK\x03\x04", "a zip archive (a PyTorch .pt file is one); export the model to ONNX first"),
+    (b"\x80\x02", "a Python pickle (an old PyTorch .pt file is one); export the model to ONNX first"),
+    (b"\x89HDF", "an HDF5 file (Keras writes them); convert the model to ONNX first"),
+    (b"ftrt", "a TensorRT engine; edgedla reads the ONNX model that it was built from"),
+    (b"ptrt", "a TensorRT engine; edgedla reads the ONNX model that it was built from"),
+    (b"\x1f\x8b", "a gzip archive; unpack it first"),
+    (b"<!DOCTYPE", "an HTML page; the download probably ended at a login or error page"),
+    (b"<html", "an HTML page; the download probably ended at a login or error page"),
+    (b"<?xml", "an XML file (OpenVINO writes them); use the ONNX model"),
+    (b"{", "a JSON text; use the binary ONNX model"),
+    (b"ir_version:", "ONNX in protobuf's text format; save it in the binary format"),
+)
+
+
+@dataclass
+class OnnxFile:
+    """A parsed model and where it came from.
+
+    Attributes:
+        model: the ModelProto, without the payload of large tensors.
+        name: file name without its ending, or the graph's name.
+        where: the path, for messages.
+        folder: folder of the file; None for a model that came from no file.
+        sha256: of the file's or the given bytes, hex; "" for a ModelProto.
+    """
+
+    model: Any
+    name: str
+    where: str
+    folder: Optional[Path]
+    sha256: str
+    notes: List[str] = field(default_factory=list)
+
+
+def read(model: Any) -> OnnxFile:
+    """Raises:
+    ModelError: no readable ONNX model.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        return _read_path(Path(model))
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        data = bytes(model)
+        proto = parse(data, "<bytes>")
+        return OnnxFile(proto, proto.graph.name or "model", "<bytes>", None, hashlib.sha256(data).hexdigest())
+    if hasattr(model, "graph") and hasattr(model, "opset_import"):
+        check_model(model, "<ModelProto>")
+        return OnnxFile(model, model.graph.name or "model", "<ModelProto>", None, "")
+    raise ModelError(
+        f"a model of type {type(model).__name__}", allowed="a path, bytes, or an onnx.ModelProto", where="load_onnx"
+    )
+
+
+def _read_path(path: Path) -> OnnxFile:
+    where = str(path)
+    try:
+        if path.is_dir():
+            inside = sorted(p.name for p in path.glob("*.onnx"))[:5]
+            hint = f"it holds {', '.join(inside)}" if inside else "it holds no .onnx file"
+            raise ModelError("a folder, not a model file", where=where, hint=hint)
+        if path.exists() and not path.is_file():
+            # A named pipe would block the open until somebody writes.
+            raise ModelError("a pipe or device, not a file", where=where, hint="write the model to a file first")
+        with path.open("rb") as f:
+            size = os.fstat(f.fileno()).st_size
+            if size == 0:
+                raise ModelError("the file is empty", where=where, hint="the export or the copy did not finish")
+            sha256 = _sha256(f)
+            with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                proto = parse(data, where)
+    except FileNotFoundError as e:
+        raise ModelError("no such file", where=where, hint=f"the current folder is {Path.cwd()}") from e
+    except (OSError, ValueError) as e:
+        # ValueError: a path with a null byte, or something that cannot be mapped.
+        raise ModelError(f"the file cannot be read: {e}", where=where) from e
+    return OnnxFile(proto, path.stem, where, path.parent, sha256)
+
+
+def _sha256(f: Any) -> str:
+    digest = hashlib.sha256()
+    buffer = bytearray(HASH_CHUNK_BYTES)
+    view = memoryview(buffer)
+    while True:
+        count = f.readinto(buffer)
+        if not count:
+            return digest.hexdigest()
+        digest.update(view[:count])
+
+
+def parse(data: Any, where: str) -> Any:
+    """The ModelProto in `data`, without the payload of large tensors.
+
+    Raises:
+        ModelError: it is something else, or broken.
+    """
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    from edgedla.importers.model_file.proto import model_proto
+
+    head = bytes(data[:64]).lstrip(b"\xef\xbb\xbf \t\r\n")
+    for signature, what in SIGNATURES:
+        if head.startswith(signature):
+            raise ModelError("not an ONNX model", where=where, hint=f"it is {what}")
+    if bytes(data[4:8]) == b"TFL3":
+        raise ModelError("not an ONNX model", where=where, hint="it is a TensorFlow Lite model; convert it to ONNX")
+    try:
+        graph = stripped(data)
+        check_size(len(graph), where)
+        proto = model_proto()
+        proto.ParseFromString(graph)
+    except Malformed as e:
+        raise _unreadable(data, str(e), where) from e
+    except (DecodeError, ValueError, RuntimeError) as e:
+        raise _unreadable(data, fault(data) or _first_line(e), where) from e
+    check_model(proto, where)
+    return proto
+
+
+def _unreadable(data: Any, what: str, where: str) -> ModelError:
+    """Bytes that protobuf does not read: they are damaged, or messages stand in messages deeper than it follows."""
+    levels = nested_graphs(data) - 1
+    if levels > MAX_NESTED_SUBGRAPHS:
+        return ModelError(
+            f"subgraphs are nested {levels} deep",
+            where=where,
+            allowed=f"{MAX_NESTED_SUBGRAPHS}: TensorRT's ONNX parser follows no more, and protobuf reads few more",
+            hint="export the model without conditions inside conditions, for example with constant conditions folded",
+        )
+    hint = "the file is cut off, damaged, or no ONNX model"
+    return ModelError(f"not a readable ONNX model: {what}", where=where, hint=hint)
+
+
+def _first_line(e: BaseException) -> str:
+    return (str(e).splitlines() or [type(e).__name__])[0]
+
+
+def check_model(proto: Any, where: str) -> None:
+    """Raises:
+    ModelError: the message parses, but holds no model.
+    """
+    graph = proto.graph
+    if not graph.node and not graph.output:
+        raise ModelError("no graph in the model", where=where, hint="the file is cut off, damaged, or no ONNX model")
+    if not graph.output:
+        raise ModelError("the graph has no outputs", where=where)

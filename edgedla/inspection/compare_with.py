@@ -1,0 +1,154 @@
+"""Where a real placement is compared with a prediction: the artifact's own one, a model's, or a saved check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.errors import DocumentError, UsageError
+from edgedla.inspection.comparison import (
+    Comparison,
+    Predicted,
+    compare,
+    predicted_of_check,
+    predicted_of_mapping,
+    predicted_of_report,
+)
+from edgedla.inspection.file_kind import detect
+from edgedla.records.build_log import BuildLog
+from edgedla.records.build_log_reader import read_build_log
+from edgedla.records.engine_info import EngineInfo, read_engine_info
+from edgedla.records.real_placement import Real, real_of_engine, real_of_log, real_of_mapping
+from edgedla.targets import Platform
+
+
+def own_comparison(artifact: Artifact, notes: List[str]) -> Optional[Comparison]:
+    """What the artifact predicted against what its own log and inspector record tell, best source first."""
+    predicted = predicted_of_mapping(artifact.placement_predicted)
+    if artifact.simulated:
+        notes.append("simulated on a host: nothing of it ran on a DLA, so there is no real placement")
+        return None
+    real = _real_of_artifact(artifact, [p.name for p in predicted])
+    if real is None:
+        return None
+    return compare(predicted, real, platform=artifact.platform, precision=artifact.precision)
+
+
+def _real_of_artifact(artifact: Artifact, names: Sequence[str]) -> Optional[Real]:
+    if artifact.has("layers"):
+        real = real_of_engine(read_engine_info(artifact.file("layers")), names)
+        if real.devices:
+            return real
+    if artifact.has("log"):
+        real = real_of_log(read_build_log(artifact.file("log")), names)
+        if real.devices:
+            return real
+    if artifact.placement_real is not None:
+        return real_of_mapping(artifact.placement_real, "artifact")
+    return None
+
+
+@dataclass(frozen=True)
+class _Prediction:
+    layers: Tuple[Predicted, ...]
+    loadables: Tuple[str, ...]
+    platform: Mapping[str, Any]
+    precision: str
+    notes: Tuple[str, ...] = ()
+
+    def compared(self, real: Real) -> Comparison:
+        found = compare(self.layers, real, self.loadables, platform=self.platform, precision=self.precision)
+        return replace(found, notes=(*self.notes, *found.notes))
+
+
+def compare_against(
+    real: Union[BuildLog, EngineInfo, Artifact],
+    against: Path,
+    target: str,
+    jetpack: Optional[str],
+    trt: Optional[str],
+    precision: str,
+) -> Comparison:
+    """A log, an engine's layers or an artifact against a model's prediction or a check document.
+
+    Raises:
+        DocumentError, ModelError, UsageError: `against` cannot be read, or is no prediction.
+    """
+    predicted = _predicted(real, against, target, jetpack, trt, precision)
+    names = [p.name for p in predicted.layers]
+    if isinstance(real, BuildLog):
+        return predicted.compared(real_of_log(real, names))
+    if isinstance(real, EngineInfo):
+        return predicted.compared(real_of_engine(real, names))
+    placed = _real_of_artifact(real, names)
+    if placed is None:
+        raise DocumentError("the artifact does not tell where its layers really run", where=str(real.folder))
+    return predicted.compared(placed)
+
+
+def _predicted(
+    real: Union[BuildLog, EngineInfo, Artifact],
+    against: Path,
+    target: str,
+    jetpack: Optional[str],
+    trt: Optional[str],
+    precision: str,
+) -> _Prediction:
+    found = detect(against)
+    if found.kind == "check":
+        document = found.document
+        regions = document.get("regions", ())
+        kept = tuple(str(r["name"]) for r in regions if isinstance(r, Mapping) and r.get("kept") and "name" in r)
+        platform = document.get("platform")
+        told = platform if isinstance(platform, Mapping) else {}
+        return _Prediction(predicted_of_check(document), kept, told, str(document.get("precision", "")))
+    if found.kind != "onnx":
+        raise UsageError(
+            f"a {found.kind} is no prediction", where="--against", allowed="an ONNX model, a check document"
+        )
+    from edgedla.regions import check
+
+    notes: List[str] = []
+    if isinstance(real, BuildLog) and real.version and not (trt or jetpack):
+        trt = _release_of(real, target, notes)
+    report = check(str(against), target=target, jetpack=jetpack, trt=trt, precision=precision)
+    if isinstance(real, BuildLog):
+        notes += _mismatches(real, report.platform, precision)
+    kept = tuple(r.name for r in report.regions if r.kept)
+    return _Prediction(predicted_of_report(report), kept, report.platform.to_dict(), precision, tuple(notes))
+
+
+def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:
+    """The log's release, or the nearest one that the table has; None for the module's default."""
+    from edgedla.targets import platform_for
+
+    numbers = log.version.split(".")
+    for count in (3, 2):
+        told = ".".join(numbers[:count])
+        try:
+            platform = platform_for(target, trt=told)
+        except UsageError:
+            continue
+        if count == 2:
+            found = ".".join(str(n) for n in platform.release.trt)
+            notes.append(f"TensorRT {log.version} of the log is not in the table of releases; predicted for {found}")
+        return told
+    notes.append(
+        f"TensorRT {log.version} of the log is not in the table of releases; predicted for the module's default"
+    )
+    return None
+
+
+def _mismatches(log: BuildLog, platform: Platform, precision: str) -> List[str]:
+    """Where the log is of another chip or precision than the prediction, as far as it tells them."""
+    found = []
+    named = [chip for chip in ("xavier", "orin", "thor") if chip in log.device.lower()]
+    if named and platform.chip not in named:
+        found.append(f"the log is of {log.device}, the prediction of {platform.module.id}: --target says for which")
+    if log.precision and ("INT8" in log.precision) != (precision == "int8"):
+        found.append(
+            f"the log's build has precision {log.precision}, the prediction {precision}: --precision says which"
+        )
+    return found

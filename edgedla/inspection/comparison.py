@@ -1,0 +1,205 @@
+"""A prediction against what TensorRT did: where they differ, layer by layer, and what of it is evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.errors import DocumentError
+from edgedla.records.real_placement import DLA, GPU, Real
+from edgedla.regions.report import CheckReport
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What is expected of one layer. `support`: the rules' own verdict, dla, gpu, unknown, or "" where none is known."""
+
+    name: str
+    type: str
+    placed: str
+    support: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class LayerDifference:
+    """One layer where prediction and TensorRT differ.
+
+    Attributes:
+        what: "placement" (another device), "check" (TensorRT's first look answers otherwise than the rules).
+        predicted, real: "dla" or "gpu".
+        predicted_reason, real_reason: why, as far as known.
+    """
+
+    layer: str
+    type: str
+    what: str
+    predicted: str
+    real: str
+    predicted_reason: str = ""
+    real_reason: str = ""
+
+    def to_dict(self) -> Dict[str, str]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Prediction and reality of one build.
+
+    Attributes:
+        agree: layers on the device where they were expected.
+        untold: predicted layers whose device the source does not tell (folded ones among them).
+        check_agree: layers where the rules and TensorRT's first look agree; None where the source tells no check.
+        check_unknown: layers for which the rules have no answer, so that they neither agree nor differ.
+        loadables_predicted, loadables_real: names of the DLA nodes on each side.
+        platform, precision: what was predicted for, as Platform.to_dict() tells it; empty where it is not known.
+    """
+
+    source: str
+    layers: int
+    agree: int
+    untold: int
+    differences: Tuple[LayerDifference, ...]
+    check_agree: Optional[int] = None
+    check_unknown: int = 0
+    loadables_predicted: Tuple[str, ...] = ()
+    loadables_real: Tuple[str, ...] = ()
+    notes: Tuple[str, ...] = ()
+    platform: Mapping[str, Any] = field(default_factory=dict)
+    precision: str = ""
+
+    @property
+    def drift(self) -> Tuple[Dict[str, Any], ...]:
+        """What differs as records for the evidence: one a layer whose first look or place the rules got wrong."""
+        return tuple(
+            {
+                "layer": d.layer,
+                "type": d.type,
+                "what": d.what,
+                "predicted": d.predicted,
+                "tensorrt": d.real,
+                "message": d.real_reason,
+                "target": self.platform.get("target"),
+                "trt": self.platform.get("trt"),
+                "precision": self.precision,
+                "source": self.source,
+            }
+            for d in self.differences
+        )
+
+    @property
+    def placement_differences(self) -> Tuple[LayerDifference, ...]:
+        return tuple(d for d in self.differences if d.what == "placement")
+
+    @property
+    def check_differences(self) -> Tuple[LayerDifference, ...]:
+        return tuple(d for d in self.differences if d.what == "check")
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "source": self.source,
+            "layers": self.layers,
+            "agree": self.agree,
+            "untold": self.untold,
+            "check_agree": self.check_agree,
+            "check_unknown": self.check_unknown,
+            "loadables_predicted": list(self.loadables_predicted),
+            "loadables_real": list(self.loadables_real),
+            "notes": list(self.notes),
+            "differences": [d.to_dict() for d in self.differences],
+            "drift": [dict(record) for record in self.drift] if self.platform else [],
+        }
+
+
+def predicted_of_check(document: Mapping[str, Any]) -> Tuple[Predicted, ...]:
+    """The layers of an `edgedla check --format json` document.
+
+    Raises:
+        DocumentError: it is no such document.
+    """
+    try:
+        if document["document"] != "edgedla.check":
+            raise DocumentError(f"not a check document: {document['document']!r}", allowed="edgedla.check")
+        return tuple(
+            Predicted(
+                str(entry["name"]), str(entry["type"]), str(entry["placed"]), str(entry["support"]),
+                str(entry.get("reason", "")),
+            )
+            for entry in document["layers"]
+        )  # fmt: skip
+    except (KeyError, TypeError) as e:
+        raise DocumentError(f"not a check document: {e!r}") from e
+
+
+def predicted_of_report(report: CheckReport) -> Tuple[Predicted, ...]:
+    return tuple(
+        Predicted(layer.name, layer.type, str(layer.placed), str(layer.support), layer.reason)
+        for layer in report.layers
+    )
+
+
+def predicted_of_mapping(devices: Mapping[str, str]) -> Tuple[Predicted, ...]:
+    """Layer name to GPU, DLA0 or DLA1, as plans and artifacts hold it."""
+    return tuple(
+        Predicted(name, "", DLA if str(device).upper().startswith("DLA") else GPU) for name, device in devices.items()
+    )
+
+
+def compare(
+    predicted: Sequence[Predicted],
+    real: Real,
+    loadables: Sequence[str] = (),
+    *,
+    platform: Optional[Mapping[str, Any]] = None,
+    precision: str = "",
+) -> Comparison:
+    """Every layer's expected device against its real one, and the rules against TensorRT's first look.
+
+    Args:
+        loadables: names of the DLA nodes that were expected.
+        platform, precision: what was predicted for.
+    """
+    differences: List[LayerDifference] = []
+    agree = untold = check_agree = check_unknown = 0
+    for layer in predicted:
+        device = real.devices.get(layer.name)
+        why = real.validation.get(layer.name) or real.refused.get(layer.name) or ""
+        if device is None:
+            untold += 1
+        elif device == layer.placed or (layer.placed == "folded" and layer.name in real.inferred):
+            agree += 1
+        else:
+            differences.append(
+                LayerDifference(layer.name, layer.type, "placement", layer.placed, device, layer.reason, why)
+            )
+        if real.checked and layer.support:
+            answer = GPU if layer.name in real.refused else DLA
+            if layer.support not in (DLA, GPU):
+                check_unknown += 1
+            elif answer == layer.support:
+                check_agree += 1
+            else:
+                differences.append(
+                    LayerDifference(
+                        layer.name, layer.type, "check", layer.support, answer, layer.reason,
+                        real.refused.get(layer.name, ""),
+                    )
+                )  # fmt: skip
+    notes = list(real.notes)
+    if predicted and not any(p.name in real.devices or p.name in real.refused for p in predicted):
+        notes.append(f"the {real.source} names no layer of this model; it seems to be of another one")
+    return Comparison(
+        source=real.source,
+        layers=len(predicted),
+        agree=agree,
+        untold=untold,
+        differences=tuple(differences),
+        check_agree=check_agree if real.checked else None,
+        check_unknown=check_unknown,
+        loadables_predicted=tuple(loadables),
+        loadables_real=real.loadables,
+        notes=tuple(notes),
+        platform=dict(platform or {}),
+        precision=precision,
+    )

@@ -1,0 +1,218 @@
+"""What kind of file this is, from its first bytes and, for JSON, from the names in it. Nothing is executed or loaded."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from edgedla import strict_yaml
+from edgedla.builder.artifact.artifact import MANIFEST
+from edgedla.builder.artifact.artifact import SCHEMA as ARTIFACT_SCHEMA
+from edgedla.errors import DocumentError, RuleError
+from edgedla.records.build_log_lines import recognise
+from edgedla.records.build_log_prefix import split_prefix
+from edgedla.records.engine_info import is_engine_info
+from edgedla.records.json_text import parse_json
+from edgedla.records.text_lines import BROKEN_STREAM, text_lines
+
+HEAD_BYTES = 64 * 1024
+MAX_JSON_BYTES = 512 * 1024 * 1024
+MAX_DRIFT_BYTES = 16 * 1024 * 1024
+#: A log tells what it is within these lines; chatter of other tools may stand before it.
+LOG_LINES = 20_000
+
+#: TensorRT's calibration cache begins so.
+_CACHE = re.compile(rb"TRT-\d+-\w+\s*\n")
+#: A drift file: YAML, because it is to be read and edited.
+_DRIFT = re.compile(rb"(?:#[^\n]*\n)*schema: edgedla\.drift/")
+
+#: A serialised TensorRT engine begins with these bytes (tag 0x74727466, as trtexec --getPlanVersionOnly checks it).
+PLAN_MAGIC = b"ftrt"
+
+#: `document` or `schema` of our own JSON documents -> kind.
+DOCUMENTS: Dict[str, str] = {
+    "edgedla.check": "check",
+    "edgedla.check-list": "check-list",
+    "edgedla.compare": "comparison",
+    "edgedla-placement": "placement",
+    "edgedla.plan": "plan",
+    "edgedla.plan-list": "plan-list",
+    "edgedla.drift": "drift",
+    "edgedla.layers": "layers",
+    "edgedla.profile": "cost-profile",
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file's kind; `document` holds the parsed JSON where it is JSON."""
+
+    kind: str
+    document: Any = None
+
+
+@dataclass(frozen=True)
+class PlanHeader:
+    """The readable part of a serialised engine: the version of TensorRT where the header's form is known."""
+
+    version: str
+    offset: int
+    metadata: Optional[Mapping[str, Any]]
+
+
+def detect(path: Path) -> Found:
+    """The kind of a file or folder.
+
+    Raises:
+        DocumentError: unreadable, or of no kind that can be inspected.
+    """
+    if path.is_dir():
+        if (path / MANIFEST).exists():
+            return Found("artifact")
+        raise DocumentError("a folder without manifest.json is no artifact", where=str(path))
+    if path.exists() and not path.is_file():
+        # A named pipe would block the open, a device might never end.
+        raise DocumentError("a pipe or device, not a file", where=str(path), hint="write it to a file first")
+    head = _head(path)
+    if plan_header(path) is not None:
+        return Found("tensorrt-engine")
+    plain = head.replace(b"\0", b"").lstrip(b"\xff\xfe\xef\xbb\xbf \t\r\n")
+    if _CACHE.match(plain):
+        return Found("calibration-cache")
+    if _DRIFT.match(plain):
+        return Found("drift", _drift(path))
+    if plain[:1] in (b"{", b"["):
+        document = _json(path)
+        if document is not None:
+            return Found(_kind_of_json(document, path), document)
+    if path.suffix.lower() == ".onnx" or (len(head) > 2 and head[0] == 0x08 and 0 < head[1] < 0x20):
+        return Found("onnx")
+    # UTF-16, and logs that lost power while they grew, hold zeros; a loadable holds none of these words.
+    marked = any(mark in plain for mark in (b"[TRT]", b"&&&& RUNNING", b"[TensorRT]"))
+    if marked or head[:2] in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff") or b"\0" not in head[:4096]:
+        if _is_log(path):
+            return Found("build-log")
+        if plain[:1] in (b"{", b"["):
+            raise DocumentError(
+                "it begins like JSON and is none: broken off, or edited", where=str(path), hint="write the file again"
+            )
+        raise DocumentError(
+            "a text without a line that TensorRT's builder prints about the DLA or itself",
+            where=str(path), hint="write the log with trtexec --verbose, and pass the file itself",
+        )  # fmt: skip
+    return Found("loadable")
+
+
+def plan_header(path: Path) -> Optional[PlanHeader]:
+    """The header of a serialised engine, also behind the JSON that Ultralytics puts before it; None for other files.
+
+    Form of the header (trtexec's own check): tag, then a 32-bit serialisation version; where that is 0, bytes 24 to 27
+    are TensorRT's major, minor, patch and build.
+    """
+    with open(path, "rb") as f:
+        start = f.read(8)
+        offset, metadata = 0, None
+        if not start.startswith(PLAN_MAGIC):
+            length = struct.unpack("<I", start[:4])[0] if len(start) == 8 else 0
+            if not 2 <= length <= 1 << 20 or start[4:5] != b"{":
+                return None
+            f.seek(4)
+            text = f.read(length)
+            try:
+                metadata = json.loads(text.decode("utf-8"))
+            except (ValueError, RecursionError):
+                return None
+            offset = 4 + length
+        f.seek(offset)
+        header = f.read(28)
+    if not header.startswith(PLAN_MAGIC):
+        return None
+    version = ""
+    if len(header) == 28 and struct.unpack_from("<I", header, 4)[0] == 0 and any(header[24:28]):
+        version = ".".join(str(n) for n in header[24:28])
+    return PlanHeader(version, offset, metadata if isinstance(metadata, dict) else None)
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as f:
+            return f.read(HEAD_BYTES)
+    except OSError as e:
+        raise DocumentError(f"cannot read it: {e.strerror or e}", where=str(path)) from e
+
+
+def _json(path: Path) -> Any:
+    if path.stat().st_size > MAX_JSON_BYTES:
+        raise DocumentError("larger than any JSON document of this kind", where=str(path))
+    try:
+        # NaN and infinities are no JSON; a report of the document could not be written with them.
+        return parse_json(path.read_bytes())
+    except RecursionError as e:
+        raise DocumentError("JSON nested too deeply", where=str(path)) from e
+    except ValueError:
+        return None
+
+
+def _drift(path: Path) -> Any:
+    if path.stat().st_size > MAX_DRIFT_BYTES:
+        raise DocumentError("larger than any drift file", where=str(path))
+    try:
+        return strict_yaml.loads(path.read_text(encoding="utf-8-sig"), str(path))
+    except (RuleError, UnicodeDecodeError, RecursionError) as e:
+        what = e.what if isinstance(e, RuleError) else str(e)
+        raise DocumentError(f"no drift file: {what}", where=str(path)) from e
+
+
+def _kind_of_json(document: Any, path: Path) -> str:
+    if is_engine_info(document):
+        return "engine-info"
+    if isinstance(document, Mapping):
+        named = next((document[k] for k in ("document", "schema", "kind") if k in document), None)
+        if named == ARTIFACT_SCHEMA:
+            return "artifact"
+        if isinstance(named, str) and named.partition("/")[0] in DOCUMENTS:
+            return DOCUMENTS[named.partition("/")[0]]
+        if "parsed" in document and isinstance(document.get("layers"), list):
+            return "layers"
+    if _is_profile(document):
+        return "profile"
+    raise DocumentError(
+        "JSON of a kind that is not known here", where=str(path),
+        allowed="engine inspector output, a trtexec profile, an edgedla document or manifest",
+    )  # fmt: skip
+
+
+def _is_profile(document: Any) -> bool:
+    rows = [r for r in document if isinstance(r, Mapping) and "averageMs" in r] if isinstance(document, list) else []
+    return bool(rows)
+
+
+def _is_log(path: Path) -> bool:
+    try:
+        for number, line in enumerate(text_lines(path)):
+            if recognise(split_prefix(line)[1]):
+                return True
+            if number >= LOG_LINES:
+                return False
+    except BROKEN_STREAM:
+        return False
+    return False
+
+
+def kinds() -> Tuple[str, ...]:
+    """All kinds, for help texts."""
+    others = (
+        "calibration-cache",
+        "onnx",
+        "loadable",
+        "engine-info",
+        "build-log",
+        "artifact",
+        "tensorrt-engine",
+        "profile",
+    )
+    return tuple(sorted({*others, *DOCUMENTS.values()}))

@@ -1,0 +1,238 @@
+"""`inspect`: what a file holds, compared with a prediction; `diff`: what two files differ in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.artifact.load import load_artifact
+from edgedla.errors import DocumentError, UsageError
+from edgedla.files import sha256_of
+from edgedla.graph.document import from_document
+from edgedla.importers import load_onnx
+from edgedla.inspection import facts
+from edgedla.inspection.compare_with import compare_against, own_comparison
+from edgedla.inspection.comparison import Comparison
+from edgedla.inspection.facts import Fact, of_chain
+from edgedla.inspection.file_kind import detect, plan_header
+from edgedla.quantization.calibration_cache import read_cache
+from edgedla.records.build_log import BuildLog
+from edgedla.records.build_log_reader import last_build, read_build_logs
+from edgedla.records.engine_info import EngineInfo, parse_engine_info
+from edgedla.records.loadable import read_loadable
+
+SCHEMA_VERSION = 1
+
+_ENGINE_HINT = (
+    "a TensorRT engine is not opened here: deserialising it runs code of whoever built it. On a device where you trust "
+    "it, trtexec --loadEngine=FILE --exportLayerInfo=layers.json --skipInference writes what it holds; inspect that file"
+)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a file holds.
+
+    Attributes:
+        file: its name as given. kind: see edgedla.inspection.file_kind.
+        sha256: of the file; "" for a folder.
+        facts: everything as rows.
+        content: the parsed value as plain data.
+        comparison: prediction against reality, where both are known.
+        notes: what the reader should know.
+    """
+
+    file: str
+    kind: str
+    size_bytes: int
+    sha256: str
+    facts: Tuple[Fact, ...]
+    content: Mapping[str, Any]
+    comparison: Optional[Comparison] = None
+    notes: Tuple[str, ...] = ()
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "document": "edgedla.inspect",
+            "schema_version": SCHEMA_VERSION,
+            "file": self.file,
+            "kind": self.kind,
+            "size_bytes": self.size_bytes,
+            "sha256": self.sha256,
+            "notes": list(self.notes),
+            "comparison": self.comparison.to_dict() if self.comparison else None,
+            "facts": [f.to_dict() for f in self.facts],
+            "content": dict(self.content),
+        }
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row that differs; "" stands for a row that the file does not have (`only` says which one has it)."""
+
+    section: str
+    key: str
+    first: str
+    second: str
+    only: str = ""
+
+    def to_dict(self) -> Dict[str, str]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Two inspected files of one kind."""
+
+    first: Inspection
+    second: Inspection
+    differences: Tuple[Difference, ...]
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "document": "edgedla.inspect-diff",
+            "schema_version": SCHEMA_VERSION,
+            "kind": self.first.kind,
+            "files": [self.first.file, self.second.file],
+            "equal": self.equal,
+            "differences": [d.to_dict() for d in self.differences],
+        }
+
+
+def inspect(
+    path: Union[str, Path],
+    *,
+    against: Optional[Union[str, Path]] = None,
+    target: str = "agx-orin-64gb",
+    jetpack: Optional[str] = None,
+    trt: Optional[str] = None,
+    precision: str = "fp16",
+) -> Inspection:
+    """What a file holds: ONNX, DLA loadable, engine inspector JSON, build log, artifact, engine, INT8 calibration cache,
+    edgedla document.
+
+    Args:
+        against: an ONNX model or a check document to compare a log, an engine's layers or an artifact with.
+        target, jetpack, trt, precision: what to predict for where `against` is a model. Without jetpack and trt, the
+            version that a log names is taken.
+
+    Raises:
+        DocumentError: unreadable, damaged, or of no known kind.
+        ModelError: an ONNX file that cannot be read or that TensorRT's parser refuses.
+        UsageError: `against` given for a kind that has no placement.
+    """
+    path = Path(path)
+    found = detect(path)
+    comparison: Optional[Comparison] = None
+    notes: List[str] = []
+    real: Optional[Union[BuildLog, EngineInfo, Artifact]] = None
+    if found.kind == "onnx":
+        graph = load_onnx(path, **_release(trt))
+        rows, content = facts.of_graph(graph), _graph_content(graph)
+        notes += graph.notes
+    elif found.kind == "layers":
+        graph = from_document(found.document)
+        rows, content = facts.of_graph(graph), _graph_content(graph)
+    elif found.kind == "loadable":
+        loadable = read_loadable(path)
+        rows, content = facts.of_loadable(loadable), loadable.to_dict()
+        notes += loadable.notes
+    elif found.kind == "engine-info":
+        real = parse_engine_info(found.document, str(path))
+        rows, content = facts.of_engine(real), real.to_dict()
+    elif found.kind == "build-log":
+        builds = read_build_logs(path)
+        real = last_build(builds)
+        rows, content = facts.of_log(real), real.to_dict()
+        if len(builds) > 1:
+            notes.append(f"the file holds {len(builds)} builds; this is the last one that tells about the DLA")
+        if real.truncated:
+            notes.append("the log breaks off or is longer than what is read of it")
+    elif found.kind == "artifact":
+        real = load_artifact(path)
+        rows, content = of_chain(real), real.to_dict()
+        notes += real.notes
+        rows += _own_loadable(real, notes)
+        comparison = own_comparison(real, notes)
+    elif found.kind == "calibration-cache":
+        absmax = read_cache(path)
+        rows, content = facts.of_cache(absmax), {"absmax": absmax}
+    elif found.kind == "tensorrt-engine":
+        header = plan_header(path)
+        assert header is not None
+        rows, content = facts.of_plan_header(header), {"version": header.version, "offset": header.offset}
+        notes.append(_ENGINE_HINT)
+    else:
+        rows = facts.of_document(found.document, found.kind)
+        content = {"document": found.document}
+    if against is not None:
+        if real is None:
+            raise UsageError(
+                f"a file of kind {found.kind} has no placement to compare", where="--against",
+                allowed="a build log, an engine's layers, an artifact",
+            )  # fmt: skip
+        comparison = compare_against(real, Path(against), target, jetpack, trt, precision)
+    if comparison is not None:
+        notes += [n for n in comparison.notes if n not in notes]
+    plain = path.is_file()
+    parts = [real, *(s.artifact for s in real.stages)] if isinstance(real, Artifact) else []
+    size = path.stat().st_size if plain else sum(f.size_bytes for part in parts for f in part.files)
+    return Inspection(
+        str(path), found.kind, size, sha256_of(path) if plain else "", rows, content, comparison, tuple(notes)
+    )
+
+
+def diff(first: Inspection, second: Inspection) -> Diff:
+    """Where two files of one kind differ, row by row, in the order of the first.
+
+    Raises:
+        UsageError: they are of different kinds.
+    """
+    if first.kind != second.kind:
+        raise UsageError(
+            f"a {first.kind} and a {second.kind} cannot be compared row by row", allowed="files of one kind"
+        )
+    a = {(f.section, f.key): f.value for f in first.facts}
+    b = {(f.section, f.key): f.value for f in second.facts}
+    found = []
+    for section, key in [*a, *(k for k in b if k not in a)]:
+        one, other = a.get((section, key)), b.get((section, key))
+        if one != other:
+            only = "second" if one is None else "first" if other is None else ""
+            found.append(Difference(section, key, one or "", other or "", only))
+    return Diff(first, second, tuple(found))
+
+
+def _graph_content(graph: Any) -> Dict[str, Any]:
+    return {
+        "name": graph.name,
+        "sha256": graph.sha256,
+        "opset": graph.opset,
+        "lowering": graph.lowering,
+        "inputs": list(graph.inputs),
+        "outputs": list(graph.outputs),
+        "layers": [{"name": x.name, "type": x.type, "onnx_node": x.onnx_node} for x in graph.layers],
+    }
+
+
+def _release(trt: Optional[str]) -> Dict[str, Any]:
+    return {"trt": tuple(int(n) for n in trt.split(".") if n.isdigit())} if trt else {}
+
+
+def _own_loadable(artifact: Artifact, notes: List[str]) -> Tuple[Fact, ...]:
+    """What a standalone artifact's loadable holds, if it follows the open schema."""
+    if not artifact.has("loadable"):
+        return ()
+    try:
+        loadable = read_loadable(artifact.file("loadable"))
+    except DocumentError as e:
+        notes.append(f"the loadable does not follow the open NVDLA schema: {e.what}")
+        return ()
+    notes += [f"loadable: {note}" for note in loadable.notes]
+    return tuple(Fact(f"Loadable: {f.section}", f.key, f.value) for f in facts.of_loadable(loadable))

@@ -1,0 +1,70 @@
+"""What one gets without a placer: GPU only, TensorRT's greedy fallback, its defaults after the cap, one model a device."""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, Sequence, Tuple
+
+from edgedla.placement.problem.evaluate import Region
+from edgedla.placement.problem.problem import GPU, Item, Problem
+
+#: Name -> what it stands for. The order is that of the reports.
+TITLES: Mapping[str, str] = {
+    "gpu": "everything on the GPU",
+    "dla-fallback": "every legal layer on DLA0, the rest falls back to the GPU",
+    "tensorrt": "TensorRT's defaults: the same, then only the largest loadables survive the cap",
+    "one-per-device": "one model a device: the first on the GPU, the next on DLA0, then DLA1",
+}
+
+
+def baselines(problem: Problem) -> Dict[str, Tuple[str, ...]]:
+    """Assignments by name. They keep pins and verdicts, but not always caps and bounds; GPU-only needs no DLA."""
+    found: Dict[str, Tuple[str, ...]] = {}
+    if all(GPU in item.allowed for item in problem.items):
+        found["gpu"] = (GPU,) * len(problem.items)
+    if problem.cores:
+        core = problem.cores[0]
+        everything = greedy(problem, (core,) * len(problem.models))
+        found["dla-fallback"] = everything
+        found["tensorrt"] = after_cap(problem, everything)
+        if len(problem.models) > 1 and GPU in problem.devices:
+            turn = [problem.devices[m % len(problem.devices)] for m in range(len(problem.models))]
+            found["one-per-device"] = after_cap(problem, greedy(problem, turn))
+    return found
+
+
+def greedy(problem: Problem, device_of_model: Sequence[str]) -> Tuple[str, ...]:
+    """Every item on its model's device where it may stand there, else on the first device where it may."""
+
+    def place(item: Item) -> str:
+        wanted = device_of_model[item.model]
+        return wanted if wanted in item.allowed else next(iter(item.allowed), GPU)
+
+    return tuple(place(item) for item in problem.items)
+
+
+def after_cap(problem: Problem, assignment: Tuple[str, ...]) -> Tuple[str, ...]:
+    """The same with the smallest loadables on the GPU: a core keeps its largest, ties in topological order.
+
+    A loadable that breaks a size or pool limit falls back too. Loadables with a pinned layer cannot.
+    """
+    devices = list(assignment)
+    limits = problem.limits
+    for core in problem.cores:
+        here = [Region(c, problem.items[g[0]].model, g) for c, g in problem.regions(devices) if c == core]
+        ranked = sorted(here, key=lambda r: (-size(problem, r.items), r.items))
+        cap = limits.loadables_per_core if limits.max_regions is None else min(
+            limits.loadables_per_core, limits.max_regions
+        )  # fmt: skip
+        for rank, region in enumerate(ranked):
+            weights = sum(problem.items[i].weight_bytes for i in region.items)
+            small = size(problem, region.items) < limits.min_region_layers
+            if rank >= cap or small or weights > limits.global_dram_bytes:
+                for i in region.items:
+                    if GPU in problem.items[i].allowed:
+                        devices[i] = GPU
+    return tuple(devices)
+
+
+def size(problem: Problem, items: Tuple[int, ...]) -> int:
+    """Layers as TensorRT counts them."""
+    return sum(problem.items[i].units for i in items)

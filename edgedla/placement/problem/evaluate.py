@@ -1,0 +1,155 @@
+"""What an assignment costs: regions, transitions, latency by model, load by engine, energy. No solver here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.costs.cost import Cost, total
+from edgedla.placement.problem.problem import GPU, Problem
+
+
+@dataclass(frozen=True)
+class Region:
+    """A loadable: the items of one model on one core that TensorRT makes one subgraph of."""
+
+    core: str
+    model: int
+    items: Tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A tensor handed from one device to another. `producer` None is a network input; no `consumers`: an output."""
+
+    flow: int
+    source: str
+    target: str
+    consumers: Tuple[int, ...]
+    cost: Cost
+
+    @property
+    def engine(self) -> str:
+        """Who works for it: TensorRT reformats on the GPU; between two cores the reader waits."""
+        return GPU if GPU in (self.source, self.target) else self.target
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Costs of one assignment.
+
+    Attributes:
+        assignment: a device by item.
+        regions: all loadables, by first item.
+        crossings: all transitions, by flow.
+        separations: (link index, device of the consumer) of every operator that is torn apart.
+        loads: by (model, device), the time and energy that one frame takes of it, slowdown not counted.
+        engines: devices with layers of their own; a reformat alone does not count as running beside another engine.
+    """
+
+    assignment: Tuple[str, ...]
+    regions: Tuple[Region, ...]
+    crossings: Tuple[Crossing, ...]
+    separations: Tuple[Tuple[int, str], ...]
+    loads: Mapping[Tuple[int, str], Cost]
+    engines: FrozenSet[str]
+
+    def latency(self, model: int) -> Cost:
+        """One frame alone: TensorRT runs the parts of an engine one after the other, so their times add."""
+        return total(cost for (m, _), cost in sorted(self.loads.items()) if m == model)
+
+    def load(self, problem: Problem, device: str) -> Cost:
+        """Work on a device per period: `rates[m]` frames of every model m, slowed down by the other engines in use."""
+        factor = problem.factor(self.engines, device)
+        parts = [
+            self.loads[m, device].scaled(rate) for m, rate in enumerate(problem.rates) if (m, device) in self.loads
+        ]
+        cost = total(parts)
+        return Cost(cost.latency_us * factor, cost.energy_mj, cost.basis, cost.spread, cost.energy_spread)
+
+    def period(self, problem: Problem) -> Cost:
+        """The longest load: with enough frames in flight one set of frames leaves the pipeline so often."""
+        return max((self.load(problem, d) for d in problem.devices), key=lambda c: c.latency_us)
+
+    def energy(self) -> Cost:
+        return total(cost for _, cost in sorted(self.loads.items()))
+
+
+def evaluate(problem: Problem, assignment: Sequence[str]) -> Evaluation:
+    """The costs of an assignment (a device by item). It need not keep the limits; `validate` says whether it does."""
+    devices = tuple(assignment)
+    loads: Dict[Tuple[int, str], List[Cost]] = {}
+
+    def charge(model: int, device: str, cost: Cost) -> None:
+        loads.setdefault((model, device), []).append(cost)
+
+    for item, device in zip(problem.items, devices):
+        charge(item.model, device, item.cost(device))
+    for model in sorted({item.model for item, device in zip(problem.items, devices) if device == GPU and item.layers}):
+        charge(model, GPU, problem.engine)
+    regions = tuple(Region(core, problem.items[group[0]].model, group) for core, group in problem.regions(devices))
+    for region in regions:
+        charge(region.model, region.core, problem.loadable)
+    crossings = tuple(c for i in range(len(problem.flows)) for c in crossings_of(problem, i, devices))
+    for crossing in crossings:
+        charge(problem.flows[crossing.flow].model, crossing.engine, crossing.cost)
+    separations = tuple(
+        (i, devices[link.consumer])
+        for i, link in enumerate(problem.links)
+        if devices[link.producer] != devices[link.consumer]
+    )
+    for i, device in separations:
+        link = problem.links[i]
+        charge(problem.items[link.consumer].model, device, link.cost(device))
+    summed = {key: total(costs) for key, costs in sorted(loads.items())}
+    engines = frozenset(d for item, d in zip(problem.items, devices) if item.layers)
+    return Evaluation(devices, regions, crossings, separations, summed, engines)
+
+
+def crossings_of(problem: Problem, index: int, devices: Sequence[str]) -> List[Crossing]:
+    """The transitions of one tensor, by target device."""
+    flow = problem.flows[index]
+    source = GPU if flow.producer is None else devices[flow.producer]
+    readers: Dict[str, List[int]] = {GPU: []} if flow.is_output else {}
+    for consumer in flow.consumers:
+        readers.setdefault(devices[consumer], []).append(consumer)
+    return [
+        Crossing(index, source, target, tuple(readers[target]), flow.cost(source, target))
+        for target in sorted(readers)
+        if target != source
+    ]
+
+
+def worth(problem: Problem, evaluation: Evaluation, objective: str) -> float:
+    """The number that an objective minimises: latency and energy summed over the models, or the period, in us or mJ.
+
+    For "makespan" it is the bound that loads and latencies set; `schedule.makespan` gives the length of a real schedule.
+    """
+    if objective == "latency":
+        return sum(evaluation.latency(m).latency_us for m in range(len(problem.models)))
+    if objective == "energy":
+        return evaluation.energy().energy_mj
+    if objective == "throughput":
+        return evaluation.period(problem).latency_us
+    if objective == "makespan":
+        return makespan_bound(problem, evaluation)
+    raise ValueError(f"unknown objective {objective!r}")
+
+
+def makespan_bound(problem: Problem, evaluation: Evaluation) -> float:
+    """max over devices of their load and over models of their own serial time, one frame each, slowdown counted."""
+    engines = evaluation.engines
+    by_device: Dict[str, float] = {}
+    by_model: Dict[int, float] = {}
+    for (model, device), cost in evaluation.loads.items():
+        time_us = cost.latency_us * problem.factor(engines, device)
+        by_device[device] = by_device.get(device, 0.0) + time_us
+        by_model[model] = by_model.get(model, 0.0) + time_us
+    return max([*by_device.values(), *by_model.values()], default=0.0)
+
+
+def within_latency(problem: Problem, evaluation: Evaluation, bound_us: Optional[float]) -> bool:
+    """Every model's frame is done within the bound, to a relative tolerance of 1e-9."""
+    if bound_us is None:
+        return True
+    return all(evaluation.latency(m).latency_us <= bound_us * (1 + 1e-9) for m in range(len(problem.models)))

@@ -1,0 +1,52 @@
+"""Which loadables TensorRT forms of the items on one core: its own grouping, on the units of each model."""
+
+from __future__ import annotations
+
+from typing import Dict, Sequence, Set, Tuple
+
+from edgedla.placement.problem.problem import Grouping, Problem
+from edgedla.regions.candidates import form_groups
+from edgedla.regions.fusions import UnitGraph
+
+
+def tensorrt_grouping(units: Sequence[UnitGraph], items: Sequence[Sequence[int]], precision: str) -> Grouping:
+    """The grouping of a problem whose items are made of the units of these graphs.
+
+    Every core is an engine of its own: what stands on the other core counts as outside, as the GPU does. TensorRT walks
+    from the outputs, so units whose only readers are in their own item land in the same group as those readers.
+
+    Args:
+        units: by model.
+        items: by item, the units of its model that it holds.
+    """
+
+    def group(problem: Problem, core: str, members: Tuple[int, ...]) -> Tuple[Tuple[int, ...], ...]:
+        graph = units[problem.items[members[0]].model]
+        item_of = {u: i for i in members for u in items[i]}
+        formed = form_groups(
+            graph, [u in item_of for u in range(len(graph.units))], waits_for_batch=precision != "int8"
+        )
+        return tuple(sorted(tuple(sorted({item_of[u] for u in g})) for g in formed))
+
+    return group
+
+
+def is_acyclic(edges: Sequence[Tuple[int, int]], group: Dict[int, int]) -> bool:
+    """True when the graph whose nodes are the values of `group` has no cycle."""
+    successors: Dict[int, Set[int]] = {}
+    degree: Dict[int, int] = {g: 0 for g in group.values()}
+    for a, b in edges:
+        ga, gb = group[a], group[b]
+        if ga != gb and gb not in successors.setdefault(ga, set()):
+            successors[ga].add(gb)
+            degree[gb] += 1
+    ready = [g for g, d in degree.items() if d == 0]
+    done = 0
+    while ready:
+        g = ready.pop()
+        done += 1
+        for s in successors.get(g, ()):
+            degree[s] -= 1
+            if degree[s] == 0:
+                ready.append(s)
+    return done == len(degree)

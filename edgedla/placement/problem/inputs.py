@@ -1,0 +1,306 @@
+"""From graphs, verdicts and costs to a placement problem."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.costs.cost import Cost, device_kind, total
+from edgedla.costs.model import CostModel
+from edgedla.costs.operators import Operator
+from edgedla.errors import UsageError
+from edgedla.graph import LayerGraph, Tensor
+from edgedla.graph.kinds import kind_of
+from edgedla.placement.borders import Borders, border_format
+from edgedla.placement.loops import in_order, loops_of
+from edgedla.placement.problem.grouping import tensorrt_grouping
+from edgedla.placement.problem.problem import GPU, Flow, Item, Limits, Link, Problem
+from edgedla.regions.candidates import unit_devices
+from edgedla.regions.fusions import Unit, UnitGraph, fuse
+from edgedla.rules.verdict import Effect, Support, Verdict
+
+
+def require_sizes(graph: LayerGraph) -> None:
+    """Raises UsageError where a network input has open dims: costs would count its layers as nothing."""
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        if tensor.is_dynamic:
+            dims = "x".join("?" if d < 0 else str(d) for d in tensor.dims)
+            only_batch = all(d >= 0 for d in tensor.dims[1:])
+            raise UsageError(
+                f"the input {name} of {graph.name} has open dims ({dims}), so no time can be predicted",
+                where="model",
+                hint="Give " + ("--batch N" if only_batch else f"--shapes {name}:{dims.replace('?', 'N')}") + ".",
+            )
+
+
+#: Bytes of one weight, by precision.
+WEIGHT_BYTES = {"fp16": 2, "int8": 1}
+
+
+@dataclass(frozen=True)
+class Model:
+    """One network to place.
+
+    Attributes:
+        graph: as TensorRT's parser makes it.
+        verdicts: one a live layer, in order.
+        pins: device by layer index: "GPU", "DLA" (any core), "DLA0" or "DLA1".
+        rate: frames per period, for the throughput of several models.
+    """
+
+    graph: LayerGraph
+    verdicts: Tuple[Verdict, ...]
+    pins: Mapping[int, str] = field(default_factory=dict)
+    rate: float = 1.0
+
+
+def problem_of(
+    models: Sequence[Model],
+    costs: CostModel,
+    devices: Tuple[str, ...],
+    limits: Limits,
+    use_unknown: bool = False,
+    borders: Borders = None,
+) -> Problem:
+    """The problem of placing these models on one platform, all at one precision.
+
+    A pin decides where its whole unit stands; that the pin is legal has been checked (`pins.check_pins`).
+
+    Args:
+        borders: formats of network inputs and outputs, see `borders.border_format`.
+
+    Raises:
+        UsageError: a network input has open dims: no cost may rest on them.
+    """
+    items: List[Item] = []
+    flows: List[Flow] = []
+    links: List[Link] = []
+    graphs: List[UnitGraph] = []
+    held: List[Tuple[int, ...]] = []
+    for m, model in enumerate(models):
+        require_sizes(model.graph)
+        units = fuse(model.graph)
+        graphs.append(units)
+        layer_costs = costs.layer_costs(model.graph)
+        traffic = costs.traffic_bytes(model.graph)
+        legal = legal_units(model, units, use_unknown)
+        item_of: Dict[int, int] = {}
+        for members in in_order(units, whole_operators(model, units, legal, costs.operators(model.graph))):
+            item_of.update({u: len(items) for u in members})
+            held.append(members)
+            unit = joined(units, members)
+            item = _item(model, m, unit, all(legal[u] for u in members), devices, layer_costs, traffic, costs.precision)
+            items.append(replace(item, units=len(members)))
+        flows += _flows(model.graph, m, units, item_of, costs, any(d != GPU for d in devices), borders)
+        for (producer, consumer), by_kind in sorted(layer_costs.separations.items()):
+            ends = [item_of[units.unit_of[i]] for i in (producer, consumer) if i in units.unit_of]
+            if len(ends) == 2 and ends[0] != ends[1]:
+                links.append(Link(ends[0], ends[1], by_kind))
+    return Problem(
+        items=tuple(items),
+        flows=tuple(flows),
+        links=tuple(links),
+        grouping=tensorrt_grouping(graphs, held, costs.precision),
+        models=tuple(m.graph.name for m in models),
+        engine=costs.engine(),
+        loadable=costs.loadable() if any(d != GPU for d in devices) else Cost(),
+        devices=devices,
+        limits=limits,
+        rates=tuple(m.rate for m in models),
+        slowdown=_slowdown(items, devices, costs),
+    )
+
+
+def whole_operators(
+    model: Model, units: UnitGraph, legal: Sequence[bool], operators: Sequence[Operator]
+) -> List[Tuple[int, ...]]:
+    """Units by item: operators that TensorRT fuses (Conv + ReLU + Add) stay whole where all their units may stand alike.
+
+    A unit joins the reader of its output when the two are linked in one operator, nothing else reads the output, and
+    both have the same legality, pin and batch. Items are in topological order, by their last unit.
+    """
+    item_of = list(range(len(units.units)))
+    outputs = set(model.graph.outputs)
+
+    def kind(u: int) -> Tuple[bool, int, Tuple[Optional[str], ...]]:
+        pins = {model.pins.get(i) for i in units.units[u].layers}
+        return legal[u], units.units[u].batch, tuple(sorted(pins, key=str))
+
+    for operator in operators:
+        for producer, consumer in operator.links:
+            a, b = units.unit_of.get(producer), units.unit_of.get(consumer)
+            if a is None or b is None or a == b or units.successors[a] != (b,) or kind(a) != kind(b):
+                continue
+            if not outputs & set(units.units[a].outputs):
+                item_of = [item_of[b] if i == item_of[a] else i for i in item_of]
+    for loop in loops_of(units):
+        item_of = [item_of[loop[-1]] if u in loop else i for u, i in enumerate(item_of)]
+    members: Dict[int, List[int]] = {}
+    for u, item in enumerate(item_of):
+        members.setdefault(item, []).append(u)
+    return sorted((tuple(m) for m in members.values()), key=lambda m: m[-1])
+
+
+def joined(units: UnitGraph, members: Sequence[int]) -> Unit:
+    """One unit that stands for several: the layers of all, the outputs of the last."""
+    last = units.units[members[-1]]
+    return replace(last, layers=tuple(sorted(i for u in members for i in units.units[u].layers)))
+
+
+def legal_units(model: Model, units: UnitGraph, use_unknown: bool) -> List[bool]:
+    """For each unit whether the DLA may run it: all its layers pass both looks, and no reshape is merged into it."""
+    accepted = {Support.DLA, Support.UNKNOWN} if use_unknown else {Support.DLA}
+    return unit_devices(units, [v.support in accepted and not v.validation for v in model.verdicts])
+
+
+def why_not(model: Model, unit: Unit, use_unknown: bool = False) -> str:
+    """Why the DLA may not run a unit: the rule and its message."""
+    for i in unit.layers:
+        verdict = model.verdicts[i]
+        wanted = {Support.GPU: Effect.REJECT, Support.UNKNOWN: Effect.UNKNOWN}.get(verdict.support)
+        if verdict.support is Support.UNKNOWN and use_unknown:
+            wanted = None
+        if wanted is not None:
+            found = next((f for f in verdict.findings if f.effect is wanted), None)
+            return f"{found.rule}: {found.message}" if found else "no rule says that the DLA runs it"
+        if verdict.validation:
+            return f"{verdict.validation[0].rule}: {verdict.validation[0].message}"
+    return "merged into a reshape that the GPU runs"
+
+
+def _item(
+    model: Model,
+    m: int,
+    unit: Unit,
+    legal: bool,
+    devices: Tuple[str, ...],
+    layer_costs: Mapping[Tuple[int, str], Cost],
+    traffic: Mapping[Tuple[int, str], float],
+    precision: str,
+) -> Item:
+    graph = model.graph
+    allowed = tuple(d for d in devices if d == GPU or legal)
+    why, reason = ("", "") if legal else ("forced", why_not(model, unit))
+    pin = next((model.pins[i] for i in unit.layers if i in model.pins), None)
+    if pin is not None:
+        allowed = tuple(d for d in allowed if d == pin or (pin == "DLA" and d != GPU))
+        if why == "":
+            why, reason = "pinned", f"pinned to {pin}"
+    elif legal and len(allowed) == 1:
+        why, reason = "forced", f"only {allowed[0]} may be used"
+    if not unit.layers:
+        name = f"reshape beside {graph.layers[unit.reshape_of[0]].name}"
+        return Item(name, m, (), (GPU,), {"GPU": Cost()}, unit.batch, False, "forced", "a reshape that the GPU runs")
+    there = tuple(d for d in devices if d == GPU or legal)
+    there = there if GPU in there else (GPU, *there)
+    outputs = [t for i in unit.layers for t in graph.output_tensors(graph.layers[i])]
+    each = WEIGHT_BYTES[precision]
+    return Item(
+        name=graph.layers[unit.layers[0]].name,
+        model=m,
+        layers=unit.layers,
+        allowed=allowed,
+        costs={d: total(layer_costs[i, d] for i in unit.layers) for d in there},
+        batch=unit.batch,
+        legal=legal,
+        why=why,
+        reason=reason,
+        traffic_bytes={d: sum(traffic[i, device_kind(d)] for i in unit.layers) for d in there},
+        weight_bytes=sum(kind_of(graph.layers[i], graph).weight_elements * each for i in unit.layers),
+        activation_bytes=max((t.size_bytes(each) for t in outputs), default=0),
+    )
+
+
+def _flows(
+    graph: LayerGraph,
+    m: int,
+    units: UnitGraph,
+    item_of: Mapping[int, int],
+    costs: CostModel,
+    any_core: bool,
+    borders: Borders,
+) -> List[Flow]:
+    readers: Dict[Tuple[Optional[int], str], List[int]] = {}
+    for u, unit in enumerate(units.units):
+        for name in unit.network_inputs:
+            readers.setdefault((None, name), []).append(item_of[u])
+        for producer, name in unit.inputs:
+            # What a loop hands to its next step stays in the loop.
+            if item_of[producer] != item_of[u]:
+                readers.setdefault((item_of[producer], name), []).append(item_of[u])
+    outputs = _written_outputs(graph, units)
+    for u, unit in enumerate(units.units):
+        for name in unit.outputs:
+            if name in outputs:
+                readers.setdefault((item_of[u], name), [])
+    found = []
+    order: List[Tuple[Optional[int], str]] = sorted(readers, key=lambda k: (-1 if k[0] is None else k[0], k[1]))
+    for source, name in order:
+        tensor = _tensor(graph, name)
+        given = border_format(borders, name, "inputs", costs.precision) if source is None else None
+        # A tensor that the network hands out and a layer reads too is needed in the reader's format.
+        is_last = name in outputs and not readers[source, name]
+        handed_out = border_format(borders, name, "outputs", costs.precision) if is_last else None
+        by_kind = (
+            {}
+            if not any_core
+            else {
+                ("GPU", "DLA"): costs.transition(tensor, "GPU", "DLA0", source_format=given),
+                ("DLA", "GPU"): costs.transition(tensor, "DLA0", "GPU", target_format=handed_out),
+                ("DLA", "DLA"): costs.transition(tensor, "DLA0", "DLA1"),
+            }
+        )
+        consumers = tuple(sorted(set(readers[source, name])))
+        found.append(Flow(name.split("\0")[0], m, source, consumers, name in outputs, by_kind))
+    return found
+
+
+def _written_outputs(graph: LayerGraph, units: UnitGraph) -> FrozenSet[str]:
+    """The tensors that become network outputs; behind a folded layer (a Flatten at the end) that is what it reads."""
+    written = {name for unit in units.units for name in unit.outputs}
+    found = set()
+    for name in graph.outputs:
+        producer = graph.producer(name)
+        while name not in written and producer is not None:
+            before = graph.activations(graph.layers[producer])
+            if not before:
+                break
+            name = before[0].name
+            producer = graph.producer(name)
+        found.add(name)
+    return frozenset(found)
+
+
+def _tensor(graph: LayerGraph, name: str) -> Tensor:
+    """The tensor; the inner ones of a rewritten MatMul, `out\\0in` and `out\\0out`, are its input and its output."""
+    outer, _, inner = name.partition("\0")
+    if inner == "in":
+        producer = graph.producer(outer)
+        # A bias that joined stands behind the MatMul; its own input has the output's size.
+        while producer is not None and graph.layers[producer].type != "MATRIX_MULTIPLY":
+            producer = graph.producer(graph.activations(graph.layers[producer])[0].name)
+        if producer is not None:
+            return graph.activations(graph.layers[producer])[0]
+    return graph.tensors[outer]
+
+
+def _slowdown(
+    items: Sequence[Item], devices: Tuple[str, ...], costs: CostModel
+) -> Mapping[FrozenSet[str], Mapping[str, float]]:
+    """Factors by set of engines, with every engine asking for its mean traffic over the items that it may run.
+
+    traffic_gb_s = sum of bytes / sum of times; the cores' traffic adds.
+    """
+    rate: Dict[str, float] = {}
+    for device in devices:
+        here = [i for i in items if device in i.traffic_bytes]
+        time_us = sum(i.time_us(device) for i in here)
+        rate[device] = sum(i.traffic_bytes[device] for i in here) / time_us / 1e3 if time_us > 0 else 0.0
+    found = {}
+    for size in range(2, len(devices) + 1):
+        for together in itertools.combinations(devices, size):
+            slow = costs.contention(rate[GPU] if GPU in together else 0.0, sum(rate[d] for d in together if d != GPU))
+            found[frozenset(together)] = {d: slow.gpu if d == GPU else slow.dla for d in together}
+    return found

@@ -1,0 +1,121 @@
+"""Pins of layers to devices: trtexec's --layerDeviceTypes, and whether the rules allow them."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
+
+from edgedla.errors import UsageError
+from edgedla.graph import LayerGraph
+from edgedla.placement.problem.inputs import Model, legal_units, why_not
+from edgedla.placement.problem.problem import DEVICES, GPU
+from edgedla.regions.fusions import fuse
+
+#: What a pin may say. trtexec knows GPU and DLA; the cores are edgedla's.
+PIN_DEVICES: Tuple[str, ...] = (GPU, "DLA", "DLA0", "DLA1")
+
+
+def parse_pins(texts: Iterable[str]) -> Tuple[Tuple[str, str], ...]:
+    """`conv1:DLA,*:GPU` as trtexec writes it -> (("conv1", "DLA"), ("*", "GPU")).
+
+    Names may hold colons; a name in quotes may hold commas. `*` in a name matches any text.
+
+    Raises:
+        UsageError: another form, or an unknown device.
+    """
+    found: List[Tuple[str, str]] = []
+    for text in texts:
+        for part in re.findall(r"""(?:"[^"]*"|'[^']*'|[^,])+""", text):
+            name, colon, device = part.strip().rpartition(":")
+            name = name.strip()
+            if len(name) >= 2 and name[0] == name[-1] and name[0] in "'\"":
+                name = name[1:-1]
+            if not colon or not name or device.strip().upper() not in PIN_DEVICES:
+                raise UsageError(
+                    f"{part!r} is no pin",
+                    where="--layerDeviceTypes",
+                    allowed="layer:GPU, layer:DLA, several separated by commas; * in a layer's name matches any text",
+                )
+            found.append((name, device.strip().upper()))
+    return tuple(found)
+
+
+def resolve_pins(graph: LayerGraph, pins: Sequence[Tuple[str, str]], strict: bool = True) -> Dict[int, str]:
+    """Device by layer index. An exact name wins over a pattern, a longer pattern over a shorter one, the later over
+    the earlier.
+
+    A name is the TensorRT layer's; where no layer is called so, the layers of the ONNX node of that name are meant.
+
+    Args:
+        strict: a pin that matches nothing is an error.
+
+    Raises:
+        UsageError: a pin matches no layer.
+    """
+    found: Dict[int, Tuple[Tuple[int, int], str]] = {}
+    for pattern, device in pins:
+        hits = _matches(graph, pattern)
+        if not hits and strict:
+            raise UsageError(
+                f"no layer of {graph.name} is called {pattern!r}",
+                where="--layerDeviceTypes",
+                hint="`edgedla layers MODEL` lists the layers.",
+            )
+        weight = (1, 0) if "*" not in pattern else (0, len(pattern))
+        for i in hits:
+            if i not in found or found[i][0] <= weight:
+                found[i] = (weight, device)
+    return {i: device for i, (_, device) in sorted(found.items())}
+
+
+def _matches(graph: LayerGraph, pattern: str) -> List[int]:
+    # fnmatch would read the brackets of names such as `conv[0]` as classes.
+    expression = re.compile(".*".join(re.escape(p) for p in pattern.split("*")), re.DOTALL)
+    by_layer = [layer.index for layer in graph.layers if expression.fullmatch(layer.name)]
+    return by_layer or [layer.index for layer in graph.layers if expression.fullmatch(layer.onnx_node)]
+
+
+def check_pins(
+    model: Model, devices: Tuple[str, ...], use_unknown: bool, defaults: Mapping[int, bool]
+) -> Dict[int, str]:
+    """The pins that can be kept, by layer index.
+
+    Args:
+        devices: the devices that may be used.
+        defaults: layers whose pin comes from a pattern: where a rule forbids it there, it is dropped, as TensorRT's GPU
+            fallback would. A pin by name is kept or refused.
+
+    Raises:
+        UsageError: a layer is pinned to a DLA core against a rule (named in the message), to a device that may not be
+            used, or differently from the layers that TensorRT fuses it with.
+    """
+    units = fuse(model.graph)
+    legal = legal_units(model, units, use_unknown)
+    kept: Dict[int, str] = {}
+    for unit, is_legal in zip(units.units, legal):
+        pins = {i: model.pins[i] for i in unit.layers if i in model.pins}
+        exact = {i: p for i, p in pins.items() if not defaults.get(i, False)}
+        chosen = exact or pins
+        if not chosen:
+            continue
+        if len(set(chosen.values())) > 1:
+            said = ", ".join(f"{model.graph.layers[i].name}:{p}" for i, p in sorted(chosen.items()))
+            raise UsageError(f"TensorRT fuses these layers into one, so they share a device: {said}", where="pin")
+        layer, device = next(iter(sorted(chosen.items())))
+        name = model.graph.layers[layer].name
+        if device != GPU and not is_legal:
+            if not exact:
+                continue
+            raise UsageError(
+                f"{name} is pinned to {device}, but the DLA may not run it: {why_not(model, unit, use_unknown)}",
+                where="pin",
+                hint="Pin it to GPU, or change the layer; `edgedla check` shows its rules.",
+            )
+        if device not in devices and not (device == "DLA" and len(devices) > (GPU in devices)):
+            raise UsageError(
+                f"{name} is pinned to {device}, which may not be used here",
+                where="pin",
+                allowed=", ".join(d for d in DEVICES if d in devices),
+            )
+        kept.update({i: device for i in unit.layers})
+    return kept

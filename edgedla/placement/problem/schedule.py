@@ -1,0 +1,254 @@
+"""When what runs where: segments of each model, the shortest schedule of several models, the steady state of a stream.
+
+A DLA engine with layers that fall back to the GPU queues behind the GPU: its GPU segments, and the reformats at its
+borders, take the GPU like any other work, one at a time and without preemption, and what follows them waits. So the wait
+is in a schedule's length and in a frame's way through a pipeline as it comes about there, not as a mean that is added; in a
+period it is in the GPU's load.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Set, Tuple
+
+from edgedla.placement.problem.evaluate import Evaluation
+from edgedla.placement.problem.problem import GPU, Problem
+
+#: Nodes of the schedule search; a search that needs more returns its best schedule and a bound below it.
+SEARCH_NODES = 20_000
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of one model's frame on one device: a loadable, or GPU layers and reformats without a break.
+
+    Attributes:
+        device: "GPU", "DLA0" or "DLA1".
+        model: index of the model.
+        time_us: without slowdown.
+        items: what runs, by item; () for reformats alone.
+        reformat_us: the part of time_us that reformats take.
+    """
+
+    device: str
+    model: int
+    time_us: float
+    items: Tuple[int, ...]
+    reformat_us: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A segment at its time. `frame` counts from 0."""
+
+    device: str
+    model: int
+    segment: int
+    start_us: float
+    end_us: float
+    items: Tuple[int, ...]
+    frame: int = 0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Bars by start; `length_us` of the schedule, and a bound that no schedule of these segments is below."""
+
+    bars: Tuple[Bar, ...]
+    length_us: float
+    bound_us: float
+
+
+def segments(problem: Problem, evaluation: Evaluation, model: int) -> Tuple[Segment, ...]:
+    """One frame of a model in the order in which its engines run it; the times add up to its latency.
+
+    Of all that could run next, what stands on the device that runs now comes first; ties by the first layer.
+    """
+    assignment = evaluation.assignment
+    node_of: Dict[int, int] = {}
+    members: List[Tuple[int, ...]] = []
+    regions = [r for r in evaluation.regions if r.model == model]
+    for group in [r.items for r in regions] + [(i,) for i in problem.items_of(model) if assignment[i] == GPU]:
+        node_of.update({i: len(members) for i in group})
+        members.append(group)
+    order = _order(problem, members, node_of, assignment)
+    compute: Dict[int, float] = {n: 0.0 for n in order}
+    reformat: Dict[int, float] = {n: 0.0 for n in order}
+    before: Dict[int, float] = {}
+    tail = 0.0
+    position = {n: k for k, n in enumerate(order)}
+    for i in node_of:
+        compute[node_of[i]] += problem.items[i].time_us(assignment[i])
+    for n in range(len(regions)):
+        compute[n] += problem.loadable.latency_us
+    on_gpu = [n for n in order if assignment[members[n][0]] == GPU and problem.items[members[n][0]].layers]
+    if on_gpu:
+        compute[on_gpu[0]] += problem.engine.latency_us
+    for index, device in evaluation.separations:
+        link = problem.links[index]
+        if link.consumer in node_of:
+            compute[node_of[link.consumer]] += link.cost(device).latency_us
+    for crossing in evaluation.crossings:
+        if problem.flows[crossing.flow].model != model:
+            continue
+        time_us = crossing.cost.latency_us
+        if not crossing.consumers:
+            tail += time_us
+            continue
+        node = min((node_of[c] for c in crossing.consumers), key=lambda n: position[n])
+        if crossing.engine == assignment[members[node][0]]:
+            compute[node] += time_us
+            reformat[node] += time_us
+        else:
+            before[node] = before.get(node, 0.0) + time_us
+    found: List[Segment] = []
+    for node in order:
+        if before.get(node, 0.0) > 0:
+            _append(found, Segment(GPU, model, before[node], (), before[node]))
+        _append(found, Segment(assignment[members[node][0]], model, compute[node], members[node], reformat[node]))
+    if tail > 0:
+        _append(found, Segment(GPU, model, tail, (), tail))
+    return tuple(found)
+
+
+def _append(found: List[Segment], s: Segment) -> None:
+    if found and found[-1].device == s.device == GPU:
+        last = found.pop()
+        s = Segment(GPU, s.model, last.time_us + s.time_us, last.items + s.items, last.reformat_us + s.reformat_us)
+    found.append(s)
+
+
+def _order(
+    problem: Problem, members: Sequence[Tuple[int, ...]], node_of: Dict[int, int], assignment: Sequence[str]
+) -> List[int]:
+    sources: List[Set[int]] = [set() for _ in members]
+    readers: List[Set[int]] = [set() for _ in members]
+    for i, node in node_of.items():
+        for p in problem.predecessors(i):
+            if node_of[p] != node:
+                sources[node].add(node_of[p])
+                readers[node_of[p]].add(node)
+    waiting = [len(s) for s in sources]
+    ready: Dict[str, List[Tuple[int, int]]] = {}
+
+    def add(node: int) -> None:
+        heapq.heappush(ready.setdefault(assignment[members[node][0]], []), (members[node][0], node))
+
+    for node, count in enumerate(waiting):
+        if count == 0:
+            add(node)
+    order: List[int] = []
+    now: Optional[str] = None
+    while any(ready.values()):
+        if now is None or not ready.get(now):
+            now = min((d for d in ready if ready[d]), key=lambda d: ready[d][0])
+        _, node = heapq.heappop(ready[now])
+        order.append(node)
+        for r in readers[node]:
+            waiting[r] -= 1
+            if waiting[r] == 0:
+                add(r)
+    assert len(order) == len(members), "regions and items wait for each other in a circle"
+    return order
+
+
+def shortest_schedule(problem: Problem, evaluation: Evaluation) -> Schedule:
+    """One frame of every model, all from time 0: each model's segments in order, each device one segment at a time.
+
+    Branch and bound over active schedules. Slowdown: every segment takes the factor of the engines in use, also while
+    it happens to run alone; that errs on the long side.
+    """
+    jobs = [segments(problem, evaluation, m) for m in range(len(problem.models))]
+    times = [[s.time_us * problem.factor(evaluation.engines, s.device) for s in job] for job in jobs]
+    left = [[0.0] * (len(t) + 1) for t in times]
+    for j, t in enumerate(times):
+        for k in reversed(range(len(t))):
+            left[j][k] = left[j][k + 1] + t[k]
+    work: Dict[str, float] = {}
+    for job, t in zip(jobs, times):
+        for s, time_us in zip(job, t):
+            work[s.device] = work.get(s.device, 0.0) + time_us
+    bound = max([*(x[0] for x in left), *work.values()], default=0.0)
+    best_length, best_starts = float("inf"), [[0.0] * len(t) for t in times]
+    nodes = 0
+    starts: List[List[float]] = [[0.0] * len(t) for t in times]
+
+    def search(done: List[int], job_free: List[float], device_free: Dict[str, float], rest: Dict[str, float]) -> None:
+        nonlocal best_length, best_starts, nodes
+        nodes += 1
+        open_jobs = [j for j in range(len(jobs)) if done[j] < len(jobs[j])]
+        lower = max(
+            [job_free[j] + left[j][done[j]] for j in range(len(jobs))] + [device_free[d] + rest[d] for d in rest],
+            default=0.0,
+        )
+        if lower >= best_length * (1 - 1e-12):
+            return
+        if not open_jobs:
+            best_length, best_starts = lower, [list(s) for s in starts]
+            return
+
+        def earliest(j: int) -> float:
+            return max(job_free[j], device_free[jobs[j][done[j]].device])
+
+        first = min(open_jobs, key=lambda j: (earliest(j) + times[j][done[j]], j))
+        device = jobs[first][done[first]].device
+        end = earliest(first) + times[first][done[first]]
+        rivals = [j for j in open_jobs if jobs[j][done[j]].device == device and earliest(j) < end or j == first]
+        for j in sorted(rivals, key=lambda j: (-left[j][done[j]], j)):
+            if nodes > SEARCH_NODES and best_length < float("inf"):
+                return
+            k, start = done[j], earliest(j)
+            starts[j][k] = start
+            finish = start + times[j][k]
+            search(
+                [*done[:j], k + 1, *done[j + 1 :]],
+                [*job_free[:j], finish, *job_free[j + 1 :]],
+                {**device_free, device: finish},
+                {**rest, device: rest[device] - times[j][k]},
+            )
+
+    search([0] * len(jobs), [0.0] * len(jobs), {d: 0.0 for d in work}, dict(work))
+    bars = [
+        Bar(s.device, j, k, best_starts[j][k], best_starts[j][k] + times[j][k], s.items)
+        for j, job in enumerate(jobs)
+        for k, s in enumerate(job)
+    ]
+    proven = best_length if nodes <= SEARCH_NODES else bound
+    return Schedule(tuple(sorted(bars, key=lambda b: (b.start_us, b.model, b.segment))), best_length, proven)
+
+
+def in_turn(problem: Problem, evaluation: Evaluation) -> Schedule:
+    """One frame of every model, one model after the other, without slowdown: what latency and energy are counted for."""
+    bars: List[Bar] = []
+    now = 0.0
+    for m in range(len(problem.models)):
+        for k, s in enumerate(segments(problem, evaluation, m)):
+            bars.append(Bar(s.device, m, k, now, now + s.time_us, s.items))
+            now += s.time_us
+    return Schedule(tuple(bars), now, now)
+
+
+def steady_state(problem: Problem, evaluation: Evaluation) -> Tuple[Schedule, Tuple[float, ...]]:
+    """One period of a stream, and how long a frame of each model is on its way.
+
+    Each device runs its segments back to back once a period, rates[m] times those of model m; a frame's next segment
+    starts in the first slot that opens after its last one ended. With enough buffers this repeats without a stall.
+    """
+    period = evaluation.period(problem).latency_us
+    bars: List[Bar] = []
+    latencies: List[float] = []
+    free: Dict[str, float] = {}
+    for m, rate in enumerate(problem.rates):
+        now = 0.0
+        for k, s in enumerate(segments(problem, evaluation, m)):
+            time_us = s.time_us * problem.factor(evaluation.engines, s.device)
+            slot = free.get(s.device, 0.0)
+            free[s.device] = slot + time_us * rate
+            frame = max(0, int(-(-(now - slot - 1e-9) // period))) if period > 0 else 0
+            bars.append(Bar(s.device, m, k, slot, slot + time_us * rate, s.items, frame))
+            now = slot + frame * period + time_us
+        latencies.append(now)
+    return Schedule(tuple(sorted(bars, key=lambda b: (b.start_us, b.model, b.segment))), period, period), tuple(
+        latencies
+    )

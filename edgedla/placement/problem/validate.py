@@ -1,0 +1,173 @@
+"""Every hard constraint of a placement, apart from any solver. Each broken one is a Violation that names its rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Sequence, Tuple
+
+from edgedla.costs.cost import device_kind
+from edgedla.placement.problem.evaluate import Region
+from edgedla.placement.problem.grouping import is_acyclic
+from edgedla.placement.problem.problem import DEVICES, GPU, Problem
+
+#: Rule -> what it demands. The order is that of the checks.
+RULES: Dict[str, str] = {
+    "each-layer-once": "every layer stands on exactly one device, and in exactly one region if that is a DLA core",
+    "device": "only devices that were allowed are used",
+    "dla-verdict": "a layer stands on a DLA core only with a DLA verdict; UNKNOWN goes to the GPU unless asked for",
+    "pin": "a pinned layer stands where the pin says",
+    "format": "every tensor that crosses a border has a format that both sides read",
+    "one-model": "a region holds layers of one model, all on its core",
+    "batch": "all layers of a region have the same effective batch",
+    "convex": "no path leaves a region and comes back, and regions wait for each other in no circle",
+    "loadable-cap": "a core holds at most so many loadables",
+    "max-regions": "there are at most so many regions",
+    "min-region": "a region has at least so many layers",
+    "memory-pool": "a region's weights and intermediate tensors fit the DLA memory pools",
+    "regroup": "the regions are those that TensorRT forms by itself of the layers on each core",
+}
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken constraint.
+
+    Attributes:
+        rule: a key of RULES.
+        message: one sentence with the value found and the limit.
+        items: indices of the items concerned.
+    """
+
+    rule: str
+    message: str
+    items: Tuple[int, ...] = ()
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"rule": self.rule, "message": self.message, "items": list(self.items)}
+
+
+def validate(problem: Problem, assignment: Sequence[str], regions: Sequence[Region]) -> Tuple[Violation, ...]:
+    """All broken constraints of an assignment (a device by item) and the regions claimed for it; () is a legal placement."""
+    if len(assignment) != len(problem.items):
+        text = f"{len(assignment)} devices are given for {len(problem.items)} layers"
+        return (Violation("each-layer-once", text),)
+    found = _devices(problem, assignment)
+    structural = _membership(problem, assignment, regions)
+    found += structural
+    found += _formats(problem, assignment)
+    if not structural:
+        found += _shapes(problem, assignment, regions)
+        found += limits_broken(problem, regions)
+    if not found:
+        formed = set(problem.regions(assignment))
+        claimed = {(r.core, tuple(sorted(r.items))) for r in regions}
+        for core, group in sorted(claimed - formed):
+            first = problem.items[group[0]].name
+            text = f"TensorRT would not form the region of {len(group)} layers that starts at {first} on {core}"
+            found.append(Violation("regroup", text, group))
+    order = list(RULES)
+    return tuple(sorted(found, key=lambda v: (order.index(v.rule), v.items, v.message)))
+
+
+def limits_broken(problem: Problem, regions: Sequence[Region]) -> List[Violation]:
+    """Caps, sizes and pools: what depends on the regions alone. Solvers use it on the regions that TensorRT forms."""
+    limits = problem.limits
+    found: List[Violation] = []
+    for core in sorted({r.core for r in regions}):
+        here = [r for r in regions if r.core == core]
+        if len(here) > limits.loadables_per_core:
+            text = f"{core} would hold {len(here)} loadables, limit {limits.loadables_per_core}"
+            found.append(Violation("loadable-cap", text, tuple(r.items[0] for r in here)))
+    if limits.max_regions is not None and len(regions) > limits.max_regions:
+        found.append(Violation("max-regions", f"{len(regions)} regions, limit {limits.max_regions}"))
+    for r in regions:
+        first = problem.items[r.items[0]].name
+        size = sum(problem.items[i].units for i in r.items)
+        if size < limits.min_region_layers:
+            text = f"the region at {first} has {size} layers, at least {limits.min_region_layers} are asked for"
+            found.append(Violation("min-region", text, r.items))
+        weights = sum(problem.items[i].weight_bytes for i in r.items)
+        if weights > limits.global_dram_bytes:
+            text = f"the region at {first} has {weights} bytes of weights, dlaGlobalDRAM is {limits.global_dram_bytes}"
+            found.append(Violation("memory-pool", text, r.items))
+        # The intermediates that are alive together are not known; no tensor of its own may exceed the pool.
+        largest = max(problem.items[i].activation_bytes for i in r.items)
+        if largest > limits.local_dram_bytes:
+            text = f"a tensor in the region at {first} has {largest} bytes, dlaLocalDRAM is {limits.local_dram_bytes}"
+            found.append(Violation("memory-pool", text, r.items))
+    return found
+
+
+def _devices(problem: Problem, assignment: Sequence[str]) -> List[Violation]:
+    found = []
+    for i, (item, device) in enumerate(zip(problem.items, assignment)):
+        if device not in problem.devices:
+            text = f"{item.name} stands on {device}, allowed: {', '.join(problem.devices)}"
+            found.append(Violation("device", text, (i,)))
+        elif device != GPU and not item.legal:
+            found.append(Violation("dla-verdict", f"{item.name} stands on {device} without a DLA verdict", (i,)))
+        elif device not in item.allowed:
+            text = f"{item.name} stands on {device}, allowed for it: {', '.join(item.allowed)}"
+            found.append(Violation("pin", text, (i,)))
+    return found
+
+
+def _membership(problem: Problem, assignment: Sequence[str], regions: Sequence[Region]) -> List[Violation]:
+    found = []
+    times = [0] * len(problem.items)
+    for r in regions:
+        if not r.items or any(not 0 <= i < len(problem.items) for i in r.items):
+            return [Violation("each-layer-once", f"a region on {r.core} is empty or names layers that do not exist")]
+        for i in r.items:
+            times[i] += 1
+            if assignment[i] != r.core or problem.items[i].model != r.model:
+                text = f"{problem.items[i].name} is named in a region on {r.core}, but stands on {assignment[i]}"
+                found.append(Violation("one-model", text, (i,)))
+    for i, (item, device) in enumerate(zip(problem.items, assignment)):
+        wanted = 0 if device == GPU else 1
+        if times[i] != wanted:
+            text = f"{item.name} on {device} is in {times[i]} regions, not in {wanted}"
+            found.append(Violation("each-layer-once", text, (i,)))
+    return found
+
+
+def _formats(problem: Problem, assignment: Sequence[str]) -> List[Violation]:
+    found = []
+    for flow in problem.flows:
+        source = GPU if flow.producer is None else assignment[flow.producer]
+        targets = {assignment[c] for c in flow.consumers} | ({GPU} if flow.is_output else set())
+        for target in sorted(targets - {source}):
+            if {source, target} <= {*DEVICES} and (device_kind(source), device_kind(target)) not in flow.costs:
+                at = () if flow.producer is None else (flow.producer,)
+                text = f"{flow.name} cannot go from {source} to {target}: no format that both read"
+                found.append(Violation("format", text, at))
+    return found
+
+
+def _shapes(problem: Problem, assignment: Sequence[str], regions: Sequence[Region]) -> List[Violation]:
+    found = []
+    for r in regions:
+        batches = sorted({problem.items[i].batch for i in r.items})
+        if len(batches) > 1:
+            text = f"the region at {problem.items[r.items[0]].name} mixes batches {', '.join(map(str, batches))}"
+            found.append(Violation("batch", text, tuple(r.items)))
+    edges = [(p, i) for i in range(len(problem.items)) for p in problem.predecessors(i)]
+    alone = {i: i for i in range(len(problem.items))}
+    bad = []
+    for r in regions:
+        joined = {**alone, **{i: min(r.items) for i in r.items}}
+        if not is_acyclic(edges, joined):
+            bad.append(r)
+            text = f"a path leaves the region at {problem.items[r.items[0]].name} and comes back"
+            found.append(Violation("convex", text, tuple(r.items)))
+    if not bad and wait_in_circle(problem, regions):
+        found.append(Violation("convex", "regions wait for each other in a circle"))
+    return found
+
+
+def wait_in_circle(problem: Problem, regions: Sequence[Region]) -> bool:
+    """Regions that are convex each, but need each other's outputs to start: no order runs them."""
+    edges = [(p, i) for i in range(len(problem.items)) for p in problem.predecessors(i)]
+    group = {i: i for i in range(len(problem.items))}
+    group.update({i: min(r.items) for r in regions for i in r.items})
+    return not is_acyclic(edges, group)

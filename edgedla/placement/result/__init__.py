@@ -1,0 +1,3 @@
+"""The placement as a document: figures, reasons, export."""
+
+from __future__ import annotations

@@ -1,0 +1,217 @@
+"""From a solution to the Placement document: names in place of indices, figures, baselines, reasons, timeline."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Dict, List, Mapping, Sequence, Tuple
+
+from edgedla.costs.cost import total
+from edgedla.costs.model import CostModel
+from edgedla.placement.problem.baselines import TITLES, size
+from edgedla.placement.problem.evaluate import Evaluation, evaluate
+from edgedla.placement.problem.goal import Goal, Solution
+from edgedla.placement.problem.inputs import Model
+from edgedla.placement.problem.problem import GPU, Limits, Problem
+from edgedla.placement.problem.schedule import Schedule, in_turn, shortest_schedule, steady_state
+from edgedla.placement.problem.validate import limits_broken
+from edgedla.placement.result import placement as p
+from edgedla.placement.result.reasons import reasons
+from edgedla.regions.transitions import BORDER_BYTES
+from edgedla.targets import Platform
+
+
+def assemble(
+    models: Sequence[Model],
+    problem: Problem,
+    goal: Goal,
+    solution: Solution,
+    known: Mapping[str, Tuple[str, ...]],
+    platform: Platform,
+    costs: CostModel,
+    use_unknown: bool,
+) -> p.Placement:
+    """The document of a solution that has a best assignment."""
+    from edgedla.rules import load_rules
+
+    best = solution.best
+    assert best is not None
+    frame_us: Tuple[float, ...] = ()
+    if goal.objective == "throughput":
+        schedule, frame_us = steady_state(problem, best)
+        kind = "period"
+    elif goal.objective == "makespan":
+        schedule, kind = shortest_schedule(problem, best), "schedule"
+    else:
+        schedule, kind = in_turn(problem, best), "frame"
+    return p.Placement(
+        platform=platform.to_dict(),
+        precision=costs.precision,
+        power_mode=costs.power_mode,
+        rules_version=load_rules().version,
+        costs=costs.to_dict(),
+        objective=goal.objective,
+        latency_bound_us=goal.latency_bound_us,
+        devices=problem.devices,
+        limits=asdict(problem.limits),
+        use_unknown=use_unknown,
+        models=tuple(
+            _model(m, model, problem, best, goal.objective, costs.precision) for m, model in enumerate(models)
+        ),
+        figures=figures_of(problem, best),
+        frame_latency_us=frame_us,
+        baselines=tuple(
+            p.Baseline(name, _title(problem, name), *_checked(problem, goal, assignment))
+            for name, assignment in known.items()
+        ),
+        timeline=_timeline(kind, schedule, problem),
+        proof=p.Proof(
+            solution.solver,
+            solution.value,
+            solution.bound,
+            solution.gap,
+            solution.optimal,
+            solution.timed_out,
+        ),
+        notes=(
+            *_notes(models, problem, best, platform, goal.latency_bound_us is not None),
+            *costs.notes,
+            *_stopped(solution),
+        ),
+        solve_time_s=solution.solve_time_s,
+        rounds=solution.rounds,
+    )
+
+
+def figures_of(problem: Problem, evaluation: Evaluation, is_legal: bool = True) -> p.Figures:
+    """Predictions of an assignment. The makespan of an illegal one is not searched for."""
+    models = range(len(problem.models))
+    return p.Figures(
+        latency=total(evaluation.latency(m) for m in models),
+        period=evaluation.period(problem),
+        energy=evaluation.energy(),
+        makespan_us=shortest_schedule(problem, evaluation).length_us if is_legal and len(models) > 1 else None,
+        loads={d: evaluation.load(problem, d) for d in problem.devices},
+        regions={c: sum(r.core == c for r in evaluation.regions) for c in problem.cores},
+    )
+
+
+def _checked(problem: Problem, goal: Goal, assignment: Sequence[str]) -> Tuple[p.Figures, Tuple[str, ...]]:
+    e = evaluate(problem, assignment)
+    broken = [v.message for v in limits_broken(problem, e.regions)]
+    bound = goal.latency_bound_us
+    for m, name in enumerate(problem.models):
+        if bound is not None and e.latency(m).latency_us > bound * (1 + 1e-9):
+            broken.append(f"{name} takes {e.latency(m).latency_us:.1f} us, bound {bound:g} us")
+    return figures_of(problem, e, not broken), tuple(broken)
+
+
+def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: str, precision: str) -> p.PlacedModel:
+    graph = model.graph
+    own = problem.items_of(m)
+    item_of = {layer: i for i in own for layer in problem.items[i].layers}
+    regions = [r for r in best.regions if r.model == m]
+    region_of = {i: k for k, r in enumerate(regions) for i in r.items}
+    why = reasons(problem, best, objective)
+    layers: List[p.PlacedLayer] = []
+    device_of: Dict[int, str] = {}
+    for layer in graph.layers:
+        i = item_of.get(layer.index)
+        if i is None:
+            # A layer that TensorRT folds away stands, for the record, with what feeds it.
+            before = [device_of[x] for x in graph.predecessors(layer.index)]
+            device_of[layer.index] = before[0] if before else GPU
+            layers.append(
+                p.PlacedLayer(
+                    layer.index, layer.name, layer.type, device_of[layer.index], None, "folded", p.WHY["folded"], {}
+                )
+            )
+            continue
+        device_of[layer.index] = best.assignment[i]
+        first = layer.index == problem.items[i].layers[0]
+        layers.append(
+            p.PlacedLayer(
+                layer.index, layer.name, layer.type, best.assignment[i], region_of.get(i), *why[i],
+                dict(problem.items[i].costs) if first else {},
+            )
+        )  # fmt: skip
+    return p.PlacedModel(
+        name=graph.name,
+        sha256=graph.sha256,
+        rate=model.rate,
+        inputs={name: graph.tensors[name].dims for name in graph.inputs},
+        layers=tuple(layers),
+        regions=tuple(
+            p.PlacedRegion(
+                k,
+                r.core,
+                tuple(sorted(x for i in r.items for x in problem.items[i].layers)),
+                size(problem, r.items),
+                total([*(problem.items[i].cost(r.core) for i in r.items), problem.loadable]),
+            )
+            for k, r in enumerate(regions)
+        ),
+        transitions=tuple(
+            p.PlacedTransition(
+                problem.flows[c.flow].name,
+                c.source,
+                c.target,
+                graph.tensors[problem.flows[c.flow].name].size_bytes(BORDER_BYTES[precision]),
+                c.cost,
+            )
+            for c in best.crossings
+            if problem.flows[c.flow].model == m
+        ),
+        latency=best.latency(m),
+    )
+
+
+def _title(problem: Problem, name: str) -> str:
+    """The baseline's title; it begins with the first core that may be used."""
+    return (
+        TITLES[name]
+        if "DLA0" in problem.cores
+        else TITLES[name].replace("DLA0, then DLA1", "DLA1").replace("DLA0", "DLA1")
+    )
+
+
+def _timeline(kind: str, schedule: Schedule, problem: Problem) -> p.Timeline:
+    return p.Timeline(
+        kind,
+        schedule.length_us,
+        tuple(
+            p.TimelineBar(
+                b.device, b.model, b.segment, b.start_us, b.end_us, b.frame,
+                tuple(sorted(x for i in b.items for x in problem.items[i].layers)),
+            )
+            for b in schedule.bars
+        ),
+    )  # fmt: skip
+
+
+def _stopped(solution: Solution) -> Tuple[str, ...]:
+    return ("stopped by the time limit: another run may find another placement",) if solution.timed_out else ()
+
+
+def _notes(
+    models: Sequence[Model], problem: Problem, best: Evaluation, platform: Platform, bounded: bool
+) -> Tuple[str, ...]:
+    notes = []
+    if not platform.has_dla:
+        notes.append(f"no DLA on this platform, so everything runs on the GPU: {platform.no_dla}")
+    elif not problem.cores:
+        notes.append("no DLA core may be used, so everything runs on the GPU")
+    else:
+        for m, model in enumerate(models):
+            if not any(problem.items[i].legal for i in problem.items_of(m)):
+                notes.append(f"no layer of {model.graph.name} has a DLA verdict, so all of it runs on the GPU")
+        if not best.regions and any(len(i.allowed) > 1 for i in problem.items):
+            tight = problem.limits != Limits() or bounded
+            notes.append(
+                "nothing runs on the DLA: every placement with it costs more under the cost model"
+                + (", or breaks a limit or the bound" if tight else "")
+            )
+    if len(best.engines) > 1:
+        slow = ", ".join(f"{d} {problem.factor(best.engines, d):.2f}x" for d in problem.devices if d in best.engines)
+        notes.append(f"with frames in flight on all engines they slow each other down by their memory traffic: {slow}")
+    notes += [n for model in models for n in model.graph.notes]
+    return tuple(notes)

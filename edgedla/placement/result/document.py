@@ -1,0 +1,281 @@
+"""Placement documents: to and from JSON, with every wrong field named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
+
+from edgedla.costs.cost import Cost
+from edgedla.errors import DocumentError
+from edgedla.graph import LayerGraph
+from edgedla.placement.result import placement as p
+
+
+def to_dict(placement: p.Placement) -> Dict[str, Any]:
+    """The document. Times in microseconds to 3 decimals, energies in millijoules to 6."""
+    return {
+        "document": p.DOCUMENT,
+        "schema_version": p.VERSION,
+        "rules_version": placement.rules_version,
+        "platform": dict(placement.platform),
+        "precision": placement.precision,
+        "power_mode": placement.power_mode,
+        "costs": dict(placement.costs),
+        "objective": placement.objective,
+        "latency_bound_us": placement.latency_bound_us,
+        "devices": list(placement.devices),
+        "limits": dict(placement.limits),
+        "use_unknown": placement.use_unknown,
+        "models": [_model(m) for m in placement.models],
+        "predicted": _figures(placement.figures),
+        "frame_latency_us": [_us(t) for t in placement.frame_latency_us],
+        "baselines": [
+            {"name": b.name, "title": b.title, "legal": not b.broken, "broken": list(b.broken), **_figures(b.figures)}
+            for b in placement.baselines
+        ],
+        "timeline": {
+            "kind": placement.timeline.kind,
+            "length_us": _us(placement.timeline.length_us),
+            "bars": [
+                {"device": b.device, "model": b.model, "segment": b.segment, "start_us": _us(b.start_us),
+                 "end_us": _us(b.end_us), "frame": b.frame, "layers": list(b.layers)}
+                for b in placement.timeline.bars
+            ],
+        },
+        "proof": {
+            "solver": placement.proof.solver,
+            "value": _digits(placement.proof.value),
+            "bound": _digits(placement.proof.bound),
+            "gap": _digits(placement.proof.gap),
+            "optimal": placement.proof.optimal,
+            "timed_out": placement.proof.timed_out,
+        },
+        "notes": list(placement.notes),
+    }  # fmt: skip
+
+
+def _us(value: float) -> float:
+    return round(value, 3) + 0.0
+
+
+def _digits(value: float) -> float:
+    return round(value, 6) + 0.0
+
+
+def _model(model: p.PlacedModel) -> Dict[str, Any]:
+    return {
+        "name": model.name,
+        "sha256": model.sha256,
+        "rate": model.rate,
+        "inputs": {name: list(dims) for name, dims in model.inputs.items()},
+        "latency": model.latency.to_dict(),
+        "layers": [
+            {"index": x.index, "name": x.name, "type": x.type, "device": x.device, "region": x.region, "why": x.why,
+             "reason": x.reason, "costs": {k: c.to_dict() for k, c in sorted(x.costs.items())}}
+            for x in model.layers
+        ],
+        "regions": [
+            {"id": r.id, "device": r.device, "layers": list(r.layers), "size": r.size, "cost": r.cost.to_dict()}
+            for r in model.regions
+        ],
+        "transitions": [
+            {"tensor": t.tensor, "from": t.source, "to": t.target, "size_bytes": t.size_bytes, "cost": t.cost.to_dict()}
+            for t in model.transitions
+        ],
+    }  # fmt: skip
+
+
+def _figures(figures: p.Figures) -> Dict[str, Any]:
+    return {
+        "latency": figures.latency.to_dict(),
+        "period": figures.period.to_dict(),
+        # Of the rounded period, so that a document that is read and written again stays the same.
+        "throughput_fps": _us(1e6 / _us(figures.period.latency_us)) if figures.period.latency_us >= 0.001 else 0.0,
+        "energy": figures.energy.to_dict(),
+        "makespan_us": None if figures.makespan_us is None else _us(figures.makespan_us),
+        "loads": {d: c.to_dict() for d, c in figures.loads.items()},
+        "regions": dict(figures.regions),
+    }
+
+
+def read_placement(source: Union[str, Path, Mapping[str, Any]]) -> p.Placement:
+    """A placement from a file or from its parsed JSON.
+
+    Raises:
+        DocumentError: no JSON, another document or version, a missing field, a value of the wrong kind.
+    """
+    where = None
+    data: Any = source
+    if not isinstance(source, Mapping):
+        where = str(source)
+        try:
+            data = json.loads(Path(source).read_text(encoding="utf-8"))
+        except OSError as e:
+            raise DocumentError(f"cannot be read: {e.strerror}", where=where) from e
+        except ValueError as e:
+            raise DocumentError(f"is no JSON: {e}", where=where) from e
+    if not isinstance(data, Mapping) or data.get("document") != p.DOCUMENT:
+        raise DocumentError("is no placement", where=where, allowed=f'"document": "{p.DOCUMENT}"')
+    if data.get("schema_version") != p.VERSION:
+        raise DocumentError(
+            f"has schema_version {data.get('schema_version')!r}",
+            where=where,
+            allowed=str(p.VERSION),
+            hint="Place the model again.",
+        )
+    try:
+        return _placement(_Reader(data, ""))
+    except _Wrong as e:
+        raise DocumentError(str(e), where=where, hint="Place the model again with `edgedla place`.") from e
+    except ValueError as e:
+        raise DocumentError(f"holds a value out of range: {e}", where=where) from e
+
+
+def check_input_sizes(model: p.PlacedModel, graph: LayerGraph, where: Optional[str] = None) -> None:
+    """Raises DocumentError where the graph's inputs have other sizes than those that the placement's costs are for."""
+
+    def text(sizes: Mapping[str, Tuple[int, ...]]) -> str:
+        return ", ".join(f"{name} {'x'.join(map(str, dims)) or 'scalar'}" for name, dims in sizes.items())
+
+    sizes = {name: graph.tensors[name].dims for name in graph.inputs}
+    if model.inputs and dict(model.inputs) != sizes:
+        raise DocumentError(
+            f"{model.name} was placed for inputs of other sizes: {text(model.inputs)}",
+            where=where,
+            allowed=text(sizes),
+            hint="give the --shapes or --batch of the placement, or place the model again",
+        )
+
+
+class _Wrong(Exception):
+    pass
+
+
+class _Reader:
+    """Reads fields of one JSON object and names the path of what is wrong."""
+
+    def __init__(self, data: Any, path: str) -> None:
+        if not isinstance(data, Mapping):
+            raise _Wrong(f"{path or 'the document'} is no object")
+        self.data, self.path = data, path
+
+    def get(self, name: str, kind: type, optional: bool = False) -> Any:
+        where = f"{self.path}.{name}" if self.path else name
+        if name not in self.data:
+            raise _Wrong(f"the field {where} is missing")
+        value = self.data[name]
+        if value is None and optional:
+            return None
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise _Wrong(f"the field {where} is {value!r:.60}, not of type {kind.__name__}")
+        return value
+
+    def each(self, name: str) -> Tuple[_Reader, ...]:
+        where = f"{self.path}.{name}" if self.path else name
+        return tuple(_Reader(v, f"{where}[{i}]") for i, v in enumerate(self.get(name, list)))
+
+    def of(self, name: str) -> _Reader:
+        return _Reader(self.get(name, dict), f"{self.path}.{name}" if self.path else name)
+
+    def list_of(self, name: str, kind: type) -> Tuple[Any, ...]:
+        values = self.get(name, list)
+        if any(not isinstance(v, kind) or isinstance(v, bool) for v in values):
+            raise _Wrong(f"the field {self.path}.{name} holds something that is not of type {kind.__name__}")
+        return tuple(values)
+
+    def cost(self, name: Optional[str] = None) -> Cost:
+        r = self.of(name) if name else self
+        return Cost(
+            r.get("latency_us", float),
+            r.get("energy_mj", float),
+            r.get("basis", str),
+            r.get("spread", float),
+            r.get("energy_spread", float),
+        )
+
+    def costs(self, name: str) -> Dict[str, Cost]:
+        r = self.of(name)
+        return {key: r.cost(key) for key in r.data}
+
+
+def _placement(r: _Reader) -> p.Placement:
+    proof, timeline = r.of("proof"), r.of("timeline")
+    return p.Placement(
+        platform=r.get("platform", dict),
+        precision=r.get("precision", str),
+        power_mode=r.get("power_mode", str),
+        rules_version=r.get("rules_version", str),
+        costs=r.get("costs", dict),
+        objective=r.get("objective", str),
+        latency_bound_us=r.get("latency_bound_us", float, optional=True),
+        devices=r.list_of("devices", str),
+        limits=r.get("limits", dict),
+        use_unknown=r.get("use_unknown", bool),
+        models=tuple(_read_model(m) for m in r.each("models")),
+        figures=_read_figures(r.of("predicted")),
+        frame_latency_us=tuple(float(t) for t in r.list_of("frame_latency_us", (int, float))),  # type: ignore[arg-type]
+        baselines=tuple(
+            p.Baseline(b.get("name", str), b.get("title", str), _read_figures(b), b.list_of("broken", str))
+            for b in r.each("baselines")
+        ),
+        timeline=p.Timeline(
+            timeline.get("kind", str),
+            timeline.get("length_us", float),
+            tuple(
+                p.TimelineBar(
+                    b.get("device", str), b.get("model", int), b.get("segment", int), b.get("start_us", float),
+                    b.get("end_us", float), b.get("frame", int), b.list_of("layers", int),
+                )
+                for b in timeline.each("bars")
+            ),
+        ),
+        proof=p.Proof(
+            proof.get("solver", str), proof.get("value", float), proof.get("bound", float), proof.get("gap", float),
+            proof.get("optimal", bool), proof.get("timed_out", bool),
+        ),
+        notes=r.list_of("notes", str),
+    )  # fmt: skip
+
+
+def _read_model(r: _Reader) -> p.PlacedModel:
+    return p.PlacedModel(
+        name=r.get("name", str),
+        sha256=r.get("sha256", str),
+        rate=r.get("rate", float),
+        layers=tuple(
+            p.PlacedLayer(
+                x.get("index", int), x.get("name", str), x.get("type", str), x.get("device", str),
+                x.get("region", int, optional=True), x.get("why", str), x.get("reason", str), x.costs("costs"),
+            )
+            for x in r.each("layers")
+        ),
+        regions=tuple(
+            p.PlacedRegion(
+                x.get("id", int), x.get("device", str), x.list_of("layers", int), x.get("size", int), x.cost("cost")
+            )
+            for x in r.each("regions")
+        ),
+        transitions=tuple(
+            p.PlacedTransition(
+                x.get("tensor", str), x.get("from", str), x.get("to", str), x.get("size_bytes", int), x.cost("cost")
+            )
+            for x in r.each("transitions")
+        ),
+        latency=r.cost("latency"),
+        inputs={name: i.list_of(name, int) for i in [r.of("inputs")] for name in i.data} if "inputs" in r.data else {},
+    )  # fmt: skip
+
+
+def _read_figures(r: _Reader) -> p.Figures:
+    regions = r.of("regions")
+    return p.Figures(
+        latency=r.cost("latency"),
+        period=r.cost("period"),
+        energy=r.cost("energy"),
+        makespan_us=r.get("makespan_us", float, optional=True),
+        loads=r.costs("loads"),
+        regions={core: regions.get(core, int) for core in regions.data},
+    )

@@ -1,0 +1,68 @@
+"""A placement as what builders take: trtexec's options, one command a core, and device types by layer name."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Dict, List, Optional, Tuple
+
+from edgedla.errors import UsageError
+from edgedla.placement.problem.problem import GPU
+from edgedla.placement.result.placement import PlacedModel, Placement
+
+
+def device_types(model: PlacedModel, core: str) -> Dict[str, str]:
+    """ "DLA" or "GPU" by layer name for an engine on one core, for IBuilderConfig.set_device_type.
+
+    What stands on the other core is on the GPU side here: TensorRT gives one engine one core, so a model that uses both
+    is built as a chain of engines (`edgedla build --placement`).
+    """
+    return {x.name: ("DLA" if x.device == core else GPU) for x in model.layers if x.why != "folded"}
+
+
+def layer_device_types(model: PlacedModel, core: str) -> str:
+    """The value of trtexec's --layerDeviceTypes: only what differs from the engine's default device.
+
+    With --useDLACore the default is the DLA, so the layers on the GPU are named. Names with a comma or colon are quoted.
+    """
+    return ",".join(f"{_quoted(name)}:{kind}" for name, kind in device_types(model, core).items() if kind == GPU)
+
+
+def cores_of(model: PlacedModel) -> Tuple[str, ...]:
+    """DLA cores that the model uses."""
+    return tuple(sorted({x.device for x in model.layers if x.device != GPU and x.why != "folded"}))
+
+
+def trtexec_commands(placement: Placement, files: Optional[Tuple[str, ...]] = None) -> List[str]:
+    """One trtexec command an engine, with the placement's precision and device types.
+
+    Args:
+        files: the models' files in order; `NAME.onnx` by default.
+
+    Raises:
+        UsageError: a model stands on both cores: an engine has one core, so no single command builds it.
+    """
+    commands = []
+    for m, model in enumerate(placement.models):
+        onnx = files[m] if files else f"{model.name}.onnx"
+        precision = ["--fp16"] if placement.precision == "fp16" else ["--int8", "--fp16"]
+        cores = cores_of(model)
+        if len(cores) > 1:
+            raise UsageError(
+                f"{model.name} is placed on {' and '.join(cores)}, and a TensorRT engine uses one core",
+                where="trtexec",
+                hint="`edgedla build --placement FILE` builds one engine a stage (with --backend trtexec: the stages' models "
+                "and scripts). Or place it with --devices GPU,DLA0.",
+            )
+        if not cores:
+            commands.append(shlex.join(["trtexec", f"--onnx={onnx}", *precision]))
+        for core in cores:
+            options = [f"--useDLACore={core[-1]}", "--allowGPUFallback"]
+            types = layer_device_types(model, core)
+            if types:
+                options.append(f"--layerDeviceTypes={types}")
+            commands.append(shlex.join(["trtexec", f"--onnx={onnx}", *precision, *options]))
+    return commands
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if "," in name or ":" in name else name

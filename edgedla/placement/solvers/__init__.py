@@ -1,0 +1,3 @@
+"""Exact solvers, bounds and heuristics over a placement problem."""
+
+from __future__ import annotations

@@ -1,0 +1,39 @@
+"""Rows that TensorRT's grouping adds to the relaxation, once it has shown what it makes of one assignment."""
+
+from __future__ import annotations
+
+from typing import Set
+
+from edgedla.placement.problem.evaluate import Evaluation
+from edgedla.placement.solvers.highs import Linear, add
+from edgedla.placement.solvers.relaxation import Relaxation
+
+
+def flips(r: Relaxation, model: int, core: str, members: Set[int]) -> Linear:
+    """How many items of a model stand otherwise than `members` on, all others off the core."""
+    result: Linear = {}
+    for i in r.problem.items_of(model):
+        here = r.on(i, core)
+        if i in members:
+            add(add(result, {None: 1.0}), here, -1.0)
+        else:
+            add(result, here)
+    return result
+
+
+def cut_count(r: Relaxation, evaluation: Evaluation) -> None:
+    """count >= k - k * flips: TensorRT forms k loadables of exactly these items, whatever it forms of others."""
+    for (m, core), count in r.count.items():
+        members = {i for i in r.problem.items_of(m) if evaluation.assignment[i] == core}
+        k = sum(region.core == core and region.model == m for region in evaluation.regions)
+        if k > 1:
+            r.model.at_least(add(add({count: 1.0}, {None: -float(k)}), flips(r, m, core, members), float(k)))
+
+
+def cut_assignment(r: Relaxation, evaluation: Evaluation) -> None:
+    """Forbids what stands on the cores now: it breaks a limit that only the formed regions show."""
+    difference: Linear = {}
+    for m, core in r.count:
+        members = {i for i in r.problem.items_of(m) if evaluation.assignment[i] == core}
+        add(difference, flips(r, m, core, members))
+    r.model.at_least(difference, 1.0)

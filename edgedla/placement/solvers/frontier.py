@@ -1,0 +1,260 @@
+"""Items placed one after the other: what of the items behind still decides what the items ahead will cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from edgedla.placement.problem.problem import GPU, Link, Problem
+
+
+class State(NamedTuple):
+    """All that the past means for the cost of the rest. Equal states have equal futures.
+
+    Attributes:
+        items: of every item that is still to be read, (device, slack by core): how many loadables the core has beyond
+            the stretches of the longest path to the item; the next stretches up to there cost no new loadable.
+        paid: of every tensor that is still to be read, the set of devices that have it, as bits.
+        counts: loadables by core, while items without predecessors are to come; else 0.
+        ends: by core, while items that nothing reads are to come: 2 when one of them is on the core; 1 when none is and
+            a path with as many stretches as the core has loadables ended elsewhere; else 0.
+        engine: 1 when the model's call of the GPU engine is paid.
+    """
+
+    items: Tuple[Tuple[int, ...], ...]
+    paid: Tuple[int, ...]
+    counts: Tuple[int, ...]
+    ends: Tuple[int, ...]
+    engine: int
+
+
+@dataclass(frozen=True)
+class _Input:
+    paid_at: Optional[int]
+    producer_at: Optional[int]
+    cost: Tuple[Tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class _Output:
+    is_output: bool
+    to_gpu: Tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What placing one item needs, with positions in the state's tuples in place of indices."""
+
+    times: Tuple[float, ...]
+    predecessors: Tuple[int, ...]
+    inputs: Tuple[_Input, ...]
+    links: Tuple[Tuple[int, Tuple[float, ...]], ...]
+    outputs: Tuple[_Output, ...]
+    kept_items: Callable[[Any], Tuple[Any, ...]]
+    is_kept: bool
+    kept_masks: Callable[[Any], Tuple[Any, ...]]
+    has_layers: bool
+    rate: float
+    is_end: bool
+    more_ends: bool
+    more_sources: bool
+    ends_model: bool
+
+
+class Frontier:
+    """A problem on a set of engines, item by item in its order.
+
+    The loads that the steps add up to are those of `evaluate`, but for the number of loadables: that is the largest
+    number of separate stretches on the core that any path has; one more for a path that ends elsewhere, if something
+    that nothing reads is on the core. TensorRT, which walks back from the ends of the network and takes GPU layers and
+    DLA layers in turn, forms exactly so many where all layers have one batch, and no fewer otherwise.
+
+    Attributes:
+        devices: the GPU first, for reformats run there in any case; then the cores of the set. Devices, masks and
+            loads are by position in it.
+        allowed: by item.
+        live_items, live_flows: at each position before an item (and behind the last), what `State.items` and
+            `State.paid` are about.
+        start: the state before the first item.
+    """
+
+    def __init__(self, problem: Problem, engines: Tuple[str, ...]) -> None:
+        self.problem = problem
+        self.devices = tuple(dict.fromkeys((GPU, *engines)))
+        self.cores = tuple(range(1, len(self.devices)))
+        self.loadable_us = problem.loadable.latency_us
+        self.engine_us = problem.engine.latency_us
+        n = len(problem.items)
+        at = {d: k for k, d in enumerate(self.devices)}
+        self.allowed = tuple(
+            tuple(at[d] for d in i.allowed if d in at and (d in engines or not i.layers)) for i in problem.items
+        )
+        last = [-1] * n
+        for flow in problem.flows:
+            if flow.producer is not None:
+                last[flow.producer] = max((last[flow.producer], *flow.consumers))
+        for link in problem.links:
+            last[link.producer] = max(last[link.producer], link.consumer)
+        first_of: Dict[int, int] = {}
+        for k, item in enumerate(problem.items):
+            first_of.setdefault(item.model, k)
+        self.into: List[List[int]] = [[] for _ in range(n)]
+        self.out_of: List[List[int]] = [[] for _ in range(n)]
+        self.links: Dict[int, List[Link]] = {}
+        for link in problem.links:
+            self.links.setdefault(link.consumer, []).append(link)
+        self._is_end = [last[k] < 0 for k in range(n)]
+        self._last_end = {i.model: k for k, i in enumerate(problem.items) if self._is_end[k]}
+        self._last_source = {i.model: k for k, i in enumerate(problem.items) if not problem.predecessors(k)}
+        self._last_of = {i.model: k for k, i in enumerate(problem.items)}
+        begins, ends = [], []
+        for k, flow in enumerate(problem.flows):
+            for c in flow.consumers:
+                self.into[c].append(k)
+            if flow.producer is not None:
+                self.out_of[flow.producer].append(k)
+            begins.append(first_of.get(flow.model, n) if flow.producer is None else flow.producer)
+            ends.append(max(flow.consumers, default=-1))
+        # A network input is there from its model's first item on.
+        self.live_items: List[Tuple[int, ...]] = [()]
+        self.live_flows: List[Tuple[int, ...]] = [()]
+        starting: List[List[int]] = [[] for _ in range(n)]
+        for k, b in enumerate(begins):
+            if b < n:
+                starting[b].append(k)
+        for i in range(n):
+            self.live_items.append(tuple(j for j in (*self.live_items[i], i) if last[j] > i))
+            self.live_flows.append(tuple(k for k in (*self.live_flows[i], *starting[i]) if ends[k] > i))
+        self._steps = tuple(self._step(i) for i in range(n))
+        self._none = (0,) * len(self.cores)
+        self.start = State((), (), self._none, self._none, 0)
+
+    def _step(self, i: int) -> _Step:
+        problem, devices = self.problem, self.devices
+        item = problem.items[i]
+        item_at = {j: a for a, j in enumerate(self.live_items[i])}
+        flow_at = {k: a for a, k in enumerate(self.live_flows[i])}
+        # The masks of the flows that this item touches stand behind the others; of an input that just appears, last.
+        touched = [*self.into[i], *self.out_of[i]]
+        mask_at = {k: len(flow_at) + len(touched) for k in self.live_flows[i + 1]}
+        mask_at.update(flow_at)
+        mask_at.update({k: len(flow_at) + a for a, k in enumerate(touched)})
+        inputs = []
+        for k in self.into[i]:
+            flow = problem.flows[k]
+            cost = tuple(tuple(flow.cost(a, b).latency_us for b in devices) for a in devices)
+            inputs.append(_Input(flow_at.get(k), None if flow.producer is None else item_at[flow.producer], cost))
+        return _Step(
+            times=tuple(item.time_us(d) if k in self.allowed[i] else 0.0 for k, d in enumerate(devices)),
+            predecessors=tuple(item_at[j] for j in problem.predecessors(i)),
+            inputs=tuple(inputs),
+            links=tuple(
+                (item_at[link.producer], tuple(link.cost(d).latency_us for d in devices))
+                for link in self.links.get(i, ())
+            ),
+            outputs=tuple(
+                _Output(problem.flows[k].is_output, tuple(problem.flows[k].cost(d, GPU).latency_us for d in devices))
+                for k in self.out_of[i]
+            ),
+            kept_items=_picker([item_at[j] for j in self.live_items[i + 1] if j != i]),
+            is_kept=i in self.live_items[i + 1],
+            kept_masks=_picker([mask_at[k] for k in self.live_flows[i + 1]]),
+            has_layers=bool(item.layers),
+            rate=problem.rates[item.model],
+            is_end=self._is_end[i],
+            more_ends=self._last_end[item.model] > i,
+            more_sources=self._last_source.get(item.model, -1) > i,
+            ends_model=self._last_of[item.model] == i,
+        )
+
+    def step(self, i: int, state: State, device: int) -> Tuple[State, List[float]]:
+        """Item i goes to a device: the state behind it, and what that adds to the load of each device (us a period)."""
+        s = self._steps[i]
+        items, paid, counts, ends, engine = state
+        load = [0.0] * len(self.devices)
+        load[device] = s.times[device]
+        if device == 0 and s.has_layers and not engine:
+            load[0] += self.engine_us
+            engine = 1
+        masks = list(paid)
+        for x in s.inputs:
+            source = 0 if x.producer_at is None else items[x.producer_at][0]
+            mask = 1 if x.paid_at is None else paid[x.paid_at]
+            if not mask >> device & 1:
+                load[device if source and device else 0] += x.cost[source][device]
+                mask |= 1 << device
+            masks.append(mask)
+        for producer_at, cost in s.links:
+            if items[producer_at][0] != device:
+                load[device] += cost[device]
+        slack, new = [], []
+        for a, core in enumerate(self.cores):
+            if s.predecessors:
+                left = min(items[p][1 + a] - (device == core != items[p][0]) for p in s.predecessors)
+            else:
+                left = counts[a] - (device == core)
+            new.append(int(left < 0))
+            slack.append(max(left, 0))
+        if s.is_end:
+            ends = tuple(
+                self._ended(new, a, end, core == device, slack[a])
+                for a, (core, end) in enumerate(zip(self.cores, ends))
+            )
+        elif any(new):
+            ends = tuple(0 if n and end == 1 else end for n, end in zip(new, ends))
+        kept = s.kept_items(items)
+        if any(new):
+            for core, n in zip(self.cores, new):
+                load[core] += n * self.loadable_us
+            kept = tuple((x[0], *(v + n for v, n in zip(x[1:], new))) for x in kept)
+            counts = tuple(c + n for c, n in zip(counts, new))
+        if s.is_kept:
+            kept += ((device, *slack),)
+        for out in s.outputs:
+            mask = 1 << device
+            if out.is_output and device:
+                load[0] += out.to_gpu[device]
+                mask |= 1
+            masks.append(mask)
+        masks.append(1)
+        left_over = State(
+            kept,
+            s.kept_masks(masks),
+            counts if s.more_sources else self._none,
+            ends if s.more_ends else self._none,
+            0 if s.ends_model else engine,
+        )
+        return left_over, [x * s.rate for x in load]
+
+    @staticmethod
+    def _ended(new: List[int], a: int, end: int, here: bool, slack: int) -> int:
+        """`State.ends` of a core behind an item that nothing reads; counts the loadable that this may add."""
+        if new[a] and end == 1:
+            end = 0
+        if here:
+            new[a] += end == 1
+            return 2
+        if slack == 0:
+            new[a] += end == 2
+            return 2 if end == 2 else 1
+        return end
+
+
+def _picker(positions: List[int]) -> Callable[[Any], Tuple[Any, ...]]:
+    """The elements at some positions, as a tuple."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    return lambda values: tuple([values[p] for p in positions])
+
+
+def mirrored(state: State) -> State:
+    """The state with the two cores swapped."""
+    swap = (0, 2, 1)
+    return State(
+        tuple([(swap[d], b, a) for d, a, b in state.items]),
+        tuple([(0, 1, 4, 5, 2, 3, 6, 7)[m] for m in state.paid]),
+        state.counts[::-1],
+        state.ends[::-1],
+        state.engine,
+    )

@@ -1,0 +1,242 @@
+"""Bounds by prices: a period is at least the mean load of the engines, whatever the weights of the mean."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from typing import Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.placement.solvers.frontier import Frontier, State
+
+
+class Prices:
+    """The least that the rest can add to the weighted load, given the state before it, for many weights at once.
+
+    A relaxation that falls apart into trees. An item's cost and all that hangs on it is shared out among the tensors
+    that it reads, and each tensor sends the item to the device that is best for its own share:
+
+        own[v][d]   = weight[d] * time[v, d] + sum over tensors t that v writes of message[t][d]
+        message[t][s, S] = min over sets T >= S of the weighted transitions from s to T - S
+                           + sum over readers c of t of min over d in T of share[c, t] * own[c][d] + torn[c, d]
+
+    `torn` counts what a link or, along one path of each model, a new loadable adds.
+    """
+
+    def __init__(self, frontier: Frontier, weights: np.ndarray) -> None:
+        self.frontier, self.weights = frontier, weights
+        problem = frontier.problem
+        self._trunk = _trunk(frontier)
+        self._readers = [tuple(sorted(f.consumers)) for f in problem.flows]
+        self._share = [self._shares(i) for i in range(len(problem.items))]
+        self._message: List[Optional[np.ndarray]] = [None] * len(problem.flows)
+        self._own: List[Optional[np.ndarray]] = [None] * len(problem.items)
+        self._torn = self._links()
+        for i in reversed(range(len(problem.items))):
+            self._own[i] = self._subtree(i)
+        for k, flow in enumerate(problem.flows):
+            if flow.producer is None:
+                self._message[k] = self._messages(k, (0,))
+        self._constant, self._called = self._fixed()
+        # By position, the next item of its model on the trunk.
+        self._ahead: List[Optional[int]] = [None] * (len(problem.items) + 1)
+        for i in reversed(range(len(problem.items))):
+            same = i + 1 < len(problem.items) and problem.items[i + 1].model == problem.items[i].model
+            self._ahead[i] = i if i in self._trunk else self._ahead[i + 1] if same else None
+
+    def _shares(self, i: int) -> Dict[int, float]:
+        flows = self.frontier.into[i]
+        share = {k: 1 / len(flows) for k in flows}
+        before = self._trunk.get(i)
+        if before is not None and len(flows) > 1:
+            # The trunk of the network bears more: where it stands decides what its branches do.
+            share = {k: 0.5 / len(flows) for k in flows}
+            share[self._first_flow(before, i)] += 0.5
+        return share
+
+    def _first_flow(self, producer: int, consumer: int) -> int:
+        flows = self.frontier.problem.flows
+        return min(k for k in self.frontier.into[consumer] if flows[k].producer == producer)
+
+    def _links(self) -> Dict[Tuple[int, int], np.ndarray]:
+        """By (flow, reader), the weighted cost of being torn from the flow's producer, by device of the reader."""
+        f = self.frontier
+        found: Dict[Tuple[int, int], np.ndarray] = {}
+        for consumer, links in f.links.items():
+            rate = f.problem.rates[f.problem.items[consumer].model]
+            for link in links:
+                if link.producer in f.problem.predecessors(consumer):
+                    cost = np.array([link.cost(d).latency_us * rate for d in f.devices])
+                    key = self._first_flow(link.producer, consumer), consumer
+                    found[key] = found.get(key, 0.0) + self.weights.T * cost[:, None]
+        for consumer, before in self._trunk.items():
+            if before is not None:
+                rate = f.problem.rates[f.problem.items[consumer].model]
+                key = self._first_flow(before, consumer), consumer
+                added = self.weights.T * f.loadable_us * rate
+                added[0] = 0.0
+                found[key] = found.get(key, 0.0) + added
+        return found
+
+    def _subtree(self, i: int) -> np.ndarray:
+        f, w = self.frontier, self.weights
+        item, rate = f.problem.items[i], f.problem.rates[f.problem.items[i].model]
+        own = np.full((len(f.devices), len(w)), np.inf)
+        for k in f.out_of[i]:
+            self._message[k] = self._messages(k, f.allowed[i])
+        for d in f.allowed[i]:
+            own[d] = w[:, d] * item.time_us(f.devices[d]) * rate
+            for k in f.out_of[i]:
+                flow, has = f.problem.flows[k], 1 << d
+                if flow.is_output and d:
+                    own[d] += w[:, 0] * flow.cost(f.devices[d], "GPU").latency_us * rate
+                    has |= 1
+                message = self._message[k]
+                assert message is not None
+                own[d] += message[0, d, has]
+        return own
+
+    def _messages(self, k: int, sources: Sequence[int]) -> np.ndarray:
+        """By (first reader that is still to come, source, devices that have the tensor), for every weight."""
+        f, w = self.frontier, self.weights
+        flow, size = f.problem.flows[k], len(f.devices)
+        rate, readers = f.problem.rates[flow.model], self._readers[k]
+        found = np.full((len(readers) + 1, size, 1 << size, len(w)), np.inf)
+        for source in sources:
+            sets = [s for s in range(1 << size) if s >> source & 1]
+            paid = {s: np.zeros(len(w)) for s in sets}
+            for s in sets:
+                for d in range(size):
+                    if s >> d & 1 and d != source:
+                        cost = flow.cost(f.devices[source], f.devices[d]).latency_us * rate
+                        paid[s] = paid[s] + w[:, d if source and d else 0] * cost
+            rest = {s: paid[s] for s in sets}
+            for s in sets:
+                found[len(readers), source, s] = 0.0
+            for j in reversed(range(len(readers))):
+                own = self._own[readers[j]]
+                assert own is not None
+                term = own * self._share[readers[j]][k]
+                torn = self._torn.get((k, readers[j]))
+                if torn is not None:
+                    stays = term[source].copy()
+                    term = term + torn
+                    term[source] = stays
+                for s in sets:
+                    rest[s] = rest[s] + term[[d for d in range(size) if s >> d & 1]].min(axis=0)
+                for s in sets:
+                    more = [rest[t] for t in sets if t & s == s]
+                    found[j, source, s] = np.minimum.reduce(more) - paid[s]
+        return found
+
+    def _fixed(self) -> Tuple[np.ndarray, List[bool]]:
+        """Before each position: what no state changes, and whether the running model must call the GPU later on."""
+        f = self.frontier
+        problem, n = f.problem, len(f.problem.items)
+        constant = np.zeros((n + 1, len(self.weights)))
+        called = [False] * (n + 1)
+        begins: Dict[int, List[int]] = {}
+        for k, flow in enumerate(problem.flows):
+            if flow.producer is None and flow.consumers:
+                begins.setdefault(flow.model, []).append(k)
+        needs = False
+        for i in reversed(range(n)):
+            item = problem.items[i]
+            constant[i] = constant[i + 1]
+            if not f.into[i]:
+                own = self._own[i]
+                assert own is not None
+                constant[i] += own.min(axis=0)
+            needs = needs or (bool(item.layers) and f.allowed[i] == (0,))
+            called[i] = needs
+            if i == 0 or problem.items[i - 1].model != item.model:
+                for k in begins.get(item.model, ()):
+                    message = self._message[k]
+                    assert message is not None
+                    constant[i] += message[0, 0, 1]
+                if needs:
+                    constant[i] += self.weights[:, 0] * f.engine_us * problem.rates[item.model]
+                needs, called[i] = False, False
+        return constant, called
+
+    def rest(self, i: int, states: Sequence[State]) -> np.ndarray:
+        """By state before item i and by weight, the least that the items from i on add to the weighted loads."""
+        f = self.frontier
+        found: np.ndarray = np.repeat(self._constant[i][None, :], len(states), axis=0)
+        item_at = {j: a for a, j in enumerate(f.live_items[i])}
+        source = np.array([[x[0] for x in s.items] for s in states]).reshape(len(states), len(item_at))
+        paid = np.array([s.paid for s in states]).reshape(len(states), len(f.live_flows[i]))
+        for a, k in enumerate(f.live_flows[i]):
+            producer = f.problem.flows[k].producer
+            message = self._message[k]
+            assert message is not None
+            here = message[bisect_left(self._readers[k], i)]
+            found += here[0 if producer is None else source[:, item_at[producer]], paid[:, a].astype(int)]
+        if i == 0 or i == len(f.problem.items):
+            return found
+        model = f.problem.items[i].model
+        rate = f.problem.rates[model]
+        ahead = self._ahead[i]
+        if ahead is not None and f.problem.items[i - 1].model == model:
+            before = self._trunk[ahead]
+            for a, core in enumerate(f.cores):
+                # Stretches that come as no new loadable, because another path has had more.
+                at = None if before is None else item_at[before]
+                free = np.array([s.counts[a] if at is None else s.items[at][1 + a] for s in states])
+                found -= free[:, None] * (self.weights[:, core] * f.loadable_us * rate)
+        if self._called[i]:
+            unpaid = np.array([not s.engine for s in states])
+            found += unpaid[:, None] * (self.weights[:, 0] * f.engine_us * rate)
+        return found
+
+
+def _trunk(frontier: Frontier) -> Dict[int, Optional[int]]:
+    """For each model the path with the most items that have a choice: item -> the one before it on the path."""
+    problem = frontier.problem
+    depth: List[float] = []
+    before: List[Optional[int]] = []
+    for i in range(len(problem.items)):
+        inputs = problem.predecessors(i)
+        p = max(inputs, key=lambda q: (depth[q], -q)) if inputs else None
+        before.append(p)
+        depth.append((0.0 if p is None else depth[p]) + (1.0 if len(frontier.allowed[i]) > 1 else 1e-3))
+    found: Dict[int, Optional[int]] = {}
+    for m in range(len(problem.models)):
+        own = problem.items_of(m)
+        at = max(own, key=lambda i: (depth[i], -i)) if own else None
+        while at is not None:
+            found[at] = before[at]
+            at = before[at]
+    return found
+
+
+def best_prices(frontier: Frontier, factors: np.ndarray, weights: np.ndarray) -> Tuple[float, Prices]:
+    """(the best bound of the whole problem, prices around the weights that give it); `weights` is where to look first."""
+    prices = Prices(frontier, weights_around(weights) * factors)
+    values = prices.rest(0, [frontier.start])[0]
+    best = float(values.max())
+    better = weights_around(weights)[int(values.argmax())]
+    if (better > 0).all() and not np.allclose(better, weights, atol=1e-5):
+        prices = Prices(frontier, weights_around(better) * factors)
+        best = max(best, float(prices.rest(0, [frontier.start])[0].max()))
+    return best, prices
+
+
+def weights_around(best: np.ndarray) -> np.ndarray:
+    """Weights for the search: the best ones, stretched by device, and those of fewer devices."""
+    size = len(best)
+    rows = [best, *np.eye(size)]
+    stretch = (0.5, 0.75, 1.0, 1.33, 2.0)
+    for factors in itertools.product(stretch, repeat=size - 1):
+        row = best * np.array((1.0, *factors))
+        if row.sum() > 0:
+            rows.append(row / row.sum())
+    if size > 2:
+        for left_out in range(size):
+            for share in (0.2, 0.35, 0.5, 0.65, 0.8):
+                row = np.zeros(size)
+                first, second = (k for k in range(size) if k != left_out)
+                row[first], row[second] = share, 1 - share
+                rows.append(row)
+    return np.unique(np.round(np.array(rows), 6), axis=0)

@@ -1,0 +1,90 @@
+"""Bounds that cost next to nothing, so that every answer has one: transitions and loadables left out."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Sequence, Tuple
+
+from edgedla.placement.problem.goal import INFINITY, Goal
+from edgedla.placement.problem.problem import GPU, Problem
+
+#: Steps of the grid on which the best weights are looked for, by number of devices.
+GRID = {1: 1, 2: 32, 3: 16}
+
+
+def simplex(steps: int, size: int) -> Any:
+    """All vectors of `size` multiples of 1/steps that sum to 1, as rows of an array."""
+    import numpy as np
+
+    rows = [r for r in itertools.product(range(steps + 1), repeat=size) if sum(r) == steps]
+    return np.array(rows, dtype=np.double) / steps
+
+
+def engine_sets(problem: Problem, goal: Goal) -> Tuple[Tuple[str, ...], ...]:
+    """Sets of engines to solve for one by one, because the slowdown depends on which engines work."""
+    cores = problem.cores
+    if goal.objective in ("latency", "energy"):
+        return (problem.devices,)
+    few = [cores[:n] for n in range(len(cores) + 1)] if alike(problem) else [(), *((c,) for c in cores), cores]
+    gpu = (GPU,) if GPU in problem.devices else ()
+    sets = [gpu + tuple(c) for c in few] + [tuple(c) for c in few if c]
+    return tuple(
+        s for s in dict.fromkeys(sets) if s and all(not i.layers or set(s) & set(i.allowed) for i in problem.items)
+    )
+
+
+def alike(problem: Problem) -> bool:
+    """Swapping the two DLA cores changes nothing."""
+    cores = problem.cores
+    return len(cores) == 2 and all(
+        (cores[0] in i.allowed) == (cores[1] in i.allowed)
+        and (cores[0] not in i.allowed or i.cost(cores[0]) == i.cost(cores[1]))
+        for i in problem.items
+    )
+
+
+def floor(problem: Problem, goal: Goal) -> float:
+    """What no assignment is below: every item where it is cheapest, balanced over the engines as if items were sand."""
+    return min((floor_on(problem, goal, engines)[0] for engines in engine_sets(problem, goal)), default=INFINITY)
+
+
+def floor_on(problem: Problem, goal: Goal, engines: Sequence[str]) -> Tuple[float, Any]:
+    """(the same for assignments on one set of engines, the weights that give it: of the GPU and then the set's cores).
+
+        period >= sum over d of weight[d] * load[d] >= sum over items of min over d of weight[d] * time[d]
+
+    for weights that sum to 1; the largest of a grid of weights is taken. Times are those of a period, slowdown counted,
+    and a model that must have a layer on the GPU calls it once. A makespan is also no shorter than any model's own frame.
+    """
+    import numpy as np
+
+    devices = tuple(dict.fromkeys((GPU, *engines)))
+    energy, count = goal.objective == "energy", len(problem.models)
+    times = np.full((len(problem.items), len(devices)), np.inf)
+    called = np.zeros(count)
+    rates = problem.rates if goal.objective == "throughput" else (1.0,) * count
+    for i, item in enumerate(problem.items):
+        here = [d for d in devices if d in item.allowed and (d in engines or not item.layers)]
+        for d in here:
+            times[i, devices.index(d)] = item.energy_mj(d) if energy else item.time_us(d)
+        if item.layers and here == [GPU]:
+            called[item.model] = problem.engine.energy_mj if energy else problem.engine.latency_us
+    models = np.array([item.model for item in problem.items], dtype=int)
+    if goal.objective in ("latency", "energy"):
+        least = float(times.min(axis=1).sum() + called.sum()) if len(times) else 0.0
+        return least, np.ones(len(devices)) / len(devices)
+    factors = np.array([problem.factor(frozenset(engines), d) for d in devices])
+    slowed, gpu = times * factors, called * factors[0]
+    rate = np.array(rates)
+    best, best_weights = 0.0, np.ones(len(devices)) / len(devices)
+    for weights in simplex(GRID[len(devices)], len(devices)):
+        with np.errstate(invalid="ignore"):
+            # 0 * inf: a device without weight is still not allowed.
+            work = np.where(np.isinf(times), np.inf, slowed * weights).min(axis=1, initial=np.inf)
+        value = float((work * rate[models]).sum() + weights[0] * (gpu * rate).sum())
+        if value > best:
+            best, best_weights = value, weights
+    if goal.objective == "makespan":
+        for m in range(count):
+            best = max(best, float(slowed[models == m].min(axis=1, initial=np.inf).sum() + gpu[m]))
+    return best, best_weights

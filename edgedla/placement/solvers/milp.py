@@ -1,0 +1,151 @@
+"""Exact placement with HiGHS: solve the relaxation, ask TensorRT's grouping, cut, until the bound meets the best found."""
+
+from __future__ import annotations
+
+import time
+from typing import Dict, Iterable, Optional, Sequence, Set, Tuple
+
+from edgedla.placement.problem.baselines import after_cap
+from edgedla.placement.problem.evaluate import Evaluation, evaluate
+from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.cuts import cut_assignment, cut_count
+from edgedla.placement.solvers.highs import Linear, add
+from edgedla.placement.solvers.lower_bounds import alike, engine_sets, floor_on
+from edgedla.placement.solvers.relaxation import Relaxation, relax, use_every_core
+
+
+def solve_milp(
+    problem: Problem,
+    goal: Goal,
+    start: Iterable[Sequence[str]] = (),
+    time_limit_s: float = 10.0,
+    gap: float = GAP,
+    value_of: Optional[Value] = None,
+) -> Solution:
+    """The best legal assignment and a proof, or the best found with its bound when the time is over.
+
+    The relaxation's value never exceeds the true one, and each round adds the true value of what it proposed; so the
+    bound is valid at any time and the search ends.
+
+    Args:
+        start: assignments to begin with (the baselines); on a tie the earliest stays.
+        value_of: true objective of an assignment; `worth` by default.
+    """
+    began = time.monotonic()
+    measure = measure_of(goal, value_of)
+    best: Optional[Evaluation] = None
+    value, rounds, timed_out = INFINITY, 0, False
+    for assignment in start:
+        e = evaluate(problem, assignment)
+        if legal(problem, e, goal):
+            reached, _ = measure(problem, e)
+            if reached < value * (1 - 1e-9):
+                best, value = e, reached
+    bounds: Dict[Tuple[str, ...], float] = {}
+    relaxed: Dict[Tuple[str, ...], Relaxation] = {}
+    sets = engine_sets(problem, goal)
+    for engines in sets:
+        r = relaxed[engines] = relax(problem, engines)
+        _objective(r, goal, value)
+        left = time_limit_s - (time.monotonic() - began)
+        bounds[engines], _ = floor_on(problem, goal, engines)
+        if len(sets) > 1 and left > 0:
+            bounds[engines] = max(bounds[engines], r.model.continuous_bound(left))
+    # The most promising set first: its solution may make the others needless.
+    for engines in sorted(sets, key=lambda s: bounds[s]):
+        r = relaxed[engines]
+        seen: Set[Tuple[str, ...]] = set()
+        if bounds[engines] >= value * (1 - gap):
+            continue
+        while True:
+            left = time_limit_s - (time.monotonic() - began)
+            if left <= 0 and rounds:
+                timed_out = True
+                break
+            answer = r.model.solve(left, gap)
+            rounds += 1
+            if answer.status == "infeasible":
+                bounds[engines] = INFINITY
+                break
+            bounds[engines] = max(bounds[engines], answer.bound)
+            if answer.values:
+                e = evaluate(problem, r.assignment(answer.values))
+                if e.assignment in seen and bounds[engines] < value * (1 - gap):
+                    break  # nothing more can be learned of it: the schedule search gave up, or rounding
+                seen.add(e.assignment)
+                if legal(problem, e, goal):
+                    reached, proven = measure(problem, e)
+                    if reached < value * (1 - 1e-9):
+                        best, value = e, reached
+                    if value_of is not None:
+                        _cut_value(r, e, proven)
+                else:
+                    cut_assignment(r, e)
+                    mended = evaluate(problem, after_cap(problem, e.assignment))
+                    if legal(problem, mended, goal):
+                        reached, _ = measure(problem, mended)
+                        if reached < value * (1 - 1e-9):
+                            best, value = mended, reached
+                cut_count(r, e)
+            if bounds[engines] >= value * (1 - gap):
+                break
+            if answer.status == "time":
+                timed_out = True
+                break
+    bound = min(min(bounds.values(), default=INFINITY), value)
+    return Solution(best, value, bound, "highs", rounds, time.monotonic() - began, timed_out)
+
+
+def _objective(r: Relaxation, goal: Goal, known: float) -> None:
+    problem, together = r.problem, frozenset(r.engines)
+    latency: Dict[int, Linear] = {m: {} for m in range(len(problem.models))}
+    for (m, _), expression in r.latency.items():
+        add(latency[m], expression)
+    if goal.latency_bound_us is not None:
+        for expression in latency.values():
+            r.model.at_most(expression, goal.latency_bound_us)
+    if alike(problem) and set(problem.cores) <= set(r.engines):
+        # Of two mirror images the one with more work on the first core is enough.
+        work: Linear = {}
+        for (_, device), expression in r.latency.items():
+            add(work, expression, {problem.cores[0]: 1.0, problem.cores[1]: -1.0}.get(device, 0.0))
+        r.model.at_least(work)
+    offset = r.model.column(lower=1.0, upper=1.0)
+
+    def constant_free(expression: Linear) -> Linear:
+        return {offset if c is None else c: v for c, v in expression.items()}
+
+    if goal.objective == "latency":
+        for expression in latency.values():
+            r.model.minimise(constant_free(expression))
+        return
+    if goal.objective == "energy":
+        r.model.minimise(constant_free(r.energy))
+        r.model.at_most(r.energy, known)
+        return
+    use_every_core(r)
+    # What is no better than the best known need not be looked at.
+    top = r.model.column(cost=1.0, upper=known)
+    for device in r.devices:
+        factor = problem.factor(together, device)
+        load: Linear = {}
+        for m in range(len(problem.models)):
+            rate = problem.rates[m] if goal.objective == "throughput" else 1.0
+            add(load, r.latency.get((m, device), {}), rate * factor)
+        r.model.at_least(add({top: 1.0}, load, -1.0))
+    if goal.objective == "makespan":
+        for m in latency:
+            serial: Linear = {}
+            for device in r.devices:
+                add(serial, r.latency.get((m, device), {}), problem.factor(together, device))
+            r.model.at_least(add({top: 1.0}, serial, -1.0))
+
+
+def _cut_value(r: Relaxation, evaluation: Evaluation, proven: float) -> None:
+    """objective >= proven - proven * (items that stand elsewhere): what is proven of this one assignment."""
+    objective: Linear = {c: v for c, v in enumerate(r.model.cost) if v}
+    elsewhere: Linear = {}
+    for i, device in enumerate(evaluation.assignment):
+        add(add(elsewhere, {None: 1.0}), r.on(i, device), -1.0)
+    r.model.at_least(add(add(objective, {None: -proven}), elsewhere, proven))

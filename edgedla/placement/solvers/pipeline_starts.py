@@ -1,0 +1,99 @@
+"""Good pipelines to start from: contiguous stages in topological order, balanced, then moved cut by cut."""
+
+from __future__ import annotations
+
+import itertools
+from typing import List, Optional, Sequence, Set, Tuple
+
+from edgedla.placement.problem.evaluate import evaluate
+from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure_of
+from edgedla.placement.problem.problem import GPU, Problem
+
+#: Work for the search: so many items are looked at in all, about half a second. It is counted and not timed, so that
+#: the same input starts, and ends, with the same placement.
+ITEMS_LOOKED_AT = 60_000
+
+
+class Budget:
+    """How many more assignments may be evaluated."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.left = ITEMS_LOOKED_AT // max(len(problem.items), 20)
+
+    def take(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+def stage_starts(problem: Problem, goal: Goal, value_of: Optional[Value] = None) -> List[Tuple[str, ...]]:
+    """For each order of the engines the best stages found by moving one cut at a time; best first.
+
+    Items that may not stand on their stage's device go to the GPU. Several models are one sequence.
+    """
+    measure = measure_of(goal, value_of)
+    budget = Budget(problem)
+    n = len(problem.items)
+    found: List[Tuple[float, Tuple[str, ...]]] = []
+
+    def staged(order: Sequence[str], cuts: Sequence[int]) -> Tuple[str, ...]:
+        ends = [*cuts, n]
+        stage = 0
+        devices = []
+        for i, item in enumerate(problem.items):
+            while i >= ends[stage]:
+                stage += 1
+            devices.append(order[stage] if order[stage] in item.allowed else item.allowed[0])
+        return tuple(devices)
+
+    def value(order: Sequence[str], cuts: Sequence[int]) -> float:
+        budget.take()
+        e = evaluate(problem, staged(order, cuts))
+        return measure(problem, e)[0] if legal(problem, e, goal) else INFINITY
+
+    if any(not item.allowed for item in problem.items) or GPU not in problem.devices:
+        return []
+    for size in range(2, len(problem.devices) + 1):
+        for order in itertools.permutations(problem.devices, size):
+            cuts = [n * (k + 1) // size for k in range(size - 1)]
+            best = value(order, cuts)
+            step = max(n // 4, 1)
+            while step and budget.left > 0:
+                moved = False
+                for k in range(len(cuts)):
+                    for delta in (-step, step):
+                        tried = [*cuts[:k], min(max(cuts[k] + delta, 0), n), *cuts[k + 1 :]]
+                        if tried == sorted(tried) and tried != cuts:
+                            v = value(order, tried)
+                            if v < best * (1 - 1e-9):
+                                best, cuts, moved = v, tried, True
+                step = step if moved else step // 2
+            if best < INFINITY:
+                found.append((best, staged(order, cuts)))
+    ranked = [assignment for _, assignment in sorted(found)]
+    return [polished(problem, goal, a, Budget(problem), measure) for a in ranked[:2]] + ranked[2:]
+
+
+def polished(
+    problem: Problem, goal: Goal, assignment: Tuple[str, ...], budget: Budget, measure: Value
+) -> Tuple[str, ...]:
+    """The assignment after moving items at its borders, one at a time, to their neighbour's device while that helps."""
+    neighbours: List[Set[int]] = [set() for _ in problem.items]
+    for flow in problem.flows:
+        ends = {*flow.consumers, *(() if flow.producer is None else (flow.producer,))}
+        for i in ends:
+            neighbours[i] |= ends - {i}
+    best = list(assignment)
+    value = measure(problem, evaluate(problem, best))[0]
+    moved = True
+    while moved:
+        moved = False
+        for i, item in enumerate(problem.items):
+            for device in sorted({best[n] for n in neighbours[i]} & set(item.allowed) - {best[i]}):
+                if not budget.take():
+                    return tuple(best)
+                tried = [*best[:i], device, *best[i + 1 :]]
+                e = evaluate(problem, tried)
+                v = measure(problem, e)[0]
+                if v < value * (1 - 1e-9) and legal(problem, e, goal):
+                    best, value, moved = tried, v, True
+    return tuple(best)

@@ -1,0 +1,83 @@
+"""The solver for an objective: HiGHS where it is installed, plain Python where not; schedules for the makespan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Iterable, Optional, Sequence, Tuple
+
+from edgedla.placement.problem.evaluate import Evaluation, evaluate
+from edgedla.placement.problem.goal import GAP, Goal, Solution, Value, legal, measure_of
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.schedule import shortest_schedule
+from edgedla.placement.solvers import highs
+from edgedla.placement.solvers.branch import solve_branching
+from edgedla.placement.solvers.lower_bounds import alike, floor
+from edgedla.placement.solvers.milp import solve_milp
+
+SOLVERS = ("auto", "highs", "python")
+
+#: Share of the time limit that sweeps may take where HiGHS can go on after them.
+SWEEPING = 0.6
+
+
+def solve(
+    problem: Problem,
+    goal: Goal,
+    start: Iterable[Sequence[str]] = (),
+    time_limit_s: float = 10.0,
+    solver: str = "auto",
+    gap: float = GAP,
+) -> Solution:
+    """The best legal assignment with its proof, or the best found in time with its bound.
+
+    Args:
+        start: assignments to begin with; the answer is never worse than the best legal one of them.
+        solver: "highs", "python", or "auto": HiGHS where highspy can be imported.
+    """
+    value_of: Optional[Value] = schedule_length if goal.objective == "makespan" else None
+    with_highs = solver == "highs" or (solver == "auto" and highs.available())
+    swept: Optional[Solution] = None
+    if goal.objective == "throughput" and len(problem.devices) > 1:
+        from edgedla.placement.solvers.stream import solve_stream
+
+        swept = solve_stream(problem, goal, start, time_limit_s * (SWEEPING if with_highs else 1.0), gap)
+        start, time_limit_s = ([] if swept.best is None else [swept.best.assignment]), time_limit_s - swept.solve_time_s
+    if swept is not None and (swept.bound >= swept.value * (1 - gap) or time_limit_s <= 0):
+        found = swept
+    elif with_highs:
+        found = solve_milp(problem, goal, start, time_limit_s, gap, value_of)
+    else:
+        found = solve_branching(problem, goal, start, time_limit_s, gap, value_of)
+    if swept is not None and found is not swept:
+        found = replace(
+            found,
+            bound=min(max(found.bound, swept.bound), found.value),
+            rounds=found.rounds + swept.rounds,
+            solve_time_s=found.solve_time_s + swept.solve_time_s,
+        )
+    if found.timed_out:
+        found = replace(found, bound=max(found.bound, min(floor(problem, goal), found.value)))
+    return first_core_first(problem, goal, found, value_of)
+
+
+def first_core_first(problem: Problem, goal: Goal, found: Solution, value_of: Optional[Value] = None) -> Solution:
+    """Of two mirror images on cores that are alike, the one whose first item on the DLA is on the first core.
+
+    Which of the two a solver meets first depends on its release; the answer should not.
+    """
+    cores = problem.cores
+    if found.best is None or not alike(problem):
+        return found
+    if next((d for d in found.best.assignment if d in cores), cores[0]) == cores[0]:
+        return found
+    swap = {cores[0]: cores[1], cores[1]: cores[0]}
+    mirrored = evaluate(problem, [swap.get(d, d) for d in found.best.assignment])
+    value, _ = measure_of(goal, value_of)(problem, mirrored)
+    same = legal(problem, mirrored, goal) and abs(value - found.value) <= 1e-9 * found.value
+    return replace(found, best=mirrored) if same else found
+
+
+def schedule_length(problem: Problem, evaluation: Evaluation) -> Tuple[float, float]:
+    """(length of the shortest schedule found, its bound): one frame of every model."""
+    schedule = shortest_schedule(problem, evaluation)
+    return schedule.length_us, schedule.bound_us

@@ -1,0 +1,228 @@
+"""A TensorRT or trtexec build log (7.x to 10.x) as a value: what was refused, where it was cut, what runs where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Tuple
+
+from edgedla.records.foreign_node import ForeignNode
+
+#: Layers whose refusal costs nothing with fallback: constants are folded into weights at build time.
+FOLDED_TYPES = frozenset({"CONSTANT"})
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A layer that TensorRT gave to the GPU, or failed on.
+
+    Attributes:
+        stage: "layer check" (first look), "validation" (second look, at subgraphs), "strict" (fatal without fallback),
+            "parser" (kREPORT_CAPABILITY_DLA).
+        type: TensorRT's LayerType name; "" where the text does not say it.
+        reason: the reason as logged; "" where TensorRT gives none (SHUFFLE, CONSTANT and others).
+        line: line number from 1.
+    """
+
+    layer: str
+    stage: str
+    type: str = ""
+    reason: str = ""
+    notes: Tuple[str, ...] = ()
+    line: int = 0
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "layer": self.layer, "stage": self.stage, "type": self.type, "reason": self.reason,
+            "notes": list(self.notes), "line": self.line,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a candidate subgraph was parted: at a layer, or by a change of batch size (then without a name)."""
+
+    reason: str
+    layer: str = ""
+    line: int = 0
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"layer": self.layer, "reason": self.reason, "line": self.line}
+
+
+@dataclass(frozen=True)
+class Pools:
+    """DLA memory in MiB, as logged."""
+
+    sram_mib: float
+    local_dram_mib: float
+    global_dram_mib: float
+
+    def to_dict(self) -> Dict[str, float]:
+        return {
+            "sram_mib": self.sram_mib,
+            "local_dram_mib": self.local_dram_mib,
+            "global_dram_mib": self.global_dram_mib,
+        }
+
+
+@dataclass(frozen=True)
+class LoggedLayer:
+    """A layer of one of the log's lists. `precision` and `detail` where the list gives them."""
+
+    name: str
+    type: str = ""
+    precision: str = ""
+    detail: str = ""
+
+    def to_dict(self) -> Dict[str, str]:
+        return {"name": self.name, "type": self.type, "precision": self.precision, "detail": self.detail}
+
+
+@dataclass(frozen=True)
+class Loadable:
+    """A DLA node of the engine: its name, its layers where the log lists them, its memory where the log gives it."""
+
+    node: ForeignNode
+    layers: Tuple[LoggedLayer, ...] = ()
+    memory: Optional[Pools] = None
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            **self.node.to_dict(),
+            "layers": [layer.to_dict() for layer in self.layers],
+            "memory": self.memory.to_dict() if self.memory else None,
+        }
+
+
+@dataclass(frozen=True)
+class Reformat:
+    """A copy that changes the format; source and target in the log's notation, for example Int8(50176,1:4,224,1)."""
+
+    name: str
+    tensor: str
+    source: str
+    target: str
+
+    def to_dict(self) -> Dict[str, str]:
+        return {"name": self.name, "tensor": self.tensor, "source": self.source, "target": self.target}
+
+
+@dataclass(frozen=True)
+class LogError:
+    """An error line; `code` is TensorRT's error code where the text has one."""
+
+    text: str
+    code: Optional[int] = None
+    line: int = 0
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"text": self.text, "code": self.code, "line": self.line}
+
+
+@dataclass(frozen=True)
+class BuildLog:
+    """One build.
+
+    Attributes:
+        version: TensorRT's version, for example "10.3.0"; "" where the log does not say it.
+        command: trtexec's command line; device, precision, model, dla_core: as trtexec or the parser print them.
+        gpu_fallback, standalone: as trtexec echoes them; None where it does not.
+        refused: layers refused by the first look; with their reason where one is logged.
+        validation: layers refused by the second look, at subgraphs.
+        fatal: the first offender of a build that allows no GPU; TensorRT names no further ones.
+        cuts: splits and segments of candidates.
+        cap: subgraphs per core that TensorRT allows here; dropped: first layer of each candidate above it, in order.
+        dla_layers, gpu_layers: the lists "Layers Running on DLA" and "... GPU".
+        lists_are_final: the DLA list holds loadables. False: it was printed before subgraphs and cap, and overstates.
+        loadables: DLA nodes that were compiled; empty where the log tells nothing (non-verbose 10.x).
+        offloaded, candidates: "Number of DLA node candidates offloaded : N out of M".
+        pools, consumed: memory limits of a loadable and the sum over all.
+        engine_layers: the engine's final layers (verbose).
+        built: True or False where the log says so, None where it does not.
+        lines: lines read; truncated: lists were cut at their limit, or the file ends in the middle of a stream.
+    """
+
+    version: str = ""
+    command: str = ""
+    device: str = ""
+    precision: str = ""
+    model: str = ""
+    dla_core: Optional[int] = None
+    gpu_fallback: Optional[bool] = None
+    standalone: Optional[bool] = None
+    refused: Tuple[Refusal, ...] = ()
+    validation: Tuple[Refusal, ...] = ()
+    fatal: Optional[Refusal] = None
+    all_refused: str = ""
+    cuts: Tuple[Cut, ...] = ()
+    cap: Optional[int] = None
+    dropped: Tuple[str, ...] = ()
+    dla_layers: Tuple[LoggedLayer, ...] = ()
+    gpu_layers: Tuple[LoggedLayer, ...] = ()
+    loadables: Tuple[Loadable, ...] = ()
+    offloaded: Optional[int] = None
+    candidates: Optional[int] = None
+    pools: Optional[Pools] = None
+    consumed: Optional[Pools] = None
+    reformats: Tuple[Reformat, ...] = ()
+    engine_layers: Tuple[LoggedLayer, ...] = ()
+    not_implemented: Tuple[str, ...] = ()
+    errors: Tuple[LogError, ...] = ()
+    built: Optional[bool] = None
+    lines: int = 0
+    truncated: bool = False
+
+    @property
+    def has_dla(self) -> bool:
+        """True when the log tells anything about the DLA."""
+        return bool(
+            self.refused or self.validation or self.fatal or self.dla_layers or self.gpu_layers
+            or self.loadables or self.dropped or self.cuts or self.candidates is not None or self.all_refused
+        )  # fmt: skip
+
+    @property
+    def lists_are_final(self) -> bool:
+        """The DLA list names loadables (ForeignNode, or the braces of TensorRT 7), not single layers."""
+        return bool(self.dla_layers) and all(layer.name.startswith("{") for layer in self.dla_layers)
+
+    @property
+    def version_tuple(self) -> Tuple[int, ...]:
+        return tuple(int(n) for n in self.version.split(".") if n) if self.version else ()
+
+    def to_dict(self) -> Dict[str, Any]:
+        def each(items: Tuple[Any, ...]) -> list:
+            return [item.to_dict() for item in items]
+
+        return {
+            "kind": "build-log",
+            "version": self.version,
+            "command": self.command,
+            "device": self.device,
+            "precision": self.precision,
+            "model": self.model,
+            "dla_core": self.dla_core,
+            "gpu_fallback": self.gpu_fallback,
+            "standalone": self.standalone,
+            "built": self.built,
+            "fatal": self.fatal.to_dict() if self.fatal else None,
+            "all_refused": self.all_refused,
+            "refused": each(self.refused),
+            "validation": each(self.validation),
+            "cuts": each(self.cuts),
+            "cap": self.cap,
+            "dropped": list(self.dropped),
+            "lists_are_final": self.lists_are_final,
+            "dla_layers": each(self.dla_layers),
+            "gpu_layers": each(self.gpu_layers),
+            "loadables": each(self.loadables),
+            "offloaded": self.offloaded,
+            "candidates": self.candidates,
+            "pools": self.pools.to_dict() if self.pools else None,
+            "consumed": self.consumed.to_dict() if self.consumed else None,
+            "reformats": each(self.reformats),
+            "engine_layers": each(self.engine_layers),
+            "not_implemented": list(self.not_implemented),
+            "errors": each(self.errors),
+            "lines": self.lines,
+            "truncated": self.truncated,
+        }

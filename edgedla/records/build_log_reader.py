@@ -1,0 +1,54 @@
+"""Reads a build log line by line into BuildLog values."""
+
+from __future__ import annotations
+
+from typing import List, Sequence, Tuple
+
+from edgedla.records.build_log import BuildLog
+from edgedla.records.build_log_lines import recognise
+from edgedla.records.build_log_prefix import split_glued, split_prefix
+from edgedla.records.build_log_state import BuildState
+from edgedla.records.text_lines import BROKEN_STREAM, Source, text_lines
+
+
+def read_build_log(source: Source) -> BuildLog:
+    """The build of a log; of several builds in one file the last that tells about the DLA (see read_build_logs).
+
+    Raises:
+        DocumentError: the file cannot be opened.
+    """
+    return last_build(read_build_logs(source))
+
+
+def last_build(builds: Sequence[BuildLog]) -> BuildLog:
+    """The last build that tells about the DLA or about an error; the last one where none does."""
+    told = [b for b in builds if b.has_dla or b.errors]
+    return (told or list(builds))[-1]
+
+
+def read_build_logs(source: Source) -> Tuple[BuildLog, ...]:
+    """Every build of a log, at least one. A new build begins where trtexec starts or a new model is parsed.
+
+    Args:
+        source: a path (plain or gzip), the log's bytes, or its lines.
+
+    Raises:
+        DocumentError: the file cannot be opened.
+    """
+    done: List[BuildLog] = []
+    reader = BuildState()
+    truncated = False
+    try:
+        for line in text_lines(source):
+            for part, whole in enumerate(split_glued(line)):
+                severity, text = split_prefix(whole)
+                found = recognise(text) if text else None
+                if found and reader.ended_by(found):
+                    done.append(reader.finish())
+                    reader = BuildState(reader)
+                reader.take(severity, text, found, lines=part == 0)
+    except BROKEN_STREAM:
+        truncated = True
+    reader.truncated |= truncated
+    done.append(reader.finish())
+    return tuple(done)

@@ -1,0 +1,3 @@
+"""Device memory and cuDLA."""
+
+from __future__ import annotations

@@ -1,0 +1,162 @@
+"""From a pipeline's `decode` settings to a function of output arrays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.errors import UsageError
+from edgedla.runtime.decode import DECODERS, NmsOptions
+from edgedla.runtime.decode.detections import check_labels
+from edgedla.runtime.preprocess.geometry import Geometry
+
+Results = List[Any]
+Decoder = Callable[[Mapping[str, np.ndarray], Geometry], Results]
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """How outputs become results.
+
+    Attributes:
+        kind: a name of DECODERS, or "none" (the outputs' shapes and ranges only).
+        labels: class names. outputs: names of the outputs in the decoder's order; the artifact's order if empty.
+        score, iou, limit: thresholds of detectors. k: of the classification top-k.
+        reg_max: bins of a YOLOv8 box distribution. priors: .npy file with SSD's prior boxes.
+        anchors: of YOLOv5, one text a stride, "8: 10,13 16,30 33,23" (w,h in pixels); the stock anchors if empty.
+    """
+
+    kind: str = "none"
+    labels: Tuple[str, ...] = ()
+    outputs: Tuple[str, ...] = ()
+    score: float = 0.25
+    iou: float = 0.45
+    limit: int = 300
+    k: int = 5
+    reg_max: int = 16
+    priors: str = ""
+    anchors: Tuple[str, ...] = ()
+
+
+def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:
+    """The decoder for the artifact's outputs.
+
+    Raises:
+        UsageError: unknown decoder or output, or a setting that it needs is missing.
+    """
+    known = [b.name for b in artifact.outputs]
+    for name in options.outputs:
+        if name not in known:
+            raise UsageError(f"the artifact has no output {name!r}", allowed=", ".join(known))
+    for key in ("score", "iou"):
+        if not 0 <= getattr(options, key) <= 1:
+            raise UsageError(f"{key} is {getattr(options, key)}", allowed="0 to 1")
+    names = list(options.outputs or known)
+    nms = NmsOptions(options.score, options.iou, options.limit)
+    input_hw: Tuple[int, int] = tuple(artifact.inputs[0].shape_nchw[-2:])  # type: ignore[assignment]
+    labels = options.labels
+    if options.kind == "none":
+        return lambda arrays, geometry: [_summary(n, arrays[n]) for n in names]
+    if options.kind not in DECODERS:
+        raise UsageError(f"unknown decoder {options.kind!r}", allowed=", ".join(["none", *sorted(DECODERS)]))
+    if options.kind == "classification":
+        return lambda arrays, geometry: list(DECODERS["classification"](arrays[names[0]], options.k, labels))
+    if options.kind == "segmentation":
+        return lambda arrays, geometry: [_classes(arrays[names[0]], geometry, labels)]
+    if options.kind == "ssd":
+        if not options.priors:
+            raise UsageError(
+                "the ssd decoder needs its prior boxes", allowed="priors: FILE.npy of shape (n, 4) in 0..1"
+            )
+        priors = _priors(options.priors)
+        if len(names) != 2:
+            raise UsageError(
+                f"the ssd decoder reads two outputs, found {len(names)}", hint="outputs: [locations, confidences]"
+            )
+        return lambda arrays, geometry: list(
+            DECODERS["ssd"](arrays[names[0]], arrays[names[1]], priors, input_hw, nms, geometry, labels)
+        )
+    extra: Dict[str, Any] = {"reg_max": options.reg_max} if options.kind in ("yolov8", "yolo11") else {}
+    if options.kind == "yolov5" and options.anchors:
+        extra = {"anchors": parse_anchors(options.anchors)}
+    decode = DECODERS[options.kind]
+    return lambda arrays, geometry: list(decode([arrays[n] for n in names], input_hw, nms, geometry, labels, **extra))
+
+
+def parse_anchors(texts: Sequence[str]) -> Dict[int, Tuple[Tuple[float, float], ...]]:
+    """{stride: ((w, h), ...)} of "8: 10,13 16,30 33,23" and so on.
+
+    Raises:
+        UsageError: another form, or a number that is not above 0.
+    """
+    table = {}
+    for text in texts:
+        stride, _, sizes = text.partition(":")
+        try:
+            pairs = tuple((float(w), float(h)) for w, h in (pair.split(",") for pair in sizes.split()))
+            table[int(stride)] = pairs
+        except ValueError:
+            pairs = ()
+        if not pairs or int(stride) < 1 or not all(0 < v < math.inf for pair in pairs for v in pair):
+            raise UsageError(f"anchors {text!r}", allowed='"STRIDE: W,H W,H ...", as in "8: 10,13 16,30 33,23"')
+    return table
+
+
+def _priors(path: str) -> np.ndarray:
+    try:
+        priors = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as e:
+        raise UsageError(f"the prior boxes cannot be read: {e}", where=path, allowed="a .npy file") from e
+    if not isinstance(priors, np.ndarray) or priors.ndim != 2 or priors.shape[1] != 4:
+        raise UsageError(f"prior boxes of shape {getattr(priors, 'shape', None)}", where=path, allowed="(n, 4)")
+    return priors
+
+
+@dataclass(frozen=True)
+class OutputSummary:
+    """What an output holds, where no decoder is set: over its finite values, NaN where it has none."""
+
+    name: str
+    shape: Tuple[int, ...]
+    low: float
+    high: float
+    mean: float
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"output": self.name, "shape": list(self.shape), "min": self.low, "max": self.high, "mean": self.mean}
+
+
+def _summary(name: str, array: np.ndarray) -> OutputSummary:
+    a = array.astype(np.float64)
+    a = a[np.isfinite(a)]
+    if not a.size:
+        return OutputSummary(name, array.shape, math.nan, math.nan, math.nan)
+    return OutputSummary(name, array.shape, float(a.min()), float(a.max()), float(a.mean()))
+
+
+@dataclass(frozen=True)
+class ClassShares:
+    """Share of the frame of each class in a segmentation, and the class map itself."""
+
+    shares: Mapping[str, float]
+    class_map: Optional[np.ndarray] = None
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"shares": dict(self.shares)}
+
+
+def _classes(logits: np.ndarray, geometry: Geometry, labels: Tuple[str, ...]) -> ClassShares:
+    # Cut to the image inside the letterbox before it is brought back to the frame's size.
+    dh, dw = geometry.dst_hw
+    full = DECODERS["segmentation"](logits, (dh, dw))
+    if not np.issubdtype(logits.dtype, np.integer):
+        check_labels(labels, logits.shape[1])
+    (ox, oy), (h, w) = geometry.offset_xy, geometry.size_hw
+    part = full[oy : oy + h, ox : ox + w]
+    ids, counts = np.unique(part, return_counts=True)
+    name = [labels[i] if i < len(labels) else str(i) for i in ids]
+    return ClassShares({n: round(float(c) / part.size, 4) for n, c in zip(name, counts)}, part)

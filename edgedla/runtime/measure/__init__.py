@@ -1,0 +1,3 @@
+"""Latency and layer times of artifacts."""
+
+from __future__ import annotations

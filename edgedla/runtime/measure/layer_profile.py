@@ -1,0 +1,269 @@
+"""Times of a built network's layers, as TensorRT's profiler reports them: trtexec's file, or a profile by signature."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.plan.plan import BuildPlan, LayerPlan, plan_from_dict
+from edgedla.costs.model import CostModel
+from edgedla.costs.profile import Profile, read_json
+from edgedla.costs.trt_profile import LayerTime, assign
+from edgedla.errors import DocumentError, EnvironmentMissing, RunError, UsageError
+from edgedla.graph import Layer, LayerGraph
+from edgedla.records.engine_info import EngineInfo, parse_engine_info
+from edgedla.runtime.measure.bench import BenchOptions
+from edgedla.runtime.runners.base import Runner
+from edgedla.runtime.runners.chain import ChainRunner
+from edgedla.runtime.runners.layer_clock import LayerTimes
+from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
+from edgedla.targets import platform_for
+from edgedla.targets.board import known_mode, this_board
+
+SOURCE = "edgedla bench"
+
+
+@dataclass(frozen=True)
+class EngineTimes:
+    """The times of one engine's layers.
+
+    Attributes:
+        device: where it ran. stage: its number in a chain, None for an artifact of one engine.
+        artifact: of the engine.
+    """
+
+    device: str
+    stage: Optional[int]
+    artifact: Artifact
+    times: LayerTimes
+
+
+def check_has_layers(artifact: Artifact) -> None:
+    """Raises UsageError where running the artifact tells no layer's time on a Jetson."""
+    where = str(artifact.folder or artifact.model.get("name"))
+    parts = [stage.artifact for stage in artifact.stages] or [artifact]
+    if artifact.simulated or any(part.backend != "tensorrt" for part in parts):
+        raise UsageError(
+            "the artifact is simulated: its layers' times on this machine say nothing of a Jetson",
+            where=where,
+            allowed="an artifact built with TensorRT",
+            hint="build and profile it on the board: edgedla build --backend tensorrt",
+        )
+    if any(part.kind == "standalone" for part in parts):
+        raise UsageError(
+            "a DLA loadable runs as a whole: cuDLA tells no layer's time",
+            where=where,
+            allowed="a hybrid artifact",
+            hint="profile the same model built with --mode hybrid: TensorRT tells the time of each DLA node",
+        )
+
+
+def measure_layers(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions) -> Tuple[EngineTimes, ...]:
+    """Runs frames one at a time with TensorRT's profiler attached, for as long as `bench` times them.
+
+    The profiler slows the inferences, so that these runs are apart from those that `bench` times (trtexec's
+    --separateProfileRun). The first inference is not counted.
+
+    Args:
+        runner: a TensorRtRunner, or a chain of such; nobody else submits to it meanwhile.
+
+    Raises:
+        UsageError: the runner is of another kind. RunError: an inference failed, or TensorRT reports no layer.
+    """
+    chain = isinstance(runner, ChainRunner)
+    parts: Sequence[Runner] = runner.runners if isinstance(runner, ChainRunner) else (runner,)
+    engines = [part for part in parts if isinstance(part, TensorRtRunner)]
+    if len(engines) != len(parts):
+        raise UsageError(
+            "it tells no layer's time", where=runner.name, allowed="an artifact built with TensorRT, hybrid"
+        )
+    started: List[TensorRtRunner] = []
+    try:
+        for engine in engines:
+            started.append(engine)
+            engine.start_profile()
+        runner.wait(runner.submit(inputs))
+        for engine in engines:
+            engine.restart_profile()
+        count, end = 0, time.monotonic() + options.duration_s
+        while count < max(1, options.iterations) or time.monotonic() < end:
+            runner.wait(runner.submit(inputs))
+            count += 1
+    finally:
+        found = [engine.stop_profile() for engine in started]
+    for engine, times in zip(engines, found):
+        if not times.times_ms:
+            raise RunError("TensorRT reports no layer's time", where=engine.name)
+    return tuple(
+        EngineTimes(engine.name, k if chain else None, engine.artifact, times)
+        for k, (engine, times) in enumerate(zip(engines, found))
+    )
+
+
+def trtexec_profile(engines: Sequence[EngineTimes]) -> str:
+    """The text of a file in the form of trtexec's --exportProfile, in milliseconds; a chain's entries name their stage."""
+    whole = sum(sum(ms) for e in engines for ms in e.times.times_ms.values())
+    entries: List[Dict[str, Any]] = [{"count": engines[0].times.count}]
+    for e in engines:
+        for name, ms in e.times.times_ms.items():
+            entry: Dict[str, Any] = {
+                "name": name,
+                "timeMs": round(sum(ms), 6),
+                "averageMs": round(sum(ms) / e.times.count, 6),
+                "medianMs": round(statistics.median(ms), 6),
+                "percentage": round(100 * sum(ms) / whole, 4) if whole > 0 else 0.0,
+            }
+            if e.stage is not None:
+                entry.update(stage=e.stage, device=e.device)
+            entries.append(entry)
+    return "[\n  " + ",\n  ".join(json.dumps(entry) for entry in entries) + "\n]\n"
+
+
+def layer_info(artifact: Artifact) -> str:
+    """The text of the engine inspector's JSON that the build kept; of a chain all stages' layers, each with its stage.
+
+    Raises:
+        DocumentError: the artifact has none.
+    """
+    if not artifact.stages:
+        return _layers_file(artifact).read_text(encoding="utf-8")
+    layers: List[Any] = []
+    for k, stage in enumerate(artifact.stages):
+        path = _layers_file(stage.artifact)
+        document = read_json(path)
+        parse_engine_info(document, str(path))
+        entries = document["Layers"] if isinstance(document, Mapping) else document
+        layers += [{**e, "Stage": k} if isinstance(e, Mapping) else e for e in entries]
+    document = {"Layers": layers, "Bindings": [b.name for b in artifact.bindings]}
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _layers_file(artifact: Artifact) -> Path:
+    if not artifact.has("layers"):
+        raise DocumentError(
+            "the artifact has no engine inspector's output",
+            where=str(artifact.folder),
+            hint="it comes with what TensorRT builds with --mode hybrid; host artifacts and loadables have none",
+        )
+    return artifact.file("layers")
+
+
+def cost_model_here(artifact: Artifact, power_mode: Optional[str] = None) -> CostModel:
+    """The cost model of the module that the artifact was built for, in the power mode that this board is in.
+
+    Args:
+        power_mode: where the board does not tell it, or tells one that edgedla does not know.
+
+    Raises:
+        EnvironmentMissing: this is no Jetson, or its power mode is not known.
+        UsageError: the board is in another mode than `power_mode`, or the module has no such mode.
+    """
+    platform = platform_for(str(artifact.platform["target"]), trt=str(artifact.platform["trt"]))
+    module, board = platform.module, this_board()
+    if board is None:
+        raise EnvironmentMissing(
+            f"this is no Jetson: times measured here are not those of {module.id}",
+            where="--onnx",
+            hint="profile it on the board; without --onnx the times are written as trtexec writes them",
+        )
+    if not module.power_modes:
+        return CostModel.load(platform, artifact.precision)
+    told = known_mode(board.power_mode, module.power_modes) if board.power_mode else None
+    if told is None and power_mode is None:
+        raise EnvironmentMissing(
+            f"power mode {board.power_mode or 'unknown'}: times hold for a mode that edgedla knows",
+            where=module.id,
+            allowed=", ".join(module.power_modes),
+            hint="say which it is: --power-mode NAME",
+        )
+    if told is not None and power_mode not in (None, told):
+        raise UsageError(f"the board is in power mode {told}", where="--power-mode", allowed=told)
+    return CostModel.load(platform, artifact.precision, power_mode or told)
+
+
+def check_shapes(artifact: Artifact, graph: LayerGraph) -> None:
+    """Raises UsageError where the network, with the shapes given, is not the one that was built."""
+    for b in artifact.inputs:
+        tensor = graph.tensors.get(b.name)
+        dims = tuple(tensor.dims) if tensor is not None else None
+        if dims != tuple(b.shape_nchw):
+            raise UsageError(
+                f"input {b.name} is {'x'.join(str(d) for d in dims) if dims else 'not there'}",
+                where="--shapes",
+                allowed="x".join(str(d) for d in b.shape_nchw) + ", as it was built",
+            )
+
+
+def measured_profile(engines: Sequence[EngineTimes], graph: LayerGraph, model: CostModel) -> Profile:
+    """The times by signature of the network's operators, as `edgedla place --profile` reads them.
+
+    A DLA node's time is split over its operators in proportion to `model`, which their spread then includes.
+
+    Args:
+        graph: the network that was built. model: as `cost_model_here`.
+
+    Raises:
+        DocumentError: no engine layer is one of the network's, or a stage's plan is wrong.
+    """
+    found: List[Profile] = []
+    refused: List[DocumentError] = []
+    lost: List[Tuple[str, float]] = []
+    for e in engines:
+        times = tuple(_layer_time(name, ms, e.times.count) for name, ms in e.times.times_ms.items())
+        names = None if e.stage is None else stage_names(_plan(e.artifact), graph)
+        try:
+            found.append(assign(times, graph, model, _info(e.artifact), e.device, SOURCE, names))
+        except DocumentError as error:
+            refused.append(error)
+            lost += [(t.name, t.time_us) for t in times]
+    if not found:
+        raise refused[0]
+    return replace(
+        found[0],
+        measurements=tuple(m for p in found for m in p.measurements),
+        unresolved=(*(u for p in found for u in p.unresolved), *lost),
+    )
+
+
+def stage_names(plan: BuildPlan, graph: LayerGraph) -> Dict[str, str]:
+    """What the whole network calls the layers of a chain's stage; those for which it cannot be told are missing.
+
+    TensorRT counts layers without a name anew in each stage. An ONNX node is never cut, so its layers are the same in
+    the same order, and a tensor that it writes has its name in both.
+    """
+    whole: Dict[str, List[Layer]] = {}
+    own: Dict[str, List[LayerPlan]] = {}
+    for layer in graph.layers:
+        whole.setdefault(layer.onnx_node, []).append(layer)
+    for planned in plan.layers:
+        own.setdefault(planned.onnx_node, []).append(planned)
+    names: Dict[str, str] = {}
+    for node, layers in own.items():
+        there = whole.get(node, [])
+        same = [x.type for x in layers] == [x.type for x in there]
+        if same and any(set(x.outputs) & set(y.outputs) for x, y in zip(layers, there)):
+            names.update((x.name, y.name) for x, y in zip(layers, there))
+    return names
+
+
+def _plan(artifact: Artifact) -> BuildPlan:
+    path = artifact.file("plan")
+    return plan_from_dict(read_json(path), str(path))
+
+
+def _info(artifact: Artifact) -> Optional[EngineInfo]:
+    if not artifact.has("layers"):
+        return None
+    path = artifact.file("layers")
+    return parse_engine_info(read_json(path), str(path))
+
+
+def _layer_time(name: str, ms: Tuple[float, ...], count: int) -> LayerTime:
+    return LayerTime(name, sum(ms) / count, statistics.median(ms), statistics.pstdev(ms))

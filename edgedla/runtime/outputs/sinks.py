@@ -1,0 +1,238 @@
+"""Where results go: JSON lines, annotated images, an annotated video, a callback."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Optional, Protocol, Tuple
+
+from edgedla.errors import RunError
+from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.outputs.draw import draw
+from edgedla.runtime.sources.opencv import import_cv2
+
+
+class Sink(Protocol):
+    def write(self, result: FrameResult) -> None:
+        """Takes one result. Raises RunError where it cannot be kept."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class JsonLines:
+    """One JSON object a line, complete as soon as it is written: no buffer of ours is lost when the process dies.
+
+    A disk that fills up in the middle of a line leaves no half line behind.
+
+    Args:
+        rotate_mb: a line that would make the file larger than so many MB (10^6 bytes) goes to a new one; the full one becomes
+            PATH.1, the one before it PATH.2, and so on. 0: it grows without end.
+        keep: so many full files are kept, the oldest is removed.
+    """
+
+    def __init__(self, path: str, rotate_mb: float = 0.0, keep: int = 5) -> None:
+        self.path, self._most_bytes, self._keep = path, int(rotate_mb * 1e6), keep
+        self._fd, self._regular = -1, False
+        try:
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            self._open()
+        except OSError as e:
+            raise RunError(f"cannot write: {e.strerror}", where=path) from e
+
+    def _open(self) -> None:
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._regular = os.path.isfile(self.path)
+
+    def _rotate(self) -> None:
+        """Full files move up by one; a crash in between leaves each of them whole under some name."""
+        os.fsync(self._fd)
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+        for n in range(self._keep, 1, -1):
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(f"{self.path}.{n - 1}", f"{self.path}.{n}")
+        if self._keep:
+            os.replace(self.path, f"{self.path}.1")
+        else:
+            os.unlink(self.path)
+        self._open()
+
+    def write(self, result: FrameResult) -> None:
+        self.write_document(result.to_dict())
+
+    def write_document(self, document: Any) -> None:
+        data = (_json(document) + "\n").encode()
+        before = done = 0
+        try:
+            if self._fd < 0:
+                # The last rotation failed half-way.
+                self._open()
+            before = os.fstat(self._fd).st_size if self._regular else 0
+            if self._regular and self._most_bytes and before and before + len(data) > self._most_bytes:
+                self._rotate()
+                before = 0
+            while done < len(data):
+                done += os.write(self._fd, data[done:])
+        except OSError as e:
+            if self._regular and done:
+                os.ftruncate(self._fd, before)
+            raise RunError(
+                f"cannot write: {e.strerror}", where=self.path, hint="every line before this one is whole"
+            ) from e
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            try:
+                if self._regular:
+                    os.fsync(fd)
+            except OSError as e:
+                raise RunError(f"cannot write: {e.strerror}", where=self.path) from e
+            finally:
+                os.close(fd)
+
+
+def _json(document: Any) -> str:
+    """Compact JSON. A network's NaN or infinity, for which JSON has no number, becomes null."""
+    try:
+        return json.dumps(document, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(document), separators=(",", ":"), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+class AnnotatedImages:
+    """frame_000042.jpg for every `every`-th result.
+
+    Args:
+        limit: the first so many are written, and no more (0: no limit).
+        keep: the newest so many stay in the folder, those of earlier runs counted, and older ones are removed (0: all).
+    """
+
+    def __init__(self, folder: str, every: int = 1, limit: int = 0, keep: int = 0) -> None:
+        self._folder, self._every, self._limit, self._keep = Path(folder), max(1, every), limit, keep
+        self._seen = self.written = 0
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            old = [p for p in self._folder.glob("frame_*.jpg") if keep]
+            self._there = collections.deque(sorted(old, key=lambda p: (p.stat().st_mtime_ns, p.name)))
+        except OSError as e:
+            raise RunError(f"cannot make the folder: {e.strerror}", where=folder) from e
+
+    def write(self, result: FrameResult) -> None:
+        self._seen += 1
+        if (self._seen - 1) % self._every or (self._limit and self.written >= self._limit):
+            return
+        cv2 = import_cv2()
+        ok, data = cv2.imencode(".jpg", draw(result))
+        if not ok:
+            raise RunError("OpenCV cannot encode the image", where=str(self._folder))
+        path = self._folder / f"frame_{result.frame.index:06d}.jpg"
+        partial = path.with_suffix(".part")
+        try:
+            partial.write_bytes(data.tobytes())
+            os.replace(partial, path)
+        except OSError as e:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise RunError(f"cannot write: {e.strerror}", where=str(path)) from e
+        self.written += 1
+        if self._keep:
+            self._forget(path)
+
+    def _forget(self, newest: Path) -> None:
+        # Frame numbers start again with every run: the same name may be there from the last one.
+        with contextlib.suppress(ValueError):
+            self._there.remove(newest)
+        self._there.append(newest)
+        while len(self._there) > self._keep:
+            with contextlib.suppress(OSError):
+                self._there.popleft().unlink()
+
+    def close(self) -> None:
+        return None
+
+
+#: OpenCV's video writer says nothing of a full disk, so the space is looked at before it is gone.
+SPACE_BYTES = 32 << 20
+SPACE_EVERY = 25
+
+
+class AnnotatedVideo:
+    """A video file of annotated frames; its codec follows from the ending (.mp4: mp4v, .avi: MJPG).
+
+    An .mp4 can be played only after `close`; an .avi also after a kill.
+    """
+
+    def __init__(self, path: str, rate: float = 25.0) -> None:
+        # Some cameras report rates of thousands; a video of them would not play.
+        self.path, self._rate = path, rate if 0 < rate <= 240 else 25.0
+        self._writer: Any = None
+        self._size_wh: Tuple[int, int] = (0, 0)
+        self._count = 0
+        folder = os.path.dirname(os.path.abspath(path))
+        if not path.lower().endswith((".mp4", ".avi")):
+            raise RunError("no video of this kind is written", where=path, allowed=".mp4 or .avi")
+        if not os.path.isdir(folder):
+            raise RunError("no such folder", where=folder)
+
+    def write(self, result: FrameResult) -> None:
+        cv2 = import_cv2()
+        image = draw(result)
+        if self._count % SPACE_EVERY == 0:
+            self._check_space()
+        if self._writer is None:
+            code = "MJPG" if self.path.lower().endswith(".avi") else "mp4v"
+            self._size_wh = image.shape[1::-1]
+            self._writer = cv2.VideoWriter(self.path, cv2.VideoWriter_fourcc(*code), self._rate, self._size_wh)
+            if not self._writer.isOpened():
+                self._writer = None
+                raise RunError("OpenCV cannot write this video", where=self.path, hint="is the codec there? try .avi")
+        if image.shape[1::-1] != self._size_wh:
+            # The writer drops frames of another size without a word.
+            image = cv2.resize(image, self._size_wh)
+        self._writer.write(image)
+        self._count += 1
+
+    def _check_space(self) -> None:
+        free = shutil.disk_usage(os.path.dirname(os.path.abspath(self.path))).free
+        if free < SPACE_BYTES:
+            raise RunError(
+                f"the disk is almost full ({free >> 20} MiB left)",
+                where=self.path,
+                hint=f"a video needs {SPACE_BYTES >> 20} MiB of room: what was written before is kept",
+            )
+
+    def close(self) -> None:
+        if self._writer is None:
+            return
+        self._writer.release()
+        self._writer = None
+        if not os.path.isfile(self.path) or not os.path.getsize(self.path):
+            raise RunError("the video was not written", where=self.path)
+
+
+class Callback:
+    """Hands results to a function of the user's."""
+
+    def __init__(self, function: Callable[[FrameResult], Optional[Any]]) -> None:
+        self._function = function
+
+    def write(self, result: FrameResult) -> None:
+        self._function(result)
+
+    def close(self) -> None:
+        return None

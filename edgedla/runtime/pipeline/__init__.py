@@ -1,0 +1,3 @@
+"""From a source through runners to outputs: threads, queues, configuration, service."""
+
+from __future__ import annotations

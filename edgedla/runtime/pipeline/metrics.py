@@ -1,0 +1,143 @@
+"""A running pipeline's numbers: as JSON lines at an interval, and as a Prometheus endpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from typing import Any, Callable, Dict, Iterator, List
+
+from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.runtime.outputs.sinks import JsonLines
+from edgedla.runtime.pipeline.config import MetricsConfig
+from edgedla.runtime.pipeline.pipeline import Pipeline
+
+log = logging.getLogger("edgedla.runtime.pipeline.metrics")
+
+
+class PipelineCollector:
+    """prometheus_client collector: reads the pipeline's counters when it is scraped, keeps nothing of its own."""
+
+    def __init__(self, summary: Callable[[], Dict[str, Any]]) -> None:
+        self._summary = summary
+
+    def collect(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
+
+        s = self._summary()
+        frames = s["frames"]
+        for name, text in (
+            ("captured", "frames taken from the source"),
+            ("dropped", "frames that a newer one replaced"),
+            ("submitted", "frames given to a runner"),
+            ("results", "results handed out"),
+            ("reconnects", "times the source was opened again"),
+            ("stalls", "times the source stood still"),
+        ):
+            yield CounterMetricFamily(f"edgedla_{name}", text, value=frames[name])
+        yield GaugeMetricFamily("edgedla_throughput_fps", "results a second since the start", value=s["throughput_fps"])
+        yield GaugeMetricFamily("edgedla_simulated", "1 where a runner is no device", value=int(s["simulated"]))
+        stages = SummaryMetricFamily("edgedla_stage_ms", "time of each stage in milliseconds", labels=["stage"])
+        quantiles = GaugeMetricFamily(
+            "edgedla_stage_quantile_ms", "p50, p90 and p99 of each stage", labels=["stage", "quantile"]
+        )
+        for stage, v in s["stages"].items():
+            stages.add_metric([stage], count_value=v["count"], sum_value=(v["mean_ms"] or 0.0) * v["count"])
+            for q in ("p50", "p90", "p99"):
+                if v[f"{q}_ms"] is not None:
+                    quantiles.add_metric([stage, q], v[f"{q}_ms"])
+        yield stages
+        yield quantiles
+        alive = GaugeMetricFamily("edgedla_runner_in_use", "1 while the runner is in use", labels=["runner"])
+        for r in s["runners"]:
+            alive.add_metric([r["runner"]], int(r["in_use"]))
+        yield alive
+        yield from self._chains(s["runners"])
+
+    @staticmethod
+    def _chains(runners: List[Dict[str, Any]]) -> Iterator[Any]:
+        from prometheus_client.core import SummaryMetricFamily
+
+        if not any(r["stages"] for r in runners):
+            return
+        times = SummaryMetricFamily(
+            "edgedla_chain_stage_ms", "time of a frame in each stage of a chain", labels=["runner", "stage", "device"]
+        )
+        for r in runners:
+            for stage in r["stages"]:
+                v = stage["inference"]
+                times.add_metric(
+                    [r["runner"], str(stage["stage"]), stage["device"]],
+                    count_value=v["count"],
+                    sum_value=(v["mean_ms"] or 0.0) * v["count"],
+                )
+        yield times
+
+
+@contextlib.contextmanager
+def serve_metrics(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
+    """Writes and serves the pipeline's numbers until the block ends.
+
+    Raises:
+        EnvironmentMissing: prometheus-client is missing. RunError: the port is taken, the file cannot be written.
+    """
+    with contextlib.ExitStack() as stack:
+        if config.prometheus_port:
+            stack.enter_context(_endpoint(pipeline, config))
+        if config.jsonl:
+            stack.enter_context(_lines(pipeline, config))
+        yield
+
+
+@contextlib.contextmanager
+def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+    except ImportError as e:
+        raise EnvironmentMissing(
+            f"prometheus-client cannot be imported: {e}", hint="pip install 'edgedla[camera]'"
+        ) from e
+    registry = CollectorRegistry()
+    registry.register(PipelineCollector(pipeline.summary))
+    try:
+        started = start_http_server(config.prometheus_port, addr=config.address, registry=registry)
+    except OSError as e:
+        raise RunError(f"cannot serve metrics: {e.strerror}", where=f"{config.address}:{config.prometheus_port}") from e
+    try:
+        yield
+    finally:
+        # Before prometheus-client 0.19 the server cannot be stopped; it ends with the process.
+        if started is not None:
+            server, thread = started
+            server.shutdown()
+            server.server_close()
+            thread.join(5)
+
+
+@contextlib.contextmanager
+def _lines(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
+    sink, stop = JsonLines(config.jsonl, config.rotate_mb, config.keep), threading.Event()
+
+    def write() -> None:
+        sink.write_document({"time": round(time.time(), 3), **pipeline.summary()})
+
+    def loop() -> None:
+        while not stop.wait(config.interval_s or 10.0):
+            try:
+                write()
+            except RunError as e:
+                # Metrics must not end the pipeline they are about.
+                log.error("%s", e)
+
+    thread = threading.Thread(target=loop, name="edgedla-metrics", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(5)
+        with contextlib.suppress(RunError):
+            write()
+        with contextlib.suppress(RunError):
+            sink.close()

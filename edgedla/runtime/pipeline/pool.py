@@ -1,0 +1,253 @@
+"""Several runners of one model as one: the free one takes the frame, results keep their order, a failing one is taken out."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.errors import RunError
+from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, inference_error, stages_of
+from edgedla.runtime.stats import Latency
+
+log = logging.getLogger("edgedla.runtime.pipeline.pool")
+
+
+#: How often a waiting `collect` looks whether it was told to give up.
+SLICE_S = 0.25
+#: Seconds that `close` gives all runners together.
+CLOSE_S = 8.0
+
+
+class Collected(NamedTuple):
+    """One finished inference: what it was submitted with, output buffers, where it ran, and for how long.
+
+    `inference_ms` is the time on its way through the runner: through all stages of a chain, with its waits between them.
+    """
+
+    tag: Any
+    outputs: Dict[str, np.ndarray]
+    runner: str
+    simulated: bool
+    inference_ms: float
+
+
+@dataclass
+class _Work:
+    tag: Any
+    inputs: Mapping[str, np.ndarray]
+    member: _Member
+    ticket: Ticket
+    started_s: float
+    ended_s: List[float]
+    tried: List[str] = field(default_factory=list)
+
+
+class _Member:
+    def __init__(self, runner: Runner, depth: int) -> None:
+        self.runner, self.busy, self.failures, self.alive = runner, 0, 0, True
+        self.stages: int = getattr(runner, "stage_count", 1)
+        self.limit = depth * self.stages
+        self.latency = Latency()
+        self.finished_at = 0.0
+
+    @property
+    def load(self) -> float:
+        """Share of its inferences that are under way."""
+        return self.busy / self.limit
+
+
+class Pool:
+    """Runs inferences on the member that will be free first.
+
+    `submit` blocks while every member is full, which is the back-pressure that keeps frames fresh. `collect` gives results
+    in the order of submission. A member whose inference fails `failures_allowed` times in a row is taken out with a warning
+    and its work goes to the others; without any member left `collect` raises.
+
+    Args:
+        depth: inferences under way in each stage of a member: a chain has one for each of its stages, so that all of them
+            work, and not more, so that frames stay fresh.
+    """
+
+    def __init__(
+        self, runners: Sequence[Runner], *, depth: int = 1, failures_allowed: int = 1, timeout_s: Optional[float] = 30.0
+    ) -> None:
+        if not runners:
+            raise RunError("a pool needs at least one runner")
+        self._members = [_Member(r, depth) for r in runners]
+        self._allowed, self._timeout_s = failures_allowed, timeout_s
+        self._condition = threading.Condition()
+        self._queue: Deque[_Work] = collections.deque()
+        self._closed = self._abandoned = False
+
+    @property
+    def simulated(self) -> bool:
+        return any(m.runner.simulated for m in self._members)
+
+    @property
+    def capacity(self) -> int:
+        """Inferences that can be under way at once."""
+        return sum(m.limit for m in self._members)
+
+    def _choose(self) -> Optional[_Member]:
+        free = [m for m in self._members if m.alive and m.busy < m.limit]
+        # The least busy, then the fastest by its own mean.
+        return min(free, key=lambda m: (m.load, m.latency.total_ms / max(m.latency.count, 1))) if free else None
+
+    def submit(self, inputs: Mapping[str, np.ndarray], tag: Any = None, timeout_s: Optional[float] = None) -> bool:
+        """Queues one inference on a free member; False if none became free in time.
+
+        Raises:
+            RunError: no member is left, or the pool is closed.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._condition:
+            while True:
+                if self._closed:
+                    raise RunError("the pool is closed")
+                if not any(m.alive for m in self._members):
+                    raise RunError("every runner failed", hint="the log names each failure")
+                member = self._choose()
+                if member is not None:
+                    break
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._condition.wait(0.5 if left is None else min(left, 0.5))
+            member.busy += 1
+            self._queue.append(_Work(tag, inputs, member, *_submitted(member, inputs)))
+            self._condition.notify_all()
+        return True
+
+    def collect(self, timeout_s: Optional[float] = None) -> Optional[Collected]:
+        """The oldest inference; None if nothing is queued in time.
+
+        Raises:
+            RunError: the inference failed on every member that is left, or `abandon` was called.
+        """
+        with self._condition:
+            if not self._queue:
+                self._condition.wait(timeout_s)
+            if not self._queue:
+                return None
+            work = self._queue[0]
+        try:
+            while True:
+                try:
+                    found = self._wait(work)
+                    break
+                except RunError as e:
+                    self._failed(work, e)
+        finally:
+            with self._condition:
+                self._queue.popleft()
+                work.member.busy -= 1
+                self._condition.notify_all()
+        # It may have ended long before it was its turn to be collected.
+        now, member = (work.ended_s or [time.monotonic()])[0], work.member
+        # A queued inference waits for the one before it: its own time starts when that one ended. In a chain several are
+        # worked on at once.
+        queued_until = member.finished_at if member.stages == 1 else 0.0
+        ms = (now - max(work.started_s, queued_until)) * 1e3
+        member.finished_at, member.failures = now, 0
+        member.latency.add(ms)
+        return Collected(work.tag, found, member.runner.name, member.runner.simulated, ms)
+
+    def _wait(self, work: _Work) -> Dict[str, np.ndarray]:
+        """The outputs. Waits in slices: a hung driver cannot be interrupted, but we can stop waiting for it."""
+        name = work.member.runner.name
+        deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+        while not work.ticket.done():
+            left = SLICE_S if deadline is None else deadline - time.monotonic()
+            if self._abandoned:
+                raise RunError("an inference was still running when the end was forced", where=name)
+            if left <= 0:
+                raise RunError(f"no result within {self._timeout_s} s", where=name)
+            concurrent.futures.wait([work.ticket], min(left, SLICE_S))
+        return work.member.runner.wait(work.ticket, 0)
+
+    def abandon(self) -> None:
+        """Gives up what is under way: `collect` raises instead of waiting for it any longer."""
+        with self._condition:
+            self._abandoned = True
+            self._condition.notify_all()
+
+    def _failed(self, work: _Work, error: RunError) -> None:
+        """Counts the failure and puts the work on another member; raises where there is none."""
+        with self._condition:
+            if self._abandoned:
+                raise error
+            bad = work.member
+            bad.failures += 1
+            work.tried.append(bad.runner.name)
+            if bad.alive and bad.failures >= self._allowed and sum(m.alive for m in self._members) > 1:
+                bad.alive = False
+                log.warning("%s is taken out after %d failures: %s", bad.runner.name, bad.failures, error.what)
+            rest = [m for m in self._members if m.alive and m.runner.name not in work.tried]
+            if not rest:
+                if bad.failures >= self._allowed:
+                    bad.alive = False
+                raise error
+            other = min(rest, key=lambda m: m.load)
+            bad.busy -= 1
+            other.busy += 1
+            work.member = other
+            work.ticket, work.started_s, work.ended_s = _submitted(other, work.inputs)
+            self._condition.notify_all()
+
+    @property
+    def pending(self) -> int:
+        with self._condition:
+            return len(self._queue)
+
+    @property
+    def members(self) -> Tuple[str, ...]:
+        """Names of the runners still in use."""
+        return tuple(m.runner.name for m in self._members if m.alive)
+
+    def to_dict(self) -> List[Dict[str, Any]]:
+        return [
+            {
+                "runner": m.runner.name,
+                "simulated": m.runner.simulated,
+                "in_use": m.alive,
+                "core_proved": getattr(m.runner, "core_proved", None),
+                "inference": m.latency.to_dict(),
+                "stages": stages_of(m.runner),
+            }
+            for m in self._members
+        ]
+
+    def close(self) -> None:
+        with self._condition:
+            if self._closed:
+                return
+            self._closed = True
+            self._condition.notify_all()
+        close_side_by_side([m.runner for m in self._members], CLOSE_S)
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *reason: Any) -> None:
+        self.close()
+
+
+def _submitted(member: _Member, inputs: Mapping[str, np.ndarray]) -> Tuple[Ticket, float, List[float]]:
+    """(ticket, when it was submitted, [when it ended]): a runner that refuses the work is one whose inference failed."""
+    started_s = time.monotonic()
+    ended_s: List[float] = []
+    try:
+        ticket = member.runner.submit(inputs)
+    except Exception as e:
+        ticket = Ticket()
+        ticket.set_exception(inference_error(e, member.runner.name))
+    # Only the list: a callback that knew the work would keep the frame until the garbage collector comes.
+    ticket.add_done_callback(lambda _: ended_s.append(time.monotonic()))
+    return ticket, started_s, ended_s

@@ -1,0 +1,60 @@
+"""Tells systemd that a pipeline runs and is alive (sd_notify): READY=1, WATCHDOG=1, STOPPING=1."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from typing import Iterator
+
+from edgedla.runtime.pipeline.pipeline import Pipeline
+
+
+def notify(message: str) -> bool:
+    """Sends a message to systemd; False where nobody listens (not started as a service)."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return False
+    if address[0] == "@":
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.connect(address)
+        s.sendall(message.encode())
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def as_service(pipeline: Pipeline) -> Iterator[None]:
+    """Reports the pipeline to systemd until the block ends.
+
+    The watchdog is fed while results come, and while there is nothing to do: a camera that is away is opened again by the
+    pipeline itself, and a restart would not bring it back. A stage that hangs while frames come (preprocessing, a runner, an
+    output) starves the watchdog, and systemd restarts.
+    """
+    notify("READY=1")
+    stop = threading.Event()
+    usec = os.environ.get("WATCHDOG_USEC", "")
+    thread = None
+    if usec.isdigit() and int(usec) > 0:
+        thread = threading.Thread(
+            target=_feed, args=(pipeline, int(usec) / 3e6, stop), name="edgedla-service", daemon=True
+        )
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        notify("STOPPING=1")
+        if thread is not None:
+            thread.join(5)
+
+
+def _feed(pipeline: Pipeline, every_s: float, stop: threading.Event) -> None:
+    results = captured = -1
+    while not stop.wait(every_s):
+        frames_came = pipeline.capture.captured != captured
+        if pipeline.results != results or not (pipeline.pool.pending or frames_came):
+            notify("WATCHDOG=1")
+        results, captured = pipeline.results, pipeline.capture.captured

@@ -1,0 +1,435 @@
+"""inspect: every kind of file is recognised and shown, compared, and diffed; hostile files end in an error with words."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import random
+import struct
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from edgedla.builder import Artifact, Binding
+from edgedla.cli import main
+from edgedla.errors import DocumentError, EdgedlaError, UsageError
+from edgedla.inspection.file_kind import detect, plan_header
+from edgedla.inspection.inspect_file import diff, inspect
+from edgedla.reports.inspect import render_diff, render_inspection
+from edgedla.reports.json_document import schema
+
+LOGS = Path(__file__).resolve().parents[1] / "data" / "build_logs"
+RESNET = LOGS / "resnet50_trt10.3_verbose.log"
+YOLO = LOGS / "yolo11l_trt8.5.log"
+
+_spec = importlib.util.spec_from_file_location(
+    "loadable_maker", Path(__file__).parents[1] / "records" / "loadable_maker.py"
+)
+_maker = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_maker)
+
+
+def onnx_model(path: Path, op: str = "Relu") -> Path:
+    """Two convolutions with an activation between them, 1x3x32x32."""
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    weights = [
+        numpy_helper.from_array(np.zeros(s, np.float32), n) for n, s in (("w1", (8, 3, 3, 3)), ("w2", (4, 8, 1, 1)))
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], "conv1", pads=[1, 1, 1, 1]),
+        helper.make_node(op, ["a"], ["b"], "act"),
+        helper.make_node("Conv", ["b", "w2"], ["y"], "conv2"),
+    ]
+    graph = helper.make_graph(
+        nodes, "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 32, 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 32, 32])],
+        weights,
+    )  # fmt: skip
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
+    return path
+
+
+ENGINE = {
+    "Layers": [
+        {"Name": "{ForeignNode[conv1...conv2]}", "LayerType": "DLA",
+         "Inputs": [{"Name": "x", "Dimensions": [1, 3, 32, 32], "Format/Datatype": "Int8"}], "Outputs": []},
+        {"Name": "Reformatting CopyNode for Output Tensor 0 to {ForeignNode[conv1...conv2]}", "LayerType": "Reformat",
+         "Inputs": [], "Outputs": []},
+    ],
+    "Bindings": ["x", "y"],
+}  # fmt: skip
+
+
+def artifact(folder: Path, **changes) -> Path:
+    values = {
+        "kind": "hybrid",
+        "backend": "tensorrt",
+        "simulated": False,
+        "model": {"name": "net", "sha256": "0" * 64},
+        "platform": {"target": "agx-orin-64gb", "chip": "orin", "trt": "10.3"},
+        "software": {"tensorrt": "10.3.0", "jetpack": "6.2", "dla_software": None},
+        "precision": "int8",
+        "bindings": (Binding("x", True, (1, 3, 32, 32), "INT8", "DLA_HWC4", 4096, {"h": 128}, 0.0078125),),
+        "placement_predicted": {"conv1": "DLA0", "act": "DLA0", "conv2": "GPU"},
+    }
+    contents = changes.pop("contents", {("engine", "model.engine"): b"engine"})
+    values.update(changes)
+    Artifact(**values).save(folder, contents)
+    return folder
+
+
+def plan_file(version=(10, 3, 0, 30), serialization=0, before=b"") -> bytes:
+    return before + b"ftrt" + struct.pack("<I", serialization) + bytes(16) + bytes(version) + bytes(100)
+
+
+def facts(inspection, section):
+    return {f.key: f.value for f in inspection.facts if f.section == section}
+
+
+def test_build_log():
+    found = inspect(RESNET)
+    assert found.kind == "build-log"
+    assert facts(found, "Build")["TensorRT"] == "10.3.0"
+    assert facts(found, "Build")["candidates"] == "2 of 2 offloaded"
+    assert "AVG Reduce" in facts(found, "Refused at the first look")["/avgpool/GlobalAveragePool (REDUCE)"]
+    assert len(facts(found, "Loadables on the DLA")) == 2
+    assert "overstates" in facts(found, "Layers Running on DLA, as listed")["layers"]
+
+
+def test_a_log_with_several_builds_shows_the_last_and_says_so(tmp_path):
+    path = tmp_path / "all.log"
+    path.write_text(RESNET.read_text() + YOLO.read_text())
+    found = inspect(path)
+    assert facts(found, "Build")["TensorRT"] == "8.5.2.2"
+    assert any("2 builds" in note for note in found.notes)
+
+
+def test_known_messages_come_with_what_to_do():
+    assert any(key.startswith("MSG112 ") for key in facts(inspect(YOLO), "What to do"))
+
+
+def test_engine_layers(tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(ENGINE))
+    found = inspect(path)
+    assert found.kind == "engine-info"
+    assert list(facts(found, "Loadables on the DLA")) == ["{ForeignNode[conv1...conv2]}"]
+    assert facts(found, "Engine")["reformats"] == "1"
+
+
+def test_loadable(tmp_path):
+    path = tmp_path / "net.dla"
+    path.write_bytes(_maker.make_loadable())
+    found = inspect(path)
+    assert found.kind == "loadable"
+    assert facts(found, "Loadable")["submit order"] == "0 then 1"
+    assert facts(found, "Inputs")["0 data"].startswith("1x3x28x28 int8 NCHW feature, 25088 B")
+
+
+def test_onnx_model(tmp_path):
+    found = inspect(onnx_model(tmp_path / "net.onnx"))
+    assert found.kind == "onnx"
+    assert facts(found, "Inputs") == {"x": "1x3x32x32 FLOAT"}
+    assert facts(found, "TensorRT layers by type")["CONVOLUTION"] == "2"
+
+
+def test_onnx_is_recognised_without_its_ending(tmp_path):
+    path = onnx_model(tmp_path / "net.onnx").rename(tmp_path / "blob")
+    assert detect(path).kind == "onnx"
+
+
+@pytest.mark.parametrize(
+    ("data", "version"),
+    [
+        (plan_file(), "10.3.0.30"),
+        (plan_file((8, 6, 2, 3)), "8.6.2.3"),
+        (plan_file(serialization=1), ""),
+        (plan_file(before=struct.pack("<I", 16) + b'{"task": "none"}'), "10.3.0.30"),
+    ],
+)
+def test_engines_are_recognised_and_not_opened(tmp_path, data, version):
+    path = tmp_path / "net.engine"
+    path.write_bytes(data)
+    found = inspect(path)
+    assert found.kind == "tensorrt-engine"
+    assert plan_header(path).version == version
+    assert any("runs code" in note for note in found.notes)
+
+
+def test_artifact_with_its_own_log_and_layers(tmp_path):
+    folder = artifact(
+        tmp_path / "out",
+        contents={("engine", "model.engine"): b"e", ("layers", "layers.json"): json.dumps(ENGINE).encode()},
+    )
+    found = inspect(folder)
+    assert found.kind == "artifact"
+    assert facts(found, "Built with")["tensorrt"] == "10.3.0"
+    assert "scale 0.0078125" in facts(found, "Inputs")["x"]
+    assert found.comparison.source == "engine inspector"
+    assert [(d.layer, d.predicted, d.real) for d in found.comparison.differences] == [("conv2", "gpu", "dla")]
+    assert inspect(folder / "manifest.json").facts == found.facts
+
+
+def test_standalone_artifacts_show_their_loadable_if_it_follows_the_open_schema(tmp_path):
+    known = artifact(
+        tmp_path / "a", kind="standalone", contents={("loadable", "model.dla.bin"): _maker.make_loadable()}
+    )
+    assert facts(inspect(known), "Loadable: Loadable")["version"] == "0.7.0"
+    other = artifact(tmp_path / "b", kind="standalone", contents={("loadable", "model.dla.bin"): b"NVIDIA's own form"})
+    assert any("does not follow" in note for note in inspect(other).notes)
+
+
+def test_simulated_artifacts_have_no_real_placement(tmp_path):
+    found = inspect(artifact(tmp_path / "out", simulated=True, backend="host"))
+    assert found.comparison is None
+    assert any("simulated" in note for note in found.notes)
+
+
+def test_tampered_artifacts_are_refused(tmp_path):
+    folder = artifact(tmp_path / "out")
+    next(folder.glob("model-*.engine")).write_bytes(b"other")
+    with pytest.raises(DocumentError, match="not the one that was built"):
+        inspect(folder)
+
+
+def check_document(path: Path, model: Path) -> Path:
+    from edgedla import regions
+
+    report = regions.check(str(model), target="agx-orin-64gb", trt="10.3")
+    path.write_text(json.dumps(report.to_dict()))
+    return path
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "build.log")
+    with pytest.raises(DocumentError, match="a pipe or device, not a file"):
+        inspect(tmp_path / "build.log")
+
+
+def test_calibration_caches(tmp_path):
+    cache = tmp_path / "calib-0.cache"
+    cache.write_text("TRT-8502-EntropyCalibration2\nimages: 3c010a14\na:b: 3d010a14\n")
+    found = inspect(cache)
+    assert found.kind == "calibration-cache"
+    assert [(f.key, f.value) for f in found.facts[1:]] == [
+        ("images", "1.00024, scale 0.00787594"),
+        ("a:b", "4.00098, scale 0.0315038"),
+    ]
+    other = tmp_path / "other.cache"
+    other.write_text("TRT-100300-EntropyCalibration2\r\nimages: 3c010a14\r\n")
+    assert [(d.key, d.only) for d in diff(found, inspect(other)).differences if d.section == "Ranges"] == [
+        ("a:b", "first")
+    ]
+    jsonschema.validate(json.loads(render_inspection(found, "json")), schema("edgedla.inspect"))
+
+
+def test_drift_files(tmp_path):
+    path = tmp_path / "drift.yaml"
+    path.write_text(
+        "# Where they differ.\nschema: edgedla.drift/1\ntrt: 10.3.0\nlayers:\n- layer: a\n  tensorrt: gpu\n"
+    )
+    found = inspect(path)
+    assert found.kind == "drift"
+    assert ("trt", "10.3.0") in [(f.key, f.value) for f in found.facts]
+    path.write_text("schema: edgedla.drift/1\na: &x [1]\nb: *x\n")
+    with pytest.raises(DocumentError, match="no drift file: anchors"):
+        inspect(path)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda e: json.dumps(e).encode("utf-16"),
+        lambda e: json.dumps(e["Layers"]).encode(),
+        lambda e: json.dumps(e).replace('"Inputs"', '"Alpha": nan, "Beta": -inf, "Inputs"').encode(),
+    ],
+    ids=["UTF-16", "the list of layers alone", "C++ numbers"],
+)
+def test_engine_layers_in_other_forms(tmp_path, form):
+    path = tmp_path / "layers.json"
+    path.write_bytes(form(ENGINE))
+    found = inspect(path)
+    assert found.kind == "engine-info"
+    assert [f.key for f in found.facts if f.section == "Loadables on the DLA"] == ["{ForeignNode[conv1...conv2]}"]
+
+
+def test_json_that_breaks_off_is_told_so(tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text(json.dumps(ENGINE)[:80])
+    with pytest.raises(DocumentError, match="begins like JSON"):
+        inspect(path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[05/01/2024-10:10:10] [W] [TRT] Layer 'a' (CAST): Unsupported on DLA. Switching\n" + b"\0" * 3000,
+        "[W] [TRT] Layer 'a' (CAST): Unsupported on DLA. Switching\n".encode("utf-16-le"),
+    ],
+    ids=["zeros after a loss of power", "UTF-16 without its mark"],
+)
+def test_logs_with_zeros_are_logs(tmp_path, data):
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    found = inspect(path)
+    assert (found.kind, [f.key for f in found.facts]) == ("build-log", ["a (CAST)"])
+
+
+def test_documents_of_edgedla(tmp_path):
+    found = inspect(check_document(tmp_path / "check.json", onnx_model(tmp_path / "net.onnx")))
+    assert found.kind == "check"
+    assert facts(found, "Layers")["conv1"] == "dla"
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps([{"count": 3}, {"name": "conv1", "averageMs": 0.5}]))
+    assert facts(inspect(profile), "Average time in ms") == {"conv1": "0.5"}
+
+
+def test_against_a_model_and_against_a_check_document_agree(tmp_path):
+    model = onnx_model(tmp_path / "net.onnx")
+    layers = tmp_path / "layers.json"
+    layers.write_text(json.dumps(ENGINE))
+    by_model = inspect(layers, against=model, target="agx-orin-64gb", trt="10.3").comparison
+    by_check = inspect(layers, against=check_document(tmp_path / "check.json", model)).comparison
+    assert by_model == by_check
+    assert (by_model.agree, by_model.differences) == (3, ())
+    assert by_model.loadables_predicted == ("{ForeignNode[conv1...conv2]}",)
+
+
+def test_a_log_decides_the_release_that_is_predicted_for(tmp_path):
+    log = tmp_path / "build.log"
+    log.write_text(
+        "[I] TensorRT version: 8.5.2\n"
+        "[W] [TRT] act: DLA cores do not support ROUND Unary operation.\n"
+        "[W] [TRT] Layer 'act' (UNARY): Unsupported on DLA. Switching this layer's device type to GPU.\n"
+    )
+    comparison = inspect(log, against=onnx_model(tmp_path / "net.onnx", op="Floor")).comparison
+    assert comparison.check_agree == 3
+
+
+@pytest.mark.parametrize(
+    ("lines", "notes"),
+    [
+        ("[I] TensorRT version: 8.6.3\n", ["8.6.3 of the log is not in the table of releases; predicted for 8.6.2"]),
+        ("[I] TensorRT version: 9.9.9\n", ["9.9.9 of the log is not in the table of releases; predicted for the mod"]),
+        ("[I] Selected Device: Xavier\n", ["the log is of Xavier, the prediction of agx-orin-64gb"]),
+        ("[I] Precision: FP32+FP16+INT8\n", ["precision FP32+FP16+INT8, the prediction fp16"]),
+        ("[I] Selected Device: Orin\n[I] Precision: FP32+FP16\n[I] TensorRT version: 10.3.0\n", []),
+    ],
+)
+def test_a_log_of_another_release_chip_or_precision_is_told(tmp_path, lines, notes):
+    log = tmp_path / "build.log"
+    log.write_text(lines + "[V] [TRT] [DlaLayer] {ForeignNode[conv1...conv2]}\n")
+    found = inspect(log, against=onnx_model(tmp_path / "net.onnx"))
+    told = [n for n in found.notes if "prediction" in n or "predicted" in n]
+    assert len(told) == len(notes), told
+    assert all(expected in text for expected, text in zip(notes, told))
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path):
+    model = onnx_model(tmp_path / "net.onnx")
+    with pytest.raises(UsageError, match="no placement"):
+        inspect(model, against=model)
+    with pytest.raises(UsageError, match="no prediction"):
+        inspect(RESNET, against=YOLO)
+
+
+def test_diff_of_logs_and_of_artifacts(tmp_path):
+    assert diff(inspect(RESNET), inspect(RESNET)).equal
+    found = diff(inspect(RESNET), inspect(YOLO))
+    changed = {d.key: (d.first, d.second) for d in found.differences if d.section == "Build"}
+    assert changed["TensorRT"] == ("10.3.0", "8.5.2.2")
+    one = inspect(artifact(tmp_path / "a"))
+    other = inspect(artifact(tmp_path / "b", precision="fp16", placement_predicted={"conv1": "GPU", "act": "DLA0"}))
+    rows = {(d.section, d.key): (d.first, d.second, d.only) for d in diff(one, other).differences}
+    assert rows[("Artifact", "precision")] == ("int8", "fp16", "")
+    assert rows[("Placement, predicted", "conv1")] == ("DLA0", "GPU", "")
+    assert rows[("Placement, predicted", "conv2")] == ("GPU", "", "first")
+    with pytest.raises(UsageError, match="cannot be compared"):
+        diff(one, inspect(RESNET))
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("empty", b""),
+        ("text", b"hello\nworld\n"),
+        ("json", b'{"a": 1}'),
+        ("list", b"[1, 2]"),
+        ("deep", b"[" * 200_000),
+        ("zip", b"PK\x03\x04" + bytes(200)),
+        ("zeros", bytes(5000)),
+        ("gzip", b"\x1f\x8b\x08\x00garbage"),
+        ("half.json", b'{"Layers": ['),
+    ],
+)
+def test_other_files_are_errors_with_words(tmp_path, name, data):
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(EdgedlaError):
+        inspect(path)
+
+
+def test_missing_files_and_plain_folders_are_errors_with_words(tmp_path):
+    with pytest.raises(DocumentError, match="cannot read"):
+        inspect(tmp_path / "none")
+    with pytest.raises(DocumentError, match="no artifact"):
+        inspect(tmp_path)
+
+
+def test_damaged_files_of_every_kind_are_an_answer_or_an_error(tmp_path):
+    rng = random.Random(5)
+    sources = [
+        RESNET.read_bytes(), json.dumps(ENGINE).encode(), _maker.make_loadable(), plan_file(),
+        onnx_model(tmp_path / "net.onnx").read_bytes(),
+    ]  # fmt: skip
+    path = tmp_path / "damaged"
+    for data in sources:
+        for _ in range(40):
+            broken = bytearray(data)
+            for _ in range(rng.randint(1, 20)):
+                broken[rng.randrange(len(broken))] = rng.randrange(256)
+            path.write_bytes(broken[: rng.randint(1, len(broken))])
+            with contextlib.suppress(EdgedlaError):
+                render_inspection(inspect(path), "json")
+
+
+def test_documents_meet_their_schemas(tmp_path):
+    folder = artifact(
+        tmp_path / "out",
+        contents={("engine", "model.engine"): b"e", ("layers", "layers.json"): json.dumps(ENGINE).encode()},
+    )
+    for path in (RESNET, YOLO, folder, onnx_model(tmp_path / "net.onnx")):
+        jsonschema.validate(json.loads(render_inspection(inspect(path), "json")), schema("edgedla.inspect"))
+    found = diff(inspect(RESNET), inspect(YOLO))
+    jsonschema.validate(json.loads(render_diff(found, "json")), schema("edgedla.inspect-diff"))
+
+
+def test_texts(golden):
+    def plain(text):
+        return text.replace(str(LOGS) + "/", "")
+
+    golden("inspect_log.txt", plain(render_inspection(inspect(RESNET), "text")))
+    golden("inspect_diff.txt", plain(render_diff(diff(inspect(RESNET), inspect(YOLO)), "text")))
+
+
+def test_command_line(tmp_path, capsys):
+    model = onnx_model(tmp_path / "net.onnx")
+    layers = tmp_path / "layers.json"
+    layers.write_text(json.dumps(ENGINE))
+    assert main.exit_code_of(["inspect", str(layers), "--against", str(model), "--fail-on-difference"]) == 0
+    assert "3 of 3 layers are where they were expected" in capsys.readouterr().out
+    moved = dict(ENGINE, Layers=["conv1", "act", "conv2"])
+    layers.write_text(json.dumps(moved))
+    assert main.exit_code_of(["inspect", str(layers), "--against", str(model), "--fail-on-difference"]) == 1
+    assert main.exit_code_of(["inspect", str(RESNET), str(YOLO), "--format", "json"]) == 0
+    assert main.exit_code_of(["inspect", str(RESNET), str(YOLO), "--fail-on-difference"]) == 1
+    assert main.exit_code_of(["inspect", str(RESNET), str(YOLO), "--against", str(model)]) == 2
+    assert main.exit_code_of(["inspect", str(tmp_path / "none")]) == 3
+    capsys.readouterr()
