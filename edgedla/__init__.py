@@ -16,7 +16,7 @@ _PUBLIC: Dict[str, str] = {
     "Artifact": "edgedla.builder",
     "BuildError": "edgedla.errors",
     "BuildPlan": "edgedla.builder.plan.plan",
-    "BuildRequest": "edgedla.builder.building",
+    "BuildRequest": "edgedla.builder.request",
     "CheckReport": "edgedla.regions.report",
     "DataError": "edgedla.errors",
     "DocumentError": "edgedla.errors",

@@ -12,9 +12,9 @@ from edgedla.builder.artifact.load import Running, load_artifact
 #: artifacts pays for none of them.
 _LAZY: Dict[str, str] = {
     "BuildPlan": "edgedla.builder.plan.plan",
-    "BuildRequest": "edgedla.builder.building",
+    "BuildRequest": "edgedla.builder.request",
     "HostSession": "edgedla.builder.host.session",
-    "PlanOptions": "edgedla.builder.plan.make_plan",
+    "PlanOptions": "edgedla.builder.request",
     "build": "edgedla.builder.building",
     "plan_build": "edgedla.builder.building",
     "plan_stages": "edgedla.builder.building",

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Iterator, Optional, Tuple, Union
 
-from edgedla.builder.artifact.artifact import Artifact, claim_folder, folder_lock
+from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.of_plan import Contents, already_built, artifact_of
+from edgedla.builder.artifact.store import claim_folder, folder_lock, save_artifact, tidy
 from edgedla.builder.chain.build import build_chain
-from edgedla.builder.chain.plan import ChainPlan, Whole, devices_of, plan_chain
+from edgedla.builder.chain.plan import ChainPlan, Whole, plan_chain
+from edgedla.builder.plan.devices import devices_of
 from edgedla.builder.plan.int8_scales import calibrate
 from edgedla.builder.plan.legality import refuse_dynamic
-from edgedla.builder.plan.make_plan import PlanOptions, make_plan
+from edgedla.builder.plan.make_plan import make_plan
 from edgedla.builder.plan.plan import GPU, BuildPlan, Calibration
+from edgedla.builder.request import BuildRequest, Model, Say
 from edgedla.builder.trtexec.files import Scripts, scripts_of
 from edgedla.errors import BuildError, ModelError, UsageError
 from edgedla.importers.model_file.model_identity import dynamic_inputs, model_identity
@@ -24,45 +27,13 @@ from edgedla.quantization.samples import Samples
 from edgedla.regions import CheckReport
 
 if TYPE_CHECKING:
-    from edgedla.placement.result.placement import Placement
+    pass
 
 BACKENDS = ("auto", "tensorrt", "host")
 #: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
 WORK = ".work"
 #: What a Jetson has; containers often lack the first.
 _JETSON_MARKS = (Path("/etc/nv_tegra_release"), Path("/proc/device-tree/model"))
-Model = Union[str, Path, bytes, Any]
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class BuildRequest:
-    """Everything `build` needs besides the model; the fields are the options of `edgedla build`.
-
-    Attributes:
-        calib: a TensorRT calibration cache. calib_data: .npz or .npy samples; beside a cache they only show the host
-            backend's error. Without both INT8 is calibrated on seeded random input, which is said everywhere.
-        calib_method: "minmax" or "entropy".
-        placement: a placement (`edgedla.place`) or its document's file; its devices are taken in place of the prediction.
-        allow_drift: on the device, move layers that TensorRT refuses to the GPU instead of refusing the build.
-        force: build also where the folder already holds this very build.
-    """
-
-    target: str
-    jetpack: Optional[str] = None
-    trt: Optional[str] = None
-    precision: str = "fp16"
-    mode: str = "hybrid"
-    backend: str = "auto"
-    shapes: Optional[Mapping[str, Sequence[int]]] = None
-    batch: Optional[int] = None
-    calib: Optional[Path] = None
-    calib_data: Optional[Path] = None
-    calib_method: str = "minmax"
-    placement: Optional[Union[str, Path, Placement]] = None
-    options: PlanOptions = field(default_factory=PlanOptions)
-    allow_drift: bool = False
-    force: bool = False
 
 
 def plan_build(
@@ -134,11 +105,11 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
             done = None if request.force else already_built(folder, plan.to_json(), backend, source, given)
             if done is not None:
                 _tell(say, "this very build stands there already; --force builds it again")
-                done.tidy()
+                tidy(done)
                 return done
             _tell(say, f"building with the {backend} backend")
             artifact, contents = _build_one(plan, path, work, backend, request, say)
-            return replace(artifact, model=source).save(folder, contents)
+            return save_artifact(replace(artifact, model=source), folder, contents)
 
 
 def _build_one(
@@ -184,7 +155,7 @@ def _plan(
     if request.precision == "int8" and not platform.release.strongly_typed:
         calibration = calibrate(path, graph, request.calib, request.calib_data, request.calib_method, work, say)
     if model is not None and chained:
-        from edgedla.builder.host.backend import load_model
+        from edgedla.builder.onnx_input import load_model
 
         proto = load_model(path, weights=weights)
         whole = Whole(proto, graph, platform, request.precision, request.mode, calibration, options)
@@ -218,7 +189,9 @@ def _on_jetson() -> bool:
 def _build_on_host(
     plan: BuildPlan, path: Path, calib_data: Optional[Path], samples: Optional[Samples]
 ) -> Tuple[Artifact, Contents]:
-    from edgedla.builder.host.backend import build_host, check_samples, read_model
+    from edgedla.builder.host.accuracy import check_samples
+    from edgedla.builder.host.backend import build_host
+    from edgedla.builder.onnx_input import read_model
 
     model = read_model(path)
     built = build_host(plan, model, samples or check_samples(plan, model, calib_data))

@@ -178,9 +178,8 @@ def _take_board(given: Dict[str, Any], source: Any) -> None:
 
 
 def _request(model: str, given: Dict[str, Any]) -> Any:
-    from edgedla.builder.building import BuildRequest
-    from edgedla.builder.plan.make_plan import PlanOptions
     from edgedla.builder.plan.pools import parse_pools
+    from edgedla.builder.request import BuildRequest, PlanOptions
 
     if given["placement"] is not None and given["dla_core"] is not None:
         raise UsageError(

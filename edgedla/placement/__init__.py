@@ -6,7 +6,8 @@ from edgedla.placement.api import OBJECTIVES, NoPlacement, place
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import Evaluation, Region, evaluate
 from edgedla.placement.problem.goal import Goal, Solution
-from edgedla.placement.problem.inputs import Model, problem_of
+from edgedla.placement.problem.inputs import problem_of
+from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import DEVICES, Flow, Item, Limits, Link, Problem
 from edgedla.placement.problem.validate import RULES, Violation, validate
 from edgedla.placement.result.document import read_placement

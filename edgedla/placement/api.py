@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import with_measurements
 from edgedla.errors import EdgedlaError, UsageError
-from edgedla.graph import LayerGraph
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.goal import GAP, Goal, Solution
-from edgedla.placement.problem.inputs import Model, problem_of
-from edgedla.placement.problem.pins import check_pins, parse_pins, resolve_pins
+from edgedla.placement.problem.inputs import problem_of
 from edgedla.placement.problem.problem import DEVICES, Limits, Problem
+from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.result.assemble import assemble
 from edgedla.placement.result.placement import Placement
 from edgedla.placement.solvers.pipeline_starts import stage_starts
@@ -25,8 +24,6 @@ from edgedla.targets import Platform, platform_for
 
 OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "makespan")
 PRECISIONS: Tuple[str, ...] = ("fp16", "int8")
-
-ModelSource = Union[str, Path, bytes, LayerGraph, Any]
 
 
 class NoPlacement(EdgedlaError):
@@ -134,52 +131,6 @@ def devices_of(platform: Platform, objective: str, asked: Optional[Sequence[str]
     if not chosen:
         raise UsageError("no device is left to place on", where="devices", allowed=", ".join(there))
     return tuple(d for d in there if d in chosen)
-
-
-def read_models(
-    sources: Sequence[ModelSource],
-    platform: Platform,
-    precision: str,
-    pins: Sequence[str],
-    devices: Tuple[str, ...],
-    use_unknown: bool,
-    shapes: Optional[Mapping[str, Sequence[int]]],
-    batch: Optional[int],
-    rates: Optional[Sequence[float]],
-) -> Tuple[Model, ...]:
-    """Graphs with verdicts and pins. A pin may match in one of several models only."""
-    from edgedla.rules import load_rules
-
-    if rates is not None and (len(rates) != len(sources) or any(not 0 < r < float("inf") for r in rates)):
-        raise UsageError(
-            f"{len(rates)} rates for {len(sources)} models", where="rates", allowed="a number > 0 for each"
-        )
-    rules = load_rules()
-    parsed = parse_pins(pins)
-    graphs = [read_graph(s, platform, shapes, batch) for s in sources]
-    for pin in parsed:
-        hits = [g for g in graphs if resolve_pins(g, (pin,), strict=False)]
-        if not hits:
-            resolve_pins(graphs[0], (pin,))
-    found: List[Model] = []
-    for m, graph in enumerate(graphs):
-        verdicts = rules.check(graph, platform, precision)
-        named = resolve_pins(graph, [p for p in parsed if "*" not in p[0]], strict=False)
-        model = Model(graph, verdicts, resolve_pins(graph, parsed, strict=False), 1.0 if rates is None else rates[m])
-        kept = check_pins(model, devices, use_unknown, {i: i not in named for i in model.pins})
-        found.append(Model(graph, verdicts, kept, model.rate))
-    return tuple(found)
-
-
-def read_graph(
-    source: ModelSource, platform: Platform, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
-) -> LayerGraph:
-    """The graph of a source; a LayerGraph stays as it is."""
-    if isinstance(source, LayerGraph):
-        return source
-    from edgedla.importers import load_onnx
-
-    return load_onnx(source, trt=platform.release.trt, shapes=shapes, batch=batch)
 
 
 def _solved(

@@ -10,7 +10,7 @@ from edgedla.costs.trt_profile import PathLike, with_measurements
 from edgedla.graph import LayerGraph
 from edgedla.placement.prediction import Predictor
 from edgedla.placement.problem.baselines import TITLES
-from edgedla.placement.problem.inputs import Model
+from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import GPU
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform

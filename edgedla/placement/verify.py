@@ -7,7 +7,8 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 from edgedla.costs.model import CostModel
 from edgedla.errors import DocumentError
 from edgedla.placement.problem.evaluate import Region
-from edgedla.placement.problem.inputs import Model, problem_of
+from edgedla.placement.problem.inputs import problem_of
+from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.validate import Violation, validate
 from edgedla.placement.result.document import check_input_sizes
@@ -39,7 +40,7 @@ def verify(
     rules = load_rules()
     inputs: List[Model] = []
     for source, placed in zip(models, placement.models):
-        from edgedla.placement.api import read_graph
+        from edgedla.placement.problem.read_models import read_graph
 
         graph = read_graph(source, platform, shapes, batch)
         names = [layer.name for layer in graph.layers]

@@ -12,6 +12,7 @@ import pytest
 
 from edgedla.builder import Artifact, Binding, Running, load_artifact
 from edgedla.builder.artifact.artifact import manifest_digest
+from edgedla.builder.artifact.store import save_artifact
 from edgedla.errors import BuildError, DocumentError
 
 SCHEMA = Path(__file__).resolve().parents[2] / "edgedla/reports/schemas/artifact.schema.json"
@@ -35,7 +36,9 @@ def artifact(**changes: Any) -> Artifact:
 
 
 def save(folder: Path, engine: bytes = b"engine", **changes: Any) -> Artifact:
-    return artifact(**changes).save(folder, {("engine", "model.engine"): engine, ("plan", "plan.json"): b"{}"})
+    return save_artifact(
+        artifact(**changes), folder, {("engine", "model.engine"): engine, ("plan", "plan.json"): b"{}"}
+    )
 
 
 def test_saved_and_loaded_artifacts_are_equal_and_meet_the_schema(tmp_path: Path) -> None:
@@ -210,7 +213,7 @@ def test_a_full_disk_leaves_the_old_artifact_loading(tmp_path: Path, monkeypatch
 
 
 def test_two_builds_into_one_folder_are_refused(tmp_path: Path) -> None:
-    from edgedla.builder.artifact.artifact import folder_lock
+    from edgedla.builder.artifact.store import folder_lock
 
     save(tmp_path / "out")
     with folder_lock(tmp_path / "out"), pytest.raises(BuildError, match="another build"):

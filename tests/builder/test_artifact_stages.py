@@ -13,6 +13,7 @@ import pytest
 
 from edgedla.builder import Artifact, Binding, Running, load_artifact
 from edgedla.builder.artifact.artifact import Stage, manifest_digest
+from edgedla.builder.artifact.store import save_artifact
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import BuildError, DocumentError
 
@@ -43,7 +44,7 @@ def artifact(bindings: List[Binding], devices: Dict[str, str], **changes: Any) -
 
 def stage(folder: Path, bindings: List[Binding], device: str, **changes: Any) -> Artifact:
     made = artifact(bindings, {"conv": device, "resize": "GPU"}, **changes)
-    return made.save(folder, {("engine", "model.engine"): b"engine" + folder.name.encode()})
+    return save_artifact(made, folder, {("engine", "model.engine"): b"engine" + folder.name.encode()})
 
 
 def save(tmp_path: Path, **changes: Any) -> Artifact:
@@ -53,7 +54,7 @@ def save(tmp_path: Path, **changes: Any) -> Artifact:
     second = stage(tmp_path / "two", [IMAGE, read(MIDDLE), read(EARLY), LAST], "DLA1", **kind)
     stages = (Stage("DLA0", first), Stage("DLA1", second))
     chain = artifact([IMAGE, EARLY, LAST], {"a": "DLA0", "b": "DLA1"}, kind="chain", stages=stages, **changes)
-    return chain.save(tmp_path / "out", {("plan", "plan.json"): b"{}"})
+    return save_artifact(chain, tmp_path / "out", {("plan", "plan.json"): b"{}"})
 
 
 def test_what_was_saved_loads_and_lies_in_one_folder(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_what_was_saved_loads_and_lies_in_one_folder(tmp_path: Path) -> None:
 def test_a_stage_must_have_been_saved(tmp_path: Path) -> None:
     chain = artifact([IMAGE], {}, kind="chain", stages=(Stage("DLA0", artifact([IMAGE], {})),))
     with pytest.raises(BuildError, match="was not saved"):
-        chain.save(tmp_path / "out", {})
+        save_artifact(chain, tmp_path / "out", {})
 
 
 def manifest(folder: Path) -> Dict[str, Any]:

@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 from edgedla.builder import Artifact, HostSession, build, load_artifact
-from edgedla.builder.building import BuildRequest
-from edgedla.builder.plan.make_plan import PlanOptions
+from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.errors import BuildError, DocumentError, EnvironmentMissing, ModelError, UsageError
 from edgedla.formats.pack import pack, unpack
 from edgedla.quantization.calibration_cache import write_cache

@@ -19,9 +19,8 @@ import pytest
 from chain_placements import TARGET, Devices, on_one_core, placed, runs
 
 from edgedla.builder import Artifact, HostSession, Stage, build, load_artifact, plan_build, plan_stages, write_scripts
-from edgedla.builder.building import BuildRequest
 from edgedla.builder.chain.host_accuracy import HostChain
-from edgedla.builder.plan.make_plan import PlanOptions
+from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.errors import BuildError, DocumentError, ModelError, UsageError
 from edgedla.formats import parse_io_formats
 from edgedla.importers import load_onnx

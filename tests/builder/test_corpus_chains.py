@@ -11,12 +11,12 @@ import pytest
 from chain_placements import TARGET, Devices, on_one_core, placed, runs
 
 from edgedla.builder import HostSession, build, load_artifact
-from edgedla.builder.building import BuildRequest
 from edgedla.builder.chain.check_stage_layers import same_layers
 from edgedla.builder.chain.extract import extract, node_groups
 from edgedla.builder.chain.host_accuracy import HostChain
 from edgedla.builder.chain.split import split_stages
-from edgedla.builder.host.backend import TOLERANCE_REL_L2
+from edgedla.builder.host.accuracy import TOLERANCE_REL_L2
+from edgedla.builder.request import BuildRequest
 from edgedla.errors import BuildError
 from edgedla.importers import load_onnx
 

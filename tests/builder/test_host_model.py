@@ -9,7 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgedla.builder.host.backend import build_host, output_error
+from edgedla.builder.host.accuracy import output_error
+from edgedla.builder.host.backend import build_host
 from edgedla.builder.host.simulated_model import node_modes, quantize_weights, simulate
 from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan
 from edgedla.errors import RunError

@@ -21,7 +21,9 @@ import pytest
 
 from edgedla.builder import Artifact, load_artifact
 from edgedla.builder.artifact.artifact import Binding
-from edgedla.builder.building import BuildRequest, build
+from edgedla.builder.artifact.store import save_artifact
+from edgedla.builder.building import build
+from edgedla.builder.request import BuildRequest
 from edgedla.errors import DocumentError
 
 KILLS = int(os.environ.get("EDGEDLA_KILLS", "8"))
@@ -47,7 +49,7 @@ def artifact(kind: str) -> Artifact:
 
 def save(folder: Path, kind: str) -> Artifact:
     contents = {("host_model", "model.onnx"): kind.encode() * 1000, ("plan", "plan.json"): kind.encode()}
-    return artifact(kind).save(folder, contents)
+    return save_artifact(artifact(kind), folder, contents)
 
 
 def test_death_at_every_single_system_call_of_a_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgedla.builder.building import BuildRequest, plan_build
-from edgedla.builder.plan.make_plan import PlanOptions
+from edgedla.builder.building import plan_build
 from edgedla.builder.plan.plan import BuildPlan, plan_from_dict
 from edgedla.builder.plan.text import describe, diff
+from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.errors import BuildError, DocumentError, UsageError
 from edgedla.formats import parse_io_formats
 from edgedla.quantization.calibration_cache import write_cache

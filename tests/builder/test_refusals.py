@@ -8,8 +8,8 @@ from typing import Any, Callable
 import pytest
 
 from edgedla.builder import build
-from edgedla.builder.building import BuildRequest
 from edgedla.builder.plan.plan import BuildPlan
+from edgedla.builder.request import BuildRequest
 from edgedla.builder.tensorrt.backend import real_placement
 from edgedla.builder.tensorrt.log_causes import read_log, what_went_elsewhere, why_it_failed
 from edgedla.errors import BuildError

@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 
 from edgedla.builder import Artifact, Binding
+from edgedla.builder.artifact.store import save_artifact
 from edgedla.cli import main
 from edgedla.errors import DocumentError, EdgedlaError, UsageError
 from edgedla.inspection.file_kind import detect, plan_header
@@ -80,7 +81,7 @@ def artifact(folder: Path, **changes) -> Path:
     }
     contents = changes.pop("contents", {("engine", "model.engine"): b"engine"})
     values.update(changes)
-    Artifact(**values).save(folder, contents)
+    save_artifact(Artifact(**values), folder, contents)
     return folder
 
 

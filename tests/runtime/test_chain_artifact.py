@@ -14,6 +14,7 @@ import pytest
 from runtime_chains import SIZE, straight
 
 import edgedla
+from edgedla.builder.artifact.store import save_artifact
 from edgedla.builder.host.session import HostSession
 from edgedla.errors import UsageError
 from edgedla.placement import place
@@ -204,7 +205,9 @@ def test_with_tensorrt_each_stage_chooses_its_core(fake_tensorrt, host_memory, m
         part = replace(
             stage.artifact, software={"tensorrt": "10.3.0"}, platform={"chip": "orin", "target": "agx-orin-64gb"}
         )
-        stages.append(replace(stage, artifact=part.save(tmp_path / f"s{k}", {("engine", "engine.plan"): b"engine"})))
+        stages.append(
+            replace(stage, artifact=save_artifact(part, tmp_path / f"s{k}", {("engine", "engine.plan"): b"engine"}))
+        )
     chain = replace(chain, stages=tuple(stages))
     given = iter(modules)
     monkeypatch.setattr("edgedla.runtime.runners.tensorrt_engine._tensorrt", lambda: next(given))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from edgedla.builder.artifact.artifact import Artifact, Binding
+from edgedla.builder.artifact.store import save_artifact
 from edgedla.errors import EnvironmentMissing, RunError, UsageError
 from edgedla.runtime.cuda import cudla_abi
 from edgedla.runtime.cuda.cudla_api import Cudla
@@ -54,7 +55,7 @@ def artifact_for(folder, loadable=LOADABLE, bindings=(("a", True, 32), ("b", Tru
             Binding(name, is_input, (1, 1, 1, size), "INT8", "LINEAR", size, {}, 1.0) for name, is_input, size in bindings
         ),
     )  # fmt: skip
-    return artifact.save(folder, {("loadable", "model.dla"): loadable})
+    return save_artifact(artifact, folder, {("loadable", "model.dla"): loadable})
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from runtime_chains import chain, straight
 
 from edgedla.builder.artifact.artifact import Artifact, Binding
+from edgedla.builder.artifact.store import save_artifact
 from edgedla.errors import DocumentError, UsageError
 from edgedla.placement import place
 from edgedla.runtime import runners as runners_module
@@ -29,7 +30,7 @@ def artifact(folder, bindings=(X, Y), devices=("DLA0",), backend="tensorrt", chi
         "hybrid", backend, False, {"name": "m", "sha256": "ab" * 32}, {"chip": chip}, {}, "int8", bindings,
         {f"layer{i}": d for i, d in enumerate(devices)},
     )  # fmt: skip
-    return made.save(folder, {("engine", "engine.plan"): str(folder).encode()})
+    return save_artifact(made, folder, {("engine", "engine.plan"): str(folder).encode()})
 
 
 @pytest.fixture
@@ -243,7 +244,7 @@ def test_devices_that_are_not_the_chains_are_refused(faked, devices):
 def test_a_chain_runs_beside_the_gpu(faked, tmp_path, devices):
     main = straight("DLA0", "DLA1")
     gpu = replace(main, kind="hybrid", stages=(), placement_predicted={"a": "GPU"})
-    gpu.save(tmp_path / "gpu", {("engine", "engine.plan"): b"gpu"})
+    save_artifact(gpu, tmp_path / "gpu", {("engine", "engine.plan"): b"gpu"})
     with Pool(open_devices(main, [d.format(tmp_path / "gpu") for d in devices])) as pool:
         assert pool.members == ("DLA0+DLA1", "GPU")
         assert pool.capacity == 3

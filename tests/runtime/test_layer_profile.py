@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import edgedla
 from edgedla.builder.artifact.artifact import Artifact, Binding
+from edgedla.builder.artifact.store import save_artifact
 from edgedla.builder.plan.plan import LayerPlan
 from edgedla.cli.main import exit_code_of
 from edgedla.costs.model import CostModel
@@ -77,7 +78,7 @@ def engine_artifact(folder, version="10.3.0", layers=LAYERS, **changes):
     contents = {("engine", "model.engine"): b"engine"}
     if layers is not None:
         contents[("layers", "layers.json")] = json.dumps(layers).encode()
-    return Artifact(**{**fields, **changes}).save(folder, contents)
+    return save_artifact(Artifact(**{**fields, **changes}), folder, contents)
 
 
 @pytest.fixture
@@ -327,7 +328,7 @@ def chain_of_placement(folder):
         contents[("layers", "layers.json")] = json.dumps(
             {"Layers": [{"Name": n, "LayerType": "CaskConvolution"} for n in names], "Bindings": []}
         ).encode()
-        part = replace(stage.artifact, backend="tensorrt", simulated=False).save(folder / f"s{k}", contents)
+        part = save_artifact(replace(stage.artifact, backend="tensorrt", simulated=False), folder / f"s{k}", contents)
         stages.append(replace(stage, artifact=part))
         engines.append(EngineTimes(stage.device, k, part, LayerTimes(2, {n: (1.0, 1.0) for n in names})))
     return replace(chain, backend="tensorrt", simulated=False, stages=tuple(stages)), engines

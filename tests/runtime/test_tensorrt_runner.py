@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from edgedla.builder.artifact.artifact import Artifact, Binding
+from edgedla.builder.artifact.store import save_artifact
 from edgedla.errors import DocumentError, EnvironmentMissing, RunError, UsageError
 from edgedla.runtime.cuda.memory import DeviceArray
 from edgedla.runtime.runners import open_runners
@@ -27,7 +28,7 @@ def artifact_for(folder, version, devices=("DLA0", "GPU"), names=("x", "y")):
             Binding(name, i == 0, (1, 3, 8, 8), "INT8", "LINEAR", SIZE, {}, 1.0) for i, name in enumerate(names)
         ),
     )  # fmt: skip
-    return artifact.save(folder, {("engine", "engine.plan"): b"engine"})
+    return save_artifact(artifact, folder, {("engine", "engine.plan"): b"engine"})
 
 
 def negate(addresses):

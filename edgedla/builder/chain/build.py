@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from edgedla.builder.artifact.artifact import Artifact, Stage
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.artifact.of_plan import Contents, already_built, bindings_of
+from edgedla.builder.artifact.store import save_artifact, tidy
 from edgedla.builder.chain.plan import ChainPlan, StagePlan
 from edgedla.errors import EdgedlaError
 from edgedla.files import write_atomic
 from edgedla.quantization.calibration_cache import write_cache
 
 if TYPE_CHECKING:
-    from edgedla.builder.building import BuildRequest
+    from edgedla.builder.request import BuildRequest
     from edgedla.quantization.samples import Samples
 
 Say = Optional[Callable[[str], None]]
@@ -55,7 +56,7 @@ def build_chain(
     done = None if request.force else already_built(folder, plan, backend, source, given)
     if done is not None:
         _tell(say, "this very build stands there already; --force builds it again")
-        done.tidy()
+        tidy(done)
         return done
     _tell(say, f"building a chain of {len(chain.stages)} stages with the {backend} backend")
     measured = None
@@ -81,7 +82,7 @@ def build_chain(
         contents[("calibration", "calib.cache")] = write_cache(
             chain.calibration.absmax, chain.stages[0].plan.trt
         ).encode()
-    saved = _artifact(chain, stages, source, accuracy).save(folder, contents)
+    saved = save_artifact(_artifact(chain, stages, source, accuracy), folder, contents)
     shutil.rmtree(work / "stages", ignore_errors=True)
     return saved
 
@@ -128,7 +129,7 @@ def _build_stage(
         except EdgedlaError as e:
             where = f"stage {k} ({stage.device})" + (f", {e.where}" if e.where else "")
             raise type(e)(e.what, where=where, allowed=e.allowed, hint=e.hint) from e
-        saved = replace(artifact, model=own).save(Path(temporary) / "artifact", contents)
+        saved = save_artifact(replace(artifact, model=own), Path(temporary) / "artifact", contents)
         whole = place / f"stage{k}-{saved.digest[:12]}"
         if whole.exists():
             shutil.rmtree(whole)

@@ -9,16 +9,9 @@ import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.chain.plan import ChainPlan
-from edgedla.builder.host.backend import (
-    CHECK_SAMPLES,
-    CHECK_SEED,
-    accuracy_of,
-    compare_sessions,
-    loaded_samples,
-    read_model,
-    with_static_inputs,
-)
+from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of, compare_sessions, loaded_samples
 from edgedla.builder.host.session import HostSession
+from edgedla.builder.onnx_input import read_model, with_static_inputs
 from edgedla.formats.pack import pack, unpack
 from edgedla.quantization.ranges import input_specs, open_session
 from edgedla.quantization.samples import Samples, synthetic_samples

@@ -9,9 +9,11 @@ from edgedla.builder.chain.border_formats import border_formats
 from edgedla.builder.chain.check_stage_layers import Names, same_layers
 from edgedla.builder.chain.extract import StageModel, extract, node_groups
 from edgedla.builder.chain.split import StageLayers, split_stages
-from edgedla.builder.plan.make_plan import PlanOptions, by_hand_notes, by_name, core_of, formats_by_name, make_plan
+from edgedla.builder.plan.devices import by_name, devices_of
+from edgedla.builder.plan.make_plan import by_hand_notes, formats_by_name, make_plan
 from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan
-from edgedla.errors import BuildError, UsageError
+from edgedla.builder.request import PlanOptions
+from edgedla.errors import BuildError
 from edgedla.formats import IoFormat, TensorFormat
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
@@ -69,21 +71,6 @@ class Whole:
     mode: str
     calibration: Calibration
     options: PlanOptions
-
-
-def devices_of(graph: LayerGraph, options: PlanOptions) -> Tuple[Optional[str], ...]:
-    """The device of every layer by placement and by hand; None where a layer is in neither (it is folded)."""
-    by_hand = by_name(options.devices, graph, "devices")
-    found: List[Optional[str]] = []
-    for layer in graph.layers:
-        placed = options.placed.get(layer.name)
-        device = by_hand.get(layer.name, placed)
-        if device == "DLA":
-            device = placed if placed not in (None, "GPU") else core_of(options)
-        if device not in (None, "GPU", "DLA0", "DLA1"):
-            raise UsageError(f"unknown device {device!r}", where=layer.name, allowed="GPU, DLA, DLA0, DLA1")
-        found.append(device)
-    return tuple(found)
 
 
 def plan_chain(whole: Whole, regions: Sequence[Sequence[int]]) -> ChainPlan:

@@ -3,49 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Mapping, Optional, Tuple
 
 import numpy as np
 
+from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of, compare_sessions
 from edgedla.builder.host.simulated_model import simulate
-from edgedla.builder.plan.plan import BuildPlan, Calibration
-from edgedla.errors import ModelError, RunError
+from edgedla.builder.onnx_input import with_static_inputs
+from edgedla.builder.plan.plan import BuildPlan
 from edgedla.quantization.ranges import input_specs, open_session, runtime
-from edgedla.quantization.samples import InputSpec, Samples, load_samples, synthetic_samples
-
-#: Stated tolerance: relative L2 error ||y - y_fp32|| / ||y_fp32|| of each output. FP16 rounds to 11 bits, so a deep
-#: network stays well below one percent; INT8 by absmax has 8 bits for the largest value ever seen.
-TOLERANCE_REL_L2 = {"fp16": 0.005, "int8": 0.1}
-#: Samples that the error is measured on; other seeds than those of synthetic calibration.
-CHECK_SAMPLES, CHECK_SEED = 2, 1000
-#: Operators of the rounding steps exist from this opset on.
-MIN_OPSET = 10
-
-
-@dataclass(frozen=True)
-class OutputError:
-    """How far one output is from ONNX Runtime in FP32, over all checked samples.
-
-    Attributes:
-        rel_l2: ||y - y_fp32|| / ||y_fp32||. max_abs: largest absolute difference. cosine: similarity, 1 is equal.
-        same: share of equal elements, for integer outputs (indices, classes); None for floats.
-    """
-
-    name: str
-    rel_l2: float
-    max_abs: float
-    cosine: float
-    same: Optional[float] = None
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {
-            "name": self.name,
-            "rel_l2": _rounded(self.rel_l2),
-            "max_abs": _rounded(self.max_abs),
-            "cosine": _rounded(self.cosine),
-            "same": self.same,
-        }
+from edgedla.quantization.samples import Samples, synthetic_samples
 
 
 @dataclass(frozen=True)
@@ -56,47 +23,6 @@ class HostBuilt:
     accuracy: Mapping[str, Any]
     version: str
     notes: Tuple[str, ...]
-
-
-def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
-    """An onnx.ModelProto with its external data, or without where that is missing and `weights` is False.
-
-    Raises:
-        ModelError: unreadable, or external data missing.
-    """
-    import onnx
-
-    try:
-        return onnx.load(str(path))
-    except Exception as e:
-        # protobuf, the file system and onnx raise unrelated classes here.
-        if not weights and Path(path).is_file():
-            return onnx.load(str(path), load_external_data=False)
-        raise ModelError(
-            f"the model or its external data cannot be read: {e}",
-            where=str(path),
-            hint="a build needs the weights; a check does not",
-        ) from e
-
-
-def read_model(path: Union[str, Path]) -> Any:
-    """An onnx.ModelProto with its external data, at an opset that the simulation can be written in.
-
-    Raises:
-        ModelError: unreadable, external data missing, or too old to convert.
-    """
-    from onnx import version_converter
-
-    model = load_model(path)
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
-    if opset < MIN_OPSET:
-        try:
-            model = version_converter.convert_version(model, 13)
-        except Exception as e:
-            raise ModelError(f"opset {opset} is too old and cannot be converted: {e}", where=str(path)) from e
-    # Before version 4 every initializer had to be an input too.
-    model.ir_version = max(model.ir_version, 4)
-    return model
 
 
 def build_host(plan: BuildPlan, model: Any, samples: Optional[Samples] = None) -> HostBuilt:
@@ -127,104 +53,3 @@ def build_host(plan: BuildPlan, model: Any, samples: Optional[Samples] = None) -
         version=str(runtime().__version__),
         notes=simulated.notes,
     )
-
-
-def accuracy_of(
-    errors: List[OutputError],
-    checked: Samples,
-    plan: BuildPlan,
-    calibration: Calibration,
-    own_types: Set[type],
-    nodes: Mapping[str, int],
-) -> Dict[str, Any]:
-    """The measured errors as an artifact states them.
-
-    Args:
-        own_types: NumPy types of the model's floating-point inputs. nodes: ONNX nodes by simulated precision.
-    """
-    tolerance = TOLERANCE_REL_L2[plan.precision]
-    worst = max((e.rel_l2 for e in errors), default=0.0)
-    # Scales of real data clip random input, which says nothing about either.
-    comparable = not (checked.synthetic and calibration.source in ("data", "cache"))
-    # Few samples are better used for the scales than held back from them, but then it is to be said.
-    seen = "" if checked.synthetic or calibration.source != "data" else "; the scales were measured on them too"
-    return {
-        "reference": "ONNX Runtime FP32" if own_types <= {np.float32} else "ONNX Runtime in the model's own types",
-        "samples": checked.detail + seen,
-        "synthetic_samples": checked.synthetic,
-        "tolerance_rel_l2": tolerance,
-        "worst_rel_l2": _rounded(worst),
-        "within": bool(worst <= tolerance) if comparable else None,
-        "outputs": [e.to_dict() for e in errors],
-        "nodes": dict(nodes),
-    }
-
-
-def check_samples(plan: BuildPlan, model: Any, data: Optional[Path]) -> Optional[Samples]:
-    """The last of the user's samples, where there are any: those that the error is measured on."""
-    if data is None:
-        return None
-    shapes = {io.name: io.shape_nchw for io in plan.inputs}
-    session = open_session(with_static_inputs(model, shapes).SerializeToString())
-    return loaded_samples(data, input_specs(session, {k: list(v) for k, v in shapes.items()}))
-
-
-def loaded_samples(data: Path, specs: Sequence[InputSpec]) -> Samples:
-    """The last of the user's samples, for inputs of these types and sizes."""
-    loaded = load_samples(data, specs)
-    last = loaded.feeds[-CHECK_SAMPLES:]
-    return Samples(last, False, f"the last {len(last)} of {loaded.detail}")
-
-
-def with_static_inputs(model: Any, shapes: Mapping[str, Tuple[int, ...]]) -> Any:
-    """A copy whose inputs have the planned sizes, as the builder fixes them too."""
-    import onnx
-
-    static = onnx.ModelProto()
-    static.CopyFrom(model)
-    for entry in static.graph.input:
-        dims = shapes.get(entry.name)
-        if dims is not None:
-            shape = entry.type.tensor_type.shape
-            del shape.dim[:]
-            for d in dims:
-                shape.dim.add().dim_value = int(d)
-    return static
-
-
-def compare_sessions(reference: Any, session: Any, feeds: Tuple[Dict[str, np.ndarray], ...]) -> List[OutputError]:
-    """The error of every output, over all feeds together."""
-    names = [o.name for o in reference.get_outputs()]
-    found: Dict[str, List[Tuple[np.ndarray, np.ndarray]]] = {n: [] for n in names}
-    for feed in feeds:
-        for name, want, got in zip(names, reference.run(names, feed), session.run(names, feed)):
-            found[name].append((np.asarray(want), np.asarray(got)))
-    return [output_error(name, found[name]) for name in names]
-
-
-def output_error(name: str, pairs: List[Tuple[np.ndarray, np.ndarray]]) -> OutputError:
-    """Raises RunError where shapes differ or a value is not finite where the reference's is."""
-    if any(w.shape != g.shape for w, g in pairs):
-        # Box selection (NMS) gives another number of rows as soon as one score moves.
-        return OutputError(name, 1.0, float("inf"), 0.0, 0.0)
-    want = np.concatenate([w.reshape(-1) for w, _ in pairs])
-    got = np.concatenate([g.reshape(-1) for _, g in pairs])
-    if not np.issubdtype(want.dtype, np.floating):
-        same = float(np.mean(want == got)) if want.size else 1.0
-        return OutputError(name, 1.0 - same, 0.0 if same == 1.0 else float("inf"), same, same)
-    want, got = want.astype(np.float64), got.astype(np.float64)
-    finite = np.isfinite(want)
-    if not np.isfinite(got[finite]).all():
-        raise RunError(f"output {name!r} is not finite in the simulated precision", hint="values exceed FP16's 65504")
-    want, got = want[finite], got[finite]
-    norm = float(np.linalg.norm(want))
-    difference = got - want
-    rel = float(np.linalg.norm(difference)) / norm if norm > 0 else float(np.linalg.norm(difference))
-    product = norm * float(np.linalg.norm(got))
-    cosine = float(np.dot(want, got)) / product if product > 0 else float(norm == 0)
-    return OutputError(name, rel, float(np.abs(difference).max()) if want.size else 0.0, cosine)
-
-
-def _rounded(value: float) -> Optional[float]:
-    """Six digits; infinity, which JSON lacks, becomes None."""
-    return float(f"{value:.6g}") if np.isfinite(value) else None

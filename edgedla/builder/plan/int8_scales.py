@@ -35,7 +35,7 @@ def calibrate(
     if cache is not None:
         return Calibration("cache", read_cache(cache), Path(cache).name)
     # Both need onnx and onnxruntime, which a device that builds from a cache may lack.
-    from edgedla.builder.host.backend import read_model, with_static_inputs
+    from edgedla.builder.onnx_input import read_model, with_static_inputs
     from edgedla.quantization.ranges import activation_ranges, input_specs, open_session
     from edgedla.quantization.samples import load_samples, synthetic_samples
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Dict, List, Optional, Sequence, Tuple
 
+from edgedla.builder.plan.devices import _devices, by_name
 from edgedla.builder.plan.legality import refuse_illegal, refuse_standalone
 from edgedla.builder.plan.plan import GPU, BuildPlan, Calibration, IoPlan, LayerPlan
 from edgedla.builder.plan.pools import choose_pools
+from edgedla.builder.request import PlanOptions
 from edgedla.errors import UsageError
 from edgedla.formats import IoFormat
 from edgedla.formats.choose import choose_io
@@ -16,45 +18,11 @@ from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.spread import spread_ranges
 from edgedla.regions import CheckReport, Placed
 from edgedla.regions.candidates import candidates
-from edgedla.rules.verdict import Support
 
 MODES = ("hybrid", "standalone")
 PRECISIONS = ("fp16", "int8")
 #: LayerTypes and activations that the DLA computes in FP16 also in an INT8 build (developer guides 8.4 to 8.6.1).
 FP16_ONLY_ONNX = frozenset({"Sigmoid", "Tanh", "LRN", "Softmax", "LogSoftmax", "Slice", "Split"})
-
-
-@dataclass(frozen=True)
-class PlanOptions:
-    """What a user may decide about a plan; the defaults are those of `edgedla build`.
-
-    Attributes:
-        placed: layer name -> device of a placement, in place of the prediction.
-        devices: layer name -> device ("GPU", "DLA", "DLA0", "DLA1"), over both. A name may hold one `*`, as in trtexec.
-        precisions: layer name -> "fp16" or "int8"; a name may hold one `*`.
-        input_formats, output_formats: format and type at the border, in the network's order; () leaves them to us.
-        formats: tensor name -> format and type at the border, over both.
-        reformat_free: choose border formats that need no reformat also where the GPU may reformat.
-        pools: field of Pools -> bytes.
-        set_ranges: give TensorRT the INT8 scales by setDynamicRange instead of a calibrator.
-        allow_unknown: layers that no rule decides may stand on the DLA; TensorRT's own check then decides.
-    """
-
-    dla_core: int = 0
-    placed: Mapping[str, str] = field(default_factory=dict)
-    devices: Mapping[str, str] = field(default_factory=dict)
-    precisions: Mapping[str, str] = field(default_factory=dict)
-    input_formats: Tuple[IoFormat, ...] = ()
-    output_formats: Tuple[IoFormat, ...] = ()
-    formats: Mapping[str, IoFormat] = field(default_factory=dict)
-    reformat_free: bool = False
-    pools: Mapping[str, int] = field(default_factory=dict)
-    concurrent_engines: int = 1
-    sparsity: bool = False
-    obey_precision: bool = False
-    set_ranges: bool = False
-    timing_cache: bool = True
-    allow_unknown: bool = False
 
 
 def make_plan(
@@ -125,50 +93,6 @@ def make_plan(
     )
     refuse_illegal(plan, graph, report, cores, options.allow_unknown)
     return plan
-
-
-def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOptions) -> List[str]:
-    """Device by layer. Folded layers go where their own verdict allows, so that they part no subgraph."""
-    core = core_of(options)
-    by_hand = {**options.placed, **by_name(options.devices, graph, "devices")}
-    found = []
-    for layer, told in zip(graph.layers, report.layers):
-        on_dla = mode == "standalone" or told.placed is Placed.DLA
-        on_dla = on_dla or (told.placed is Placed.FOLDED and told.support is Support.DLA)
-        wanted = by_hand.get(layer.name)
-        device = (core if on_dla else GPU) if wanted is None else (core if wanted == "DLA" else wanted)
-        if device not in (GPU, "DLA0", "DLA1"):
-            raise UsageError(f"unknown device {device!r}", where=layer.name, allowed="GPU, DLA, DLA0, DLA1")
-        found.append(device)
-    return found
-
-
-def core_of(options: PlanOptions) -> str:
-    """The core of a layer that is to run on a DLA and was given none: the placement's, where it uses one alone."""
-    placed = {d for d in options.placed.values() if d != GPU}
-    return placed.pop() if len(placed) == 1 else f"DLA{options.dla_core}"
-
-
-def by_name(told: Mapping[str, str], graph: LayerGraph, where: str) -> Dict[str, str]:
-    """`told` with every `*` replaced by the layers that it stands for. Later entries win.
-
-    TensorRT's own names hold asterisks ("(Unnamed Layer* 3) [Shuffle]"), so a layer of exactly that name comes first.
-
-    Raises:
-        UsageError: a name fits no layer.
-    """
-    names = [layer.name for layer in graph.layers]
-    found: Dict[str, str] = {}
-    for pattern, value in told.items():
-        prefix, star, suffix = pattern.partition("*")
-        fits = [pattern] if pattern in names else []
-        if not fits and star:
-            long_enough = len(prefix) + len(suffix)
-            fits = [n for n in names if n.startswith(prefix) and n.endswith(suffix) and len(n) >= long_enough]
-        if not fits:
-            raise UsageError(f"the network has no layer {pattern!r}", where=where, hint="see `edgedla layers`")
-        found.update(dict.fromkeys(fits, value))
-    return found
 
 
 def _precisions(

@@ -18,7 +18,8 @@ from edgedla.importers.network.known import (
     of_array,
     volume_of,
 )
-from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS, MAX_READ_FLOATS, fold
+from edgedla.importers.network.lazy import fold
+from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS, MAX_READ_FLOATS
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import ONNX_TYPE_NAMES, ONNX_TYPES, Weights
 

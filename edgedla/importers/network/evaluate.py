@@ -20,7 +20,8 @@ from edgedla.importers.network.known import (
     small_or_none,
     volume_of,
 )
-from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS, fold
+from edgedla.importers.network.lazy import fold
+from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
 
 #: Values that wait for values that wait, and so on: beyond this many the value is worked out at once.
 MAX_WAITING = 50

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
 
-from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS
+from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
 
 NUMPY_TYPES: Dict[str, Any] = {
     "FLOAT": np.dtype(np.float32), "HALF": np.dtype(np.float16), "INT32": np.dtype(np.int32),

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-#: Values of more elements than this are not worked out: nothing that decides dims or placement needs them.
-MAX_FOLDED_ELEMENTS = 65536
-#: Floating-point values beyond this are not even read: none of them ever decides a dim.
-MAX_READ_FLOATS = 512
-
 _module: Any = None
 
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from edgedla.importers.network import evaluate, known
 from edgedla.importers.network.core import Dims, NetTensor, Network
-from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS
+from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
 from edgedla.importers.network.partial import Dynamic, dims_of, elements_of
 from edgedla.importers.refuse import Refused
 

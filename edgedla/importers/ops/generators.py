@@ -11,7 +11,7 @@ from edgedla.importers.context import Context
 from edgedla.importers.dtypes import dtype_of, refuse_types, trt_type
 from edgedla.importers.network import arithmetic, evaluate, known, shapes
 from edgedla.importers.network.core import NetTensor
-from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS
+from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
 from edgedla.importers.node import Node
 from edgedla.importers.ops.elementwise import combine, or_equal_layer, zero_like
 from edgedla.importers.refuse import Refused

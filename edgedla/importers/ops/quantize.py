@@ -9,7 +9,7 @@ from edgedla.importers.dtypes import refuse_types, trt_type
 from edgedla.importers.network import dense, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.known import of_array
-from edgedla.importers.network.lazy import MAX_FOLDED_ELEMENTS
+from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
 
 from edgedla.errors import DocumentError, UsageError
 from edgedla.placement.problem.baselines import after_cap, greedy
-from edgedla.placement.problem.inputs import Model
+from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.pins import check_pins, parse_pins, resolve_pins
 from edgedla.placement.problem.problem import GPU, Problem
 from edgedla.placement.result.document import check_input_sizes, read_placement

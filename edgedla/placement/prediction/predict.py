@@ -9,14 +9,15 @@ from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import with_measurements
 from edgedla.errors import UsageError
-from edgedla.placement.api import ModelSource, read_models
 from edgedla.placement.prediction.assignments import Assignment, devices_of_model, each_model
 from edgedla.placement.prediction.memory import DEFAULT_SRAM_BYTES, alive_bytes, loadable_memory, weight_bytes
 from edgedla.placement.prediction.prediction import PredictedLoadable, PredictedStream, Prediction
 from edgedla.placement.prediction.streams import Lane, Pace, side_by_side
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
-from edgedla.placement.problem.inputs import Model, problem_of
+from edgedla.placement.problem.inputs import problem_of
+from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import DEVICES, Limits
+from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.problem.schedule import segments
 from edgedla.placement.problem.validate import limits_broken
 from edgedla.regions.cap import subgraphs_per_core

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, device_kind, total
@@ -15,10 +15,9 @@ from edgedla.graph.kinds import kind_of
 from edgedla.placement.borders import Borders, border_format
 from edgedla.placement.loops import in_order, loops_of
 from edgedla.placement.problem.grouping import tensorrt_grouping
+from edgedla.placement.problem.model import Model, legal_units, why_not
 from edgedla.placement.problem.problem import GPU, Flow, Item, Limits, Link, Problem
-from edgedla.regions.candidates import unit_devices
 from edgedla.regions.fusions import Unit, UnitGraph, fuse
-from edgedla.rules.verdict import Effect, Support, Verdict
 
 
 def require_sizes(graph: LayerGraph) -> None:
@@ -37,23 +36,6 @@ def require_sizes(graph: LayerGraph) -> None:
 
 #: Bytes of one weight, by precision.
 WEIGHT_BYTES = {"fp16": 2, "int8": 1}
-
-
-@dataclass(frozen=True)
-class Model:
-    """One network to place.
-
-    Attributes:
-        graph: as TensorRT's parser makes it.
-        verdicts: one a live layer, in order.
-        pins: device by layer index: "GPU", "DLA" (any core), "DLA0" or "DLA1".
-        rate: frames per period, for the throughput of several models.
-    """
-
-    graph: LayerGraph
-    verdicts: Tuple[Verdict, ...]
-    pins: Mapping[int, str] = field(default_factory=dict)
-    rate: float = 1.0
 
 
 def problem_of(
@@ -147,27 +129,6 @@ def joined(units: UnitGraph, members: Sequence[int]) -> Unit:
     """One unit that stands for several: the layers of all, the outputs of the last."""
     last = units.units[members[-1]]
     return replace(last, layers=tuple(sorted(i for u in members for i in units.units[u].layers)))
-
-
-def legal_units(model: Model, units: UnitGraph, use_unknown: bool) -> List[bool]:
-    """For each unit whether the DLA may run it: all its layers pass both looks, and no reshape is merged into it."""
-    accepted = {Support.DLA, Support.UNKNOWN} if use_unknown else {Support.DLA}
-    return unit_devices(units, [v.support in accepted and not v.validation for v in model.verdicts])
-
-
-def why_not(model: Model, unit: Unit, use_unknown: bool = False) -> str:
-    """Why the DLA may not run a unit: the rule and its message."""
-    for i in unit.layers:
-        verdict = model.verdicts[i]
-        wanted = {Support.GPU: Effect.REJECT, Support.UNKNOWN: Effect.UNKNOWN}.get(verdict.support)
-        if verdict.support is Support.UNKNOWN and use_unknown:
-            wanted = None
-        if wanted is not None:
-            found = next((f for f in verdict.findings if f.effect is wanted), None)
-            return f"{found.rule}: {found.message}" if found else "no rule says that the DLA runs it"
-        if verdict.validation:
-            return f"{verdict.validation[0].rule}: {verdict.validation[0].message}"
-    return "merged into a reshape that the GPU runs"
 
 
 def _item(

@@ -7,7 +7,7 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
-from edgedla.placement.problem.inputs import Model, legal_units, why_not
+from edgedla.placement.problem.model import Model, legal_units, why_not
 from edgedla.placement.problem.problem import DEVICES, GPU
 from edgedla.regions.fusions import fuse
 

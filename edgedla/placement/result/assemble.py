@@ -10,7 +10,7 @@ from edgedla.costs.model import CostModel
 from edgedla.placement.problem.baselines import TITLES, size
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import Goal, Solution
-from edgedla.placement.problem.inputs import Model
+from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import GPU, Limits, Problem
 from edgedla.placement.problem.schedule import Schedule, in_turn, shortest_schedule, steady_state
 from edgedla.placement.problem.validate import limits_broken

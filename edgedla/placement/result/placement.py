@@ -183,10 +183,95 @@ class Placement:
 
     def to_dict(self) -> Dict[str, Any]:
         """The document, without what differs from run to run."""
-        from edgedla.placement.result.document import to_dict
-
-        return to_dict(self)
+        return _document_of(self)
 
     def to_json(self) -> str:
         """The document as text: the same bytes for the same input."""
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _document_of(placement: Placement) -> Dict[str, Any]:
+    """The document. Times in microseconds to 3 decimals, energies in millijoules to 6."""
+    return {
+        "document": DOCUMENT,
+        "schema_version": VERSION,
+        "rules_version": placement.rules_version,
+        "platform": dict(placement.platform),
+        "precision": placement.precision,
+        "power_mode": placement.power_mode,
+        "costs": dict(placement.costs),
+        "objective": placement.objective,
+        "latency_bound_us": placement.latency_bound_us,
+        "devices": list(placement.devices),
+        "limits": dict(placement.limits),
+        "use_unknown": placement.use_unknown,
+        "models": [_model(m) for m in placement.models],
+        "predicted": _figures(placement.figures),
+        "frame_latency_us": [_us(t) for t in placement.frame_latency_us],
+        "baselines": [
+            {"name": b.name, "title": b.title, "legal": not b.broken, "broken": list(b.broken), **_figures(b.figures)}
+            for b in placement.baselines
+        ],
+        "timeline": {
+            "kind": placement.timeline.kind,
+            "length_us": _us(placement.timeline.length_us),
+            "bars": [
+                {"device": b.device, "model": b.model, "segment": b.segment, "start_us": _us(b.start_us),
+                 "end_us": _us(b.end_us), "frame": b.frame, "layers": list(b.layers)}
+                for b in placement.timeline.bars
+            ],
+        },
+        "proof": {
+            "solver": placement.proof.solver,
+            "value": _digits(placement.proof.value),
+            "bound": _digits(placement.proof.bound),
+            "gap": _digits(placement.proof.gap),
+            "optimal": placement.proof.optimal,
+            "timed_out": placement.proof.timed_out,
+        },
+        "notes": list(placement.notes),
+    }  # fmt: skip
+
+
+def _us(value: float) -> float:
+    return round(value, 3) + 0.0
+
+
+def _digits(value: float) -> float:
+    return round(value, 6) + 0.0
+
+
+def _model(model: PlacedModel) -> Dict[str, Any]:
+    return {
+        "name": model.name,
+        "sha256": model.sha256,
+        "rate": model.rate,
+        "inputs": {name: list(dims) for name, dims in model.inputs.items()},
+        "latency": model.latency.to_dict(),
+        "layers": [
+            {"index": x.index, "name": x.name, "type": x.type, "device": x.device, "region": x.region, "why": x.why,
+             "reason": x.reason, "costs": {k: c.to_dict() for k, c in sorted(x.costs.items())}}
+            for x in model.layers
+        ],
+        "regions": [
+            {"id": r.id, "device": r.device, "layers": list(r.layers), "size": r.size, "cost": r.cost.to_dict()}
+            for r in model.regions
+        ],
+        "transitions": [
+            {"tensor": t.tensor, "from": t.source, "to": t.target, "size_bytes": t.size_bytes, "cost": t.cost.to_dict()}
+            for t in model.transitions
+        ],
+    }  # fmt: skip
+
+
+def _figures(figures: Figures) -> Dict[str, Any]:
+    return {
+        "latency": figures.latency.to_dict(),
+        "period": figures.period.to_dict(),
+        # Of the rounded period, so that a document that is read and written again stays the same.
+        "throughput_fps": _us(1e6 / _us(figures.period.latency_us)) if figures.period.latency_us >= 0.001 else 0.0,
+        "energy": figures.energy.to_dict(),
+        "makespan_us": None if figures.makespan_us is None else _us(figures.makespan_us),
+        "loads": {d: c.to_dict() for d, c in figures.loads.items()},
+        "regions": dict(figures.regions),
+    }

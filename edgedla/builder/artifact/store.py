@@ -1,0 +1,156 @@
+"""The artifact's folder on disk: claimed, locked, written whole or not at all, and tidied."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Iterator, List, Mapping, Tuple, Union
+
+from edgedla.builder.artifact.artifact import MANIFEST, STAGE_NAME, Artifact, ArtifactFile, written_name
+from edgedla.builder.artifact.load import load_artifact
+from edgedla.errors import BuildError, DocumentError, EnvironmentMissing
+from edgedla.files import sha256_of, write_atomic
+
+try:
+    import fcntl
+except ImportError:  # Windows, where a build on a laptop goes without the lock
+    fcntl = None  # type: ignore[assignment]
+
+_PARTIAL_NAME = re.compile(r"^\.([A-Za-z0-9_]+-[0-9a-f]{12}(\.[A-Za-z0-9_]+)+|manifest\.json)\..*\.part$")
+
+
+def save_artifact(artifact: Artifact, folder: Union[str, Path], contents: Mapping[Tuple[str, str], bytes]) -> Artifact:
+    """Writes the files and then the manifest; until the manifest stands, the folder holds what it held before.
+
+    A chain's stages are saved already, each into a folder of its own on the same disk; these are moved to `folder`.
+
+    Args:
+        folder: made if missing. An older artifact in it is replaced in one step, its files are removed afterwards.
+        contents: (role, file name) -> content. `engine.plan` becomes `engine-<hash>.plan`.
+
+    Raises:
+        BuildError: the folder holds other things, or the disk refuses.
+    """
+    target = Path(folder)
+    try:
+        claim_folder(target)
+        with folder_lock(target):
+            return _write(artifact, target, contents)
+    except (OSError, EnvironmentMissing) as e:
+        raise BuildError(
+            f"the artifact cannot be written: {getattr(e, 'strerror', None) or getattr(e, 'what', e)}",
+            where=str(target),
+            hint="nothing was half-written: what stood there before still loads; free the space and build again",
+        ) from e
+
+
+def _write(artifact: Artifact, target: Path, contents: Mapping[Tuple[str, str], bytes]) -> Artifact:
+    stages = tuple(replace(s, artifact=_moved(s.artifact, target, k)) for k, s in enumerate(artifact.stages))
+    files: List[ArtifactFile] = []
+    for (role, name), data in sorted(contents.items()):
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = _hashed(name, sha256)
+        here = target / path
+        # Left by a build that was killed: its name says its content, so it need not be written again.
+        if not (here.is_file() and not here.is_symlink() and sha256_of(here) == sha256):
+            write_atomic(here, data)
+        files.append(ArtifactFile(role, path, sha256, len(data)))
+    saved = replace(artifact, files=tuple(files), folder=target, stages=stages)
+    write_atomic(target / MANIFEST, json.dumps(saved.to_dict(), indent=1, sort_keys=True) + "\n")
+    _remove_unlisted(saved, target)
+    return saved
+
+
+def tidy(artifact: Artifact) -> None:
+    """Removes what builds that were killed left in the folder; nothing while another build writes into it."""
+    if artifact.folder is not None:
+        with contextlib.suppress(BuildError, OSError), folder_lock(artifact.folder):
+            _remove_unlisted(artifact, artifact.folder)
+
+
+def _moved(stage: Artifact, target: Path, number: int) -> Artifact:
+    """The saved stage under its name in the chain's folder, moved there in one step."""
+    here = target / f"stage{number}-{stage.digest[:12]}"
+    if stage.folder is None:
+        raise BuildError("a stage of the chain was not saved", where=str(target))
+    if stage.folder != here:
+        if here.exists() and _whole(here, stage.digest):
+            # The manifest that stands may name it: it is not to be missing for a moment.
+            return replace(stage, folder=here)
+        if here.exists():
+            shutil.rmtree(here)
+        os.rename(stage.folder, here)
+    return replace(stage, folder=here)
+
+
+def _whole(folder: Path, digest: str) -> bool:
+    try:
+        return load_artifact(folder).digest == digest
+    except DocumentError:
+        return False
+
+
+def claim_folder(folder: Path) -> None:
+    """Makes the folder, or refuses one that holds files of somebody else.
+
+    Raises:
+        BuildError: `folder` is a file, or a non-empty folder that is no artifact (finished or not) of edgedla.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise BuildError("the output is a file, not a folder", where=str(folder), hint="give -o a folder name")
+    folder.mkdir(parents=True, exist_ok=True)
+    strangers = [
+        p.name
+        for p in sorted(folder.iterdir())
+        if p.name != MANIFEST and not p.name.startswith(".") and not written_name(p.name)
+    ]
+    if strangers and not (folder / MANIFEST).exists():
+        raise BuildError(
+            f"the folder holds other files: {', '.join(strangers[:5])}",
+            where=str(folder),
+            allowed="a new folder, an empty one, or an artifact to replace",
+        )
+
+
+def _hashed(name: str, sha256: str) -> str:
+    stem, dot, endings = name.partition(".")
+    return f"{stem}-{sha256[:12]}{dot}{endings}"
+
+
+def _remove_unlisted(saved: Artifact, folder: Path) -> None:
+    listed = {f.path for f in saved.files} | {s.artifact.folder.name for s in saved.stages if s.artifact.folder}
+    # Only what an earlier build wrote, finished (HASHED_NAME) or cut off (.NAME.xxxx.part). It is no error if it cannot
+    # be removed: no manifest names it any more.
+    for path in folder.iterdir():
+        if path.name in listed:
+            continue
+        if STAGE_NAME.match(path.name) and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif written_name(path.name) or _PARTIAL_NAME.match(path.name):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+@contextlib.contextmanager
+def folder_lock(folder: Path, name: str = ".lock") -> Iterator[None]:
+    """Holds the folder against a second build. The lock belongs to the process, so that a killed build leaves none.
+
+    Args:
+        name: of the lock's file, below `folder`.
+
+    Raises:
+        BuildError: another process builds into the folder.
+    """
+    with open(folder / name, "w", encoding="ascii") as handle:
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as e:
+                raise BuildError("another build writes into this folder now", where=str(folder)) from e
+        yield

@@ -1,0 +1,68 @@
+"""The ONNX model that a build reads: with its weights, at an opset and sizes that the build can work with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Mapping, Tuple, Union
+
+from edgedla.errors import ModelError
+
+#: Operators of the rounding steps exist from this opset on.
+MIN_OPSET = 10
+
+
+def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
+    """An onnx.ModelProto with its external data, or without where that is missing and `weights` is False.
+
+    Raises:
+        ModelError: unreadable, or external data missing.
+    """
+    import onnx
+
+    try:
+        return onnx.load(str(path))
+    except Exception as e:
+        # protobuf, the file system and onnx raise unrelated classes here.
+        if not weights and Path(path).is_file():
+            return onnx.load(str(path), load_external_data=False)
+        raise ModelError(
+            f"the model or its external data cannot be read: {e}",
+            where=str(path),
+            hint="a build needs the weights; a check does not",
+        ) from e
+
+
+def read_model(path: Union[str, Path]) -> Any:
+    """An onnx.ModelProto with its external data, at an opset that the simulation can be written in.
+
+    Raises:
+        ModelError: unreadable, external data missing, or too old to convert.
+    """
+    from onnx import version_converter
+
+    model = load_model(path)
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if opset < MIN_OPSET:
+        try:
+            model = version_converter.convert_version(model, 13)
+        except Exception as e:
+            raise ModelError(f"opset {opset} is too old and cannot be converted: {e}", where=str(path)) from e
+    # Before version 4 every initializer had to be an input too.
+    model.ir_version = max(model.ir_version, 4)
+    return model
+
+
+def with_static_inputs(model: Any, shapes: Mapping[str, Tuple[int, ...]]) -> Any:
+    """A copy whose inputs have the planned sizes, as the builder fixes them too."""
+    import onnx
+
+    static = onnx.ModelProto()
+    static.CopyFrom(model)
+    for entry in static.graph.input:
+        dims = shapes.get(entry.name)
+        if dims is not None:
+            shape = entry.type.tensor_type.shape
+            del shape.dim[:]
+            for d in dims:
+                shape.dim.add().dim_value = int(d)
+    return static

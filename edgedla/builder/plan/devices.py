@@ -1,0 +1,71 @@
+"""The device of every layer: prediction, placement, and what was set by hand."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from edgedla.builder.plan.plan import GPU
+from edgedla.builder.request import PlanOptions
+from edgedla.errors import UsageError
+from edgedla.graph import LayerGraph
+from edgedla.regions import CheckReport, Placed
+from edgedla.rules.verdict import Support
+
+
+def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOptions) -> List[str]:
+    """Device by layer. Folded layers go where their own verdict allows, so that they part no subgraph."""
+    core = core_of(options)
+    by_hand = {**options.placed, **by_name(options.devices, graph, "devices")}
+    found = []
+    for layer, told in zip(graph.layers, report.layers):
+        on_dla = mode == "standalone" or told.placed is Placed.DLA
+        on_dla = on_dla or (told.placed is Placed.FOLDED and told.support is Support.DLA)
+        wanted = by_hand.get(layer.name)
+        device = (core if on_dla else GPU) if wanted is None else (core if wanted == "DLA" else wanted)
+        if device not in (GPU, "DLA0", "DLA1"):
+            raise UsageError(f"unknown device {device!r}", where=layer.name, allowed="GPU, DLA, DLA0, DLA1")
+        found.append(device)
+    return found
+
+
+def core_of(options: PlanOptions) -> str:
+    """The core of a layer that is to run on a DLA and was given none: the placement's, where it uses one alone."""
+    placed = {d for d in options.placed.values() if d != GPU}
+    return placed.pop() if len(placed) == 1 else f"DLA{options.dla_core}"
+
+
+def by_name(told: Mapping[str, str], graph: LayerGraph, where: str) -> Dict[str, str]:
+    """`told` with every `*` replaced by the layers that it stands for. Later entries win.
+
+    TensorRT's own names hold asterisks ("(Unnamed Layer* 3) [Shuffle]"), so a layer of exactly that name comes first.
+
+    Raises:
+        UsageError: a name fits no layer.
+    """
+    names = [layer.name for layer in graph.layers]
+    found: Dict[str, str] = {}
+    for pattern, value in told.items():
+        prefix, star, suffix = pattern.partition("*")
+        fits = [pattern] if pattern in names else []
+        if not fits and star:
+            long_enough = len(prefix) + len(suffix)
+            fits = [n for n in names if n.startswith(prefix) and n.endswith(suffix) and len(n) >= long_enough]
+        if not fits:
+            raise UsageError(f"the network has no layer {pattern!r}", where=where, hint="see `edgedla layers`")
+        found.update(dict.fromkeys(fits, value))
+    return found
+
+
+def devices_of(graph: LayerGraph, options: PlanOptions) -> Tuple[Optional[str], ...]:
+    """The device of every layer by placement and by hand; None where a layer is in neither (it is folded)."""
+    by_hand = by_name(options.devices, graph, "devices")
+    found: List[Optional[str]] = []
+    for layer in graph.layers:
+        placed = options.placed.get(layer.name)
+        device = by_hand.get(layer.name, placed)
+        if device == "DLA":
+            device = placed if placed not in (None, "GPU") else core_of(options)
+        if device not in (None, "GPU", "DLA0", "DLA1"):
+            raise UsageError(f"unknown device {device!r}", where=layer.name, allowed="GPU, DLA, DLA0, DLA1")
+        found.append(device)
+    return tuple(found)

@@ -1,0 +1,81 @@
+"""What a user asks of a build: one request for the command, Python and the builder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple, Union
+
+from edgedla.formats import IoFormat
+
+if TYPE_CHECKING:
+    from edgedla.placement.result.placement import Placement
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What a user may decide about a plan; the defaults are those of `edgedla build`.
+
+    Attributes:
+        placed: layer name -> device of a placement, in place of the prediction.
+        devices: layer name -> device ("GPU", "DLA", "DLA0", "DLA1"), over both. A name may hold one `*`, as in trtexec.
+        precisions: layer name -> "fp16" or "int8"; a name may hold one `*`.
+        input_formats, output_formats: format and type at the border, in the network's order; () leaves them to us.
+        formats: tensor name -> format and type at the border, over both.
+        reformat_free: choose border formats that need no reformat also where the GPU may reformat.
+        pools: field of Pools -> bytes.
+        set_ranges: give TensorRT the INT8 scales by setDynamicRange instead of a calibrator.
+        allow_unknown: layers that no rule decides may stand on the DLA; TensorRT's own check then decides.
+    """
+
+    dla_core: int = 0
+    placed: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
+    precisions: Mapping[str, str] = field(default_factory=dict)
+    input_formats: Tuple[IoFormat, ...] = ()
+    output_formats: Tuple[IoFormat, ...] = ()
+    formats: Mapping[str, IoFormat] = field(default_factory=dict)
+    reformat_free: bool = False
+    pools: Mapping[str, int] = field(default_factory=dict)
+    concurrent_engines: int = 1
+    sparsity: bool = False
+    obey_precision: bool = False
+    set_ranges: bool = False
+    timing_cache: bool = True
+    allow_unknown: bool = False
+
+
+Model = Union[str, Path, bytes, Any]
+
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """Everything `build` needs besides the model; the fields are the options of `edgedla build`.
+
+    Attributes:
+        calib: a TensorRT calibration cache. calib_data: .npz or .npy samples; beside a cache they only show the host
+            backend's error. Without both INT8 is calibrated on seeded random input, which is said everywhere.
+        calib_method: "minmax" or "entropy".
+        placement: a placement (`edgedla.place`) or its document's file; its devices are taken in place of the prediction.
+        allow_drift: on the device, move layers that TensorRT refuses to the GPU instead of refusing the build.
+        force: build also where the folder already holds this very build.
+    """
+
+    target: str
+    jetpack: Optional[str] = None
+    trt: Optional[str] = None
+    precision: str = "fp16"
+    mode: str = "hybrid"
+    backend: str = "auto"
+    shapes: Optional[Mapping[str, Sequence[int]]] = None
+    batch: Optional[int] = None
+    calib: Optional[Path] = None
+    calib_data: Optional[Path] = None
+    calib_method: str = "minmax"
+    placement: Optional[Union[str, Path, Placement]] = None
+    options: PlanOptions = field(default_factory=PlanOptions)
+    allow_drift: bool = False
+    force: bool = False

@@ -1,0 +1,49 @@
+"""One network to place, and which of its units the DLA may run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import List, Mapping, Tuple
+
+from edgedla.graph import LayerGraph
+from edgedla.regions.candidates import unit_devices
+from edgedla.regions.fusions import Unit, UnitGraph
+from edgedla.rules.verdict import Effect, Support, Verdict
+
+
+@dataclass(frozen=True)
+class Model:
+    """One network to place.
+
+    Attributes:
+        graph: as TensorRT's parser makes it.
+        verdicts: one a live layer, in order.
+        pins: device by layer index: "GPU", "DLA" (any core), "DLA0" or "DLA1".
+        rate: frames per period, for the throughput of several models.
+    """
+
+    graph: LayerGraph
+    verdicts: Tuple[Verdict, ...]
+    pins: Mapping[int, str] = field(default_factory=dict)
+    rate: float = 1.0
+
+
+def legal_units(model: Model, units: UnitGraph, use_unknown: bool) -> List[bool]:
+    """For each unit whether the DLA may run it: all its layers pass both looks, and no reshape is merged into it."""
+    accepted = {Support.DLA, Support.UNKNOWN} if use_unknown else {Support.DLA}
+    return unit_devices(units, [v.support in accepted and not v.validation for v in model.verdicts])
+
+
+def why_not(model: Model, unit: Unit, use_unknown: bool = False) -> str:
+    """Why the DLA may not run a unit: the rule and its message."""
+    for i in unit.layers:
+        verdict = model.verdicts[i]
+        wanted = {Support.GPU: Effect.REJECT, Support.UNKNOWN: Effect.UNKNOWN}.get(verdict.support)
+        if verdict.support is Support.UNKNOWN and use_unknown:
+            wanted = None
+        if wanted is not None:
+            found = next((f for f in verdict.findings if f.effect is wanted), None)
+            return f"{found.rule}: {found.message}" if found else "no rule says that the DLA runs it"
+        if verdict.validation:
+            return f"{verdict.validation[0].rule}: {verdict.validation[0].message}"
+    return "merged into a reshape that the GPU runs"

@@ -1,0 +1,60 @@
+"""Models as graphs with verdicts, ready to be placed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+
+from edgedla.errors import UsageError
+from edgedla.graph import LayerGraph
+from edgedla.placement.problem.model import Model
+from edgedla.placement.problem.pins import check_pins, parse_pins, resolve_pins
+from edgedla.targets import Platform
+
+ModelSource = Union[str, Path, bytes, LayerGraph, Any]
+
+
+def read_models(
+    sources: Sequence[ModelSource],
+    platform: Platform,
+    precision: str,
+    pins: Sequence[str],
+    devices: Tuple[str, ...],
+    use_unknown: bool,
+    shapes: Optional[Mapping[str, Sequence[int]]],
+    batch: Optional[int],
+    rates: Optional[Sequence[float]],
+) -> Tuple[Model, ...]:
+    """Graphs with verdicts and pins. A pin may match in one of several models only."""
+    from edgedla.rules import load_rules
+
+    if rates is not None and (len(rates) != len(sources) or any(not 0 < r < float("inf") for r in rates)):
+        raise UsageError(
+            f"{len(rates)} rates for {len(sources)} models", where="rates", allowed="a number > 0 for each"
+        )
+    rules = load_rules()
+    parsed = parse_pins(pins)
+    graphs = [read_graph(s, platform, shapes, batch) for s in sources]
+    for pin in parsed:
+        hits = [g for g in graphs if resolve_pins(g, (pin,), strict=False)]
+        if not hits:
+            resolve_pins(graphs[0], (pin,))
+    found: List[Model] = []
+    for m, graph in enumerate(graphs):
+        verdicts = rules.check(graph, platform, precision)
+        named = resolve_pins(graph, [p for p in parsed if "*" not in p[0]], strict=False)
+        model = Model(graph, verdicts, resolve_pins(graph, parsed, strict=False), 1.0 if rates is None else rates[m])
+        kept = check_pins(model, devices, use_unknown, {i: i not in named for i in model.pins})
+        found.append(Model(graph, verdicts, kept, model.rate))
+    return tuple(found)
+
+
+def read_graph(
+    source: ModelSource, platform: Platform, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
+) -> LayerGraph:
+    """The graph of a source; a LayerGraph stays as it is."""
+    if isinstance(source, LayerGraph):
+        return source
+    from edgedla.importers import load_onnx
+
+    return load_onnx(source, trt=platform.release.trt, shapes=shapes, batch=batch)
