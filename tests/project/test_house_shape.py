@@ -1,0 +1,78 @@
+"""The package's shape: no circle of files, folders and files that fit on a screen."""
+
+from __future__ import annotations
+
+import ast
+import statistics
+from collections import Counter
+from pathlib import Path
+from typing import Dict, List, Set
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "edgedla"
+MOST_FILES, MOST_LINES, MEDIAN_LINES = 20, 350, 130
+#: Above the limit still; these numbers may only fall.
+CROWDED = {"importers/ops": 22, "reports": 24}
+LONG = {"importers/shape_tensor.py": 353}
+
+FILES: Dict[str, Path] = {
+    ".".join(("edgedla", *path.relative_to(PACKAGE).with_suffix("").parts)).replace(".__init__", ""): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+
+def imports_of(module: str, path: Path) -> Set[str]:
+    """The package's files that a file imports, at its top and in functions; a package's front counts for none."""
+    names: Set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("edgedla"):
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                names.add(submodule if submodule in FILES else node.module)
+        elif isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+    return {n for n in names if n in FILES and n != module and FILES[n].name != "__init__.py"}
+
+
+def circles(edges: Dict[str, Set[str]]) -> List[List[str]]:
+    """Files that are on a circle: what is left when files without imports, and then their readers, are taken away."""
+    left = {name: set(targets) for name, targets in edges.items()}
+    while True:
+        done = {name for name, targets in left.items() if not targets & set(left)}
+        if not done:
+            break
+        left = {name: targets for name, targets in left.items() if name not in done}
+    # Readers of a circle remain too; they are no part of it.
+    while True:
+        read = {target for targets in left.values() for target in targets}
+        unread = set(left) - read
+        if not unread:
+            return [sorted(left)] if left else []
+        left = {name: targets for name, targets in left.items() if name not in unread}
+
+
+def test_circles_are_seen() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
+    assert circles({"a": {"b"}, "b": set()}) == []
+
+
+def test_no_circle_of_files() -> None:
+    assert circles({module: imports_of(module, path) for module, path in FILES.items()}) == []
+
+
+def test_no_folder_is_crowded() -> None:
+    files = Counter(path.parent.relative_to(PACKAGE).as_posix() for path in FILES.values())
+    assert {folder: n for folder, n in files.items() if n > CROWDED.get(folder, MOST_FILES)} == {}
+
+
+@pytest.mark.parametrize("path", FILES.values(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_file_is_long(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= LONG.get(
+        path.relative_to(PACKAGE).as_posix(), MOST_LINES
+    ), "split it by the questions that its functions answer"
+
+
+def test_most_files_fit_on_a_screen() -> None:
+    assert statistics.median(len(p.read_text(encoding="utf-8").splitlines()) for p in FILES.values()) <= MEDIAN_LINES
