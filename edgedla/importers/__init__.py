@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 
-__all__ = ["load_onnx", "lowering_for"]
+__all__ = ["load_onnx"]
 
 
 def load_onnx(
     model: Any,
     *,
-    trt: Tuple[int, ...] = (10, 3),
+    trt: Union[str, Sequence[int]] = (10, 3),
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
 ) -> LayerGraph:
@@ -23,19 +24,26 @@ def load_onnx(
 
     Args:
         model: path, bytes or onnx.ModelProto. Weights are not needed: they may stand in a missing external file.
-        trt: TensorRT version; before 10 the lowering of 8.6.1 is followed, from 10 on that of 10.3.0.
+        trt: TensorRT version, as "10.3" or (10, 3). `LayerGraph.lowering` says which observed parser answers for it.
         shapes: dims of inputs by name, for dynamic ones and to override the model's.
         batch: the first dim of every input; `shapes` wins where both are given.
 
     Raises:
         ModelError: the file is no readable ONNX model, or TensorRT's parser refuses it.
-        UsageError: `shapes` names no input, or does not fit it.
+        UsageError: `trt` is no version; `shapes` names no input, or does not fit it.
     """
     from edgedla.importers.onnx_model import import_model
 
-    return import_model(model, trt=trt, shapes=shapes, batch=batch)
+    return import_model(model, trt=_version(trt), shapes=shapes, batch=batch)
 
 
-def lowering_for(trt: Tuple[int, ...]) -> str:
-    """The parser release whose lowering stands for a TensorRT version: "8.6" before 10, else "10.3"."""
-    return "8.6" if tuple(trt) < (10,) else "10.3"
+def _version(trt: Union[str, Sequence[int]]) -> Tuple[int, ...]:
+    parts = trt.split(".") if isinstance(trt, str) else list(trt)
+    try:
+        version = tuple(int(part) for part in parts)
+    except (TypeError, ValueError):
+        version = ()
+    if not version or any(part < 0 for part in version):
+        raise UsageError(f"trt={trt!r} is no TensorRT version", allowed="'10.3', '8.5.2' or (10, 3)")
+    # "10" alone is the first release of that number.
+    return version if len(version) > 1 else (*version, 0)

@@ -8,6 +8,7 @@ from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor, Network
 from edgedla.importers.network.known import Known, Small, of_array
 from edgedla.importers.node import Node
+from edgedla.importers.parser_releases import lowering_name, parser_of
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights
 
@@ -25,17 +26,21 @@ class Context:
 
     Attributes:
         net: the network under construction.
-        lowering: "8.6" or "10.3".
-        v10: lowering is 10.3.
+        trt: the TensorRT release that is asked for.
+        parser: what its parser does (parser_releases.Parser).
+        v10: `parser.v10`, which most lowerings ask.
+        lowering: the observed release that answers for it, for example "10.3".
         opset: version of the default ONNX domain.
         tensors: ONNX tensor name -> Value.
         functions: model-local functions by name.
     """
 
-    def __init__(self, lowering: str, opset: int) -> None:
+    def __init__(self, trt: Tuple[int, ...], opset: int) -> None:
         self.net = Network()
-        self.lowering = lowering
-        self.v10 = lowering != "8.6"
+        self.trt = trt
+        self.parser = parser_of(trt)
+        self.lowering = lowering_name(trt)
+        self.v10 = self.parser.v10
         self.opset = opset
         self.index_type = "INT64" if self.v10 else "INT32"
         self.tensors: Dict[str, Value] = {}
@@ -127,7 +132,8 @@ class Context:
 
     def shape_layer(self, x: NetTensor) -> NetTensor:
         """SHAPE of a tensor whose dims are not all known."""
-        return self.helper_name(shapes.shape(self.net, x, self.index_type), "ONNXTRT_ShapeShape")
+        made = self.helper_name(shapes.shape(self.net, x, self.index_type), "ONNXTRT_ShapeShape")
+        return self.cast_helper(made, self.index_type) if self.parser.shape_casts else made
 
     def cast_helper(self, x: NetTensor, dtype: str) -> NetTensor:
         """A cast that the parser adds by itself: CAST in 10.3, IDENTITY with an output type in 8.6."""

@@ -24,6 +24,8 @@ TRT_TYPES_86: Dict[int, str] = {
 
 def trt_type(ctx: Context, onnx_type: int) -> Optional[str]:
     """TensorRT's name of an ONNX element type; None where the parser knows none."""
+    if onnx_type == ONNX_TYPES["UINT8"] and not ctx.parser.uint8_io:
+        return None
     return (TRT_TYPES_103 if ctx.v10 else TRT_TYPES_86).get(onnx_type)
 
 

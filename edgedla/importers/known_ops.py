@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import FrozenSet
+from typing import Dict, FrozenSet
+
+from edgedla.importers.parser_releases import IMPORTED_SINCE
 
 #: Domains whose operators are all ONNX's own; the parser knows none of them.
 REFUSED_DOMAINS: FrozenSet[str] = frozenset(
     {"ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training"}
 )
 
-#: Operators of the default ONNX domain up to opset 26 without an importer in 8.6 or 10.3.
+#: Operators of the default ONNX domain up to opset 26 that one observed parser or another has no importer for.
 REFUSED: FrozenSet[str] = frozenset(
     """
     AffineGrid Attention Bernoulli BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow
@@ -22,6 +24,22 @@ REFUSED: FrozenSet[str] = frozenset(
     TfIdfVectorizer Unique
     """.split()
 )
+
+#: Operators that exporters write as simpler ones in an opset before this one, in which ONNX first defines them.
+FIRST_OPSET: Dict[str, int] = {
+    "CastLike": 15, "GridSample": 16, "LayerNormalization": 17, "GroupNormalization": 18, "Mish": 18, "Gelu": 20,
+    "Attention": 23, "RMSNormalization": 23, "RotaryEmbedding": 23,
+}  # fmt: skip
+
+
+def way_out(op: str) -> str:
+    """What a user does about an operator without an importer: another release, an older opset; "" where neither helps."""
+    ways = []
+    if op in IMPORTED_SINCE:
+        ways.append(f"TensorRT {'.'.join(map(str, IMPORTED_SINCE[op]))} is the first that imports {op}")
+    if op in FIRST_OPSET:
+        ways.append(f"export with opset {FIRST_OPSET[op] - 1}, where it becomes simpler operators")
+    return "; ".join(ways)
 
 
 def is_standard(op: str, domain: str) -> bool:

@@ -9,7 +9,6 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
-from edgedla.importers import lowering_for
 from edgedla.importers.context import Context
 from edgedla.importers.model_file.described_shapes import described_tensors
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
@@ -33,7 +32,7 @@ def import_model(
 ) -> LayerGraph:
     source = read(model)
     with paused_garbage_collection():
-        return _import(source, lowering_for(trt), shapes, batch)
+        return _import(source, trt, shapes, batch)
 
 
 @contextmanager
@@ -54,11 +53,11 @@ def paused_garbage_collection() -> Iterator[None]:
 
 
 def _import(
-    source: OnnxFile, lowering: str, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
+    source: OnnxFile, trt: Tuple[int, ...], shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
 ) -> LayerGraph:
     proto = source.model
     opset = _opset(source)
-    ctx = Context(lowering, opset)
+    ctx = Context(trt, opset)
     reader = TensorReader(ctx, source.folder)
     walk = Walk(ctx, source.where, reader.weights, lambda: described_tensors(ctx, proto))
     graph = proto.graph

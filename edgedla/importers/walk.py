@@ -10,8 +10,9 @@ from edgedla.importers.context import MAX_NESTED_SUBGRAPHS, Context
 from edgedla.importers.network.core import NetTensor, NodeRecord
 from edgedla.importers.node import Node, node_name
 from edgedla.importers.node_order import topological
-from edgedla.importers.ops import OPERATORS, SINCE_103, Lowering
+from edgedla.importers.ops import OPERATORS, Lowering
 from edgedla.importers.ops.control import function_call
+from edgedla.importers.parser_releases import basis, imports, starts_to_import
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.values import Weights
 
@@ -46,7 +47,7 @@ class Walk:
             f"TensorRT's ONNX parser refuses the model: {reason}",
             where=where,
             hint="; ".join(
-                filter(None, (hint, *self.ctx.departures(), f"lowering followed: TensorRT {self.ctx.lowering}"))
+                filter(None, (hint, *self.ctx.departures(), f"as seen in the {basis(self.ctx.trt)}"))
             ),
         )
 
@@ -94,7 +95,7 @@ class Walk:
                     ctx.set(name, value)
                 except Refused as e:
                     raise self.refuse(str(e), proto) from e
-                if value.dtype == "UINT8" and ctx.v10 and name not in ctx.graph_outputs:
+                if value.dtype == "UINT8" and ctx.parser.uint8_io and name not in ctx.graph_outputs:
                     raise self.refuse("TensorRT does not support UINT8 types for intermediate tensors!", proto)
 
     def inputs_of(self, node: Node, record: NodeRecord) -> List[Any]:
@@ -119,14 +120,19 @@ class Walk:
         """The node's lowering; None, with a note in `record`, for an operator that nobody has met."""
         ctx = self.ctx
         function = OPERATORS.get(node.op)
-        if function is not None and (ctx.v10 or node.op not in SINCE_103):
+        imported = imports(node.op, ctx.trt)
+        if function is not None and imported:
             return function
         if node.op in ctx.functions:
             return function_call
-        if known_ops.is_standard(node.op, node.domain):
+        if function is not None or known_ops.is_standard(node.op, node.domain):
+            if starts_to_import(node.op, ctx.trt):
+                record.unknown = f"nobody has seen which layers this release of TensorRT makes of {node.op}"
+                return None
             raise self.refuse(
                 f"TensorRT has no importer for the operator {node.op}; it would look for a plugin of that name.",
                 node.proto,
+                known_ops.way_out(node.op),
             )
         record.unknown = f"nobody has met the operator {node.op!r}; TensorRT would look for a plugin of that name"
         return None

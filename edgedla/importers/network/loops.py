@@ -57,6 +57,10 @@ def condition(net: Network, number: int, value: NetTensor) -> None:
     net.emit_many("CONDITION", [value], {"conditional": number}, [], always_live=True)
 
 
+def conditional_input(net: Network, number: int, x: NetTensor) -> NetTensor:
+    return net.emit("CONDITIONAL_INPUT", [x], {"conditional": number}, x.dims, x.dtype, always_live=True)
+
+
 def conditional_output(net: Network, number: int, then: NetTensor, otherwise: NetTensor) -> NetTensor:
     dims = then.dims
     if then.dims != otherwise.dims and len(then.dims) == len(otherwise.dims):

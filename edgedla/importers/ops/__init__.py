@@ -1,13 +1,13 @@
 """ONNX operator -> how NVIDIA's parser lowers it.
 
 To add an operator: write its function `(ctx, node, inputs) -> outputs` in the module of its group, and name it in
-OPERATORS. An operator that only newer parsers know stands in SINCE_103 as well.
+OPERATORS. An operator that only newer parsers know stands in parser_releases.IMPORTED_SINCE as well.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Dict, FrozenSet, List
+from typing import Any, Callable, Dict, List
 
 from edgedla.importers.context import Context
 from edgedla.importers.node import Node
@@ -192,8 +192,3 @@ OPERATORS: Dict[str, Lowering] = {
     "Where": elementwise.where,
     "Xor": partial(elementwise.binary, op="XOR"),
 }
-
-#: Operators that the parser of 8.6 does not know.
-SINCE_103: FrozenSet[str] = frozenset(
-    {"CastLike", "DeformConv", "Gelu", "Hardmax", "Mish", "TRT_INT4DequantizeLinear", "TRT_INT4QuantizeLinear"}
-)

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 from edgedla.importers.broadcast import axis_length, to_scalar
 from edgedla.importers.context import Context
 from edgedla.importers.network import arithmetic, loops, shapes
-from edgedla.importers.network.core import NetTensor
+from edgedla.importers.network.core import NetLayer, NetTensor
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights
@@ -45,19 +45,41 @@ def if_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     loops.condition(ctx.net, number, value)
     name = node.name
     branches = []
+    entries: Dict[int, NetTensor] = {}
+    parts = []
     for graph in (then_graph, else_graph):
+        first = len(ctx.net.layers)
         ctx.push_scope()
         try:
             ctx.parse_graph(graph)
             branches.append([_registered(ctx, o.name) for o in graph.output])
         finally:
             ctx.pop_scope()
+        parts.append(ctx.net.layers[first:])
+    if ctx.parser.conditional_inputs:
+        for part in parts:
+            _enter(ctx, number, part, entries)
     outputs: List[Any] = []
     for then, otherwise in zip(branches[0], branches[1]):
         out = loops.conditional_output(ctx.net, number, ctx.tensor(then), ctx.tensor(otherwise))
         ctx.net.register(out, name + "_OutputLayer")
         outputs.append(out)
     return outputs
+
+
+def _enter(ctx: Context, number: int, branch: List[NetLayer], entries: Dict[int, NetTensor]) -> None:
+    """Let the layers of a branch read tensors from outside through a CONDITIONAL_INPUT, one for each tensor."""
+    inside = {id(t) for layer in branch for t in layer.outputs}
+    for layer in branch:
+        for i, t in enumerate(layer.inputs):
+            if t is None or t.const or id(t) in inside:
+                continue
+            if id(t) not in entries:
+                name = t.name + "_InputLayer"
+                entries[id(t)] = made = loops.conditional_input(ctx.net, number, t)
+                ctx.net.register(made, name)
+                made.name = name + "_output"
+            layer.inputs[i] = entries[id(t)]
 
 
 def add_counter(ctx: Context, loop: loops.Loop, dtype: str = "INT32") -> NetTensor:
@@ -85,7 +107,9 @@ def loop_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             if ctx.v10:
                 trip = ctx.cast_helper(trip, "INT32")
             loop.trip_limit(trip, "COUNT")
-            counter = to_scalar(ctx, add_counter(ctx, loop, ctx.index_type if ctx.v10 else "INT32"))
+            counter = add_counter(ctx, loop, ctx.index_type)
+            if ctx.parser.loop_counter_is_scalar:
+                counter = to_scalar(ctx, counter)
             ctx.set(body.input[0].name, counter)
         condition: Optional[NetTensor] = None
         if inputs[1] is not None:

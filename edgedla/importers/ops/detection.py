@@ -81,7 +81,7 @@ def roi_align(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         "spatial_scale": node.number("spatial_scale", 1.0),
     }
     dims = (rois.dims[0], x.dims[1], height, width)
-    version, api = ("2", "V3") if ctx.v10 else ("1", "V2")
+    version, api = ("2", "V3") if ctx.parser.roi_align_v3 else ("1", "V2")
     return [ctx.name(dense.plugin(ctx.net, [x, rois, batch], "ROIAlign_TRT", version, api, fields, dims), node)]
 
 

@@ -8,7 +8,7 @@ from edgedla.importers import shape_tensor as st
 from edgedla.importers.broadcast import constant_of_shape, same_rank, to_rank
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import dtype_of, rank_of, refuse_types, trt_type
-from edgedla.importers.network import arithmetic
+from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
 from edgedla.importers.refuse import Refused
@@ -78,18 +78,22 @@ def unary_layer(ctx: Context, node: Node, x: Any, op: str) -> NetTensor:
         zero, t = same_rank(ctx, zero, t)
         return combine(ctx, node, [zero, t], "SUB")
     elif op in ("ISINF", "ISNAN"):
-        valid = t.dtype in ("FLOAT", "HALF", "BF16") if op == "ISNAN" else t.dtype in ("FLOAT", "HALF")
-    elif not ctx.v10 and op in ("ABS", "SIGN"):
+        valid = t.dtype in ("FLOAT", "HALF", "BF16")
+    elif not ctx.v10 and op == "ABS":
         valid = t.dtype != "BOOL"
+    elif not ctx.v10 and op == "SIGN":
+        valid = t.dtype not in ("BOOL", "INT32")
     else:
-        valid = t.dtype not in UNARY_REFUSED.get(op, ("BOOL", "INT32", "UINT8"))
+        valid = t.dtype not in UNARY_REFUSED.get(op, ("BOOL", "INT32", "INT64", "UINT8"))
     if not valid:
         raise Refused(
             f"This version of TensorRT does not support the given operator {op} with the given input data type {t.dtype}."
         )
-    out = arithmetic.unary(ctx.net, t, op)
-    ctx.net.register(out, node.name)
-    return out
+    if t.dims or not ctx.parser.scalar_unary_reshapes:
+        return ctx.name(arithmetic.unary(ctx.net, t, op), node)
+    t = shapes.shuffle(ctx.net, t, reshape=(1,), zero_is_placeholder=False)
+    out = ctx.name(arithmetic.unary(ctx.net, t, op), node)
+    return shapes.shuffle(ctx.net, out, reshape=(), zero_is_placeholder=False)
 
 
 def unary(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
@@ -114,8 +118,14 @@ def cast(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     dtype = trt_type(ctx, number)
     if dtype is None:
         raise Refused(f"Unsupported data type for the Cast operator! ({ONNX_TYPE_NAMES.get(number, number)})")
-    out = arithmetic.cast(ctx.net, ctx.tensor(inputs[0]), dtype)
-    return [ctx.name(out, node)]
+    x = ctx.tensor(inputs[0])
+    if ctx.parser.cast_layer:
+        return [ctx.name(arithmetic.cast(ctx.net, x, dtype), node)]
+    # The IDENTITY layer converts UINT8 to and from floating point alone.
+    for here, there in ((x.dtype, dtype), (dtype, x.dtype)):
+        if here == "UINT8" and there not in ("FLOAT", "HALF"):
+            raise Refused(f"Cast from {x.dtype} to {dtype}: UINT8 is only cast to and from FLOAT and HALF.")
+    return [ctx.name(arithmetic.identity(ctx.net, x, dtype), node)]
 
 
 def cast_like(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
@@ -191,12 +201,12 @@ def _rounded_mod(ctx: Context, a: NetTensor, b: NetTensor, quotient: NetTensor, 
 
 def zero_like(ctx: Context, x: NetTensor) -> NetTensor:
     """A tensor of zeros with the dims and type of `x`."""
-    if ctx.v10:
+    if not ctx.parser.zeros_by_product:
         zero = ctx.cast_helper(ctx.scalar(0.0, "FLOAT"), x.dtype)
         return constant_of_shape(ctx, zero, st.tensor_of(ctx, st.shape_of(x)))
     zero = ctx.cast_helper(ctx.constant([0.0], "FLOAT", ()), x.dtype)
     zero, _ = same_rank(ctx, zero, x)
-    return arithmetic.elementwise(ctx.net, x, zero, "PROD")
+    return ctx.helper_name(arithmetic.elementwise(ctx.net, x, zero, "PROD"), "ONNXTRT_createZeroTensor")
 
 
 def mod(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:

@@ -29,6 +29,8 @@ def constant(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             )
     if ctx.opset >= 12:
         for key, dtype in (("value_float", "FLOAT"), ("value_int", "INT64")):
+            if dtype == "INT64" and not ctx.parser.integer_constants and (node.has(key) or node.has(key + "s")):
+                return [_misread(ctx, node)]
             if node.has(key):
                 single = node.number(key, 0.0) if dtype == "FLOAT" else node.integer(key, 0)
                 return [_made(dtype, [single], ())]
@@ -36,6 +38,17 @@ def constant(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
                 values: Any = node.floats(key + "s") if dtype == "FLOAT" else node.ints(key + "s")
                 return [_made(dtype, values, (len(values),))]
     return [ctx.weights_of(node.required("value").t)]
+
+
+def _misread(ctx: Context, node: Node) -> Weights:
+    """value_int as 0 and value_ints as nothing: the parser looks for floats in them."""
+    if node.has("value_int"):
+        if node.integer("value_int", 0):
+            ctx.departs(node, "reads value_int as 0; export the constant as a tensor (attribute value)")
+        return _made("INT32", [0], ())
+    if node.ints("value_ints"):
+        ctx.departs(node, "reads value_ints as an empty tensor; export the constant as a tensor (attribute value)")
+    return _made("INT32", [], (0,))
 
 
 def _made(dtype: str, values: List[Any], dims: Tuple[int, ...]) -> Weights:
@@ -153,8 +166,10 @@ def trilu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     rank = len(x.dims)
     if rank < 2:
         raise Refused(f"Trilu input must have at least 2 dimensions! Current number of dimensions = {rank}.")
-    dims = st.shape_of(x)
-    plane = st.concat(ctx, st.gather(ctx, dims, st.vector(rank - 2)), st.gather(ctx, dims, st.vector(rank - 1)))
+    if rank > 3 and not ctx.parser.trilu_any_rank:
+        raise Refused("Trilu input must have 2 or 3 input dimensions!")
+    height = st.gather(ctx, st.shape_of(x), st.vector(rank - 2))
+    plane = st.concat(ctx, height, st.gather(ctx, st.shape_of(x), st.vector(rank - 1)))
     rows, columns = _iota(ctx, plane, 0), _iota(ctx, plane, 1)
     zero = zero_like(ctx, x)
     if len(inputs) == 2 and inputs[1] is not None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, List
 
-from edgedla.importers.broadcast import to_scalar
+from edgedla.importers import shape_tensor as st
+from edgedla.importers.broadcast import squeeze, to_scalar, unsqueeze
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import dtype_of, rank_of, refuse_types
 from edgedla.importers.network import arithmetic, dense, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis, single_axis
 from edgedla.importers.refuse import Refused
+from edgedla.importers.values import Weights
 
 
 def _indices(ctx: Context, data: NetTensor, indices: NetTensor) -> NetTensor:
@@ -92,10 +94,11 @@ def _note_lost_reduction(ctx: Context, node: Node) -> None:
 
 
 def _scatter_plugin(ctx: Context, node: Node, inputs: List[Any], axis: int, reduction: str) -> NetTensor:
-    """With a reduction 10.3 uses the plugin ScatterElements."""
+    """With a reduction 10 uses the plugin ScatterElements."""
     data, indices, updates = ctx.tensor(inputs[0]), ctx.tensor(inputs[1]), ctx.tensor(inputs[2])
     fields = {"axis": axis, "reduction": reduction}
-    out = dense.plugin(ctx.net, [data, indices, updates], "ScatterElements", "2", "V3", fields, data.dims)
+    version, api = ("2", "V3") if ctx.parser.scatter_v3 else ("1", "V2")
+    out = dense.plugin(ctx.net, [data, indices, updates], "ScatterElements", version, api, fields, data.dims)
     return ctx.name(out, node)
 
 
@@ -152,4 +155,30 @@ def reverse_sequence(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     for name, axis in (("batch_axis", batch), ("time_axis", sequence)):
         if not 0 <= axis <= len(x.dims):
             raise Refused(f"Invalid {name}")
-    return [ctx.name(shapes.reverse_sequence(ctx.net, x, lengths, batch, sequence), node)]
+    if ctx.parser.reverse_sequence_layer:
+        return [ctx.name(shapes.reverse_sequence(ctx.net, x, lengths, batch, sequence), node)]
+    return [_reversed_by_slices(ctx, x, inputs[1], batch)]
+
+
+def _reversed_by_slices(ctx: Context, x: NetTensor, lengths: Any, batch: int) -> NetTensor:
+    """Each sequence cut out, its first part turned round, the rest put behind it, and all joined again."""
+    if batch not in (0, 1) or x.dims[batch] < 0:
+        raise Refused("ReverseSequence supports a static batch on axis 0 or 1 alone.")
+    rank = len(x.dims)
+    sequences = []
+    for i in range(x.dims[batch]):
+        start = [i if axis == batch else 0 for axis in range(rank)]
+        size = [1 if axis == batch else d for axis, d in enumerate(x.dims)]
+        one = squeeze(ctx, shapes.slice_layer(ctx.net, x, start, size, [1] * rank), [batch])
+        if isinstance(lengths, Weights):
+            length = st.vector(lengths.integers()[i])
+        else:
+            length = st.from_tensor(shapes.slice_layer(ctx.net, ctx.tensor(lengths), [i], [1], [1]))
+        steps, others = st.gather(ctx, st.shape_of(one), st.vector(0)), st.vector_of(one.dims[1:])
+        zeros, ones = st.vector_of([0] * (rank - 2)), [1] * (rank - 2)
+        last = st.concat(ctx, st.sub(ctx, length, st.vector(1)), zeros)
+        turned = st.add_slice(ctx, one, last, st.concat(ctx, length, others), st.vector_of([-1, *ones]))
+        rest = st.concat(ctx, st.sub(ctx, steps, length), others)
+        kept = st.add_slice(ctx, one, st.concat(ctx, length, zeros), rest, st.vector_of([1, *ones]))
+        sequences.append(unsqueeze(ctx, shapes.concatenation(ctx.net, [turned, kept], 0), [batch]))
+    return shapes.concatenation(ctx.net, sequences, batch)

@@ -19,7 +19,7 @@ def batch_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
     if node.integer("training_mode", 0):
         raise Refused("This version of TensorRT does not support training_mode == 1 in BatchNormalization.")
     if ctx.v10 and any(node.outputs[1:]):
-        raise Refused("This version of TensorRT doesn't support mode than 1 outputs for BatchNormalization nodes!")
+        raise Refused("This version of TensorRT doesn't support more than 1 outputs for BatchNormalization nodes!")
     names = ("scale", "bias", "mean", "var")
     for i in range(1, 5):
         # 8.6 looks at the scale's rank four times.
@@ -29,7 +29,7 @@ def batch_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
     if not all(isinstance(p, Weights) for p in parameters):
         return [_by_elements(ctx, node, inputs)]
     types = {p.dtype for p in parameters}
-    if not ctx.v10 and types != {"FLOAT"}:
+    if not ctx.parser.half_batch_norm_scale and types != {"FLOAT"}:
         return [_by_elements(ctx, node, inputs)]
     if ctx.v10 and types == {dtype_of(inputs[0])} and not types <= {"FLOAT", "HALF", "BF16"}:
         raise Refused("Invalid data type provided for BatchNormalization")

@@ -114,6 +114,8 @@ def size_from_scales(ctx: Context, x: NetTensor, scales: Any) -> NetTensor:
 def _check_attributes(ctx: Context, node: Node, mode: str) -> None:
     if mode not in ("nearest", "linear", "cubic"):
         raise Refused("Invalid Resize mode")
+    if mode == "cubic" and not ctx.parser.cubic_resize:
+        raise Refused("This version of TensorRT does not support cubic interpolation!")
     if ctx.opset >= 11:
         coordinates = node.text("coordinate_transformation_mode", "half_pixel")
         nearest = node.text("nearest_mode", "round_prefer_floor")

@@ -51,6 +51,7 @@ def split(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         along, last = _equal_parts(ctx, node, st.gather(ctx, dims, st.vector(axis)), count)
     zeros, ones = st.similar(ctx, dims, 0), st.similar(ctx, dims, 1)
     starts, start = zeros, st.vector(0)
+    sizes = None if along is None else st.interlace(ctx, dims, along, positions)
     outputs: List[Any] = []
     for i in range(count):
         if i:
@@ -58,13 +59,14 @@ def split(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             start = st.add(ctx, start, along)
             starts = st.interlace(ctx, zeros, start, positions)
         if listed:
-            along = st.vector(listed[i])
+            along, sizes = st.vector(listed[i]), None
         elif tensor_sizes is not None:
-            along = st.gather(ctx, tensor_sizes, st.vector(i))
+            along, sizes = st.gather(ctx, tensor_sizes, st.vector(i)), None
         elif last is not None and i == count - 1:
-            along = last
-        assert along is not None
-        sizes = st.interlace(ctx, dims, along, positions)
+            along, sizes = last, None
+        if sizes is None:
+            assert along is not None
+            sizes = st.interlace(ctx, dims, along, positions)
         outputs.append(ctx.name(st.add_slice(ctx, x, starts, sizes, ones), node))
     return outputs
 

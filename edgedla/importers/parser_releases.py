@@ -1,0 +1,186 @@
+"""What NVIDIA's ONNX parser does release by release: one table of switches, and which releases were observed.
+
+To add a release: put it in OBSERVED once its parser was run, its newest opset in NEWEST_OPSET, new operators in
+IMPORTED_SINCE, and change the ranges of the switches that it turns. Nothing else names a release.
+
+Sources. "observed": the unmodified parser of each release in OBSERVED, run over the same models against a recorder in
+place of libnvinfer. "changelog": docs/Changelog.md of onnx-tensorrt. "operators.md": docs/operators.md of onnx-tensorrt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any, Dict, Sequence, Tuple
+
+Version = Tuple[int, ...]
+
+#: Releases whose parser was run, and the exact version that it was.
+OBSERVED: Dict[Version, str] = {
+    (8, 4): "8.4.3",
+    (8, 5): "8.5.2",
+    (8, 6): "8.6.1",
+    (10, 0): "10.0.1",
+    (10, 3): "10.3.0",
+    (10, 4): "10.4.0",
+    (10, 7): "10.7.0",
+    (10, 10): "10.10.0",
+}
+
+#: The newest opset that each release names: (release, opset, source). A release between two has that of the older one.
+NEWEST_OPSET: Tuple[Tuple[Version, int, str], ...] = (
+    ((7, 1), 11, "operators.md of TensorRT 7.2"),
+    ((8, 0), 13, "operators.md of TensorRT 8.0"),
+    ((8, 2), 13, "operators.md of TensorRT 8.2"),
+    # 8.4.0 and 8.4.1 came with the ONNX of 8.2; the changelog of 8.4.2 (22.08) moves to ONNX 1.12.
+    ((8, 4, 2), 17, "changelog of TensorRT 8.4.2: ONNX 1.12"),
+    ((8, 5), 17, "operators.md of TensorRT 8.5"),
+    ((8, 6), 17, "operators.md of TensorRT 8.6"),
+    ((10, 0), 20, "operators.md of TensorRT 10.0"),
+    ((10, 6), 22, "changelog of TensorRT 10.6: ONNX 1.17"),
+    ((10, 11), 23, "changelog of TensorRT 10.11: ONNX 1.18"),
+    ((10, 15), 24, "operators.md of TensorRT 10.15"),
+    ((11, 0), 25, "ONNX Opset Guide of TensorRT 11"),
+)
+
+#: Operators that older parsers have no importer for: operator -> first release that imports it. The dates are the
+#: changelog's; OneHot, CastLike, Gelu and Mish are dated by the observations, with which all others agree.
+IMPORTED_SINCE: Dict[str, Version] = {
+    "Einsum": (8, 2), "GatherND": (8, 2), "IsNaN": (8, 2), "Round": (8, 2), "Scatter": (8, 2),
+    "ScatterElements": (8, 2), "ScatterND": (8, 2), "Sign": (8, 2),
+    "Shrink": (8, 4), "Xor": (8, 4),
+    "GridSample": (8, 5), "MeanVarianceNormalization": (8, 5), "Mod": (8, 5), "NonZero": (8, 5), "OneHot": (8, 5),
+    "RandomNormal": (8, 5), "RandomUniform": (8, 5), "RoiAlign": (8, 5), "Trilu": (8, 5),
+    "GroupNormalization": (8, 6), "IsInf": (8, 6), "LayerNormalization": (8, 6),
+    "Hardmax": (9, 2),
+    "CastLike": (10, 0), "Gelu": (10, 0), "Mish": (10, 0), "TRT_INT4DequantizeLinear": (10, 0),
+    "TRT_INT4QuantizeLinear": (10, 0),
+    "DeformConv": (10, 1),
+    "BlackmanWindow": (10, 4), "HammingWindow": (10, 4), "HannWindow": (10, 4),
+    "STFT": (10, 5),
+    "Attention": (10, 14),
+    "RMSNormalization": (10, 15), "RotaryEmbedding": (10, 15), "TensorScatter": (10, 15),
+}  # fmt: skip
+
+
+def _holds(*ranges: Tuple[str, str], source: str) -> Any:
+    """A switch that is on from the first release of each range up to, not including, the second ("": no end)."""
+    return field(metadata={"ranges": tuple((version_of(a), version_of(b)) for a, b in ranges), "source": source})
+
+
+def version_of(text: str) -> Version:
+    return tuple(int(part) for part in text.split(".")) if text else ()
+
+
+@dataclass(frozen=True)
+class Parser:
+    """The switches of one release. Each attribute says what the parser does where it is on."""
+
+    #: INT64 tensors, BF16 and FP8; helper layers have names; ops are checked before they are imported; the many places
+    #: where 10 differs from 8 together. No release 9 runs on a Jetson.
+    v10: bool = _holds(("9.0", ""), source="changelog 9.0, 9.1; observed 10.0")
+    #: UINT8 as a network input or output.
+    uint8_io: bool = _holds(("8.5", ""), source="changelog 8.5; observed")
+    #: Cast is a CAST layer; before that an IDENTITY layer with an output type.
+    cast_layer: bool = _holds(("8.6", ""), source="changelog 8.6 EA; observed")
+    #: BatchNormalization with HALF parameters is one SCALE, as with FLOAT ones.
+    half_batch_norm_scale: bool = _holds(("8.5", ""), source="observed: 8.4 writes SUB, DIV, PROD, SUM")
+    #: Constant reads value_int and value_ints as integers; before that as floats that are not there.
+    integer_constants: bool = _holds(("9.0", ""), source="observed: 8.4 to 8.6 do not, 10.0 does")
+    #: A CONDITIONAL_INPUT for each outer tensor that a branch of If reads.
+    conditional_inputs: bool = _holds(("8.5", "8.6"), ("10.6", ""), source="observed; changelog 10.6")
+    #: A UNARY of a scalar goes through reshapes to one element and back.
+    scalar_unary_reshapes: bool = _holds(("", "8.6"), source="observed")
+    #: ArgMax, ArgMin and TopK of INT32: refused, cast to FLOAT and back, or native.
+    top_k_refuses_int32: bool = _holds(("", "8.6"), source="changelog 8.6 EA; observed")
+    top_k_casts_int32: bool = _holds(("8.6", "9.3"), source="changelog 8.6 EA and 9.3; observed")
+    #: TopK takes K from a tensor.
+    top_k_dynamic: bool = _holds(("8.6", ""), source="changelog 8.6 EA; observed")
+    #: TopK reads `largest`; before that it always looks for the largest.
+    top_k_reads_largest: bool = _holds(("8.5", ""), source="observed")
+    #: ReverseSequence is one REVERSE_SEQUENCE; before that a SLICE or two for each sequence of the batch.
+    reverse_sequence_layer: bool = _holds(("8.6", ""), source="changelog 8.6 EA; observed")
+    #: Trilu of more than three axes.
+    trilu_any_rank: bool = _holds(("8.6", ""), source="changelog 8.6; observed")
+    #: The counter of Loop is a scalar; before that it keeps one axis.
+    loop_counter_is_scalar: bool = _holds(("8.6", ""), source="observed")
+    #: Resize interpolates with cubic polynomials.
+    cubic_resize: bool = _holds(("8.5", ""), source="observed")
+    #: Convolution takes kernel and bias from tensors.
+    multi_input_conv: bool = _holds(("8.5", ""), source="observed")
+    #: Transpose that moves nothing is an IDENTITY.
+    identity_transpose: bool = _holds(("", "8.5"), source="observed")
+    #: An empty axes input of ReduceSum means all axes, not none.
+    empty_axes_reduce_all: bool = _holds(("", "8.5"), source="observed")
+    #: Pad refuses an axes input; before that it does not look at it.
+    pad_sees_axes: bool = _holds(("8.5", ""), source="observed")
+    #: Pad of zeros is an IDENTITY before the mode is looked at.
+    zero_pad_before_mode: bool = _holds(("", "9.0"), source="observed")
+    #: A zero tensor of another tensor's dims is its product with 0, not a repeated constant.
+    zeros_by_product: bool = _holds(("", "10.3"), source="observed: 10.0 by product, 10.3 repeated")
+    #: Plugins of RoiAlign and of ScatterElements with a reduction have the interface V3.
+    roi_align_v3: bool = _holds(("10.1", ""), source="changelog 10.1; observed: V2 in 10.0, V3 in 10.3")
+    scatter_v3: bool = _holds(("10.3", ""), source="changelog 10.3; observed: V2 in 10.0, V3 in 10.3")
+    #: SHAPE layers that the parser adds are followed by a CAST to INT64.
+    shape_casts: bool = _holds(("10.0", ""), source="observed in 10.0 to 10.10")
+    #: Convolution with a kernel tensor reads the kernel's size from the tensor; before that it needs kernel_shape.
+    kernel_shape_from_tensor: bool = _holds(("10.4", ""), source="changelog 10.4; observed")
+    #: Pad crops where pads are negative.
+    negative_pads: bool = _holds(("10.4", ""), source="observed")
+    #: Constant pads of a static input are one SLICE with numbers, of the padded axes alone.
+    static_pad: bool = _holds(("10.5", ""), source="observed: not in 10.4, in 10.7")
+    #: Squeeze and Unsqueeze are layers of their own; before that reshapes, in SHUFFLE.
+    squeeze_layers: bool = _holds(("10.7", ""), source="changelog 10.7 (dynamic axes); observed")
+    #: Outputs of a node that have no name are not counted: BatchNormalization's, and those of RNN, GRU and LSTM.
+    unnamed_outputs_dropped: bool = _holds(("10.6", ""), source="changelog 10.6 (optional outputs); observed in 10.7")
+    #: CumSum is one CUMULATIVE.
+    cumulative_layer: bool = _holds(("10.8", ""), source="changelog 10.8; observed in 10.10")
+    #: GroupNormalization of opset 21 scales each channel after a NORMALIZATION without parameters.
+    group_norm_21: bool = _holds(("10.9", ""), source="changelog 10.9; observed: not in 10.7, in 10.10")
+
+
+def _on(switch: Any, trt: Version) -> bool:
+    return any(trt >= since and (not until or trt < until) for since, until in switch.metadata["ranges"])
+
+
+@lru_cache(maxsize=None)
+def parser_of(trt: Version) -> Parser:
+    """The switches of a TensorRT release, whether its parser was observed or not."""
+    return Parser(**{switch.name: _on(switch, trt[:2]) for switch in fields(Parser)})
+
+
+def observed_for(trt: Sequence[int]) -> Version:
+    """The observed release that answers for `trt`: itself, else the newest older one, else the oldest."""
+    older = [release for release in OBSERVED if release <= tuple(trt[:2])]
+    return max(older) if older else min(OBSERVED)
+
+
+def lowering_name(trt: Sequence[int]) -> str:
+    """The release whose observed parser answers, for example "10.3"."""
+    return ".".join(str(part) for part in observed_for(trt))
+
+
+def basis(trt: Sequence[int]) -> str:
+    """Whose observations answer, in words: "parser of TensorRT 10.3", or which one stands in."""
+    observed, asked = observed_for(trt), tuple(trt[:2])
+    text = f"parser of TensorRT {lowering_name(trt)}"
+    if observed != asked:
+        text += f", which stands in for {'.'.join(str(part) for part in asked)} (not observed)"
+    return text
+
+
+def newest_opset(trt: Sequence[int]) -> Tuple[int, str]:
+    """The newest opset that a release's parser was made for, and who says so."""
+    known = [(opset, source) for release, opset, source in NEWEST_OPSET if release <= tuple(trt)]
+    return known[-1] if known else NEWEST_OPSET[0][1:]
+
+
+def imports(op: str, trt: Version) -> bool:
+    """Whether the parser of a release has an importer for an operator that the observed ones know."""
+    since = IMPORTED_SINCE.get(op)
+    return since is None or trt >= since
+
+
+def starts_to_import(op: str, trt: Version) -> bool:
+    """Whether the changelog names an importer, up to this release, for an operator that older parsers refuse."""
+    return op in IMPORTED_SINCE and imports(op, trt)
