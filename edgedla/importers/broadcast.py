@@ -36,7 +36,10 @@ def same_rank(ctx: Context, a: NetTensor, b: NetTensor) -> Tuple[NetTensor, NetT
 
 
 def squeeze(ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None) -> NetTensor:
-    """Drop `axes` (non-negative) by a reshape; named after the node if it is given."""
+    """Drop `axes` (non-negative): a SQUEEZE, before 10.7 a reshape; named after the node if it is given."""
+    if ctx.parser.squeeze_layers:
+        out = shapes.squeeze(ctx.net, x, _axes_constant(ctx, axes, node), axes)
+        return _named(ctx, out, node, "ONNXTRT_squeezeTensor")
     keep = [i for i in range(len(x.dims)) if i not in axes]
     dims = st.gather(ctx, st.shape_of(x), st.vector_of(keep))
     out = st.add_shuffle(ctx, x, dims)
@@ -44,17 +47,25 @@ def squeeze(ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node
 
 
 def unsqueeze(ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None) -> NetTensor:
-    """Insert a 1 at each of `axes` (positions in the result) by a reshape."""
+    """Insert a 1 at each of `axes` (positions in the result): an UNSQUEEZE, before 10.7 a reshape."""
     wanted = sorted(set(axes))
     rank = len(x.dims)
     if rank + len(wanted) > shapes.MAX_DIMS:
         raise Refused("Failed to unsqueeze tensor!")
+    if ctx.parser.squeeze_layers:
+        out = shapes.unsqueeze(ctx.net, x, _axes_constant(ctx, axes, node), wanted)
+        return _named(ctx, out, node, "ONNXTRT_unsqueezeTensor")
     subscripts: List[int] = list(range(rank))
     for axis in wanted:
         subscripts.insert(axis, rank)
     dims = st.interlace(ctx, st.shape_of(x), st.vector(1), st.vector_of(subscripts))
     out = st.add_shuffle(ctx, x, dims)
     return _named(ctx, out, node, "ONNXTRT_unsqueezeTensor")
+
+
+def _axes_constant(ctx: Context, axes: Sequence[int], node: Optional[Node]) -> NetTensor:
+    """The CONSTANT that holds the axes: of the node's own type, or the parser's."""
+    return ctx.constant(list(axes), "INT32" if node is None else "INT64")
 
 
 def flatten(ctx: Context, x: NetTensor, axis: int, node: Optional[Node] = None) -> NetTensor:
@@ -91,7 +102,9 @@ def transpose(ctx: Context, x: NetTensor, perm: Sequence[int], node: Node) -> Ne
     rank = len(x.dims)
     if sorted(perm) != list(range(rank)):
         raise Refused(f"Failed to transpose the input: {list(perm)} is no permutation of {rank} axes")
-    if ctx.v10 or _moves_data(x.dims, perm):
+    if ctx.parser.identity_transpose and list(perm) == list(range(rank)):
+        out = arithmetic.identity(ctx.net, x)
+    elif ctx.v10 or _moves_data(x.dims, perm):
         out = shapes.shuffle(ctx.net, x, first=perm)
     else:
         out = shapes.shuffle(ctx.net, x, reshape=[x.dims[i] for i in perm], zero_is_placeholder=False)

@@ -98,6 +98,8 @@ class Parser:
     top_k_dynamic: bool = _holds(("8.6", ""), source="changelog 8.6 EA; observed")
     #: TopK reads `largest`; before that it always looks for the largest.
     top_k_reads_largest: bool = _holds(("8.5", ""), source="observed")
+    #: ArgMax with select_last_index takes the axis' length as a vector; before that as a scalar, which a SHUFFLE reshapes.
+    last_index_by_vector: bool = _holds(("8.6", ""), source="observed")
     #: ReverseSequence is one REVERSE_SEQUENCE; before that a SLICE or two for each sequence of the batch.
     reverse_sequence_layer: bool = _holds(("8.6", ""), source="changelog 8.6 EA; observed")
     #: Trilu of more than three axes.
@@ -106,12 +108,12 @@ class Parser:
     loop_counter_is_scalar: bool = _holds(("8.6", ""), source="observed")
     #: Resize interpolates with cubic polynomials.
     cubic_resize: bool = _holds(("8.5", ""), source="observed")
-    #: Convolution takes kernel and bias from tensors.
-    multi_input_conv: bool = _holds(("8.5", ""), source="observed")
+    #: Convolution takes its bias from a tensor; the kernel may be one in every release.
+    tensor_bias: bool = _holds(("8.5", ""), source="observed")
     #: Transpose that moves nothing is an IDENTITY.
     identity_transpose: bool = _holds(("", "8.5"), source="observed")
-    #: An empty axes input of ReduceSum means all axes, not none.
-    empty_axes_reduce_all: bool = _holds(("", "8.5"), source="observed")
+    #: An empty axes input of ReduceSum makes a REDUCE of no axis; later parsers refuse it, and 10 means all axes.
+    reduces_no_axes: bool = _holds(("", "8.5"), source="observed")
     #: Pad refuses an axes input; before that it does not look at it.
     pad_sees_axes: bool = _holds(("8.5", ""), source="observed")
     #: Pad of zeros is an IDENTITY before the mode is looked at.

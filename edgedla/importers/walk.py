@@ -83,6 +83,9 @@ class Walk:
         ctx.net.node = record
         outputs = self.lower(node, record)
         names = node.outputs
+        if ctx.parser.unnamed_outputs_dropped:
+            while names and not names[-1]:
+                names = names[:-1]
         if len(names) > len(outputs):
             raise self.refuse(
                 "Node has more output tensors than TRT expected, expected output size is "

@@ -12,15 +12,15 @@ Dims = Tuple[int, ...]
 TYPE_WORDS: Dict[str, str] = {
     "ACTIVATION": "Activation", "CAST": "Cast", "CONCATENATION": "Concatenation", "CONDITION": "Condition",
     "CONDITIONAL_INPUT": "ConditionalInput", "CONDITIONAL_OUTPUT": "ConditionalOutput", "CONSTANT": "Constant",
-    "CONVOLUTION": "Convolution", "DECONVOLUTION": "Deconvolution", "DEQUANTIZE": "Dequantize", "EINSUM": "Einsum",
+    "CONVOLUTION": "Convolution", "CUMULATIVE": "Cumulative", "DECONVOLUTION": "Deconvolution", "DEQUANTIZE": "Dequantize", "EINSUM": "Einsum",
     "ELEMENTWISE": "ElementWise", "FILL": "Fill", "GATHER": "Gather", "GRID_SAMPLE": "GridSample",
     "IDENTITY": "Identity", "ITERATOR": "Iterator", "LOOP_OUTPUT": "LoopOutput", "LRN": "LRN",
     "MATRIX_MULTIPLY": "Matrix Multiply", "NMS": "Nms", "NON_ZERO": "NonZero", "NORMALIZATION": "Normalization",
     "ONE_HOT": "OneHot", "PARAMETRIC_RELU": "ParametricReLU", "PLUGIN_V2": "PluginV2", "PLUGIN_V3": "PluginV3",
     "POOLING": "Pooling", "QUANTIZE": "Quantize", "RECURRENCE": "Recurrence", "REDUCE": "Reduce", "RESIZE": "Resize",
     "REVERSE_SEQUENCE": "ReverseSequence", "SCALE": "Scale", "SCATTER": "Scatter", "SELECT": "Select",
-    "SHAPE": "Shape", "SHUFFLE": "Shuffle", "SLICE": "Slice", "SOFTMAX": "Softmax", "TOPK": "TopK",
-    "TRIP_LIMIT": "TripLimit", "UNARY": "Unary",
+    "SHAPE": "Shape", "SHUFFLE": "Shuffle", "SLICE": "Slice", "SOFTMAX": "Softmax", "SQUEEZE": "Squeeze",
+    "TOPK": "TopK", "TRIP_LIMIT": "TripLimit", "UNARY": "Unary", "UNSQUEEZE": "Unsqueeze",
 }  # fmt: skip
 
 

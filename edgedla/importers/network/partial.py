@@ -78,7 +78,7 @@ class _Reader:
             return None
         if layer.type == "SHAPE":
             return [DIM if d < 0 else d for d in first.dims]
-        if layer.type in ("CAST", "IDENTITY"):
+        if layer.type in ("CAST", "IDENTITY", "SQUEEZE", "UNSQUEEZE"):
             return self.read(first)
         if layer.type == "SHUFFLE":
             return self.read(first) if layer.params["first_transpose"] is None else None

@@ -138,6 +138,29 @@ def shuffle(
     return net.emit("SHUFFLE", inputs, params, dims, x.dtype, value=value)
 
 
+def squeeze(net: Network, x: NetTensor, axes_tensor: NetTensor, axes: Sequence[int]) -> NetTensor:
+    """SQUEEZE: x without `axes` (non-negative), each of size 1."""
+    if any(axis >= len(x.dims) or x.dims[axis] not in (1, -1) for axis in axes):
+        raise Refused(f"squeeze of axes {list(axes)} of {list(x.dims)}: they must be 1")
+    dims = tuple(d for i, d in enumerate(x.dims) if i not in axes)
+    return _renamed(net, "SQUEEZE", x, axes_tensor, dims)
+
+
+def unsqueeze(net: Network, x: NetTensor, axes_tensor: NetTensor, axes: Sequence[int]) -> NetTensor:
+    """UNSQUEEZE: x with a 1 at each of `axes` (sorted positions in the result)."""
+    dims = list(x.dims)
+    for axis in axes:
+        dims.insert(axis, 1)
+    return _renamed(net, "UNSQUEEZE", x, axes_tensor, tuple(dims))
+
+
+def _renamed(net: Network, layer_type: str, x: NetTensor, axes_tensor: NetTensor, dims: Dims) -> NetTensor:
+    value = x.value if x.const else None
+    if value is not None:
+        value = evaluate.shuffle(value, None, dims, None, dims, x.dtype)
+    return net.emit(layer_type, [x, axes_tensor], {}, dims, x.dtype, value=value)
+
+
 def slice_layer(
     net: Network,
     x: NetTensor,

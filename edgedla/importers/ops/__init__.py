@@ -31,6 +31,7 @@ from edgedla.importers.ops import (
     resize,
     slicing,
     split,
+    stft,
     windows,
 )
 
@@ -153,6 +154,7 @@ OPERATORS: Dict[str, Lowering] = {
     "ReverseSequence": indexing.reverse_sequence,
     "RoiAlign": detection.roi_align,
     "Round": partial(elementwise.unary, op="ROUND"),
+    "STFT": stft.stft,
     "ScaledTanh": partial(activations.activation, op="SCALED_TANH"),
     "Scan": control.scan,
     "Scatter": indexing.scatter_elements,

@@ -83,6 +83,8 @@ def clip(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     # An explicit '' input is a null tensor, which the parser takes for a tensor.
     if any(not isinstance(x, Weights) for x in inputs[1:]):
         by_elements = True
+        if len(inputs) == 2 and inputs[1] is None:
+            raise Refused("Trying to access weights or a null tensor! (its last input is '')")
     if by_elements:
         return [_clip_by_elements(ctx, node, inputs, dtype)]
     alpha: Optional[float] = None

@@ -1,4 +1,4 @@
-"""CumSum: a loop that adds up one element of an axis after another."""
+"""CumSum: a loop that adds up one element of an axis after another; one CUMULATIVE since 10.8."""
 
 from __future__ import annotations
 
@@ -57,6 +57,9 @@ def cum_sum(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     if not isinstance(inputs[1], Weights):
         raise Refused("Axis input for CumSum must be an initializer!")
     axis = single_axis(inputs[1].integers()[0], len(x.dims))
+    if ctx.parser.cumulative_layer:
+        params = {"op": "SUM", "axis": axis, "exclusive": bool(node.integer("exclusive", 0)), "reverse": reverse}
+        return [ctx.name(ctx.net.emit("CUMULATIVE", [x, ctx.tensor(inputs[1])], params, x.dims, x.dtype), node)]
     across = _slice_across(ctx, x, axis)
     if node.integer("exclusive", 0):
         x = _shifted(ctx, x, zero_like(ctx, across), axis, reverse)

@@ -77,6 +77,8 @@ def _by_elements(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
 
 def group_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     """NORMALIZATION over the spatial axes, in groups of channels."""
+    if node.op == "GroupNormalization" and ctx.opset >= 21 and ctx.parser.group_norm_21:
+        return [_group_normalization_21(ctx, node, inputs)]
     x, scale, bias = ctx.tensor(inputs[0]), ctx.tensor(inputs[1]), ctx.tensor(inputs[2])
     rank = len(x.dims)
     if rank < 3:
@@ -87,6 +89,23 @@ def group_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
         ctx.net, x, scale, bias, range(2, rank), node.number("epsilon", 1e-5), node.integer("num_groups", 1)
     )
     return [ctx.name(out, node)]
+
+
+def _group_normalization_21(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
+    """Groups as the channels of a NORMALIZATION without parameters, then one scale and bias for each channel."""
+    x, scale, bias = ctx.tensor(inputs[0]), ctx.tensor(inputs[1]), ctx.tensor(inputs[2])
+    rank, groups = len(x.dims), node.required_int("num_groups")
+    if rank < 3 or groups < 1:
+        raise Refused(f"GroupNormalization of {groups} groups needs an input of rank 3 or more, its rank is {rank}.")
+    dims = st.shape_of(x)
+    grouped = st.concat(ctx, st.gather(ctx, dims, st.vector(0)), st.vector(groups, -1))
+    flat = st.add_shuffle(ctx, x, grouped)
+    ones, zeros = ctx.scalar(1.0, x.dtype, (1, 1, 1)), ctx.scalar(0.0, x.dtype, (1, 1, 1))
+    out = dense.normalization(ctx.net, flat, ones, zeros, [2], node.number("epsilon", 1e-5), 1)
+    out = st.add_shuffle(ctx, ctx.name(out, node), dims)
+    axes = [0, *range(2, rank)]
+    out = arithmetic.elementwise(ctx.net, out, unsqueeze(ctx, scale, axes), "PROD")
+    return arithmetic.elementwise(ctx.net, out, unsqueeze(ctx, bias, axes), "SUM")
 
 
 def instance_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
@@ -132,6 +151,8 @@ def layer_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
     x, scale = ctx.tensor(inputs[0]), ctx.tensor(inputs[1])
     dtype = x.dtype if x.dtype in ("HALF", "BF16") else "FLOAT"
     has_bias = len(inputs) == 3 and inputs[2] is not None
+    if len(inputs) == 3 and not has_bias and not ctx.v10:
+        raise Refused("the parser ends itself on a third input ''; leave the input out")
     if ctx.v10:
         # Two scalars that nothing uses once there is a bias.
         ctx.scalar(1.0, dtype)

@@ -28,7 +28,7 @@ def rnn(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     pass_shape = r.pass_shape(r.state_shape())
     following = r.kept(state, following, pass_shape)
     r.loop.close(state, following)
-    return [r.sequence_output(following, pass_shape), r.loop.output(state, "LAST_VALUE")]
+    return [r.sequence_output(following, pass_shape), r.last_value(state, 1)]
 
 
 def gru(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
@@ -85,7 +85,7 @@ def gru(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     following = r.kept(state, following, pass_shape)
     assert r.loop is not None
     r.loop.close(state, following)
-    return [r.sequence_output(following, pass_shape), r.loop.output(state, "LAST_VALUE")]
+    return [r.sequence_output(following, pass_shape), r.last_value(state, 1)]
 
 
 def _loop_and_state(r: Recurrent, shape: NetTensor) -> Tuple[NetTensor, NetTensor]:
@@ -135,6 +135,6 @@ def lstm(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     r.loop.close(state, following)
     return [
         r.sequence_output(following, pass_shape),
-        r.loop.output(state, "LAST_VALUE"),
-        r.loop.output(cell, "LAST_VALUE"),
+        r.last_value(state, 1),
+        r.last_value(cell, 2),
     ]

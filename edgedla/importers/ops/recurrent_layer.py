@@ -214,8 +214,19 @@ class Recurrent:
         """(1, batch, hidden)"""
         return self.add(shape, self.ctx.constant([self.directions, 1, 1], "INT32"), "DIV")
 
-    def sequence_output(self, state: NetTensor, pass_shape: NetTensor) -> NetTensor:
+    def wants(self, output: int) -> bool:
+        """Whether the parser makes an output: all of them, since 10.6 those that have a name."""
+        names = self.node.outputs
+        return not self.ctx.parser.unnamed_outputs_dropped or (output < len(names) and bool(names[output]))
+
+    def last_value(self, state: NetTensor, output: int) -> Optional[NetTensor]:
+        assert self.loop is not None
+        return self.loop.output(state, "LAST_VALUE") if self.wants(output) else None
+
+    def sequence_output(self, state: NetTensor, pass_shape: NetTensor) -> Optional[NetTensor]:
         """All states of the sequence, stacked."""
+        if not self.wants(0):
+            return None
         ctx = self.ctx
         assert self.loop is not None
         length = axis_length(ctx, self.x, 0)

@@ -29,13 +29,17 @@ def reduce_layer(ctx: Context, node: Node, x: Any, op: str, axes_input: Any = No
         if not isinstance(axes_input, Weights):
             raise Refused("Axis input must be an initializer!")
         axes = axes_input.integers()
-    # 8.6 knows no axes left empty: an empty axes input reduces nothing, which TensorRT refuses.
+    # 8 knows no axes left empty: an empty axes input reduces nothing, which TensorRT refuses from 8.5 on.
     if not axes and (ctx.v10 or (axes_input is None and not node.has("axes"))):
         if ctx.v10 and node.integer("noop_with_empty_axes", 0) == 1:
             out: NetTensor = ctx.tensor(ctx.identity(x))
             return out
         axes = list(range(rank))
     fixed = [positive_axis(a, rank) for a in axes]
+    if not fixed and ctx.parser.reduces_no_axes:
+        if not node.integer("noop_with_empty_axes", 0):
+            ctx.departs(node, "reduces no axis where the axes are empty; name all of them")
+        return ctx.name(ctx.net.emit("REDUCE", [t], {"op": op, "axes": [], "keep_dims": True}, t.dims, t.dtype), node)
     return ctx.name(dense.reduce(ctx.net, t, op, fixed, bool(node.integer("keepdims", 1))), node)
 
 
@@ -154,7 +158,7 @@ def arg_min_max(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List
     axis = positive_axis(node.integer("axis", 0), rank)
     if axis >= rank:
         raise Refused(f"TopK axis {axis} invalid for rank {rank}")
-    flipped = _flipped(ctx, x, axis) if last else x
+    flipped = _top_k_operand(ctx, _flipped(ctx, x, axis) if last else x)
     best = shapes.top_k(ctx.net, flipped, op, 1, axis)
     ctx.net.register(best[0], node.name)
     indices = best[1]
@@ -167,6 +171,20 @@ def arg_min_max(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List
     if ctx.v10:
         indices = ctx.cast_helper(indices, "INT64")
     return [indices]
+
+
+def _top_k_operand(ctx: Context, x: NetTensor) -> NetTensor:
+    """`x` as TOPK takes it: older parsers know no INT32 there, or cast it to FLOAT.
+
+    Raises:
+        Refused: it is INT32 and the parser is older.
+    """
+    if x.dtype == "INT32":
+        if ctx.parser.top_k_refuses_int32:
+            raise Refused("Found invalid input type of INT32")
+        if ctx.parser.top_k_casts_int32:
+            return ctx.cast_helper(x, "FLOAT")
+    return x
 
 
 def _flipped(ctx: Context, x: NetTensor, axis: int) -> NetTensor:
@@ -185,7 +203,8 @@ def _flipped(ctx: Context, x: NetTensor, axis: int) -> NetTensor:
 
 def _forward_indices(ctx: Context, node: Node, x: NetTensor, indices: NetTensor, axis: int) -> NetTensor:
     """size - indices - 1"""
-    size = st.gather(ctx, st.shape_of(x), st.vector(axis))
+    at = st.vector(axis) if ctx.parser.last_index_by_vector else st.scalar(axis)
+    size = st.gather(ctx, st.shape_of(x), at)
     shape = st.shape_of(indices)
     one_tensor: Optional[NetTensor] = None
     size_tensor = st.tensor_of(ctx, size)
@@ -209,10 +228,17 @@ def top_k(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     if axis >= len(x.dims):
         raise Refused(f"TopK axis {axis} invalid for rank {rank}")
     op = "MIN" if ctx.opset >= 11 and node.integer("largest", 1) == 0 else "MAX"
+    if op == "MIN" and not ctx.parser.top_k_reads_largest:
+        ctx.departs(node, "ignores largest=0 and gives the largest elements; negate the input and the values")
+        op = "MAX"
+    original = x.dtype
+    x = _top_k_operand(ctx, x)
     k_tensor: Optional[NetTensor] = None
     if ctx.opset >= 10:
         if len(inputs) != 2:
             raise Refused(f"Expects two input tensors for opset >= 10: X and K. Current input size = {len(inputs)}.")
+        if not ctx.parser.top_k_dynamic and not isinstance(inputs[1], Weights):
+            raise Refused("This version of TensorRT only supports input K as an initializer.")
         # The layer is made before the constant for k.
         number = ctx.net.number_of_layers
         ctx.net.number_of_layers += 1
@@ -226,6 +252,8 @@ def top_k(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     if one_dimensional:
         values = squeeze(ctx, values, [1])
         indices = squeeze(ctx, indices, [1])
+    if values.dtype != original:
+        values = ctx.cast_helper(values, original)
     if ctx.v10:
         indices = ctx.cast_helper(indices, "INT64")
     return [values, indices]

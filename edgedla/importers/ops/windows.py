@@ -69,7 +69,14 @@ def read_window(node: Node, kernel: List[int], *, excludes_padding: bool, ceil: 
 
 
 def conv(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-    if isinstance(inputs[1], NetTensor) or (len(inputs) > 2 and isinstance(inputs[2], NetTensor)):
+    # An explicit '' for the bias is a null tensor, which the parser takes for a tensor.
+    tensor_bias = len(inputs) > 2 and not isinstance(inputs[2], Weights)
+    if tensor_bias:
+        if not ctx.parser.tensor_bias:
+            raise Refused("The bias tensor is required to be an initializer for the Conv operator.")
+        if ctx.v10 and inputs[2] is None:
+            raise Refused("Trying to access weights or a null tensor! (its third input is '')")
+    if isinstance(inputs[1], NetTensor) or tensor_bias:
         return [_conv_with_inputs(ctx, node, inputs)]
     x = ctx.tensor(inputs[0])
     one_dimensional = len(x.dims) == 3
@@ -121,9 +128,6 @@ def _conv_with_inputs(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
     spatial = len(x.dims) - 2
     if spatial < 1:
         raise Refused("Convolution needs an input of rank 3 or more")
-    # Without kernel_shape the parser compares with uninitialised numbers, which never fit.
-    w = read_window(node, [1] * spatial, excludes_padding=False)
-    given = node.ints("kernel_shape") if node.has("kernel_shape") else None
     dims = inputs[1].dims
     kernel: Optional[NetTensor] = None
     if isinstance(inputs[1], NetTensor):
@@ -133,7 +137,11 @@ def _conv_with_inputs(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
         dims = kernel.dims
     elif one_dimensional:
         dims = (*dims, 1)
-    if given is None or len(dims) != spatial + 2 or tuple(w.kernel) != tuple(dims[2:]):
+    # Up to 10.3 the parser compares with uninitialised numbers where there is no kernel_shape, which never fit.
+    known = node.has("kernel_shape") or ctx.parser.kernel_shape_from_tensor
+    kernel_dims = list(dims[2:]) if ctx.parser.kernel_shape_from_tensor else [1] * spatial
+    w = read_window(node, kernel_dims, excludes_padding=False)
+    if not known or len(dims) != spatial + 2 or tuple(w.kernel) != tuple(dims[2:]):
         raise Refused("The input tensor shape misaligns with the input kernel shape.")
     bias: Optional[NetTensor] = None
     has_bias = False
