@@ -38,7 +38,7 @@ def load_onnx(
 
 
 def _version(trt: Union[str, Sequence[int]]) -> Tuple[int, ...]:
-    parts = trt.split(".") if isinstance(trt, str) else list(trt)
+    parts: Sequence[Union[str, int]] = trt.split(".") if isinstance(trt, str) else trt
     try:
         version = tuple(int(part) for part in parts)
     except (TypeError, ValueError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from edgedla.importers import shape_tensor as st
 from edgedla.importers.context import Context
@@ -35,10 +35,12 @@ def same_rank(ctx: Context, a: NetTensor, b: NetTensor) -> Tuple[NetTensor, NetT
     return to_rank(ctx, a, rank_b), b
 
 
-def squeeze(ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None) -> NetTensor:
+def squeeze(
+    ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None, axes_input: Any = None
+) -> NetTensor:
     """Drop `axes` (non-negative): a SQUEEZE, before 10.7 a reshape; named after the node if it is given."""
     if ctx.parser.squeeze_layers:
-        out = shapes.squeeze(ctx.net, x, _axes_constant(ctx, axes, node), axes)
+        out = shapes.squeeze(ctx.net, x, _axes_constant(ctx, axes, axes_input), axes)
         return _named(ctx, out, node, "ONNXTRT_squeezeTensor")
     keep = [i for i in range(len(x.dims)) if i not in axes]
     dims = st.gather(ctx, st.shape_of(x), st.vector_of(keep))
@@ -46,14 +48,16 @@ def squeeze(ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node
     return _named(ctx, out, node, "ONNXTRT_squeezeTensor")
 
 
-def unsqueeze(ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None) -> NetTensor:
+def unsqueeze(
+    ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[Node] = None, axes_input: Any = None
+) -> NetTensor:
     """Insert a 1 at each of `axes` (positions in the result): an UNSQUEEZE, before 10.7 a reshape."""
     wanted = sorted(set(axes))
     rank = len(x.dims)
     if rank + len(wanted) > shapes.MAX_DIMS:
         raise Refused("Failed to unsqueeze tensor!")
     if ctx.parser.squeeze_layers:
-        out = shapes.unsqueeze(ctx.net, x, _axes_constant(ctx, axes, node), wanted)
+        out = shapes.unsqueeze(ctx.net, x, _axes_constant(ctx, axes, axes_input), wanted)
         return _named(ctx, out, node, "ONNXTRT_unsqueezeTensor")
     subscripts: List[int] = list(range(rank))
     for axis in wanted:
@@ -63,9 +67,9 @@ def unsqueeze(ctx: Context, x: NetTensor, axes: Sequence[int], node: Optional[No
     return _named(ctx, out, node, "ONNXTRT_unsqueezeTensor")
 
 
-def _axes_constant(ctx: Context, axes: Sequence[int], node: Optional[Node]) -> NetTensor:
-    """The CONSTANT that holds the axes: of the node's own type, or the parser's."""
-    return ctx.constant(list(axes), "INT32" if node is None else "INT64")
+def _axes_constant(ctx: Context, axes: Sequence[int], axes_input: Any) -> NetTensor:
+    """The CONSTANT that holds the axes: the node's own input, or the parser's."""
+    return ctx.constant(list(axes), "INT32") if axes_input is None else ctx.tensor(axes_input)
 
 
 def flatten(ctx: Context, x: NetTensor, axis: int, node: Optional[Node] = None) -> NetTensor:

@@ -103,6 +103,11 @@ class Context:
         made = self.net.constant(x.dims, x.dtype, x.value(), x.name or None)
         if x.name:
             self._constants[self.net.register(made, x.name)] = made
+        if x.dtype == "BOOL" and self.parser.bool_constant_identity:
+            cast = arithmetic.identity(self.net, made, "BOOL")
+            if x.name:
+                self._constants[x.name] = cast
+            return cast
         return made
 
     def has_constant(self, name: str) -> bool:

@@ -63,9 +63,9 @@ IMPORTED_SINCE: Dict[str, Version] = {
 }  # fmt: skip
 
 
-def _holds(*ranges: Tuple[str, str], source: str) -> Any:
+def _on(*ranges: Tuple[str, str], source: str) -> Dict[str, Any]:
     """A switch that is on from the first release of each range up to, not including, the second ("": no end)."""
-    return field(metadata={"ranges": tuple((version_of(a), version_of(b)) for a, b in ranges), "source": source})
+    return {"ranges": tuple((version_of(a), version_of(b)) for a, b in ranges), "source": source}
 
 
 def version_of(text: str) -> Version:
@@ -78,77 +78,87 @@ class Parser:
 
     #: INT64 tensors, BF16 and FP8; helper layers have names; ops are checked before they are imported; the many places
     #: where 10 differs from 8 together. No release 9 runs on a Jetson.
-    v10: bool = _holds(("9.0", ""), source="changelog 9.0, 9.1; observed 10.0")
+    v10: bool = field(metadata=_on(("9.0", ""), source="changelog 9.0, 9.1; observed 10.0"))
     #: UINT8 as a network input or output.
-    uint8_io: bool = _holds(("8.5", ""), source="changelog 8.5; observed")
+    uint8_io: bool = field(metadata=_on(("8.5", ""), source="changelog 8.5; observed"))
     #: Cast is a CAST layer; before that an IDENTITY layer with an output type.
-    cast_layer: bool = _holds(("8.6", ""), source="changelog 8.6 EA; observed")
+    cast_layer: bool = field(metadata=_on(("8.6", ""), source="changelog 8.6 EA; observed"))
     #: BatchNormalization with HALF parameters is one SCALE, as with FLOAT ones.
-    half_batch_norm_scale: bool = _holds(("8.5", ""), source="observed: 8.4 writes SUB, DIV, PROD, SUM")
+    half_batch_norm_scale: bool = field(metadata=_on(("8.5", ""), source="observed: 8.4 writes SUB, DIV, PROD, SUM"))
     #: Constant reads value_int and value_ints as integers; before that as floats that are not there.
-    integer_constants: bool = _holds(("9.0", ""), source="observed: 8.4 to 8.6 do not, 10.0 does")
+    integer_constants: bool = field(metadata=_on(("9.0", ""), source="observed: 8.4 to 8.6 do not, 10.0 does"))
     #: A CONDITIONAL_INPUT for each outer tensor that a branch of If reads.
-    conditional_inputs: bool = _holds(("8.5", "8.6"), ("10.6", ""), source="observed; changelog 10.6")
+    conditional_inputs: bool = field(metadata=_on(("8.5", "8.6"), ("10.6", ""), source="observed; changelog 10.6"))
     #: A UNARY of a scalar goes through reshapes to one element and back.
-    scalar_unary_reshapes: bool = _holds(("", "8.6"), source="observed")
+    scalar_unary_reshapes: bool = field(metadata=_on(("", "8.6"), source="observed"))
     #: ArgMax, ArgMin and TopK of INT32: refused, cast to FLOAT and back, or native.
-    top_k_refuses_int32: bool = _holds(("", "8.6"), source="changelog 8.6 EA; observed")
-    top_k_casts_int32: bool = _holds(("8.6", "9.3"), source="changelog 8.6 EA and 9.3; observed")
+    top_k_refuses_int32: bool = field(metadata=_on(("", "8.6"), source="changelog 8.6 EA; observed"))
+    top_k_casts_int32: bool = field(metadata=_on(("8.6", "9.3"), source="changelog 8.6 EA and 9.3; observed"))
     #: TopK takes K from a tensor.
-    top_k_dynamic: bool = _holds(("8.6", ""), source="changelog 8.6 EA; observed")
+    top_k_dynamic: bool = field(metadata=_on(("8.6", ""), source="changelog 8.6 EA; observed"))
     #: TopK reads `largest`; before that it always looks for the largest.
-    top_k_reads_largest: bool = _holds(("8.5", ""), source="observed")
+    top_k_reads_largest: bool = field(metadata=_on(("8.5", ""), source="observed"))
     #: ArgMax with select_last_index takes the axis' length as a vector; before that as a scalar, which a SHUFFLE reshapes.
-    last_index_by_vector: bool = _holds(("8.6", ""), source="observed")
+    last_index_by_vector: bool = field(metadata=_on(("8.6", ""), source="observed"))
     #: ReverseSequence is one REVERSE_SEQUENCE; before that a SLICE or two for each sequence of the batch.
-    reverse_sequence_layer: bool = _holds(("8.6", ""), source="changelog 8.6 EA; observed")
+    reverse_sequence_layer: bool = field(metadata=_on(("8.6", ""), source="changelog 8.6 EA; observed"))
     #: Trilu of more than three axes.
-    trilu_any_rank: bool = _holds(("8.6", ""), source="changelog 8.6; observed")
+    trilu_any_rank: bool = field(metadata=_on(("8.6", ""), source="changelog 8.6; observed"))
     #: The counter of Loop is a scalar; before that it keeps one axis.
-    loop_counter_is_scalar: bool = _holds(("8.6", ""), source="observed")
+    loop_counter_is_scalar: bool = field(metadata=_on(("8.6", ""), source="observed"))
     #: Resize interpolates with cubic polynomials.
-    cubic_resize: bool = _holds(("8.5", ""), source="observed")
+    cubic_resize: bool = field(metadata=_on(("8.5", ""), source="observed"))
     #: Convolution takes its bias from a tensor; the kernel may be one in every release.
-    tensor_bias: bool = _holds(("8.5", ""), source="observed")
+    tensor_bias: bool = field(metadata=_on(("8.5", ""), source="observed"))
     #: Transpose that moves nothing is an IDENTITY.
-    identity_transpose: bool = _holds(("", "8.5"), source="observed")
+    identity_transpose: bool = field(metadata=_on(("", "8.5"), source="observed"))
     #: An empty axes input of ReduceSum makes a REDUCE of no axis; later parsers refuse it, and 10 means all axes.
-    reduces_no_axes: bool = _holds(("", "8.5"), source="observed")
+    reduces_no_axes: bool = field(metadata=_on(("", "8.5"), source="observed"))
     #: Pad refuses an axes input; before that it does not look at it.
-    pad_sees_axes: bool = _holds(("8.5", ""), source="observed")
+    pad_sees_axes: bool = field(metadata=_on(("8.5", ""), source="observed"))
     #: Pad of zeros is an IDENTITY before the mode is looked at.
-    zero_pad_before_mode: bool = _holds(("", "9.0"), source="observed")
+    zero_pad_before_mode: bool = field(metadata=_on(("", "9.0"), source="observed"))
     #: A zero tensor of another tensor's dims is its product with 0, not a repeated constant.
-    zeros_by_product: bool = _holds(("", "10.3"), source="observed: 10.0 by product, 10.3 repeated")
+    zeros_by_product: bool = field(metadata=_on(("", "10.3"), source="observed: 10.0 by product, 10.3 repeated"))
+    #: Slice hands the SLICE start, size and stride of the sliced axes alone; before that of all axes.
+    slice_axes: bool = field(metadata=_on(("10.3", ""), source="changelog 10.3 (tensor axes); observed"))
+    #: The NORMALIZATION of LayerNormalization has the node's name; before that none.
+    layer_norm_named: bool = field(metadata=_on(("10.1", ""), source="observed: not in 10.0, in 10.3"))
+    #: GRU writes the constant 1 of its last step before the product beside it; before that after it.
+    gru_one_first: bool = field(metadata=_on(("10.2", ""), source="changelog 10.2; observed: not in 10.0, in 10.3"))
+    #: A BOOL constant goes through an IDENTITY.
+    bool_constant_identity: bool = field(metadata=_on(("", "8.5"), source="observed"))
     #: Plugins of RoiAlign and of ScatterElements with a reduction have the interface V3.
-    roi_align_v3: bool = _holds(("10.1", ""), source="changelog 10.1; observed: V2 in 10.0, V3 in 10.3")
-    scatter_v3: bool = _holds(("10.3", ""), source="changelog 10.3; observed: V2 in 10.0, V3 in 10.3")
+    roi_align_v3: bool = field(metadata=_on(("10.1", ""), source="changelog 10.1; observed: V2 in 10.0, V3 in 10.3"))
+    scatter_v3: bool = field(metadata=_on(("10.3", ""), source="changelog 10.3; observed: V2 in 10.0, V3 in 10.3"))
     #: SHAPE layers that the parser adds are followed by a CAST to INT64.
-    shape_casts: bool = _holds(("10.0", ""), source="observed in 10.0 to 10.10")
+    shape_casts: bool = field(metadata=_on(("10.0", ""), source="observed in 10.0 to 10.10"))
     #: Convolution with a kernel tensor reads the kernel's size from the tensor; before that it needs kernel_shape.
-    kernel_shape_from_tensor: bool = _holds(("10.4", ""), source="changelog 10.4; observed")
+    kernel_shape_from_tensor: bool = field(metadata=_on(("10.4", ""), source="changelog 10.4; observed"))
     #: Pad crops where pads are negative.
-    negative_pads: bool = _holds(("10.4", ""), source="observed")
+    negative_pads: bool = field(metadata=_on(("10.4", ""), source="observed"))
     #: Constant pads of a static input are one SLICE with numbers, of the padded axes alone.
-    static_pad: bool = _holds(("10.5", ""), source="observed: not in 10.4, in 10.7")
+    static_pad: bool = field(metadata=_on(("10.5", ""), source="observed: not in 10.4, in 10.7"))
     #: Squeeze and Unsqueeze are layers of their own; before that reshapes, in SHUFFLE.
-    squeeze_layers: bool = _holds(("10.7", ""), source="changelog 10.7 (dynamic axes); observed")
+    squeeze_layers: bool = field(metadata=_on(("10.7", ""), source="changelog 10.7 (dynamic axes); observed"))
     #: Outputs of a node that have no name are not counted: BatchNormalization's, and those of RNN, GRU and LSTM.
-    unnamed_outputs_dropped: bool = _holds(("10.6", ""), source="changelog 10.6 (optional outputs); observed in 10.7")
+    unnamed_outputs_dropped: bool = field(
+        metadata=_on(("10.6", ""), source="changelog 10.6 (optional outputs); observed in 10.7")
+    )
     #: CumSum is one CUMULATIVE.
-    cumulative_layer: bool = _holds(("10.8", ""), source="changelog 10.8; observed in 10.10")
+    cumulative_layer: bool = field(metadata=_on(("10.8", ""), source="changelog 10.8; observed in 10.10"))
     #: GroupNormalization of opset 21 scales each channel after a NORMALIZATION without parameters.
-    group_norm_21: bool = _holds(("10.9", ""), source="changelog 10.9; observed: not in 10.7, in 10.10")
+    group_norm_21: bool = field(metadata=_on(("10.9", ""), source="changelog 10.9; observed: not in 10.7, in 10.10"))
 
 
-def _on(switch: Any, trt: Version) -> bool:
+def _holds(switch: Any, trt: Version) -> bool:
     return any(trt >= since and (not until or trt < until) for since, until in switch.metadata["ranges"])
 
 
 @lru_cache(maxsize=None)
 def parser_of(trt: Version) -> Parser:
     """The switches of a TensorRT release, whether its parser was observed or not."""
-    return Parser(**{switch.name: _on(switch, trt[:2]) for switch in fields(Parser)})
+    return Parser(**{switch.name: _holds(switch, trt[:2]) for switch in fields(Parser)})
 
 
 def observed_for(trt: Sequence[int]) -> Version:

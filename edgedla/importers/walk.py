@@ -46,9 +46,7 @@ class Walk:
         return ModelError(
             f"TensorRT's ONNX parser refuses the model: {reason}",
             where=where,
-            hint="; ".join(
-                filter(None, (hint, *self.ctx.departures(), f"as seen in the {basis(self.ctx.trt)}"))
-            ),
+            hint="; ".join(filter(None, (hint, *self.ctx.departures(), f"as seen in the {basis(self.ctx.trt)}"))),
         )
 
     def parse_graph(self, graph: Any) -> None:

@@ -67,26 +67,25 @@ def compare(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
 ) -> Tuple[CheckReport, ...]:
-    """The same model on several platforms, in their order. Releases that share a lowering share one import.
+    """The same model on several platforms, in their order. Platforms of one release share one import.
 
     Raises:
         UsageError: no platform, unknown precision or mode.
         ModelError: the model cannot be read, or TensorRT's parser refuses it.
     """
-    from edgedla.importers import load_onnx, lowering_for
+    from edgedla.importers import load_onnx
 
     _known("precision", precision, PRECISIONS)
     _known("mode", mode, MODES)
     if not platforms:
         raise UsageError("there is nothing to compare", hint="name at least one target")
-    graphs: Dict[str, LayerGraph] = {}
+    graphs: Dict[Tuple[int, ...], LayerGraph] = {}
     reports = []
     for platform in platforms:
         trt = platform.release.trt
-        lowering = lowering_for(trt)
-        if lowering not in graphs:
-            graphs[lowering] = load_onnx(model, trt=trt, shapes=shapes, batch=batch)
-        reports.append(check_graph(graphs[lowering], platform, precision, mode))
+        if trt not in graphs:
+            graphs[trt] = load_onnx(model, trt=trt, shapes=shapes, batch=batch)
+        reports.append(check_graph(graphs[trt], platform, precision, mode))
     return tuple(reports)
 
 

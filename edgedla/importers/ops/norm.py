@@ -166,7 +166,7 @@ def layer_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
     x, scale = same_rank(ctx, x, scale)
     x, bias = same_rank(ctx, x, bias)
     out = dense.normalization(ctx.net, x, scale, bias, range(axis, rank), node.number("epsilon", 1e-5), 1, compute)
-    return [ctx.name(out, node) if ctx.v10 else out]
+    return [ctx.name(out, node) if ctx.parser.layer_norm_named else out]
 
 
 def lrn(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:

@@ -82,7 +82,7 @@ def _fill_value(ctx: Context, node: Node, inputs: List[Any]) -> Tuple[float, Opt
     """The padding value as a number, or as a tensor where it is no constant float."""
     if ctx.opset < 11:
         return node.number("value", 0.0), None
-    if len(inputs) < 3 or inputs[2] is None:
+    if len(inputs) < 3 or inputs[2] is None or (len(inputs) > 3 and not ctx.parser.pad_sees_axes):
         return 0.0, None
     given = inputs[2]
     if isinstance(given, Weights) and given.dtype in ("FLOAT", "HALF", "BF16"):
@@ -170,8 +170,8 @@ def _pad_axes_alone(ctx: Context, node: Node, inputs: List[Any], x: NetTensor, m
     size = st.add(ctx, dims, st.add(ctx, before, after))
     if size.known and any(n < 0 for n in size.numbers()):
         raise Refused(f"pads crop more than there is: sizes {size.numbers()}")
-    numbers = (s.numbers() if s.known else st.tensor_of(ctx, s) for s in (start, size))
-    return _padded(ctx, node, x, *numbers, [1] * count, axes, mode, value, fill)
+    first, second = (s.numbers() if s.known else st.tensor_of(ctx, s) for s in (start, size))
+    return _padded(ctx, node, x, first, second, [1] * count, axes, mode, value, fill)
 
 
 def _padded(

@@ -75,8 +75,8 @@ def gru(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             inner = r.add(inner, biases[1])
         total = r.add(candidate, inner)
     new = r.activate(total, 1)
-    # Order of evaluation differs between the two parsers, and with it the layers' numbers.
-    one = ctx.scalar(1.0, "FLOAT", (1, 1, 1)) if ctx.v10 else None
+    # Order of evaluation differs between releases, and with it the layers' numbers.
+    one = ctx.scalar(1.0, "FLOAT", (1, 1, 1)) if ctx.parser.gru_one_first else None
     carried = r.add(z, state, "PROD")
     if one is None:
         one = ctx.scalar(1.0, "FLOAT", (1, 1, 1))

@@ -61,7 +61,8 @@ def squeeze(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             )
         axes = [i for i, d in enumerate(x.dims) if d == 1]
     fixed = [positive_axis(a, len(x.dims)) for a in axes]
-    return [squeeze_layer(ctx, x, fixed, node)]
+    given = inputs[1] if ctx.opset >= 13 and len(inputs) == 2 else None
+    return [squeeze_layer(ctx, x, fixed, node, given)]
 
 
 def unsqueeze(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
@@ -76,7 +77,7 @@ def unsqueeze(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         axes = list(node.required("axes").ints)
     rank = len(x.dims) + len(axes)
     fixed = [positive_axis(a, rank) for a in axes]
-    return [unsqueeze_layer(ctx, x, fixed, node)]
+    return [unsqueeze_layer(ctx, x, fixed, node, inputs[1] if ctx.opset >= 13 and len(inputs) == 2 else None)]
 
 
 def concat(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:

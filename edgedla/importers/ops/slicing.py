@@ -44,7 +44,7 @@ def slice_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         else:
             starts, ends = st.from_input(ctx, given[0]), st.from_input(ctx, given[1])
         axes = st.iota(rank) if given[2] is None else st.from_input(ctx, given[2])
-        if not axes.known and not ctx.v10:
+        if not axes.known and not ctx.parser.slice_axes:
             raise Refused("This version of TensorRT does not support dynamic axes.")
         steps = st.similar(ctx, starts, 1) if given[3] is None else st.from_input(ctx, given[3])
     else:
@@ -59,7 +59,7 @@ def slice_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             )
     if axes.known:
         axes = st.vector_of(_distinct_axes(axes.numbers(), rank))
-    if ctx.v10:
+    if ctx.parser.slice_axes:
         return [_slice_axes(ctx, node, x, starts, ends, steps, axes)]
     dims = st.shape_of(x)
     if axes.numbers() != list(range(rank)):
@@ -96,7 +96,7 @@ def _slice_axes(
     steps: st.ShapeTensor,
     axes: st.ShapeTensor,
 ) -> NetTensor:
-    """10.3: start, size and stride of the sliced axes alone; axes that a tensor holds become an input."""
+    """Since 10.3: start, size and stride of the sliced axes alone; axes that a tensor holds become an input."""
     dims = st.gather(ctx, st.shape_of(x), axes)
     starts, ends = decode_bounds(ctx, dims, steps, starts, ends)
     sizes = st.slice_sizes(ctx, starts, ends, steps, dims)
