@@ -22,6 +22,7 @@ def to_document(graph: LayerGraph) -> Dict[str, Any]:
         "parsed": True,
         "error": "",
         "lowering": graph.lowering,
+        "stands_in_for": graph.stands_in_for,
         "inputs": [tensor(t) for t in graph.inputs],
         "outputs": [tensor(t) for t in graph.outputs],
         "layers": [
@@ -89,6 +90,7 @@ def from_document(document: Mapping[str, Any]) -> LayerGraph:
             outputs=tuple(add(t) for t in document["outputs"]),
             nodes=tuple(OnnxNode(n, ops[n], tuple(ix)) for n, ix in of_node.items()),
             lowering=document.get("lowering", "10.3"),
+            stands_in_for=document.get("stands_in_for", ""),
             notes=tuple(document.get("notes", ())),
             constant_users=users,
         )

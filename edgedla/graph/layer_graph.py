@@ -30,7 +30,8 @@ class LayerGraph:
         tensors: every tensor that a live layer reads or writes, by name.
         inputs, outputs: names of the network's input and output tensors.
         nodes: all ONNX nodes, in the model's order.
-        lowering: the parser release whose lowering was followed: "8.6" or "10.3".
+        lowering: the TensorRT release whose observed parser answers, for example "10.3".
+        stands_in_for: the release that was asked for, where its own parser was not observed; else "".
         opset: version of the default ONNX domain.
         sha256: of the model file, hex; "" for a graph that came from no file.
         notes: what the reader should know (dynamic dims, missing external data).
@@ -44,6 +45,7 @@ class LayerGraph:
     outputs: Tuple[str, ...]
     nodes: Tuple[OnnxNode, ...] = ()
     lowering: str = "10.3"
+    stands_in_for: str = ""
     opset: int = 0
     sha256: str = ""
     notes: Tuple[str, ...] = ()

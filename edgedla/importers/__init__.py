@@ -38,7 +38,7 @@ def load_onnx(
 
 
 def _version(trt: Union[str, Sequence[int]]) -> Tuple[int, ...]:
-    parts: Sequence[Union[str, int]] = trt.split(".") if isinstance(trt, str) else trt
+    parts: Sequence[Any] = trt.split(".") if isinstance(trt, str) else trt
     try:
         version = tuple(int(part) for part in parts)
     except (TypeError, ValueError):

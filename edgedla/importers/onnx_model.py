@@ -15,6 +15,7 @@ from edgedla.importers.model_file.onnx_file import OnnxFile, read
 from edgedla.importers.model_file.tensor_data import TensorReader
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import readable
+from edgedla.importers.parser_releases import newest_opset, stands_in_for
 from edgedla.importers.ports import import_inputs, output_tensors
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.walk import DEFAULT_DOMAINS, Walk
@@ -77,8 +78,20 @@ def _import(
         raise ModelError(str(e), where=source.where) from e
     except RecursionError as e:
         raise ModelError("subgraphs are nested too deeply", where=source.where) from e
-    notes += source.notes + reader.notes() + ctx.departures()
+    notes += source.notes + reader.notes() + _newer_opset(ctx) + ctx.departures()
     return _collect(ctx, source, inputs, outputs, notes)
+
+
+def _newer_opset(ctx: Context) -> List[str]:
+    """One note where the model's opset is above what the release's parser was made for."""
+    newest, source = newest_opset(ctx.trt)
+    if ctx.opset <= newest:
+        return []
+    release = ".".join(str(part) for part in ctx.trt[:2])
+    return [
+        f"opset {ctx.opset} is newer than {newest}, the newest that the ONNX parser of TensorRT {release} was made for "
+        f"({source}): it may refuse operators, or read them with an older meaning; export with opset {newest} or before"
+    ]
 
 
 def _opset(source: OnnxFile) -> int:
@@ -184,6 +197,7 @@ def _collect(
         outputs=tuple(name_of(t) for t in outputs),
         nodes=nodes,
         lowering=ctx.lowering,
+        stands_in_for=stands_in_for(ctx.trt),
         opset=ctx.opset,
         sha256=source.sha256,
         notes=tuple(notes),

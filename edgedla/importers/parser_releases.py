@@ -172,13 +172,16 @@ def lowering_name(trt: Sequence[int]) -> str:
     return ".".join(str(part) for part in observed_for(trt))
 
 
+def stands_in_for(trt: Sequence[int]) -> str:
+    """The release itself where it was not observed, so that another one answers for it; "" where it was."""
+    asked = tuple(trt[:2])
+    return "" if observed_for(trt) == asked else ".".join(str(part) for part in asked)
+
+
 def basis(trt: Sequence[int]) -> str:
     """Whose observations answer, in words: "parser of TensorRT 10.3", or which one stands in."""
-    observed, asked = observed_for(trt), tuple(trt[:2])
-    text = f"parser of TensorRT {lowering_name(trt)}"
-    if observed != asked:
-        text += f", which stands in for {'.'.join(str(part) for part in asked)} (not observed)"
-    return text
+    asked = stands_in_for(trt)
+    return f"parser of TensorRT {lowering_name(trt)}" + (f", standing in for {asked} (not observed)" if asked else "")
 
 
 def newest_opset(trt: Sequence[int]) -> Tuple[int, str]:

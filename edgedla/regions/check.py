@@ -114,6 +114,7 @@ def check_graph(
         mode=mode,
         rules_version=rules.version,
         lowering=graph.lowering,
+        stands_in_for=graph.stands_in_for,
         layers=layers,
         nodes=prediction.nodes,
         regions=tuple(_region(graph, r, work, platform, precision, rules) for r in prediction.regions),

@@ -185,6 +185,8 @@ class CheckReport:
         precision: "fp16" or "int8".
         mode: "fallback", "strict" or "standalone".
         rules_version: version of the rules that answered.
+        lowering: the TensorRT release whose observed ONNX parser answers.
+        stands_in_for: the platform's own release, where its parser was not observed; else "".
         strict: the answer for a build without fallback; None in mode "fallback".
         cost: predicted cost of a frame, one entry a way to run it (placement.forecast), where it was asked for.
     """
@@ -205,6 +207,12 @@ class CheckReport:
     strict: Optional[StrictResult]
     notes: Tuple[str, ...]
     cost: Optional[Tuple[Mapping[str, Any], ...]] = None
+    stands_in_for: str = ""
+
+    @property
+    def parser(self) -> str:
+        """The release whose observed parser answers, and what it stands in for."""
+        return self.lowering + (f" for {self.stands_in_for} (not observed)" if self.stands_in_for else "")
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -216,6 +224,7 @@ class CheckReport:
             "mode": self.mode,
             "rules_version": self.rules_version,
             "lowering": self.lowering,
+            "stands_in_for": self.stands_in_for,
             "totals": self.totals.to_dict(),
             "layers": [layer.to_dict() for layer in self.layers],
             "nodes": [node.to_dict() for node in self.nodes],

@@ -110,7 +110,7 @@ def _figures(report: CheckReport) -> Iterator[Line]:
     if totals.macs:
         yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
     yield from (("", 2, f"{label:13}{text}") for label, text in summary.costs(report))
-    yield "dim", 2, f"basis        rules {report.rules_version}, parser lowering {report.lowering}; a prediction"
+    yield "dim", 2, f"basis        rules {report.rules_version}, parser lowering {report.parser}; a prediction"
 
 
 def _strict(report: CheckReport) -> Iterator[Line]:

@@ -9,12 +9,30 @@ from typing import Any, Dict, List
 import onnx
 from google.protobuf.json_format import ParseDict
 
-RECORD = Path(__file__).resolve().parent.parent / "data" / "parser_lowerings" / "probes.jsonl"
+FOLDER = Path(__file__).resolve().parent.parent / "data" / "parser_lowerings"
+#: Releases whose parser was run, in the order of the record.
+VERSIONS = ("8.4", "8.5", "8.6", "10.0", "10.3", "10.7")
 
 
 def probes() -> List[Dict[str, Any]]:
-    """One per model: name, model (protobuf's JSON form), "10.3" and "8.6": layers or None."""
-    with open(RECORD, encoding="utf-8") as f:
+    """One per model: name, model (protobuf's JSON form), and for each of VERSIONS its layers, or None where refused."""
+    rows = []
+    for row in _rows("probes.jsonl"):
+        answer: Any = []
+        for version in VERSIONS:
+            # The record leaves out what equals the release before.
+            answer = row[version] = row.get(version, answer)
+        rows.append(row)
+    return rows
+
+
+def classes() -> List[Dict[str, Any]]:
+    """One per smallest model: name, model, answers by version: kinds of layers (None where refused), and if all of them."""
+    return _rows("classes.jsonl")
+
+
+def _rows(name: str) -> List[Dict[str, Any]]:
+    with open(FOLDER / name, encoding="utf-8") as f:
         return [json.loads(line) for line in f]
 
 

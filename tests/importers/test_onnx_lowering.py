@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 from onnx_models import VERSIONS, constant, ints, model, one, output_dims, types, value, weights
 
-from edgedla.errors import ModelError
+from edgedla.errors import ModelError, UsageError
 from edgedla.importers import load_onnx
 
 # fmt: off
@@ -148,7 +148,35 @@ def test_dims_that_are_dynamic_stay_so(what, proto, expected, trt):
 
 @pytest.mark.parametrize(
     ("trt", "lowering"),
-    [((8, 4, 1), "8.6"), ((8, 6), "8.6"), ((10, 0), "10.3"), ((10, 7), "10.3"), ((11, 4, 1), "10.3")],
+    [
+        ((8, 2, 1), ("8.4", "8.2")), ((8, 4, 1), ("8.4", "")), ("8.5.2", ("8.5", "")), ((8, 6), ("8.6", "")),
+        ((10, 0), ("10.0", "")), ("10.1", ("10.0", "10.1")), ([10, 3, 0], ("10.3", "")), ((10, 7), ("10.7", "")),
+        ((10, 8), ("10.7", "10.8")), ((11, 4, 1), ("10.10", "11.4")),
+    ],
+)  # fmt: skip
+def test_the_newest_observed_parser_that_is_not_newer_answers_and_says_so(trt, lowering):
+    graph = load_onnx(one("Relu"), trt=trt)
+    assert (graph.lowering, graph.stands_in_for) == lowering
+
+
+@pytest.mark.parametrize("trt", ["", "ten", "10.x", (), (10, -3), ("10", None)])
+def test_a_release_that_is_none_is_refused(trt):
+    with pytest.raises(UsageError, match="is no TensorRT version"):
+        load_onnx(one("Relu"), trt=trt)
+
+
+@pytest.mark.parametrize(
+    ("trt", "opset", "newest"),
+    [
+        ("8.2", 14, 13),
+        ("8.4.1", 14, 13),
+        ("8.5", 18, 17),
+        ("8.5", 17, 0),
+        ("10.3", 21, 20),
+        ("10.7", 22, 0),
+        ("11.4", 26, 25),
+    ],
 )
-def test_each_release_follows_one_of_two_lowerings(trt, lowering):
-    assert load_onnx(one("Relu"), trt=trt).lowering == lowering
+def test_a_model_newer_than_the_parser_is_told_so(trt, opset, newest):
+    notes = [n for n in load_onnx(one("Relu", opset=opset), trt=trt).notes if "opset" in n]
+    assert notes == [] if not newest else f"opset {opset} is newer than {newest}," in notes[0]

@@ -199,7 +199,7 @@ def test_files_are_read_only_for_the_kinds_at_hand():
 @pytest.mark.parametrize("target", ["agx-orin-64gb", "agx-xavier-32gb"])
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
 def test_real_networks_get_an_answer_for_every_layer(shared, target, precision):
-    lowering = "10.3" if "orin" in target else "8.6"
+    lowering = "10.3" if "orin" in target else "8.5"
     platform = platform_for(target)
     with gzip.open(shared / "golden" / "parser" / lowering / "corpus.jsonl.gz", "rt") as lines:
         graphs = [from_document(d) for d in map(json.loads, lines) if d["parsed"]]

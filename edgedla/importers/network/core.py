@@ -12,8 +12,9 @@ Dims = Tuple[int, ...]
 TYPE_WORDS: Dict[str, str] = {
     "ACTIVATION": "Activation", "CAST": "Cast", "CONCATENATION": "Concatenation", "CONDITION": "Condition",
     "CONDITIONAL_INPUT": "ConditionalInput", "CONDITIONAL_OUTPUT": "ConditionalOutput", "CONSTANT": "Constant",
-    "CONVOLUTION": "Convolution", "CUMULATIVE": "Cumulative", "DECONVOLUTION": "Deconvolution", "DEQUANTIZE": "Dequantize", "EINSUM": "Einsum",
-    "ELEMENTWISE": "ElementWise", "FILL": "Fill", "GATHER": "Gather", "GRID_SAMPLE": "GridSample",
+    "CONVOLUTION": "Convolution", "CUMULATIVE": "Cumulative", "DECONVOLUTION": "Deconvolution",
+    "DEQUANTIZE": "Dequantize", "EINSUM": "Einsum", "ELEMENTWISE": "ElementWise", "FILL": "Fill", "GATHER": "Gather",
+    "GRID_SAMPLE": "GridSample",
     "IDENTITY": "Identity", "ITERATOR": "Iterator", "LOOP_OUTPUT": "LoopOutput", "LRN": "LRN",
     "MATRIX_MULTIPLY": "Matrix Multiply", "NMS": "Nms", "NON_ZERO": "NonZero", "NORMALIZATION": "Normalization",
     "ONE_HOT": "OneHot", "PARAMETRIC_RELU": "ParametricReLU", "PLUGIN_V2": "PluginV2", "PLUGIN_V3": "PluginV3",

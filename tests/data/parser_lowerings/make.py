@@ -1,9 +1,10 @@
-"""Makes probes.jsonl out of ../shared: python tests/data/parser_lowerings/make.py (README.md says what it is)."""
+"""Makes probes.jsonl and classes.jsonl out of ../shared: python tests/data/parser_lowerings/make.py (see README.md)."""
 
 from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from score_layers import PARAMS, compare  # noqa: E402
 
 #: Initializers with more elements are carried without their data.
 MAX_VALUES = 32
-VERSIONS = ("10.3", "8.6")
+VERSIONS = ("8.4", "8.5", "8.6", "10.0", "10.3", "10.7")
 
 
 def golden(version, name):
@@ -60,7 +61,39 @@ def as_json(path):
     return form, model_of(form)
 
 
+def unlike_the_release_before(answers):
+    """Answers by version, without those that equal the one of the version before."""
+    row, before = {}, []
+    for version in VERSIONS:
+        if answers[version] != before:
+            row[version] = before = answers[version]
+    return row
+
+
+def classes():
+    """A smallest model of each way in which releases differ, with the kinds of layers that the parser made of it."""
+    folder = SHARED / "golden" / "parser" / "min"
+    entries = re.findall(r"^- (\d[\d.]*) \| (.*?)(?=^- \d|\Z)", (folder / "README.md").read_text(), re.S | re.M)
+    models = {}
+    for version, text in entries:
+        seen = re.search(r"\| (\S+)\.onnx \| parser: (.*?) \| edgedla: ", text, re.S)
+        if seen is None or not (folder / f"{seen[1]}.onnx").exists():
+            continue
+        answer = seen[2].strip()
+        # The record cuts long answers off; the last kind may be cut, too.
+        whole = len(answer) < 190
+        kinds = None if answer.startswith("REFUSES") else answer.split() if whole else answer.split()[:-1]
+        models.setdefault(seen[1], {})[version] = {"kinds": kinds, "whole": whole}
+    return [
+        {"name": name, "model": as_json(folder / f"{name}.onnx")[0], "answers": answers}
+        for name, answers in sorted(models.items())
+    ]
+
+
 def main():
+    with open(HERE / "classes.jsonl", "w", encoding="utf-8") as f:
+        for row in classes():
+            f.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
     from edgedla.errors import ModelError
     from edgedla.graph.document import to_document
     from edgedla.importers import load_onnx
@@ -95,7 +128,7 @@ def main():
                 continue
             seen_operators |= operators
             row = {"name": name, "model": form}
-            row.update({v: layers_of(answers[v][name]) for v in VERSIONS})
+            row.update(unlike_the_release_before({v: layers_of(answers[v][name]) for v in VERSIONS}))
             kept.append(row)
     with open(HERE / "probes.jsonl", "w", encoding="utf-8") as f:
         for row in kept:
