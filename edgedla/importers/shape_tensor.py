@@ -332,22 +332,3 @@ def add_slice(
     out = shapes.slice_layer(ctx.net, x, given(starts), given(sizes), given(strides), axes=axes, mode=mode)
     ctx.helper_name(out, "ONNXTRT_ShapeSlice")
     return out
-
-
-def clamp(ctx: Context, x: ShapeTensor, lower: ShapeTensor, upper: ShapeTensor) -> ShapeTensor:
-    return minimum(ctx, maximum(ctx, x, lower), upper)
-
-
-def bump_if_negative(ctx: Context, dims: ShapeTensor, indices: ShapeTensor) -> ShapeTensor:
-    """indices + dims where negative: indices - clamp(indices, -1, 0) * dims."""
-    signs = clamp(ctx, indices, vector(-1), vector(0))
-    return sub(ctx, indices, mul(ctx, signs, dims))
-
-
-def slice_sizes(
-    ctx: Context, starts: ShapeTensor, ends: ShapeTensor, steps: ShapeTensor, dims: ShapeTensor
-) -> ShapeTensor:
-    """ceil((end - start) / step), written as 0 - floor((start - end) / step)."""
-    if steps.is_all(1):
-        return sub(ctx, ends, starts)
-    return sub(ctx, similar(ctx, dims, 0), floor_div(ctx, sub(ctx, starts, ends), steps))

@@ -11,7 +11,7 @@ from edgedla.importers.network.core import NetTensor, NodeRecord
 from edgedla.importers.node import Node, node_name
 from edgedla.importers.node_order import topological
 from edgedla.importers.ops import OPERATORS, Lowering
-from edgedla.importers.ops.control import function_call
+from edgedla.importers.ops.control_flow.control import function_call
 from edgedla.importers.parser_releases import basis, imports, starts_to_import
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.values import Weights

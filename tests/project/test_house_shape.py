@@ -13,8 +13,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "edgedla"
 MOST_FILES, MOST_LINES, MEDIAN_LINES = 20, 350, 130
 #: Above the limit still; these numbers may only fall.
-CROWDED = {"importers/ops": 22, "reports": 24}
-LONG = {"importers/shape_tensor.py": 353}
+CROWDED = {"reports": 24}
+LONG: Dict[str, int] = {}
 
 FILES: Dict[str, Path] = {
     ".".join(("edgedla", *path.relative_to(PACKAGE).with_suffix("").parts)).replace(".__init__", ""): path

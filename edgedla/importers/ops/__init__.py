@@ -13,9 +13,7 @@ from edgedla.importers.context import Context
 from edgedla.importers.node import Node
 from edgedla.importers.ops import (
     activations,
-    control,
     conv_transpose,
-    cumulative,
     detection,
     elementwise,
     generators,
@@ -25,7 +23,6 @@ from edgedla.importers.ops import (
     pad,
     pool,
     quantize,
-    recurrent,
     reductions,
     reshape,
     resize,
@@ -34,6 +31,7 @@ from edgedla.importers.ops import (
     stft,
     windows,
 )
+from edgedla.importers.ops.control_flow import control, cumulative, recurrent
 
 Lowering = Callable[[Context, Node, List[Any]], List[Any]]
 

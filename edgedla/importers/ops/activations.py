@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from edgedla.importers.broadcast import axis_length, flatten, same_rank, squeeze, to_rank
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import dtype_of, rank_of, refuse_types
-from edgedla.importers.network import arithmetic, shapes
+from edgedla.importers.network import arithmetic, selection, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.ops.elementwise import check_types, combine
@@ -200,11 +200,11 @@ def hardmax(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     if ctx.opset < 13:
         x = flatten(ctx, x, axis, node)
         axis = 1
-    best = shapes.top_k(ctx.net, x, "MAX", 1, axis)
+    best = selection.top_k(ctx.net, x, "MAX", 1, axis)
     index = squeeze(ctx, best[1], [axis])
     zero_one = ctx.constant([0, 1], "INT32")
     depth = axis_length(ctx, x, axis)
-    out = shapes.one_hot(ctx.net, index, zero_one, depth, axis)
+    out = selection.one_hot(ctx.net, index, zero_one, depth, axis)
     if ctx.opset < 13 and out.dims != dims:
         out = shapes.shuffle(ctx.net, out, reshape=dims, zero_is_placeholder=False)
         if ctx.v10:

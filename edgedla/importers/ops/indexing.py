@@ -8,7 +8,7 @@ from edgedla.importers import shape_tensor as st
 from edgedla.importers.broadcast import squeeze, to_scalar, unsqueeze
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import dtype_of, rank_of, refuse_types
-from edgedla.importers.network import arithmetic, dense, shapes
+from edgedla.importers.network import arithmetic, dense, selection, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis, single_axis
 from edgedla.importers.refuse import Refused
@@ -38,7 +38,7 @@ def gather_elements(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     data = ctx.tensor(inputs[0])
     indices = ctx.tensor(inputs[1])
     axis = single_axis(node.integer("axis", 0), len(data.dims))
-    return [ctx.name(shapes.gather_v2(ctx.net, data, _indices(ctx, data, indices), "ELEMENT", axis), node)]
+    return [ctx.name(selection.gather_v2(ctx.net, data, _indices(ctx, data, indices), "ELEMENT", axis), node)]
 
 
 def gather_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
@@ -46,7 +46,7 @@ def gather_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     data = ctx.tensor(inputs[0])
     indices = ctx.tensor(inputs[1])
     batch = node.integer("batch_dims", 0)
-    out = shapes.gather_v2(ctx.net, data, _indices(ctx, data, indices), "ND", 0, batch)
+    out = selection.gather_v2(ctx.net, data, _indices(ctx, data, indices), "ND", 0, batch)
     return [ctx.name(out, node)]
 
 
@@ -68,7 +68,7 @@ def _scatter(ctx: Context, node: Node, inputs: List[Any], mode: str, axis: int) 
                     )
     if ctx.v10:
         indices = arithmetic.cast(ctx.net, indices, "INT32")
-    return ctx.name(shapes.scatter(ctx.net, data, indices, updates, mode, axis), node)
+    return ctx.name(selection.scatter(ctx.net, data, indices, updates, mode, axis), node)
 
 
 def scatter_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
@@ -123,7 +123,7 @@ def one_hot(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     positive_axis(axis, len(indices.dims) + 1)
     if not ctx.v10 and depth.value is None:
         raise Refused("OneHot does not support dynamic depth input")
-    return [ctx.name(shapes.one_hot(ctx.net, indices, values, depth, axis), node)]
+    return [ctx.name(selection.one_hot(ctx.net, indices, values, depth, axis), node)]
 
 
 def non_zero(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
@@ -134,7 +134,7 @@ def non_zero(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
             "Only FLOAT32, FLOAT16, BFLOAT16, INT32, INT64, INT8 or BOOL input is supported for the NonZero operator "
             f"in this version of TensorRT. The current type is {x.dtype}."
         )
-    out = ctx.name(shapes.non_zero(ctx.net, x, "INT32"), node)
+    out = ctx.name(selection.non_zero(ctx.net, x, "INT32"), node)
     return [ctx.cast_helper(out, "INT64") if ctx.v10 else out]
 
 
@@ -156,7 +156,7 @@ def reverse_sequence(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         if not 0 <= axis <= len(x.dims):
             raise Refused(f"Invalid {name}")
     if ctx.parser.reverse_sequence_layer:
-        return [ctx.name(shapes.reverse_sequence(ctx.net, x, lengths, batch, sequence), node)]
+        return [ctx.name(selection.reverse_sequence(ctx.net, x, lengths, batch, sequence), node)]
     return [_reversed_by_slices(ctx, x, inputs[1], batch)]
 
 

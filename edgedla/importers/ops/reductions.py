@@ -8,11 +8,11 @@ from edgedla.importers import shape_tensor as st
 from edgedla.importers.broadcast import constant_of_shape, flatten, squeeze, to_scalar, unsqueeze
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import rank_of, refuse_types
-from edgedla.importers.network import arithmetic, dense, shapes
+from edgedla.importers.network import arithmetic, dense, selection
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.ops.elementwise import combine, unary_layer
-from edgedla.importers.ops.slicing import decode_bounds
+from edgedla.importers.ops.slicing import decode_bounds, slice_sizes
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights
 
@@ -159,7 +159,7 @@ def arg_min_max(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List
     if axis >= rank:
         raise Refused(f"TopK axis {axis} invalid for rank {rank}")
     flipped = _top_k_operand(ctx, _flipped(ctx, x, axis) if last else x)
-    best = shapes.top_k(ctx.net, flipped, op, 1, axis)
+    best = selection.top_k(ctx.net, flipped, op, 1, axis)
     ctx.net.register(best[0], node.name)
     indices = best[1]
     if ctx.v10:
@@ -197,7 +197,7 @@ def _flipped(ctx: Context, x: NetTensor, axis: int) -> NetTensor:
         ends = st.interlace(ctx, dims, ends, subscripts)
         steps = st.interlace(ctx, st.similar(ctx, dims, 1), steps, subscripts)
     starts, ends = decode_bounds(ctx, dims, steps, starts, ends)
-    sizes = st.slice_sizes(ctx, starts, ends, steps, dims)
+    sizes = slice_sizes(ctx, starts, ends, steps, dims)
     return st.add_slice(ctx, x, starts, sizes, steps)
 
 
@@ -243,10 +243,10 @@ def top_k(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         number = ctx.net.number_of_layers
         ctx.net.number_of_layers += 1
         k_tensor = to_scalar(ctx, ctx.tensor(inputs[1]))
-        made = shapes.top_k(ctx.net, x, op, k, axis, k_tensor)
+        made = selection.top_k(ctx.net, x, op, k, axis, k_tensor)
         ctx.net.renumber(made, number)
     else:
-        made = shapes.top_k(ctx.net, x, op, k, axis)
+        made = selection.top_k(ctx.net, x, op, k, axis)
     ctx.net.register(made[0], node.name)
     values, indices = made
     if one_dimensional:

@@ -15,15 +15,34 @@ from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.values import Weights
 
 
+def clamp(ctx: Context, x: st.ShapeTensor, lower: st.ShapeTensor, upper: st.ShapeTensor) -> st.ShapeTensor:
+    return st.minimum(ctx, st.maximum(ctx, x, lower), upper)
+
+
+def bump_if_negative(ctx: Context, dims: st.ShapeTensor, indices: st.ShapeTensor) -> st.ShapeTensor:
+    """indices + dims where negative: indices - clamp(indices, -1, 0) * dims."""
+    signs = clamp(ctx, indices, st.vector(-1), st.vector(0))
+    return st.sub(ctx, indices, st.mul(ctx, signs, dims))
+
+
+def slice_sizes(
+    ctx: Context, starts: st.ShapeTensor, ends: st.ShapeTensor, steps: st.ShapeTensor, dims: st.ShapeTensor
+) -> st.ShapeTensor:
+    """ceil((end - start) / step), written as 0 - floor((start - end) / step)."""
+    if steps.is_all(1):
+        return st.sub(ctx, ends, starts)
+    return st.sub(ctx, st.similar(ctx, dims, 0), st.floor_div(ctx, st.sub(ctx, starts, ends), steps))
+
+
 def decode_bounds(
     ctx: Context, dims: st.ShapeTensor, steps: st.ShapeTensor, starts: st.ShapeTensor, ends: st.ShapeTensor
 ) -> Tuple[st.ShapeTensor, st.ShapeTensor]:
     """ONNX starts and ends (negative, out of range) as the indices that are meant."""
-    sign = st.clamp(ctx, steps, st.vector(-1), st.vector(0))
-    starts = st.bump_if_negative(ctx, dims, starts)
-    starts = st.clamp(ctx, starts, st.vector(0), st.add(ctx, dims, sign))
-    ends = st.bump_if_negative(ctx, dims, ends)
-    ends = st.clamp(ctx, ends, sign, dims)
+    sign = clamp(ctx, steps, st.vector(-1), st.vector(0))
+    starts = bump_if_negative(ctx, dims, starts)
+    starts = clamp(ctx, starts, st.vector(0), st.add(ctx, dims, sign))
+    ends = bump_if_negative(ctx, dims, ends)
+    ends = clamp(ctx, ends, sign, dims)
     return starts, ends
 
 
@@ -68,7 +87,7 @@ def slice_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         ends = st.interlace(ctx, dims, ends, subscripts)
         steps = st.interlace(ctx, st.similar(ctx, dims, 1), steps, subscripts)
     starts, ends = decode_bounds(ctx, dims, steps, starts, ends)
-    sizes = st.slice_sizes(ctx, starts, ends, steps, dims)
+    sizes = slice_sizes(ctx, starts, ends, steps, dims)
     sizes = st.maximum(ctx, st.similar(ctx, dims, 0), sizes)
     return [ctx.name(st.add_slice(ctx, x, starts, sizes, steps), node)]
 
@@ -99,7 +118,7 @@ def _slice_axes(
     """Since 10.3: start, size and stride of the sliced axes alone; axes that a tensor holds become an input."""
     dims = st.gather(ctx, st.shape_of(x), axes)
     starts, ends = decode_bounds(ctx, dims, steps, starts, ends)
-    sizes = st.slice_sizes(ctx, starts, ends, steps, dims)
+    sizes = slice_sizes(ctx, starts, ends, steps, dims)
     sizes = st.maximum(ctx, st.similar(ctx, dims, 0), sizes)
     if axes.known:
         return ctx.name(st.add_slice(ctx, x, starts, sizes, steps, axes=axes.numbers()), node)

@@ -10,7 +10,7 @@ from edgedla.importers.network import arithmetic, dense, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.loops import Loop
 from edgedla.importers.node import Node
-from edgedla.importers.ops.control import add_counter
+from edgedla.importers.ops.control_flow.control import add_counter
 from edgedla.importers.refuse import Refused
 
 #: ONNX activation -> TensorRT's, its default alpha and beta.

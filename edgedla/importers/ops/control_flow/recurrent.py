@@ -9,7 +9,7 @@ from edgedla.importers.context import Context
 from edgedla.importers.network import shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
-from edgedla.importers.ops.recurrent_layer import Recurrent
+from edgedla.importers.ops.control_flow.recurrent_layer import Recurrent
 from edgedla.importers.refuse import Refused
 
 
