@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union, overload
 
 import numpy as np
 
@@ -19,6 +22,9 @@ NUMPY_OF_ORT: Mapping[str, type] = {
 }  # fmt: skip
 
 
+Feed = Dict[str, np.ndarray]
+
+
 @dataclass(frozen=True)
 class InputSpec:
     """One model input: name, static shape, NumPy type."""
@@ -30,11 +36,16 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Samples:
-    """Feeds for ONNX Runtime. `synthetic` ones are random numbers: ranges from them say nothing of real data."""
+    """Feeds for ONNX Runtime. `synthetic` ones are random numbers: ranges from them say nothing of real data.
 
-    feeds: Tuple[Dict[str, np.ndarray], ...]
+    `feeds` may be read again and again, and need not stand in memory. `labels`: the right answers, one a feed, where
+    the samples came with some.
+    """
+
+    feeds: Sequence[Feed]
     synthetic: bool
     detail: str
+    labels: Optional[Sequence[Any]] = None
 
 
 def synthetic_samples(inputs: Sequence[InputSpec], count: int = SYNTHETIC_SAMPLES, seed: int = 0) -> Samples:
@@ -53,72 +64,167 @@ def synthetic_samples(inputs: Sequence[InputSpec], count: int = SYNTHETIC_SAMPLE
     return Samples(tuple(feeds), True, f"{count} seeded random samples (seed {seed})")
 
 
-def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: int = 256) -> Samples:
-    """Samples from a .npz or .npy file, or from a folder of them in name order.
+def feeds_of(arrays: Mapping[str, Any], inputs: Sequence[InputSpec], where: str) -> Sequence[Feed]:
+    """Feeds from one array an input, which may lie in a file: each is read when it is asked for.
 
-    An .npz has one array an input, by input name; an .npy, or a one-array .npz, serves a model with one input. An
-    array has the input's shape, or a multiple of it along the first axis, or one axis more in front: then it holds
-    several samples. Values are what the network reads, so preprocessing has been done.
+    An array has the input's shape, or a multiple of it along the first axis, or one axis more in front: then it holds
+    several samples.
+
+    Raises:
+        DataError: an input has no array, or one that does not fit; the arrays hold different numbers of samples.
+    """
+    missing = [spec.name for spec in inputs if spec.name not in arrays]
+    if missing:
+        found = ", ".join(repr(name) for name in sorted(arrays))
+        wanted = ", ".join(spec.name for spec in inputs)
+        raise DataError(f"no array for input {missing[0]!r}; the file has {found}", where=where, allowed=wanted)
+    return _Feeds({spec.name: _as_samples(arrays[spec.name], spec, where) for spec in inputs}, inputs, where)
+
+
+class _Feeds(Sequence[Feed]):
+    """Samples of arrays that each have one sample a row."""
+
+    def __init__(self, parts: Mapping[str, Any], inputs: Sequence[InputSpec], where: str) -> None:
+        counts = sorted({len(part) for part in parts.values()})
+        if len(counts) != 1:
+            raise DataError(f"the inputs have different numbers of samples: {counts}", where=where)
+        self._parts, self._inputs, self._where, self._count = parts, inputs, where, counts[0]
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Feed: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Feed]: ...
+    def __getitem__(self, index: Union[int, slice]) -> Union[Feed, Sequence[Feed]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._count))]
+        if not -self._count <= index < self._count:
+            raise IndexError(index)
+        feed = {}
+        for spec in self._inputs:
+            values = np.array(self._parts[spec.name][index]).astype(spec.dtype)
+            if np.issubdtype(spec.dtype, np.floating) and not np.isfinite(values).all():
+                raise DataError(f"sample {index} of input {spec.name!r} holds NaN or infinity", where=self._where)
+            feed[spec.name] = values
+        return feed
+
+
+class Joined(Sequence[Feed]):
+    """The feeds of several files, one behind the other, at most `limit`."""
+
+    def __init__(self, parts: Sequence[Sequence[Feed]], limit: Optional[int] = None) -> None:
+        self._parts = parts
+        self._ends = np.cumsum([len(part) for part in parts])
+        self._count = min(int(self._ends[-1]) if len(parts) else 0, sys.maxsize if limit is None else limit)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Feed: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Feed]: ...
+    def __getitem__(self, index: Union[int, slice]) -> Union[Feed, Sequence[Feed]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._count))]
+        if not -self._count <= index < self._count:
+            raise IndexError(index)
+        index %= self._count
+        part = int(np.searchsorted(self._ends, index, side="right"))
+        return self._parts[part][index - (int(self._ends[part - 1]) if part else 0)]
+
+
+def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Optional[int] = 256) -> Samples:
+    """Samples from a .npz or .npy file, or from a folder of them in name order; read as they are used.
+
+    An .npz has one array an input, by input name; an .npy serves a model with one input, and so does an .npz whose one
+    array has no name of its own (arr_0). Values are what the network reads, so preprocessing has been done. An array
+    `labels` that no input is called holds the right answers (see edgedla.accuracy).
 
     Raises:
         UsageError: no such file or folder, or another kind of file.
         DataError: an array is missing, unreadable, or does not fit its input.
     """
     root = Path(path)
+    files: List[Path] = []
     if root.is_dir():
-        files: List[Path] = sorted(p for p in root.iterdir() if p.suffix in (".npz", ".npy"))
+        files = sorted(p for p in root.iterdir() if p.suffix in (".npz", ".npy"))
     elif root.suffix in (".npz", ".npy") and root.is_file():
         files = [root]
-    else:
-        files = []
     if not files:
         raise UsageError("no calibration samples here", where=str(root), allowed="a .npz or .npy, or a folder of them")
-    feeds: List[Dict[str, np.ndarray]] = []
+    parts: List[Sequence[Feed]] = []
+    labels: List[Any] = []
+    read = 0
     for file in files:
-        feeds.extend(_feeds(file, inputs))
-        if len(feeds) >= limit:
+        arrays = load_arrays(file)
+        if len(inputs) == 1 and list(arrays) in ([""], ["arr_0"]):
+            arrays = {inputs[0].name: next(iter(arrays.values()))}
+        parts.append(feeds_of(arrays, inputs, str(file)))
+        if "labels" in arrays and all(spec.name != "labels" for spec in inputs):
+            labels.extend(arrays["labels"])
+        read += len(parts[-1])
+        if limit is not None and read >= limit:
             break
-    feeds = feeds[:limit]
-    return Samples(tuple(feeds), False, f"{len(feeds)} samples of {root.name}")
+    feeds = Joined(parts, limit)
+    if labels and len(labels) < len(feeds):
+        raise DataError(f"{len(labels)} labels for {len(feeds)} samples", where=str(root), allowed="one a sample")
+    return Samples(feeds, False, f"{len(feeds)} samples of {root.name}", labels[: len(feeds)] or None)
 
 
-def _feeds(file: Path, inputs: Sequence[InputSpec]) -> Iterable[Dict[str, np.ndarray]]:
+def load_arrays(file: Path) -> Dict[str, Any]:
+    """The arrays of a .npy (under the name "") or .npz file; those that are not compressed stay in the file.
+
+    Raises:
+        DataError: no such file, or no arrays in it.
+    """
     try:
         # Pickled objects would run code of whoever made the file.
-        loaded = np.load(str(file), allow_pickle=False)
-        arrays = {"": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
-    except (OSError, ValueError, EOFError) as e:
+        if file.suffix == ".npy":
+            return {"": np.load(str(file), mmap_mode="r", allow_pickle=False)}
+        stored = _stored(file)
+        with np.load(str(file), allow_pickle=False) as loaded:
+            return {key: stored[key] if key in stored else loaded[key] for key in loaded.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as e:
         raise DataError(f"the samples cannot be read: {e}", where=str(file)) from e
-    if len(inputs) == 1 and len(arrays) == 1:
-        arrays = {inputs[0].name: next(iter(arrays.values()))}
-    parts: Dict[str, np.ndarray] = {}
-    for spec in inputs:
-        if spec.name not in arrays:
-            raise DataError(
-                f"no array for input {spec.name!r}", where=str(file), allowed=", ".join(s.name for s in inputs)
-            )
-        parts[spec.name] = _as_samples(arrays[spec.name], spec, file)
-    counts = {len(p) for p in parts.values()}
-    if len(counts) != 1:
-        raise DataError(f"the inputs have different numbers of samples: {sorted(counts)}", where=str(file))
-    return [{name: part[i] for name, part in parts.items()} for i in range(counts.pop())]
 
 
-def _as_samples(array: np.ndarray, spec: InputSpec, file: Path) -> np.ndarray:
+def _stored(file: Path) -> Dict[str, Any]:
+    """The uncompressed arrays of an .npz, mapped: np.savez stores them as they are."""
+    found: Dict[str, Any] = {}
+    with zipfile.ZipFile(str(file)) as archive, open(str(file), "rb") as data:
+        for entry in archive.infolist():
+            if entry.compress_type != zipfile.ZIP_STORED or not entry.filename.endswith(".npy"):
+                continue
+            data.seek(entry.header_offset + 26)
+            # The local header of a ZIP entry: name and extra field have lengths of their own there.
+            name_length, extra_length = struct.unpack("<HH", data.read(4))
+            data.seek(name_length + extra_length, 1)
+            version = np.lib.format.read_magic(data)
+            if version not in ((1, 0), (2, 0)):
+                continue
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(data)
+            if dtype.hasobject or 0 in shape:
+                continue
+            order: Any = "F" if fortran else "C"
+            mapped = np.memmap(str(file), dtype=dtype, mode="r", offset=data.tell(), shape=shape, order=order)
+            found[entry.filename[:-4]] = mapped
+    return found
+
+
+def _as_samples(array: Any, spec: InputSpec, where: str) -> Any:
     """The array as (samples, *input shape)."""
     shape = spec.shape
-    fits = array.size > 0 and array.dtype != object
-    if fits and array.shape[1:] == shape[1:] and array.ndim == len(shape) and array.shape[0] % max(shape[0], 1) == 0:
-        samples = array.reshape((-1, *shape))
-    elif fits and array.shape[1:] == shape:
-        samples = array
-    else:
-        raise DataError(
-            f"array of shape {list(array.shape)} does not fit input {spec.name!r}",
-            where=str(file),
-            allowed=f"{list(shape)}, or several of them",
-        )
-    samples = samples.astype(spec.dtype)
-    if np.issubdtype(spec.dtype, np.floating) and not np.isfinite(samples).all():
-        raise DataError(f"the samples of input {spec.name!r} hold NaN or infinity", where=str(file))
-    return samples
+    fits = array.size > 0 and array.dtype.kind in "biuf"
+    if fits and array.ndim == len(shape) and array.shape[1:] == shape[1:] and array.shape[0] % max(shape[0], 1) == 0:
+        return array.reshape((-1, *shape))
+    if fits and array.shape[1:] == shape:
+        return array
+    raise DataError(
+        f"array of shape {list(array.shape)} and type {array.dtype} does not fit input {spec.name!r}",
+        where=where,
+        allowed=f"{list(shape)}, or several of them",
+    )

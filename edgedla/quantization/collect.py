@@ -1,0 +1,122 @@
+"""One pass over the samples: a histogram of every float activation of a model, from which every method takes its scales.
+
+Memory does not grow with the samples: a sample's activations are freed before the next sample runs, and of a large
+tensor only an even selection leaves ONNX Runtime. The largest magnitude is always taken over all elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+import numpy as np
+
+from edgedla.errors import DataError, RunError
+from edgedla.quantization.histogram import Histogram
+from edgedla.quantization.samples import Samples
+from edgedla.quantization.session import open_session
+from edgedla.quantization.tensor_types import float_activations
+
+#: Elements of one tensor and sample that are counted. A larger tensor gives every k-th element.
+MOST_ELEMENTS = 1 << 15
+_SUFFIX = "/edgedla_probe"
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What the samples showed of each float activation, in the model's order.
+
+    Attributes:
+        histograms: tensor name -> Histogram.
+        samples: how many samples were run. synthetic: they are random numbers. detail: where they come from.
+    """
+
+    histograms: Mapping[str, Histogram]
+    samples: int
+    synthetic: bool = False
+    detail: str = ""
+    sampled: Mapping[str, int] = field(default_factory=dict)
+
+
+def collect(model: Any, samples: Samples, progress: Optional[Progress] = None) -> Collection:
+    """Runs an onnx.ModelProto with static inputs over all samples.
+
+    Args:
+        progress: called after each sample with (samples done, samples in all).
+
+    Raises:
+        EnvironmentMissing: no onnxruntime. RunError: it refuses the model, or a value is NaN or infinite. DataError: no
+            sample came.
+    """
+    dims = float_activations(model)
+    names, steps = list(dims), {name: _step(d) for name, d in dims.items()}
+    session = open_session(_probed(model, names, steps))
+    wanted = [name + _SUFFIX + end for name in names for end in ("/max", "/values")]
+    histograms = {name: Histogram() for name in names}
+    done = 0
+    for feed in samples.feeds:
+        found = session.run(wanted, feed)
+        broken = [name for name, top in zip(names, found[::2]) if not np.isfinite(top)]
+        if broken:
+            raise RunError(
+                f"{len(broken)} tensors hold NaN or infinity, first {broken[0]!r}, in sample {done + 1}",
+                hint="random input does not suit this model: give --calib-data"
+                if samples.synthetic
+                else "are the weights and the preprocessing right?",
+            )
+        for name, top, values in zip(names, found[::2], found[1::2]):
+            histograms[name].add(values.reshape(-1), float(top))
+        del found
+        done += 1
+        if progress is not None:
+            progress(done, len(samples.feeds))
+    if not done:
+        raise DataError("there is no sample", where=samples.detail, allowed="at least one; 64 or more are better")
+    return Collection(histograms, done, samples.synthetic, samples.detail, {n: k for n, k in steps.items() if k > 1})
+
+
+def _step(dims: Sequence[int]) -> int:
+    """Every how many-th element of a flattened tensor is counted.
+
+    No factor of the step divides a size, so that the selection walks over all columns, rows and channels.
+    """
+    size = int(np.prod(dims)) if dims and all(d > 0 for d in dims) else 0
+    step = -(-size // MOST_ELEMENTS) if size else 1
+    while step > 1 and any(np.gcd(step, d) > 1 for d in dims):
+        step += 1
+    return max(step, 1)
+
+
+def _probed(model: Any, names: Sequence[str], steps: Mapping[str, int]) -> bytes:
+    """The model with two more outputs a tensor: max |x| over all elements, and |x| of the selected ones."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    added = onnx.ModelProto()
+    graph = added.graph
+
+    def constant(name: str, value: Sequence[int]) -> str:
+        graph.initializer.append(numpy_helper.from_array(np.asarray(value, np.int64), name))
+        return name
+
+    flat, zero, end = (
+        constant("edgedla_probe/flat", [-1]), constant("edgedla_probe/zero", [0]),
+        constant("edgedla_probe/end", [np.iinfo(np.int64).max]),
+    )  # fmt: skip
+    step_names = {k: constant(f"edgedla_probe/step{k}", [k]) for k in sorted({steps[n] for n in names if steps[n] > 1})}
+    # Operators of opset 10 and later; newer axes-as-input forms are avoided by taking the maximum over everything.
+    for name in names:
+        magnitude, values = name + _SUFFIX + "/abs", name + _SUFFIX + "/values"
+        selected = steps[name] > 1
+        graph.node.append(helper.make_node("Abs", [name], [magnitude]))
+        graph.node.append(helper.make_node("ReduceMax", [magnitude], [name + _SUFFIX + "/max"], keepdims=0))
+        row = values + "/all" if selected else values
+        graph.node.append(helper.make_node("Reshape", [magnitude, flat], [row]))
+        if selected:
+            inputs = [row, zero, end, zero, step_names[steps[name]]]
+            graph.node.append(helper.make_node("Slice", inputs, [values]))
+        for output in (name + _SUFFIX + "/max", values):
+            graph.output.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, None))
+    # Serialised messages that stand one behind the other are one merged message: the weights are not copied for it.
+    return bytes(model.SerializeToString() + added.SerializeToString())

@@ -1,0 +1,86 @@
+"""For every tensor of a network its INT8 scale and where it comes from; nothing is missing silently."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from edgedla.graph import LayerGraph
+from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.unify import MEASURED, Scales
+
+MISSING = "missing"
+#: Element types that carry no INT8 scale: indices, conditions, bytes.
+_SCALED = frozenset({"FLOAT", "HALF", "BF16", "INT8"})
+
+
+@dataclass(frozen=True)
+class TensorScale:
+    """One tensor that a live layer reads or writes.
+
+    Attributes:
+        tensor: name. absmax: scale * 127; None where it is missing.
+        origin: measured, unified (made equal to others), moved (a rule gave it), missing.
+        rule: id in rules/int8_scales.yaml where the origin is unified or moved. why: for a missing one, what is known of it.
+        layers: names of the layers that read or write it.
+    """
+
+    tensor: str
+    absmax: Optional[float]
+    origin: str
+    rule: str = ""
+    why: str = ""
+    layers: Tuple[str, ...] = ()
+
+    @property
+    def scale(self) -> Optional[float]:
+        return None if self.absmax is None else self.absmax / INT8_MAX
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """`tensors`: every float activation of the network, in its order. `counts`: how many by origin."""
+
+    tensors: Tuple[TensorScale, ...]
+
+    @property
+    def missing(self) -> Tuple[TensorScale, ...]:
+        return tuple(t for t in self.tensors if t.origin == MISSING)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return dict(sorted(Counter(t.origin for t in self.tensors).items()))
+
+    @property
+    def layers_without(self) -> Tuple[str, ...]:
+        """Layers that read or write a tensor without a scale: on the DLA they leave INT8."""
+        return tuple(dict.fromkeys(name for t in self.missing for name in t.layers))
+
+
+def coverage(graph: LayerGraph, scales: Scales, measured: Mapping[str, float] = {}) -> Coverage:  # noqa: B006
+    """The scale of every float activation that a live layer reads or writes.
+
+    Args:
+        measured: tensor name -> largest |x| seen, for tensors that were measured; it tells "zero in every sample" from
+            "never measured".
+    """
+    layers: Dict[str, List[str]] = {}
+    for layer in graph.layers:
+        for name in (*(t.name for t in graph.activations(layer)), *layer.outputs):
+            layers.setdefault(name, []).append(layer.name)
+    changed = {c.tensor: c for c in scales.changes}
+    found = []
+    for name, users in layers.items():
+        if graph.tensors[name].dtype not in _SCALED:
+            continue
+        absmax, change = scales.absmax.get(name), changed.get(name)
+        origin = MISSING if absmax is None else change.origin if change else MEASURED
+        why = ""
+        if absmax is None:
+            why = (
+                "zero in every sample" if name in measured else "no ONNX tensor has this name and no rule gives a scale"
+            )
+        used = tuple(dict.fromkeys(users))
+        found.append(TensorScale(name, absmax, origin, change.rule if change else "", why, used))
+    return Coverage(tuple(found))

@@ -1,0 +1,80 @@
+"""Histogram of the magnitudes of one tensor that grows with its values, so that one pass over the samples is enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Tuple
+
+import numpy as np
+
+#: Bins while values come in. The range doubles where a value lies above it, so at the end between half of them and
+#: all lie below the largest magnitude.
+FINE_BINS = 16384
+#: Bins that thresholds are chosen from, as in TensorRT's and pytorch-quantization's calibrators.
+BINS = 2048
+
+
+@dataclass
+class Histogram:
+    """Counts of |x| in FINE_BINS equal bins over [0, top).
+
+    Attributes:
+        absmax: largest magnitude of all values, those that were left out of the counts too.
+        top: upper edge of the last bin; 0 while every value was zero.
+        zeros: values that are exactly zero while `top` is 0.
+    """
+
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(FINE_BINS, np.int64))
+    absmax: float = 0.0
+    top: float = 0.0
+    zeros: int = 0
+
+    def add(self, magnitudes: np.ndarray, absmax: float) -> None:
+        """Counts values of one sample.
+
+        Args:
+            magnitudes: |x|, float32, all or an even selection of the tensor's elements.
+            absmax: largest |x| of all its elements; finite.
+        """
+        self.absmax = max(self.absmax, absmax)
+        if absmax > self.top:
+            self._widen(absmax)
+        if self.top == 0.0:
+            self.zeros += magnitudes.size
+            return
+        # In double precision: FINE_BINS / top overflows FP32 where the tensor holds denormal numbers only.
+        place = np.multiply(magnitudes, FINE_BINS / self.top, dtype=np.float64 if self.top < 1e-30 else np.float32)
+        bins = np.minimum(place.astype(np.int32), FINE_BINS - 1)
+        self.counts += np.bincount(bins, minlength=FINE_BINS)
+
+    def _widen(self, absmax: float) -> None:
+        if self.top == 0.0:
+            self.top = absmax
+            self.counts[0] += self.zeros
+            return
+        while self.top < absmax:
+            half = self.counts.reshape(-1, 2).sum(axis=1)
+            self.counts = np.concatenate([half, np.zeros(FINE_BINS // 2, np.int64)])
+            self.top *= 2.0
+
+    def binned(self, bins: int = BINS) -> np.ndarray:
+        """Counts in `bins` equal bins over [0, absmax]: (bins,) float64. A fine bin goes where its middle lies."""
+        result = np.zeros(bins)
+        if self.absmax > 0.0:
+            filled = np.flatnonzero(self.counts)
+            middle = (filled + 0.5) * (self.top / FINE_BINS)
+            place = np.minimum((middle * (bins / self.absmax)).astype(np.int64), bins - 1)
+            np.add.at(result, place, self.counts[filled])
+        return result
+
+    def filled(self) -> Tuple[np.ndarray, np.ndarray]:
+        """(magnitude, count) of every bin that holds values; the first bin counts as zero."""
+        filled = np.flatnonzero(self.counts)
+        middle = np.where(filled == 0, 0.0, np.minimum((filled + 0.5) * (self.top / FINE_BINS), self.absmax))
+        return middle, self.counts[filled].astype(np.float64)
+
+    def power(self) -> float:
+        """Mean of x**2."""
+        middle, counts = self.filled()
+        total = counts.sum() + (self.zeros if self.top == 0.0 else 0)
+        return float(np.dot(middle * middle, counts) / total) if total else 0.0

@@ -1,0 +1,177 @@
+"""Puts Q/DQ into a plain ONNX model: INT8 as a strongly typed TensorRT reads it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Collection, Dict, List, Mapping, Set
+
+import numpy as np
+
+from edgedla.errors import ModelError
+from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.qdq.nodes import DEQUANTIZE, METADATA, QUANTIZE, constants_of
+from edgedla.quantization.qdq.strip import has_qdq
+from edgedla.quantization.tensor_types import FLOAT, tensor_types
+from edgedla.quantization.weights import channel_axis, per_channel_absmax
+
+#: QuantizeLinear has scales by channel from this opset on.
+MIN_OPSET = 13
+
+
+def with_qdq(model: Any, absmax: Mapping[str, float], fp16_nodes: Collection[str] = ()) -> Any:
+    """A copy of an onnx.ModelProto with a symmetric INT8 Q/DQ pair on every tensor that has a range.
+
+    Weights of Conv, ConvTranspose, Gemm and MatMul become INT8 constants behind a DQ, one scale an output channel,
+    absmax / 127, unless the node is one of `fp16_nodes`. What reads a tensor there reads it without the pair. A model
+    that `strip_qdq` made gets its pairs back exactly where they stood.
+
+    Args:
+        absmax: tensor -> range; scale = range / 127 in FP32.
+        fp16_nodes: names of nodes that stay in FP16.
+
+    Raises:
+        ModelError: the model holds Q/DQ already, or its opset is below 13.
+    """
+    import onnx
+
+    if has_qdq(model):
+        raise ModelError("the model holds Q/DQ already", hint="take it out first: strip_qdq, or `edgedla quantize`")
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if opset < MIN_OPSET:
+        raise ModelError(f"opset {opset} has no scales by channel", allowed=f"opset {MIN_OPSET} or later")
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    _Inserter(changed, absmax, frozenset(fp16_nodes)).run()
+    return changed
+
+
+class _Inserter:
+    def __init__(self, model: Any, absmax: Mapping[str, float], fp16: Collection[str]) -> None:
+        self.model, self.graph, self.absmax, self.fp16 = model, model.graph, absmax, fp16
+        self.constants = constants_of(model)
+        self.types = tensor_types(model)
+        self.outputs = {o.name for o in self.graph.output}
+        self.kept = self._kept()
+        self.nodes: List[Any] = []
+        self.weights: Dict[str, str] = {}
+        self.zero = ""
+
+    def _kept(self) -> Dict[str, Any]:
+        """Where the pairs stood before, of a model that strip_qdq made."""
+        for entry in self.model.metadata_props:
+            if entry.key == METADATA:
+                try:
+                    kept = json.loads(entry.value)
+                    return kept if isinstance(kept, dict) and {"edges", "outputs", "weights"} <= set(kept) else {}
+                except ValueError:
+                    return {}
+        return {}
+
+    def run(self) -> None:
+        self.zero = self._initializer("edgedla/zero_point", np.zeros((), np.int8))
+        old = list(self.graph.node)
+        quantised: Set[str] = set()
+        for entry in self.graph.input:
+            if entry.name not in self.constants and self._wants(entry.name):
+                self._pair(entry.name, entry.name, f"{entry.name}/dequantized", quantised)
+        for node in old:
+            self._read(node)
+            names = list(node.output)
+            for slot, name in enumerate(names):
+                if name and self._wants(name) and self._output_through(name):
+                    node.output[slot] = f"{name}/unquantized"
+            self.nodes.append(node)
+            for name, inner in zip(names, node.output):
+                if not name or not self._wants(name):
+                    continue
+                self._pair(name, inner, name if inner != name else f"{name}/dequantized", quantised)
+        fresh = [type(n).FromString(n.SerializeToString()) for n in self.nodes]
+        del self.graph.node[:]
+        self.graph.node.extend(fresh)
+        used = {name for node in self.graph.node for name in node.input} | self.outputs
+        initializers = [i for i in self.graph.initializer if i.name in used]
+        del self.graph.initializer[:]
+        self.graph.initializer.extend(initializers)
+        entries = [e for e in self.model.metadata_props if e.key != METADATA]
+        del self.model.metadata_props[:]
+        self.model.metadata_props.extend(entries)
+
+    def _wants(self, name: str) -> bool:
+        return name in self.absmax and self.types.get(name, (FLOAT, ()))[0] == FLOAT
+
+    def _output_through(self, name: str) -> bool:
+        """A network output that leaves through its pair."""
+        return name in self.outputs and (name in self.kept["outputs"] if self.kept else True)
+
+    def _reads_pair(self, node: Any, slot: int, name: str) -> bool:
+        if not self._wants(name):
+            return False
+        if self.kept:
+            return [node.output[0], slot] in self.kept["edges"].get(name, [])
+        return not (node.name and node.name in self.fp16)
+
+    def _read(self, node: Any) -> None:
+        for slot, name in enumerate(node.input):
+            if name in self.constants:
+                node.input[slot] = self._weight(node, slot, name)
+            elif self._reads_pair(node, slot, name):
+                if not self._output_through(name):
+                    node.input[slot] = f"{name}/dequantized"
+            elif self._wants(name) and self._output_through(name):
+                node.input[slot] = f"{name}/unquantized"
+
+    def _weight(self, node: Any, slot: int, name: str) -> str:
+        from onnx import numpy_helper
+
+        tensor = self.constants[name]
+        axis = channel_axis(node, slot, len(tensor.dims))
+        stood = self.kept.get("weights", {}) if self.kept else None
+        # In a network that came with Q/DQ exactly its weights are quantised again.
+        wanted = name in stood if stood is not None else not (node.name and node.name in self.fp16)
+        if axis is None or tensor.data_type != FLOAT or not wanted:
+            return name
+        if stood is None and not all(self._wants(t) for t in node.input[:1]):
+            return name
+        if name not in self.weights:
+            values = numpy_helper.to_array(tensor)
+            scales = self._scales(name, values, axis, stood)
+            shape = [1] * values.ndim
+            shape[axis] = -1
+            levels = np.clip(np.rint(values / scales.reshape(shape)), -128, 127).astype(np.int8)
+            inputs = [
+                self._initializer(f"{name}/int8", levels),
+                self._initializer(f"{name}/scale", scales),
+                self._initializer(f"{name}/zero_point", np.zeros(len(scales), np.int8)),
+            ]
+            self._node(DEQUANTIZE, inputs, f"{name}/dequantized", axis=axis)
+            self.weights[name] = f"{name}/dequantized"
+        return self.weights[name]
+
+    def _scales(self, name: str, values: np.ndarray, axis: int, stood: Any) -> np.ndarray:
+        if stood and name in stood:
+            kept = np.frombuffer(bytes.fromhex(stood[name]["scales"]), ">f4").astype(np.float32)
+            if kept.size in (1, values.shape[axis]):
+                return np.ascontiguousarray(np.broadcast_to(kept, values.shape[axis]))
+        top = per_channel_absmax(values.astype(np.float64), axis)
+        # A channel of zeros needs a scale above zero all the same.
+        scales: np.ndarray = np.where(top > 0, top / INT8_MAX, 1.0).astype(np.float32)
+        return scales
+
+    def _pair(self, name: str, source: str, target: str, done: Set[str]) -> None:
+        if name in done:
+            return
+        done.add(name)
+        scale = self._initializer(f"{name}/scale", np.asarray(self.absmax[name] / INT8_MAX, np.float32))
+        self._node(QUANTIZE, [source, scale, self.zero], f"{name}/int8")
+        self._node(DEQUANTIZE, [f"{name}/int8", scale, self.zero], target)
+
+    def _node(self, op: str, inputs: List[str], output: str, **attributes: Any) -> None:
+        from onnx import helper
+
+        self.nodes.append(helper.make_node(op, inputs, [output], name=f"{output}/{op}", **attributes))
+
+    def _initializer(self, name: str, values: np.ndarray) -> str:
+        from onnx import numpy_helper
+
+        self.graph.initializer.append(numpy_helper.from_array(values, name))
+        return name

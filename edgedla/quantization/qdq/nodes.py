@@ -1,0 +1,90 @@
+"""QuantizeLinear and DequantizeLinear nodes read strictly: what the DLA's scales cannot express is refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional
+
+import numpy as np
+
+from edgedla.errors import ModelError
+
+QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+#: ONNX Runtime's own domain has the same operators for models of old opsets.
+DOMAINS = ("", "ai.onnx", "com.microsoft")
+#: The metadata entry in which a stripped model keeps where its pairs stood.
+METADATA = "edgedla_qdq"
+#: Relative difference up to which a weight's scale counts as absmax / 127 of its channel.
+WEIGHT_TOLERANCE = 1e-3
+HINT_SYMMETRIC = "quantise symmetrically: ActivationSymmetric and WeightSymmetric in ONNX Runtime, --target_dla in ModelOpt"
+
+
+def is_quantize(node: Any) -> bool:
+    return node.op_type == QUANTIZE and node.domain in DOMAINS
+
+
+def is_dequantize(node: Any) -> bool:
+    return node.op_type == DEQUANTIZE and node.domain in DOMAINS
+
+
+def label(node: Any) -> str:
+    """How messages name a node."""
+    return node.name or f"{node.op_type} -> {node.output[0]}"
+
+
+@dataclass(frozen=True)
+class Quantizer:
+    """Scale of a Q or DQ node: `scales` of size 1 (the whole tensor) or one a slice along `axis`."""
+
+    scales: np.ndarray
+    axis: int
+
+    @property
+    def per_tensor(self) -> bool:
+        return bool(self.scales.size == 1)
+
+
+def constants_of(model: Any) -> Dict[str, Any]:
+    """Initializers and Constant nodes by name, as onnx.TensorProto."""
+    found = {i.name: i for i in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            found[node.output[0]] = node.attribute[0].t
+    return found
+
+
+def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional[str] = None) -> Quantizer:
+    """The node's scale, after a check that it is one that TensorRT's implicit INT8 has.
+
+    Args:
+        weights: element type of the quantised constant, where the node dequantises one ("int8", "int32").
+
+    Raises:
+        ModelError: a scale that is no constant or no positive number, a zero point, UINT8 or another type, blocks.
+    """
+    from onnx import numpy_helper
+
+    where = label(node)
+    if any(a.name == "block_size" and a.i for a in node.attribute):
+        raise ModelError("blocked quantisation has no place on the DLA", where=where, allowed="one scale a tensor or channel")
+    if len(node.input) < 2 or node.input[1] not in constants:
+        raise ModelError("the scale is no constant", where=where, hint="export with folded constants")
+    scales = numpy_helper.to_array(constants[node.input[1]]).astype(np.float32).reshape(-1)
+    if not scales.size or not np.isfinite(scales).all() or (scales <= 0).any():
+        raise ModelError("a scale is no positive number", where=where)
+    zero = np.zeros(1, np.uint8)
+    if len(node.input) > 2 and node.input[2]:
+        if node.input[2] not in constants:
+            raise ModelError("the zero point is no constant", where=where)
+        zero = numpy_helper.to_array(constants[node.input[2]])
+    elif weights is not None:
+        zero = np.zeros(1, weights)
+    if zero.dtype not in (np.int8, np.int32):
+        # Without a zero point the type is UINT8 too (ONNX, QuantizeLinear).
+        raise ModelError(
+            f"quantised to {str(zero.dtype).upper()}", where=where, allowed="INT8 with zero point 0", hint=HINT_SYMMETRIC
+        )
+    if zero.any():
+        raise ModelError("it has a zero point other than 0", where=where, allowed="symmetric INT8", hint=HINT_SYMMETRIC)
+    axis = next((int(a.i) for a in node.attribute if a.name == "axis"), 1)
+    return Quantizer(scales, axis)

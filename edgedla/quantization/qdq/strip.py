@@ -1,0 +1,320 @@
+"""Takes Q/DQ out of a model: plain ONNX, the range of each tensor, and the nodes that stay in FP16."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+
+import numpy as np
+
+from edgedla.errors import ModelError
+from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.qdq.nodes import (
+    METADATA,
+    WEIGHT_TOLERANCE,
+    Quantizer,
+    constants_of,
+    is_dequantize,
+    is_quantize,
+    label,
+    read_quantizer,
+)
+from edgedla.quantization.weights import channel_axis, per_channel_absmax
+
+#: Operators that only move values: TensorRT gives them the scale around them, so they need no pair of their own.
+_TRANSPARENT = frozenset({"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Constant", "Shape"})
+#: What TensorRT merges into the operator before it: the tensor between them is never stored.
+_MERGED = frozenset({"Relu", "Clip", "BatchNormalization", "LeakyRelu", "PRelu", "Add"})
+_WORKING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+
+
+@dataclass(frozen=True)
+class Stripped:
+    """A Q/DQ model in the form that TensorRT up to 10.7 takes for the DLA.
+
+    Attributes:
+        model: onnx.ModelProto without Q/DQ. Its metadata keeps where the pairs stood, so that `with_qdq` puts them back.
+        absmax: tensor -> range; scale = range / 127, exactly the model's scale in FP32.
+        fp16_nodes: ONNX nodes that read or write a float tensor without Q/DQ: they stay in FP16 (--layerPrecisions).
+        pairs: how many Q/DQ pairs there were on activations. weights: how many weights were quantised.
+    """
+
+    model: Any
+    absmax: Mapping[str, float]
+    fp16_nodes: Tuple[str, ...]
+    pairs: int
+    weights: int
+
+
+def has_qdq(model: Any) -> bool:
+    """True where the main graph holds a Q or DQ node."""
+    return any(is_quantize(n) or is_dequantize(n) for n in model.graph.node)
+
+
+def strip_qdq(model: Any) -> Stripped:
+    """The model without Q/DQ.
+
+    Raises:
+        ModelError: something that a calibration cache cannot say, with the node: a zero point, UINT8, weights with one
+            scale for all channels or another than absmax / 127, two scales for one tensor, unequal scales at a Concat,
+            a Q without DQ.
+    """
+    import onnx
+
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    work = _Stripper(changed)
+    work.run()
+    return Stripped(changed, work.absmax, work.fp16_nodes(), work.pairs, len(work.weight_scales))
+
+
+class _Stripper:
+    def __init__(self, model: Any) -> None:
+        self.model, self.graph = model, model.graph
+        self.constants = constants_of(model)
+        self.producer = {o: n for n in self.graph.node for o in n.output}
+        self.readers: Dict[str, List[Tuple[Any, int]]] = {}
+        for node in self.graph.node:
+            for slot, name in enumerate(node.input):
+                self.readers.setdefault(name, []).append((node, slot))
+        self.outputs = {o.name for o in self.graph.output}
+        self.scale_of: Dict[str, np.ndarray] = {}
+        self.absmax: Dict[str, float] = {}
+        self.edges: Dict[str, List[List[Any]]] = {}
+        self.through: Set[str] = set()
+        self.weight_scales: Dict[str, Any] = {}
+        self.renamed: Dict[str, str] = {}
+        self.pairs = 0
+
+    def run(self) -> None:
+        gone: Set[int] = set()
+        for node in list(self.graph.node):
+            if is_quantize(node):
+                self._check_readers(node)
+                gone.add(id(node))
+            elif is_dequantize(node):
+                self._take(node)
+                gone.add(id(node))
+        kept = [n for n in self.graph.node if not (is_quantize(n) or is_dequantize(n))]
+        self._rename(kept)
+        nodes = [type(n).FromString(n.SerializeToString()) for n in kept]
+        del self.graph.node[:]
+        self.graph.node.extend(nodes)
+        self._refuse_unequal_concats()
+        self._drop_unused_constants()
+        del gone
+        self._remember()
+
+    def _check_readers(self, node: Any) -> None:
+        readers = self.readers.get(node.output[0], [])
+        if node.output[0] in self.outputs or not readers or not all(is_dequantize(r) for r, _ in readers):
+            raise ModelError(
+                "its INT8 result is read by something else than DequantizeLinear", where=label(node), allowed="Q/DQ pairs"
+            )
+
+    def _take(self, node: Any) -> None:
+        source = node.input[0]
+        producer = self.producer.get(source)
+        if producer is not None and is_quantize(producer):
+            inner = producer.input[0]
+            if inner in self.constants:
+                self._float_weight(node, producer, inner)
+            else:
+                self._activation(node, producer, inner)
+        elif source in self.constants:
+            self._stored_weight(node, source)
+        else:
+            raise ModelError("it reads an INT8 tensor that no QuantizeLinear made", where=label(node))
+
+    def _activation(self, node: Any, producer: Any, inner: str) -> None:
+        scale = read_quantizer(producer, self.constants)
+        back = read_quantizer(node, self.constants)
+        if not scale.per_tensor or not back.per_tensor:
+            raise ModelError("an activation has a scale a channel", where=label(producer), allowed="one scale a tensor")
+        if scale.scales[0] != back.scales[0]:
+            raise ModelError("Q and DQ have different scales", where=label(node))
+        tensor = self._root(inner)
+        if tensor in self.scale_of and self.scale_of[tensor] != scale.scales[0]:
+            raise ModelError(
+                f"tensor {tensor!r} is quantised with two scales", where=label(producer), allowed="one scale a tensor"
+            )
+        self.pairs += tensor not in self.scale_of
+        self.scale_of[tensor] = scale.scales[0]
+        self.absmax[tensor] = float(scale.scales[0]) * INT8_MAX
+        self.renamed[node.output[0]] = tensor
+
+    def _root(self, name: str) -> str:
+        while name in self.renamed:
+            name = self.renamed[name]
+        return name
+
+    def _stored_weight(self, node: Any, source: str) -> None:
+        """An INT8 (or, for a bias, INT32) constant behind a DQ: becomes the FP32 constant that the DQ gives."""
+        from onnx import numpy_helper
+
+        levels = numpy_helper.to_array(self.constants[source])
+        found = read_quantizer(node, self.constants, weights=str(levels.dtype))
+        values = _dequantized(levels, found)
+        if levels.dtype == np.int8:
+            self._check_weight(node, np.abs(levels.astype(np.float64)) * _spread(found, levels.ndim), found)
+        self._constant(node.output[0], values)
+
+    def _float_weight(self, node: Any, producer: Any, inner: str) -> None:
+        """A FP32 constant behind Q and DQ: it stays, as TensorRT quantises it with the same scales."""
+        from onnx import numpy_helper
+
+        values = numpy_helper.to_array(self.constants[inner])
+        found = read_quantizer(producer, self.constants)
+        self._check_weight(node, np.abs(values), found)
+        levels = np.clip(np.rint(values / _spread(found, values.ndim)), -128, 127)
+        self._constant(node.output[0], _dequantized(levels, found))
+
+    def _check_weight(self, node: Any, magnitude: np.ndarray, found: Quantizer) -> None:
+        readers = self.readers.get(node.output[0], [])
+        axes = {channel_axis(r, slot, magnitude.ndim) for r, slot in readers}
+        if axes == {None}:
+            # An operand of Add or Mul, a bias: TensorRT keeps it as it is.
+            return
+        axis = next(a for a in sorted(axes, key=str) if a is not None)
+        expected = per_channel_absmax(magnitude, axis) / INT8_MAX
+        channels = magnitude.shape[axis]
+        if found.per_tensor and channels > 1:
+            raise ModelError(
+                "the weights have one scale for all channels",
+                where=label(node),
+                allowed="one scale an output channel",
+                hint="quantise with per_channel=True: TensorRT takes absmax / 127 of every channel",
+            )
+        if not found.per_tensor and (found.axis % magnitude.ndim != axis or found.scales.size != channels):
+            raise ModelError(f"the weights have a scale along axis {found.axis}", where=label(node), allowed=f"axis {axis}")
+        used = expected > 0
+        off = np.abs(found.scales[used] / expected[used] - 1)
+        if off.size and off.max() > WEIGHT_TOLERANCE:
+            raise ModelError(
+                f"a weight's scale is {off.max():.2%} off absmax / 127 of its channel",
+                where=label(node),
+                allowed=f"within {WEIGHT_TOLERANCE:.1%}: TensorRT takes absmax / 127",
+            )
+        self.weight_scales[node.output[0]] = {"axis": axis, "scales": found.scales.astype(">f4").tobytes().hex()}
+
+    def _constant(self, name: str, values: np.ndarray) -> None:
+        from onnx import numpy_helper
+
+        tensor = numpy_helper.from_array(np.ascontiguousarray(values, np.float32), name)
+        self.graph.initializer.append(tensor)
+        self.constants[name] = tensor
+
+    def _rename(self, kept: List[Any]) -> None:
+        """Readers of a DQ read the tensor itself; a network output keeps its name."""
+        for output in sorted(self.outputs & set(self.renamed)):
+            tensor = self._root(output)
+            self._keep_output(output, tensor, kept)
+        for node in kept:
+            for slot, name in enumerate(node.input):
+                tensor = self._root(name)
+                if tensor != name:
+                    node.input[slot] = tensor
+                    self.edges.setdefault(tensor, []).append([node.output[0], slot])
+
+    def _keep_output(self, output: str, tensor: str, kept: List[Any]) -> None:
+        producer = self.producer.get(tensor)
+        if producer is None or tensor in self.outputs:
+            from onnx import helper
+
+            # The pair stood between an input, or another output, and this output.
+            kept.append(helper.make_node("Identity", [tensor], [output], name=f"{output}/identity"))
+            del self.renamed[output]
+            self.edges.setdefault(tensor, []).append([output, 0])
+            return
+        producer.output[list(producer.output).index(tensor)] = output
+        del self.renamed[output]
+        self.renamed[tensor] = output
+        self.absmax[output] = self.absmax.pop(tensor)
+        self.scale_of[output] = self.scale_of.pop(tensor)
+        self.through.add(output)
+        for node in kept:
+            for slot, name in enumerate(node.input):
+                if name == tensor:
+                    # Readers of the tensor before its Q: not through the pair.
+                    node.input[slot] = output
+
+    def _refuse_unequal_concats(self) -> None:
+        for node in self.graph.node:
+            if node.op_type != "Concat":
+                continue
+            scales = {t: self.scale_of[t] for t in (*node.input, node.output[0]) if t in self.scale_of}
+            if len(set(map(float, scales.values()))) > 1:
+                raise ModelError(
+                    f"the tensors of a Concat have {len(set(map(float, scales.values())))} scales",
+                    where=label(node),
+                    allowed="one scale for all inputs and the output (rule SCALE002)",
+                    hint="ModelOpt's --target_dla shares them; or calibrate with `edgedla quantize`",
+                )
+
+    def _drop_unused_constants(self) -> None:
+        used = {name for node in self.graph.node for name in node.input} | self.outputs
+        used |= {n for node in self.graph.node for a in node.attribute for n in _names(a)}
+        kept = [i for i in self.graph.initializer if i.name in used]
+        del self.graph.initializer[:]
+        self.graph.initializer.extend(kept)
+        nodes = [n for n in self.graph.node if n.op_type != "Constant" or n.output[0] in used]
+        del self.graph.node[:]
+        self.graph.node.extend(nodes)
+
+    def _remember(self) -> None:
+        entry = self.model.metadata_props.add()
+        entry.key = METADATA
+        kept = {"edges": self.edges, "outputs": sorted(self.through), "weights": self.weight_scales}
+        entry.value = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+
+    def fp16_nodes(self) -> Tuple[str, ...]:
+        """Working nodes with a float activation that has no scale and is stored."""
+        readers: Dict[str, List[Any]] = {}
+        for node in self.graph.node:
+            for name in node.input:
+                readers.setdefault(name, []).append(node)
+        found = []
+        for node in self.graph.node:
+            if node.op_type in _TRANSPARENT:
+                continue
+            tensors = [t for t in node.input if t and t not in self.constants]
+            lacking = [t for t in tensors if t not in self.absmax and not self._inner(t, readers)]
+            lacking += [t for t in node.output if t and t not in self.absmax and not self._inner(t, readers)]
+            if lacking and node.name:
+                found.append(node.name)
+        return tuple(found)
+
+    def _inner(self, tensor: str, readers: Mapping[str, List[Any]]) -> bool:
+        """True for a tensor between a Conv and what TensorRT merges into it: never stored, so without a scale."""
+        producer: Optional[Any] = self.producer.get(tensor)
+        users = readers.get(tensor, [])
+        merges = len(users) == 1 and users[0].op_type in _MERGED and tensor not in self.outputs
+        if producer is None or not merges:
+            return False
+        constant = any(t in self.constants for t in users[0].input)
+        return producer.op_type in (_WORKING | {"BatchNormalization"}) and (users[0].op_type != "Add" or constant)
+
+
+def _names(attribute: Any) -> Set[str]:
+    found: Set[str] = set()
+    for graph in (attribute.g, *attribute.graphs):
+        for node in graph.node:
+            found.update(node.input)
+            for inner in node.attribute:
+                found |= _names(inner)
+    return found
+
+
+def _spread(found: Quantizer, rank: int) -> np.ndarray:
+    """The scales in a shape that multiplies the tensor along its axis."""
+    if found.per_tensor:
+        return found.scales.reshape(())
+    shape = [1] * rank
+    shape[found.axis % rank] = -1
+    return found.scales.reshape(shape)
+
+
+def _dequantized(levels: np.ndarray, found: Quantizer) -> np.ndarray:
+    result: np.ndarray = levels.astype(np.float32) * _spread(found, levels.ndim)
+    return result

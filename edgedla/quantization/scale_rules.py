@@ -1,0 +1,93 @@
+"""rules/int8_scales.yaml: which tensors share an INT8 scale on the DLA, and the scale of a tensor that lacks one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import FrozenSet, Optional, Tuple
+
+from edgedla.data import rules_dir
+from edgedla.graph.layer import Layer
+from edgedla.rules.scope import Scope, read_scope
+from edgedla.strict_yaml import Table, load
+from edgedla.targets import Platform
+
+TENSORS = ("inputs", "inputs-and-outputs")
+ORIGINS = ("input", "bound", "product", "node")
+STATUSES = ("agreed", "disputed", "derived")
+
+
+@dataclass(frozen=True)
+class ScaleRule:
+    """One rule of rules/int8_scales.yaml, whose head says what the fields mean. Empty `layers`, `ops`: all."""
+
+    id: str
+    name: str
+    summary: str
+    status: str
+    sources: Tuple[str, ...]
+    layers: FrozenSet[str]
+    ops: FrozenSet[str]
+    scope: Scope
+    tensors: str = ""
+    origin: str = ""
+    bound: float = 0.0
+
+    def fits(self, layer: Layer) -> bool:
+        return (not self.layers or layer.type in self.layers) and (
+            not self.ops or str(layer.params.get("op", layer.params.get("type", ""))) in self.ops
+        )
+
+    def holds(self, platform: Optional[Platform]) -> bool:
+        """True on this platform; without one, where the rule names no platform, or a newest release is meant."""
+        return platform is None or self.scope.matches(platform, "int8", "fallback")
+
+
+@dataclass(frozen=True)
+class ScaleRules:
+    """`equal`: which tensors share a scale. `missing`: rules for tensors without one, in order of preference."""
+
+    equal: Tuple[ScaleRule, ...]
+    missing: Tuple[ScaleRule, ...]
+
+
+@lru_cache(maxsize=None)
+def scale_rules() -> ScaleRules:
+    """The rules, read once.
+
+    Raises:
+        RuleError: the file is missing or broken, with file and line.
+    """
+    document = load(rules_dir() / "int8_scales.yaml").only(("equal", "missing"))
+    equal = tuple(_rule(t, ("tensors",), ()) for t in document.tables("equal"))
+    missing = tuple(_rule(t, ("from",), ("bound",)) for t in document.tables("missing"))
+    seen = set()
+    for rule, table in zip((*equal, *missing), (*document.tables("equal"), *document.tables("missing"))):
+        if rule.id in seen:
+            raise table.error(f"the id {rule.id} stands twice", "id")
+        seen.add(rule.id)
+    return ScaleRules(equal, missing)
+
+
+def _rule(table: Table, required: Tuple[str, ...], optional: Tuple[str, ...]) -> ScaleRule:
+    table.only(("id", "name", "summary", "status", "sources", *required), ("layer", "op", "when", *optional))
+    for key, allowed in (("tensors", TENSORS), ("from", ORIGINS), ("status", STATUSES)):
+        if key in table and table.text(key) not in allowed:
+            raise table.error(f"unknown {key} {table.text(key)!r}", key, allowed=", ".join(allowed))
+    bound = float(table.number("bound", 0.0))
+    if (table.get("from") == "bound") != (bound > 0):
+        raise table.error("a positive bound goes with `from: bound`", "from")
+    layers = (table.text("layer"),) if isinstance(table.get("layer"), str) else table.texts("layer")
+    return ScaleRule(
+        id=table.text("id"),
+        name=table.text("name"),
+        summary=table.text("summary"),
+        status=table.text("status"),
+        sources=table.texts("sources"),
+        layers=frozenset(layers),
+        ops=frozenset(table.texts("op")),
+        scope=read_scope(table.table("when") if "when" in table else None),
+        tensors=table.text("tensors", " ").strip(),
+        origin=table.text("from", " ").strip(),
+        bound=bound,
+    )

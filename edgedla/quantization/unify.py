@@ -1,0 +1,174 @@
+"""Scales as the DLA wants them: what must be alike is made alike, and tensors without a range get one where a rule says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Dict, List, Mapping, Optional, Tuple
+
+from edgedla.graph import LayerGraph
+from edgedla.graph.layer import Layer
+from edgedla.quantization.scale_rules import ScaleRule, scale_rules
+from edgedla.targets import Platform
+
+MEASURED, UNIFIED, MOVED = "measured", "unified", "moved"
+
+
+@dataclass(frozen=True)
+class ScaleChange:
+    """A range that differs from the measured one.
+
+    Attributes:
+        tensor: its name. rule: id in rules/int8_scales.yaml. layer: the layer whose rule it is.
+        before: the measured |x| maximum or threshold; None where there was none. after: the one taken.
+    """
+
+    tensor: str
+    rule: str
+    layer: str
+    before: Optional[float]
+    after: float
+
+    @property
+    def origin(self) -> str:
+        """\"unified\" where a range was there before, "moved" where there was none."""
+        return MOVED if self.before is None else UNIFIED
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Ranges of the tensors of one network, and which of them a rule changed or filled in."""
+
+    absmax: Mapping[str, float]
+    changes: Tuple[ScaleChange, ...] = ()
+
+    def origin(self, tensor: str) -> str:
+        """measured, unified, moved, or missing."""
+        changed = {c.tensor: c.origin for c in self.changes}
+        return changed.get(tensor, MEASURED if tensor in self.absmax else "missing")
+
+
+def dla_scales(
+    graph: LayerGraph,
+    absmax: Mapping[str, float],
+    platform: Optional[Platform] = None,
+    on_dla: Optional[Callable[[int], bool]] = None,
+) -> Scales:
+    """`absmax` for the tensors of this graph, filled in and made alike by rules/int8_scales.yaml.
+
+    Args:
+        absmax: tensor name -> range; scale = range / 127. ONNX names.
+        platform: whose rules hold; None takes all of them.
+        on_dla: says for a layer's index whether it runs on the DLA; equalities are asked of these layers only. None: all.
+    """
+    known = {name: float(value) for name, value in absmax.items() if name in graph.tensors}
+    filled = _fill(graph, known, platform)
+    equal = _equalise(graph, {**known, **{c.tensor: c.after for c in filled}}, platform, on_dla)
+    after = {**known, **{c.tensor: c.after for c in filled}, **{c.tensor: c.after for c in equal}}
+    # A tensor that was filled in and then made alike is told once, with the range it ends with.
+    told = {c.tensor: c for c in filled}
+    for change in equal:
+        first = told.get(change.tensor)
+        told[change.tensor] = (
+            change if first is None else ScaleChange(first.tensor, first.rule, first.layer, None, change.after)
+        )
+    return Scales(after, tuple(told[name] for name in sorted(told)))
+
+
+def _fill(graph: LayerGraph, known: Mapping[str, float], platform: Optional[Platform]) -> List[ScaleChange]:
+    rules = [r for r in scale_rules().missing if r.holds(platform)]
+    found: Dict[str, float] = dict(known)
+    last = {layer.onnx_node: found[t] for layer in graph.layers for t in layer.outputs if t in found}
+    changes: List[ScaleChange] = []
+
+    def fill(tensor: str, value: Optional[float], rule: ScaleRule, layer: Layer) -> None:
+        if value is not None and value > 0 and tensor not in found and not graph.tensors[tensor].is_constant:
+            found[tensor] = value
+            changes.append(ScaleChange(tensor, rule.id, layer.name, None, value))
+
+    def forward() -> None:
+        for rule in rules:
+            for layer in graph.layers:
+                if rule.fits(layer):
+                    for tensor in layer.outputs:
+                        fill(tensor, _forward(graph, rule, layer, found, last), rule, layer)
+
+    # Rule by rule: what an operator's own rule says comes before the guess by ONNX node. Once more at the end, as
+    # what came back through a moving layer or a product may serve another layer's output.
+    forward()
+    for rule in rules:
+        if rule.origin in ("input", "product"):
+            for layer in reversed(graph.layers):
+                if rule.fits(layer) and layer.outputs and layer.outputs[0] in found:
+                    _fill_inputs(graph, rule, layer, found, fill)
+    forward()
+    return changes
+
+
+def _forward(
+    graph: LayerGraph, rule: ScaleRule, layer: Layer, found: Mapping[str, float], last: Mapping[str, float]
+) -> Optional[float]:
+    """The range that the rule gives to an output of the layer; None where what it needs is missing too."""
+    if rule.origin == "bound":
+        return rule.bound
+    if rule.origin == "node":
+        return last.get(layer.onnx_node) if layer.onnx_node else None
+    ranges = [found.get(t.name) for t in graph.activations(layer)]
+    if rule.origin == "input":
+        return ranges[0] if ranges else None
+    if len(ranges) != 2 or ranges[0] is None or ranges[1] is None:
+        return None
+    return ranges[0] * ranges[1]
+
+
+def _fill_inputs(
+    graph: LayerGraph,
+    rule: ScaleRule,
+    layer: Layer,
+    found: Mapping[str, float],
+    fill: Callable[[str, Optional[float], ScaleRule, Layer], None],
+) -> None:
+    inputs = [t.name for t in graph.activations(layer)]
+    missing = [t for t in inputs if t not in found]
+    if len(missing) != 1:
+        return
+    # A pooling's or rectifier's input may hold more than its output: only what is moved has the same range backward.
+    if rule.origin == "input" and layer.type not in ("POOLING", "ACTIVATION"):
+        fill(missing[0], found[layer.outputs[0]], rule, layer)
+    elif rule.origin == "product" and len(inputs) == 2:
+        other = next(found[t] for t in inputs if t in found)
+        fill(missing[0], found[layer.outputs[0]] / other, rule, layer)
+
+
+def _equalise(
+    graph: LayerGraph,
+    known: Mapping[str, float],
+    platform: Optional[Platform],
+    on_dla: Optional[Callable[[int], bool]],
+) -> List[ScaleChange]:
+    """Groups of tensors that share a scale, by union-find: a tensor may stand in the rules of two layers."""
+    parent: Dict[str, str] = {}
+    why: Dict[str, Tuple[str, str]] = {}
+
+    def root(name: str) -> str:
+        while parent.setdefault(name, name) != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
+
+    for rule in (r for r in scale_rules().equal if r.holds(platform)):
+        for layer in graph.layers:
+            if not rule.fits(layer) or (on_dla is not None and not on_dla(layer.index)):
+                continue
+            names = [t.name for t in graph.activations(layer) if t.name in known]
+            names += [t for t in layer.outputs if t in known and rule.tensors == "inputs-and-outputs"]
+            for name in names:
+                why.setdefault(name, (rule.id, layer.name))
+                parent[root(name)] = root(names[0])
+    groups: Dict[str, List[str]] = {}
+    for name in parent:
+        groups.setdefault(root(name), []).append(name)
+    changes = []
+    for names in groups.values():
+        top = max(known[n] for n in names)
+        changes += [ScaleChange(n, *why[n], known[n], top) for n in names if known[n] != top]
+    return changes
