@@ -58,7 +58,7 @@ class BuildRequest:
     Attributes:
         calib: a TensorRT calibration cache. calib_data: .npz or .npy samples; beside a cache they only show the host
             backend's error. Without both INT8 is calibrated on seeded random input, which is said everywhere.
-        calib_method: "minmax" or "entropy".
+        calib_method: a name of quantization.methods: auto, minmax, entropy, percentile, mse.
         placement: a placement (`edgedla.place`) or its document's file; its devices are taken in place of the prediction.
         allow_drift: on the device, move layers that TensorRT refuses to the GPU instead of refusing the build.
         force: build also where the folder already holds this very build.
@@ -74,7 +74,7 @@ class BuildRequest:
     batch: Optional[int] = None
     calib: Optional[Path] = None
     calib_data: Optional[Path] = None
-    calib_method: str = "minmax"
+    calib_method: str = "auto"
     placement: Optional[Union[str, Path, Placement]] = None
     options: PlanOptions = field(default_factory=PlanOptions)
     allow_drift: bool = False

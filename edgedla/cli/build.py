@@ -50,7 +50,13 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
     help="INT8 scales from samples: a .npz or .npy, or a folder of them, preprocessed. With --calib the scales are the "
     "cache's, and the samples show the host backend's error.",
 )
-@click.option("--calib-method", type=click.Choice(["minmax", "entropy"]), default="minmax", show_default=True)
+@click.option(
+    "--calib-method",
+    default="auto",
+    show_default=True,
+    metavar="METHOD",
+    help="auto, minmax, entropy, percentile, percentile:99.9 or mse.",
+)
 @click.option("--set-ranges", is_flag=True, help="Give TensorRT the scales tensor by tensor, without a calibrator.")
 @click.option(
     "--input-formats", "--inputIOFormats", "input_formats", metavar="LIST", help="As int8:dla_hwc4,fp16:chw16."

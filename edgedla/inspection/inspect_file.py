@@ -161,8 +161,9 @@ def inspect(
         rows += _own_loadable(real, notes)
         comparison = own_comparison(real, notes)
     elif found.kind == "calibration-cache":
-        absmax = read_cache(path)
-        rows, content = facts.of_cache(absmax), {"absmax": absmax}
+        cache = read_cache(path)
+        rows, content = facts.of_cache(cache.absmax), {"absmax": dict(cache.absmax)}
+        notes += cache.notes
     elif found.kind == "tensorrt-engine":
         header = plan_header(path)
         assert header is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Mapping, Tuple, Union
 
@@ -12,7 +13,10 @@ from edgedla.errors import DocumentError
 
 INT8_MAX = 127.0
 _HEADER = re.compile(r"^TRT-(\d+)-(\w+)$")
+#: The calibrator whose header the DLA asks for (NvInfer.h 7.1 to 10.16, IInt8EntropyCalibrator2).
 _ALGORITHM = "EntropyCalibration2"
+#: Calibrators of TensorRT 7 to 10. The header is checked by name only; all write symmetric scales in the same form.
+ALGORITHMS = (_ALGORITHM, "MinMaxCalibration", "EntropyCalibration", "LegacyCalibration")
 
 
 def version_number(trt: Tuple[int, ...]) -> int:
@@ -43,12 +47,37 @@ def write_cache(absmax: Mapping[str, float], trt: Tuple[int, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_cache(path: Union[str, Path]) -> Dict[str, float]:
-    """Tensor name -> absmax (127 times the scale) of a cache file, whichever TensorRT wrote it.
+@dataclass(frozen=True)
+class CalibrationCache:
+    """A cache's content.
+
+    Attributes:
+        absmax: tensor name -> 127 times the scale.
+        algorithm: the calibrator that its header names. version: the TensorRT that its header names, as one number.
+        zero: tensors whose scale is 0: they were zero in every sample, so they have none.
+    """
+
+    absmax: Mapping[str, float]
+    algorithm: str = _ALGORITHM
+    version: int = 0
+    zero: Tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> Tuple[str, ...]:
+        """What a person should know before a build with it."""
+        if self.algorithm == _ALGORITHM:
+            return ()
+        return (
+            f"the cache was made by {self.algorithm}; its scales serve as they are, under the header {_ALGORITHM}, which "
+            "the DLA's calibrator needs",
+        )
+
+
+def read_cache(path: Union[str, Path]) -> CalibrationCache:
+    """A cache file, whichever TensorRT and calibrator wrote it: symmetric scales serve the DLA whatever made them.
 
     Raises:
-        DocumentError: no such file, no header, another algorithm than entropy 2 (DLA accepts no other: developer guide
-            8.6.1, 12.2), a broken line, or a scale that is no positive number.
+        DocumentError: no such file, no header, an unknown algorithm, a broken line, or a scale that is no positive number.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -57,7 +86,7 @@ def read_cache(path: Union[str, Path]) -> Dict[str, float]:
     return parse_cache(text, str(path))
 
 
-def parse_cache(text: str, where: str = "calibration cache") -> Dict[str, float]:
+def parse_cache(text: str, where: str = "calibration cache") -> CalibrationCache:
     """As read_cache, from the text."""
     lines = text.splitlines()
     header = _HEADER.match(lines[0].strip()) if lines else None
@@ -66,11 +95,10 @@ def parse_cache(text: str, where: str = "calibration cache") -> Dict[str, float]
         raise DocumentError(
             f"no calibration cache: it begins with {found!r}", where=where, allowed="TRT-<version>-EntropyCalibration2"
         )
-    if header.group(2) != _ALGORITHM:
-        raise DocumentError(
-            f"made by {header.group(2)}", where=where, allowed=_ALGORITHM, hint="the DLA takes entropy 2 scales only"
-        )
+    if header.group(2) not in ALGORITHMS:
+        raise DocumentError(f"made by {header.group(2)}", where=where, allowed=", ".join(ALGORITHMS))
     absmax: Dict[str, float] = {}
+    zero = []
     for number, line in enumerate(lines[1:], start=2):
         if not line.strip():
             continue
@@ -85,4 +113,6 @@ def parse_cache(text: str, where: str = "calibration cache") -> Dict[str, float]
         # TensorRT writes 0 for tensors that were zero in every sample: no usable scale, so it is as if missing.
         if scale > 0:
             absmax[name.strip()] = scale * INT8_MAX
-    return absmax
+        else:
+            zero.append(name.strip())
+    return CalibrationCache(absmax, header.group(2), int(header.group(1)), tuple(zero))

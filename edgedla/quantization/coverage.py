@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Container, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import INT8_MAX
@@ -58,12 +58,11 @@ class Coverage:
         return tuple(dict.fromkeys(name for t in self.missing for name in t.layers))
 
 
-def coverage(graph: LayerGraph, scales: Scales, measured: Mapping[str, float] = {}) -> Coverage:  # noqa: B006
+def coverage(graph: LayerGraph, scales: Scales, measured: Container[str] = ()) -> Coverage:
     """The scale of every float activation that a live layer reads or writes.
 
     Args:
-        measured: tensor name -> largest |x| seen, for tensors that were measured; it tells "zero in every sample" from
-            "never measured".
+        measured: tensors that were measured; it tells "zero in every sample" from "never measured".
     """
     layers: Dict[str, List[str]] = {}
     for layer in graph.layers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np
@@ -136,10 +137,8 @@ def method_of(text: str) -> Callable[[Histogram], float]:
     name, colon, number = text.partition(":")
     if name == "percentile" and colon:
         percent: Optional[float] = None
-        try:
+        with suppress(ValueError):
             percent = float(number)
-        except ValueError:
-            pass
         if percent is None or not 0 < percent <= 100:
             raise UsageError(f"{number!r} is no percentile", where=text, allowed="above 0, at most 100")
         chosen = percent

@@ -39,13 +39,15 @@ class Samples:
     """Feeds for ONNX Runtime. `synthetic` ones are random numbers: ranges from them say nothing of real data.
 
     `feeds` may be read again and again, and need not stand in memory. `labels`: the right answers, one a feed, where
-    the samples came with some.
+    the samples came with some. `identity` tells these samples from others without reading them; "" where only reading
+    them does.
     """
 
     feeds: Sequence[Feed]
     synthetic: bool
     detail: str
     labels: Optional[Sequence[Any]] = None
+    identity: str = ""
 
 
 def synthetic_samples(inputs: Sequence[InputSpec], count: int = SYNTHETIC_SAMPLES, seed: int = 0) -> Samples:
@@ -104,7 +106,7 @@ class _Feeds(Sequence[Feed]):
             raise IndexError(index)
         feed = {}
         for spec in self._inputs:
-            values = np.array(self._parts[spec.name][index]).astype(spec.dtype)
+            values: np.ndarray = np.array(self._parts[spec.name][index]).astype(spec.dtype)
             if np.issubdtype(spec.dtype, np.floating) and not np.isfinite(values).all():
                 raise DataError(f"sample {index} of input {spec.name!r} holds NaN or infinity", where=self._where)
             feed[spec.name] = values
@@ -171,7 +173,14 @@ def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Opt
     feeds = Joined(parts, limit)
     if labels and len(labels) < len(feeds):
         raise DataError(f"{len(labels)} labels for {len(feeds)} samples", where=str(root), allowed="one a sample")
-    return Samples(feeds, False, f"{len(feeds)} samples of {root.name}", labels[: len(feeds)] or None)
+    return Samples(
+        feeds, False, f"{len(feeds)} samples of {root.name}", labels[: len(feeds)] or None, identity_of(files)
+    )
+
+
+def identity_of(files: Sequence[Path]) -> str:
+    """Names, sizes and times of the files."""
+    return " ".join(f"{f.resolve()}:{f.stat().st_size}:{f.stat().st_mtime_ns}" for f in files)
 
 
 def load_arrays(file: Path) -> Dict[str, Any]:

@@ -13,7 +13,7 @@ from edgedla.builder.chain.check_stage_layers import same_layers
 from edgedla.builder.chain.extract import StageModel, extract, node_groups
 from edgedla.errors import BuildError
 from edgedla.importers import load_onnx
-from edgedla.quantization.ranges import open_session
+from edgedla.quantization.session import open_session
 
 F = TensorProto.FLOAT
 SIZE = [1, 4, 6, 6]

@@ -15,7 +15,7 @@ from edgedla.builder.host.simulated_model import node_modes, quantize_weights, s
 from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan
 from edgedla.errors import RunError
 from edgedla.formats.pack import dequantize, quantize
-from edgedla.quantization.ranges import open_session
+from edgedla.quantization.session import open_session
 
 RNG = np.random.default_rng(0)
 WEIGHT = (RNG.standard_normal((8, 3, 3, 3)) * 0.2).astype(np.float32)

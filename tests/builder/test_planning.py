@@ -166,7 +166,7 @@ def test_layers_without_a_scale_are_named(chain: Callable[..., Path], tmp_path: 
     cache = tmp_path / "part.cache"
     cache.write_text(write_cache({"image": 1.0, "c1": 2.0, "r1": 2.0}, (10, 3, 0)))
     plan = plan_build(chain(), request(precision="int8", calib=cache))
-    assert "no INT8 scale, so in FP16 on the DLA: pool1, conv2" in plan.notes
+    assert "no INT8 scale, so in FP16 on the DLA: conv2" in plan.notes
 
 
 def test_sizes_that_are_not_fixed_are_refused_before_anything_is_measured(

@@ -25,7 +25,9 @@ def test_version_numbers_are_those_of_nvinferversion(trt: tuple, number: int) ->
 def test_the_published_form() -> None:
     # 0x3c010a14 is the scale that an image input in [-1, 1] gets in many public caches: about 1/127.
     text = "TRT-8502-EntropyCalibration2\ninput: 3c010a14\nblock:1/out: 3d8f5c29\n\nzero: 00000000\n"
-    ranges = parse_cache(text)
+    cache = parse_cache(text)
+    ranges = cache.absmax
+    assert (cache.algorithm, cache.version, cache.zero, cache.notes) == ("EntropyCalibration2", 8502, ("zero",), ())
     assert sorted(ranges) == ["block:1/out", "input"]
     assert ranges["input"] == pytest.approx(1.0, abs=1e-3)
     assert write_cache({"input": 127 * struct.unpack(">f", bytes.fromhex("3c010a14"))[0]}, (8, 5, 2)) == (
@@ -39,7 +41,7 @@ RANGES = st.floats(1e-6, 1e6)
 
 @given(st.dictionaries(NAMES, RANGES, max_size=8))
 def test_written_caches_read_back_to_float32(absmax: Dict[str, float]) -> None:
-    back = parse_cache(write_cache(absmax, (10, 3, 0)))
+    back = parse_cache(write_cache(absmax, (10, 3, 0))).absmax
     assert sorted(back) == sorted(absmax)
     for name, value in absmax.items():
         assert back[name] == pytest.approx(value, rel=1e-6)
@@ -50,7 +52,7 @@ def test_written_caches_read_back_to_float32(absmax: Dict[str, float]) -> None:
     [
         ("", "no calibration cache"),
         ("input: 3c010a14\n", "begins with 'input"),
-        ("TRT-8502-MinMaxCalibration\ninput: 3c010a14\n", "made by MinMaxCalibration"),
+        ("TRT-8502-GuessCalibration\ninput: 3c010a14\n", "made by GuessCalibration"),
         ("TRT-8502-EntropyCalibration2\ninput 3c010a14\n", "no scale"),
         ("TRT-8502-EntropyCalibration2\ninput: 3c01\n", "no scale"),
         ("TRT-8502-EntropyCalibration2\ninput: 7fc00000\n", "no scale"),
@@ -60,6 +62,23 @@ def test_written_caches_read_back_to_float32(absmax: Dict[str, float]) -> None:
 def test_what_is_no_cache_is_refused(text: str, why: str) -> None:
     with pytest.raises(DocumentError, match=why):
         parse_cache(text)
+
+
+@pytest.mark.parametrize("algorithm", ["MinMaxCalibration", "EntropyCalibration", "LegacyCalibration"])
+def test_other_calibrators_scales_are_taken_with_a_note(algorithm: str) -> None:
+    cache = parse_cache(f"TRT-8502-{algorithm}\ninput: 3c010a14\n")
+    assert sorted(cache.absmax) == ["input"]
+    assert len(cache.notes) == 1
+    assert algorithm in cache.notes[0]
+
+
+@given(
+    st.floats(2.0**-120, 2.0**120, width=32), st.sampled_from([(8, 4, 1), (8, 5, 2), (8, 6, 1), (10, 3, 0), (10, 7, 0)])
+)
+def test_scales_survive_every_release_bit_for_bit(scale: float, trt: tuple) -> None:
+    text = write_cache({"x": scale * 127.0}, trt)
+    assert text.split()[-1] == struct.pack(">f", scale).hex()
+    assert write_cache(parse_cache(text).absmax, trt) == text
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])

@@ -13,8 +13,8 @@ from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of
 from edgedla.builder.host.session import HostSession
 from edgedla.builder.onnx_input import read_model, with_static_inputs
 from edgedla.formats.pack import pack, unpack
-from edgedla.quantization.ranges import input_specs, open_session
 from edgedla.quantization.samples import Samples, synthetic_samples
+from edgedla.quantization.session import input_specs, open_session
 
 
 class HostChain:

@@ -17,7 +17,7 @@ from edgedla.errors import BuildError
 from edgedla.formats import IoFormat, TensorFormat
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
-from edgedla.quantization.spread import spread_ranges
+from edgedla.quantization.unify import dla_scales
 from edgedla.regions import check_graph
 from edgedla.targets.platform import Platform
 
@@ -89,7 +89,9 @@ def plan_chain(whole: Whole, regions: Sequence[Sequence[int]]) -> ChainPlan:
     kept = [r for r in regions if len({devices[i] for i in r} - {None}) == 1]
     stages = split_stages(graph, devices, (*node_groups(graph), *kept))
     parts = _parts(whole, stages)
-    ranges = spread_ranges(graph, whole.calibration.absmax)
+    ranges = dla_scales(
+        graph, whole.calibration.absmax, whole.platform, lambda index: devices[index] not in (None, "GPU")
+    ).absmax
     precisions = by_name(options.precisions, graph, "precisions")
     scales = [{own: ranges[name] for name, own in p.names.tensors.items() if name in ranges} for p in parts]
     network = {*graph.inputs, *graph.outputs}

@@ -11,8 +11,8 @@ import numpy as np
 from edgedla.builder.onnx_input import with_static_inputs
 from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.errors import RunError
-from edgedla.quantization.ranges import input_specs, open_session
 from edgedla.quantization.samples import InputSpec, Samples, load_samples
+from edgedla.quantization.session import input_specs, open_session
 
 #: Stated tolerance: relative L2 error ||y - y_fp32|| / ||y_fp32|| of each output. FP16 rounds to 11 bits, so a deep
 #: network stays well below one percent; INT8 by absmax has 8 bits for the largest value ever seen.
@@ -92,10 +92,10 @@ def loaded_samples(data: Path, specs: Sequence[InputSpec]) -> Samples:
     """The last of the user's samples, for inputs of these types and sizes."""
     loaded = load_samples(data, specs)
     last = loaded.feeds[-CHECK_SAMPLES:]
-    return Samples(last, False, f"the last {len(last)} of {loaded.detail}")
+    return Samples(tuple(last), False, f"the last {len(last)} of {loaded.detail}")
 
 
-def compare_sessions(reference: Any, session: Any, feeds: Tuple[Dict[str, np.ndarray], ...]) -> List[OutputError]:
+def compare_sessions(reference: Any, session: Any, feeds: Sequence[Dict[str, np.ndarray]]) -> List[OutputError]:
     """The error of every output, over all feeds together."""
     names = [o.name for o in reference.get_outputs()]
     found: Dict[str, List[Tuple[np.ndarray, np.ndarray]]] = {n: [] for n in names}

@@ -11,8 +11,8 @@ from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of
 from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.onnx_input import with_static_inputs
 from edgedla.builder.plan.plan import BuildPlan
-from edgedla.quantization.ranges import input_specs, open_session, runtime
 from edgedla.quantization.samples import Samples, synthetic_samples
+from edgedla.quantization.session import input_specs, open_session, runtime
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.errors import RunError, UsageError
 from edgedla.formats import Layout, TensorFormat, layout
 from edgedla.formats.pack import Buffer, pack, unpack
-from edgedla.quantization.ranges import open_session
 from edgedla.quantization.samples import NUMPY_OF_ORT
+from edgedla.quantization.session import open_session
 
 
 def binding_layout(binding: Binding, chip: str, gpu_fallback: bool = True) -> Layout:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from edgedla.builder.plan.plan import Calibration
 from edgedla.errors import EdgedlaError
 from edgedla.files import write_atomic
 from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import read_cache
+
+if TYPE_CHECKING:
+    from edgedla.quantization.samples import Samples
 
 
 def calibrate(
@@ -33,31 +36,40 @@ def calibrate(
         ModelError: the model has no weights here. EnvironmentMissing: no onnxruntime.
     """
     if cache is not None:
-        return Calibration("cache", read_cache(cache), Path(cache).name)
+        found = read_cache(cache)
+        return Calibration("cache", found.absmax, "; ".join((Path(cache).name, *found.notes)))
     # Both need onnx and onnxruntime, which a device that builds from a cache may lack.
     from edgedla.builder.onnx_input import read_model, with_static_inputs
-    from edgedla.quantization.ranges import activation_ranges, input_specs, open_session
+    from edgedla.quantization.collect import collect
+    from edgedla.quantization.methods import method_of, thresholds
     from edgedla.quantization.samples import load_samples, synthetic_samples
+    from edgedla.quantization.session import input_specs, open_session
 
+    method_of(method)
     shapes = {name: graph.tensors[name].dims for name in graph.inputs}
     model = with_static_inputs(read_model(model_path), shapes)
-    serialized = model.SerializeToString()
-    specs = input_specs(open_session(serialized), {k: list(v) for k, v in shapes.items()})
+    specs = input_specs(open_session(model.SerializeToString()), {k: list(v) for k, v in shapes.items()})
     samples = load_samples(data, specs) if data is not None else synthetic_samples(specs)
     source = "synthetic" if samples.synthetic else "data"
-    key = hashlib.sha256(f"{method} {source} {samples.detail}".encode() + serialized)
-    for feed in samples.feeds:
-        for name in sorted(feed):
-            key.update(feed[name].tobytes())
-    kept = work / f"ranges-{key.hexdigest()[:16]}.json" if work is not None else None
+    kept = work / f"ranges-{_key(model, samples, method)}.json" if work is not None else None
     absmax = _read(kept)
     if absmax is None:
         if say is not None:
             say(f"measuring INT8 ranges on {samples.detail} ({method})")
-        absmax = activation_ranges(model, samples, method)
+        absmax = thresholds(collect(model, samples), method)
         if kept is not None:
             write_atomic(kept, json.dumps(absmax, sort_keys=True))
     return Calibration(source, absmax, f"{samples.detail}, {method}")
+
+
+def _key(model: Any, samples: Samples, method: str) -> str:
+    key = hashlib.sha256(f"{method} {samples.synthetic} {samples.detail} {samples.identity}".encode())
+    key.update(model.SerializeToString())
+    if not samples.identity:
+        for feed in samples.feeds:
+            for name in sorted(feed):
+                key.update(feed[name].tobytes())
+    return key.hexdigest()[:16]
 
 
 def _read(path: Optional[Path]) -> Optional[Dict[str, float]]:

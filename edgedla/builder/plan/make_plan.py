@@ -15,7 +15,7 @@ from edgedla.formats import IoFormat
 from edgedla.formats.choose import choose_io
 from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import INT8_MAX
-from edgedla.quantization.spread import spread_ranges
+from edgedla.quantization.unify import dla_scales
 from edgedla.regions import CheckReport, Placed
 from edgedla.regions.candidates import candidates
 
@@ -63,7 +63,9 @@ def make_plan(
     calibration = calibration or Calibration()
     if report.precision == "int8" and not typed:
         how = "ranges" if options.set_ranges else "calibrator"
-        calibration = replace(calibration, absmax=spread_ranges(graph, calibration.absmax), apply=how)
+        scales = dla_scales(graph, calibration.absmax, platform, lambda index: on_dla[index])
+        rules = {change.tensor: change.rule for change in scales.changes}
+        calibration = replace(calibration, absmax=scales.absmax, apply=how, rules=rules)
     fallback = mode == "hybrid"
     regions = _regions(graph, report, on_dla)
     plan = BuildPlan(

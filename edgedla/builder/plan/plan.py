@@ -76,12 +76,14 @@ class Calibration:
         absmax: tensor name -> largest magnitude; scale = absmax / 127.
         detail: one line for people: file name, number of samples.
         apply: "calibrator" (an entropy 2 cache) or "ranges" (setDynamicRange, tensor by tensor).
+        rules: tensor name -> id of the rule (rules/int8_scales.yaml) that changed its range or gave it one.
     """
 
     source: str = "none"
     absmax: Mapping[str, float] = field(default_factory=dict)
     detail: str = ""
     apply: str = "calibrator"
+    rules: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

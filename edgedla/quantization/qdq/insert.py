@@ -111,16 +111,17 @@ class _Inserter:
         return not (node.name and node.name in self.fp16)
 
     def _read(self, node: Any) -> None:
-        for slot, name in enumerate(node.input):
+        names = list(node.input)
+        for slot, name in enumerate(names):
             if name in self.constants:
-                node.input[slot] = self._weight(node, slot, name)
+                node.input[slot] = self._weight(node, slot, name, names[0])
             elif self._reads_pair(node, slot, name):
                 if not self._output_through(name):
                     node.input[slot] = f"{name}/dequantized"
             elif self._wants(name) and self._output_through(name):
                 node.input[slot] = f"{name}/unquantized"
 
-    def _weight(self, node: Any, slot: int, name: str) -> str:
+    def _weight(self, node: Any, slot: int, name: str, data: str) -> str:
         from onnx import numpy_helper
 
         tensor = self.constants[name]
@@ -130,7 +131,7 @@ class _Inserter:
         wanted = name in stood if stood is not None else not (node.name and node.name in self.fp16)
         if axis is None or tensor.data_type != FLOAT or not wanted:
             return name
-        if stood is None and not all(self._wants(t) for t in node.input[:1]):
+        if stood is None and not self._wants(data):
             return name
         if name not in self.weights:
             values = numpy_helper.to_array(tensor)

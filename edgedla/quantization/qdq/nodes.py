@@ -16,7 +16,9 @@ DOMAINS = ("", "ai.onnx", "com.microsoft")
 METADATA = "edgedla_qdq"
 #: Relative difference up to which a weight's scale counts as absmax / 127 of its channel.
 WEIGHT_TOLERANCE = 1e-3
-HINT_SYMMETRIC = "quantise symmetrically: ActivationSymmetric and WeightSymmetric in ONNX Runtime, --target_dla in ModelOpt"
+HINT_SYMMETRIC = (
+    "quantise symmetrically: ActivationSymmetric and WeightSymmetric in ONNX Runtime, --target_dla in ModelOpt"
+)
 
 
 def is_quantize(node: Any) -> bool:
@@ -66,7 +68,9 @@ def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional
 
     where = label(node)
     if any(a.name == "block_size" and a.i for a in node.attribute):
-        raise ModelError("blocked quantisation has no place on the DLA", where=where, allowed="one scale a tensor or channel")
+        raise ModelError(
+            "blocked quantisation has no place on the DLA", where=where, allowed="one scale a tensor or channel"
+        )
     if len(node.input) < 2 or node.input[1] not in constants:
         raise ModelError("the scale is no constant", where=where, hint="export with folded constants")
     scales = numpy_helper.to_array(constants[node.input[1]]).astype(np.float32).reshape(-1)
@@ -82,7 +86,10 @@ def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional
     if zero.dtype not in (np.int8, np.int32):
         # Without a zero point the type is UINT8 too (ONNX, QuantizeLinear).
         raise ModelError(
-            f"quantised to {str(zero.dtype).upper()}", where=where, allowed="INT8 with zero point 0", hint=HINT_SYMMETRIC
+            f"quantised to {str(zero.dtype).upper()}",
+            where=where,
+            allowed="INT8 with zero point 0",
+            hint=HINT_SYMMETRIC,
         )
     if zero.any():
         raise ModelError("it has a zero point other than 0", where=where, allowed="symmetric INT8", hint=HINT_SYMMETRIC)

@@ -88,14 +88,11 @@ class _Stripper:
         self.pairs = 0
 
     def run(self) -> None:
-        gone: Set[int] = set()
         for node in list(self.graph.node):
             if is_quantize(node):
                 self._check_readers(node)
-                gone.add(id(node))
             elif is_dequantize(node):
                 self._take(node)
-                gone.add(id(node))
         kept = [n for n in self.graph.node if not (is_quantize(n) or is_dequantize(n))]
         self._rename(kept)
         nodes = [type(n).FromString(n.SerializeToString()) for n in kept]
@@ -103,14 +100,15 @@ class _Stripper:
         self.graph.node.extend(nodes)
         self._refuse_unequal_concats()
         self._drop_unused_constants()
-        del gone
         self._remember()
 
     def _check_readers(self, node: Any) -> None:
         readers = self.readers.get(node.output[0], [])
         if node.output[0] in self.outputs or not readers or not all(is_dequantize(r) for r, _ in readers):
             raise ModelError(
-                "its INT8 result is read by something else than DequantizeLinear", where=label(node), allowed="Q/DQ pairs"
+                "its INT8 result is read by something else than DequantizeLinear",
+                where=label(node),
+                allowed="Q/DQ pairs",
             )
 
     def _take(self, node: Any) -> None:
@@ -187,7 +185,9 @@ class _Stripper:
                 hint="quantise with per_channel=True: TensorRT takes absmax / 127 of every channel",
             )
         if not found.per_tensor and (found.axis % magnitude.ndim != axis or found.scales.size != channels):
-            raise ModelError(f"the weights have a scale along axis {found.axis}", where=label(node), allowed=f"axis {axis}")
+            raise ModelError(
+                f"the weights have a scale along axis {found.axis}", where=label(node), allowed=f"axis {axis}"
+            )
         used = expected > 0
         off = np.abs(found.scales[used] / expected[used] - 1)
         if off.size and off.max() > WEIGHT_TOLERANCE:

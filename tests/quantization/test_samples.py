@@ -1,4 +1,4 @@
-"""Activation ranges and calibration samples: values on known networks, and what is refused."""
+"""Calibration samples: forms, order, what stays in the file, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from edgedla.errors import DataError, RunError, UsageError
-from edgedla.quantization.ranges import activation_ranges, entropy_threshold, input_specs, open_session
-from edgedla.quantization.samples import InputSpec, Samples, load_samples, synthetic_samples
+from edgedla.quantization.samples import InputSpec, load_samples, synthetic_samples
+from edgedla.quantization.session import input_specs, open_session
 
 SPEC = InputSpec("x", (1, 3, 4, 4), np.float32)
 
@@ -24,51 +24,6 @@ def relu_net() -> Any:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3, 4, 4])],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-
-
-def feeds(*values: np.ndarray) -> Samples:
-    return Samples(tuple({"x": v.astype(np.float32)} for v in values), False, "test")
-
-
-def test_absmax_is_over_all_samples_and_every_tensor() -> None:
-    one, two = np.zeros(SPEC.shape), np.zeros(SPEC.shape)
-    one.flat[0], two.flat[0], two.flat[1] = -7.0, 2.0, 3.0
-    assert activation_ranges(relu_net(), feeds(one, two)) == {"x": 7.0, "r": 3.0, "y": 3.0}
-
-
-def test_tensors_that_are_always_zero_have_no_range() -> None:
-    assert activation_ranges(relu_net(), feeds(-np.ones(SPEC.shape))) == {"x": 1.0}
-
-
-def test_tensors_whose_scale_fp32_cannot_hold_have_no_range() -> None:
-    assert activation_ranges(relu_net(), feeds(np.full(SPEC.shape, 1e-37))) == {}
-    assert set(activation_ranges(relu_net(), feeds(np.full(SPEC.shape, 1e-35)))) == {"x", "r", "y"}
-
-
-def test_broken_samples_are_an_error() -> None:
-    bad = np.ones(SPEC.shape)
-    bad.flat[0] = np.nan
-    with pytest.raises(RunError, match="NaN or infinity, first 'r'|NaN or infinity, first 'x'"):
-        activation_ranges(relu_net(), feeds(bad))
-    with pytest.raises(UsageError, match="unknown calibration method"):
-        activation_ranges(relu_net(), feeds(np.ones(SPEC.shape)), "guess")
-
-
-def test_entropy_cuts_a_lone_outlier_and_never_exceeds_absmax() -> None:
-    values = np.random.default_rng(0).standard_normal((1, 3, 4, 4))
-    many = [np.random.default_rng(i).standard_normal(SPEC.shape) for i in range(200)]
-    outlier = values.copy()
-    outlier.flat[0] = 60.0
-    absmax = activation_ranges(relu_net(), feeds(*many, outlier))
-    entropy = activation_ranges(relu_net(), feeds(*many, outlier), "entropy")
-    assert absmax["x"] == 60.0
-    assert entropy["x"] < 20.0
-    assert all(0 < entropy[n] <= absmax[n] for n in absmax)
-
-
-def test_entropy_keeps_the_range_of_an_even_spread() -> None:
-    assert entropy_threshold(np.full(2048, 10.0)) > 2048 * 0.9
-    assert entropy_threshold(np.zeros(2048)) == 2048
 
 
 def test_synthetic_samples_are_seeded_marked_and_fit() -> None:
@@ -110,7 +65,36 @@ def test_npz_files_name_their_inputs_and_folders_are_read_in_order(tmp_path: Pat
 def test_samples_that_do_not_fit_are_refused(tmp_path: Path, arrays: Dict[str, np.ndarray], why: str) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(DataError, match=why):
-        load_samples(tmp_path / "a.npz", [SPEC])
+        list(load_samples(tmp_path / "a.npz", [SPEC]).feeds)
+
+
+def test_an_array_of_another_name_is_no_input(tmp_path: Path) -> None:
+    np.savez(tmp_path / "wrong.npz", images=np.ones(SPEC.shape))
+    with pytest.raises(DataError, match="no array for input 'x'; the file has 'images'"):
+        load_samples(tmp_path / "wrong.npz", [SPEC])
+    np.savez(tmp_path / "unnamed.npz", np.ones(SPEC.shape))
+    assert len(load_samples(tmp_path / "unnamed.npz", [SPEC]).feeds) == 1
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_feeds_are_read_when_asked_for_and_can_be_sliced(tmp_path: Path, save: Any) -> None:
+    values = np.arange(7 * 48, dtype=np.float64).reshape(7, 3, 4, 4)
+    save(tmp_path / "a.npz", x=values)
+    save(tmp_path / "b.npz", x=values[:2] + 1000)
+    feeds = load_samples(tmp_path, [SPEC], limit=8).feeds
+    assert [float(f["x"].flat[0]) for f in feeds] == [0, 48, 96, 144, 192, 240, 288, 1000]
+    assert [float(f["x"].flat[0]) for f in feeds[-2:]] == [288, 1000]
+    assert feeds[-1]["x"].dtype == np.float32
+    with pytest.raises(IndexError):
+        feeds[8]
+
+
+def test_labels_come_with_the_samples(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.ones((3, 3, 4, 4)), labels=[1, 2, 3])
+    assert list(load_samples(tmp_path, [SPEC], limit=2).labels or ()) == [1, 2]
+    np.savez(tmp_path / "a.npz", x=np.ones((3, 3, 4, 4)), labels=[1])
+    with pytest.raises(DataError, match="1 labels for 3 samples"):
+        load_samples(tmp_path, [SPEC])
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

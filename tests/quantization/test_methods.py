@@ -1,0 +1,101 @@
+"""Thresholds: against brute force, against what is published, and what each method does with known shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgedla.errors import UsageError
+from edgedla.quantization.histogram import Histogram
+from edgedla.quantization.methods import (
+    METHODS,
+    _least_divergence,
+    auto,
+    entropy,
+    method_of,
+    minmax,
+    mse,
+    percentile,
+    sqnr_db,
+    squared_error,
+)
+
+
+def histogram(values: np.ndarray) -> Histogram:
+    found = Histogram()
+    row = np.abs(np.asarray(values, np.float32)).reshape(-1)
+    found.add(row, float(row.max()))
+    return found
+
+
+def naive_divergence(counts: np.ndarray) -> int:
+    """The published method, step by step."""
+    best, best_value = len(counts), np.inf
+    for kept in range(128, len(counts) + 1):
+        p = counts[:kept].astype(float).copy()
+        p[-1] += counts[kept:].sum()
+        level = np.arange(kept) * 128 // kept
+        q = np.zeros(kept)
+        for k in range(128):
+            inside = (level == k) & (counts[:kept] > 0)
+            if inside.any():
+                q[inside] = counts[:kept][inside].sum() / inside.sum()
+        if q.sum() == 0 or ((p > 0) & (q == 0)).any():
+            continue
+        p, q = p / p.sum(), q / q.sum()
+        used = p > 0
+        value = float(np.sum(p[used] * np.log(p[used] / q[used])))
+        if value <= best_value + 1e-12:
+            best, best_value = kept, value
+    return best
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 40), min_size=140, max_size=260))
+def test_entropy_is_the_published_method(counts: list) -> None:
+    array = np.asarray(counts, np.float64)
+    assert _least_divergence(array) == naive_divergence(array)
+
+
+def test_entropy_cuts_a_lone_outlier_and_clips_piled_up_values() -> None:
+    values = np.append(np.random.default_rng(0).standard_normal(20000), 60.0)
+    assert entropy(histogram(values)) < 20.0
+    # A gate's values pile up near 1: the published method clips the pile, `auto` does not.
+    gate = np.clip(np.random.default_rng(1).standard_normal(50000) * 0.2 + 1.2, 0, 1)
+    assert sqnr_db(histogram(gate), entropy(histogram(gate))) < 15
+    assert sqnr_db(histogram(gate), auto(histogram(gate))) > 35
+
+
+@pytest.mark.parametrize("threshold", [0.4, 1.0, 2.5])
+def test_squared_error_is_that_of_quantising(threshold: float) -> None:
+    values = np.abs(np.random.default_rng(2).standard_normal(40000)).astype(np.float32)
+    scale = threshold / 127
+    expected = np.mean((values - scale * np.rint(np.minimum(values, threshold) / scale)) ** 2)
+    assert squared_error(histogram(values), threshold) == pytest.approx(expected, rel=0.02)
+
+
+def test_mse_is_the_least_of_a_fine_search() -> None:
+    found = histogram(np.random.default_rng(3).laplace(size=50000))
+    every = [squared_error(found, t) for t in np.linspace(0.02, 1, 400) * found.absmax]
+    assert squared_error(found, mse(found)) <= min(every) * 1.02
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(2.0**-40, 2.0**40, width=32), min_size=1, max_size=50))
+def test_every_threshold_lies_above_zero_and_at_most_at_the_maximum(values: list) -> None:
+    found = histogram(np.asarray(values))
+    for method in METHODS.values():
+        assert 0 < method(found) <= found.absmax
+    assert minmax(found) == found.absmax
+    assert auto(found) >= percentile(found) * (1 - 1e-9)
+
+
+def test_percentiles_take_a_number() -> None:
+    found = histogram(np.arange(1, 1001))
+    assert method_of("percentile:50")(found) == pytest.approx(500, abs=1)
+    assert method_of("percentile")(found) == pytest.approx(1000, abs=1)
+    for wrong in ("percentile:", "percentile:x", "percentile:0", "percentile:101", "guess", "mse:3"):
+        with pytest.raises(UsageError):
+            method_of(wrong)

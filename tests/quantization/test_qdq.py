@@ -1,0 +1,183 @@
+"""Q/DQ both ways: bit-exact there and back, and what a calibration cache cannot say is refused with its node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from small_nets import SHAPE, net
+
+from edgedla.errors import ModelError
+from edgedla.quantization.calibration_cache import parse_cache, write_cache
+from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
+from edgedla.quantization.session import open_session
+
+RNG = np.random.default_rng(0)
+WEIGHT = RNG.standard_normal((4, 3, 3, 3)).astype(np.float32)
+SCALES = np.abs(WEIGHT).reshape(4, -1).max(1) / np.float32(127)
+X = RNG.standard_normal(SHAPE).astype(np.float32)
+
+
+def pair(name: str, out: str, scale: str = "s", zero: str = "z") -> List[Any]:
+    return [
+        helper.make_node("QuantizeLinear", [name, scale, zero], [f"{out}_q"], name=f"{out}/q"),
+        helper.make_node("DequantizeLinear", [f"{out}_q", scale, zero], [out], name=f"{out}/dq"),
+    ]
+
+
+def qdq_net(**changes: Any) -> Any:
+    """x -> pair -> Conv -> Relu -> pair -> Add with x's pair's value -> y; weights behind Q and DQ."""
+    weights: Dict[str, np.ndarray] = {
+        "s": np.float32(0.03), "s2": np.float32(0.07), "z": np.int8(0), "w": WEIGHT, "ws": SCALES,
+        "wz": np.zeros(4, np.int8), "b": np.arange(4, dtype=np.float32), **changes.pop("weights", {}),
+    }  # fmt: skip
+    nodes = [
+        *pair("x", "xd"),
+        helper.make_node("QuantizeLinear", ["w", "ws", "wz"], ["wq"], name="w/q", axis=changes.get("axis", 0)),
+        helper.make_node("DequantizeLinear", ["wq", "ws", "wz"], ["wd"], name="w/dq", axis=changes.get("axis", 0)),
+        helper.make_node("Conv", ["xd", "wd", "b"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name="relu"),
+        *pair("r", "rd", changes.get("second", "s2")),
+        *changes.get("tail", [helper.make_node("MaxPool", ["rd"], ["y"], name="pool", kernel_shape=[2, 2])]),
+    ]
+    return net(nodes, weights, opset=changes.get("opset", 17))
+
+
+def run(model: Any, x: np.ndarray = X) -> np.ndarray:
+    session = open_session(model.SerializeToString(), optimize=False)
+    found: np.ndarray = session.run(None, {"x": x})[0]
+    return found
+
+
+def test_there_and_back_is_bit_exact() -> None:
+    model = qdq_net()
+    stripped = strip_qdq(model)
+    onnx.checker.check_model(stripped.model)
+    assert has_qdq(model)
+    assert not has_qdq(stripped.model)
+    assert (stripped.pairs, stripped.weights) == (2, 1)
+    assert {k: np.float32(v / 127) for k, v in stripped.absmax.items()} == {
+        "x": np.float32(0.03),
+        "r": np.float32(0.07),
+    }
+    # The cache in between keeps every bit.
+    absmax = parse_cache(write_cache(stripped.absmax, (8, 6, 1))).absmax
+    back = with_qdq(stripped.model, absmax)
+    onnx.checker.check_model(back)
+    np.testing.assert_array_equal(run(back), run(model))
+    again = strip_qdq(back)
+    assert again.absmax == stripped.absmax
+    np.testing.assert_array_equal(run(with_qdq(again.model, again.absmax)), run(model))
+
+
+def test_stored_int8_weights_and_int32_biases_become_constants() -> None:
+    levels = np.clip(np.rint(WEIGHT / SCALES.reshape(4, 1, 1, 1)), -127, 127).astype(np.int8)
+    bias_scale = np.float32(0.03) * SCALES
+    weights = {
+        "s": np.float32(0.03), "z": np.int8(0), "wq": levels, "ws": SCALES, "wz": np.zeros(4, np.int8),
+        "bq": np.arange(4, dtype=np.int32) * 100, "bs": bias_scale, "bz": np.zeros(4, np.int32),
+    }  # fmt: skip
+    nodes = [
+        *pair("x", "xd"),
+        helper.make_node("DequantizeLinear", ["wq", "ws", "wz"], ["wd"], axis=0),
+        helper.make_node("DequantizeLinear", ["bq", "bs", "bz"], ["bd"], axis=0),
+        helper.make_node("Conv", ["xd", "wd", "bd"], ["c"], name="conv"),
+        *pair("c", "y"),
+    ]
+    model = net(nodes, weights)
+    stripped = strip_qdq(model)
+    constants = {i.name: numpy_helper.to_array(i) for i in stripped.model.graph.initializer}
+    np.testing.assert_array_equal(constants["wd"], levels.astype(np.float32) * SCALES.reshape(4, 1, 1, 1))
+    assert [o.name for o in stripped.model.graph.output] == ["y"]
+    assert set(stripped.absmax) == {"x", "y"}
+    assert stripped.fp16_nodes == ()
+    np.testing.assert_array_equal(run(with_qdq(stripped.model, stripped.absmax)), run(model))
+
+
+def test_nodes_around_an_unscaled_tensor_stay_in_fp16() -> None:
+    tail = [helper.make_node("MaxPool", ["rd"], ["p"], name="pool", kernel_shape=[2, 2])]
+    tail += [helper.make_node("Exp", ["p"], ["y"], name="exp")]
+    stripped = strip_qdq(qdq_net(tail=tail))
+    # The Conv's output is merged with its Relu and never stored; the pooling's output has no pair.
+    assert stripped.fp16_nodes == ("pool", "exp")
+
+
+def _concat(second: str) -> Any:
+    tail = [*pair("x", "x2", second), helper.make_node("Concat", ["rd", "x2"], ["y"], name="cat", axis=1)]
+    return qdq_net(tail=tail)
+
+
+REFUSED: Dict[str, Callable[[], Any]] = {
+    "UINT8.*|w/q|xd/q": lambda: qdq_net(weights={"z": np.uint8(0)}),
+    "zero point other than 0": lambda: qdq_net(weights={"z": np.int8(3)}),
+    "one scale for all channels": lambda: qdq_net(weights={"ws": np.float32(SCALES.max()), "wz": np.int8(0)}),
+    "off absmax / 127": lambda: qdq_net(weights={"ws": SCALES * np.float32(1.01)}),
+    "quantised with two scales": lambda: _concat("s2"),
+    "no positive number": lambda: qdq_net(weights={"s": np.float32(0)}),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_a_cache_cannot_say_is_refused(why: str) -> None:
+    with pytest.raises(ModelError, match=why) as error:
+        strip_qdq(REFUSED[why]())
+    assert error.value.where
+
+
+def test_unequal_scales_at_a_concat_are_refused() -> None:
+    tail = [helper.make_node("Concat", ["rd", "xd"], ["y"], name="cat", axis=1)]
+    with pytest.raises(ModelError, match="2 scales") as error:
+        strip_qdq(qdq_net(tail=tail))
+    assert error.value.where == "cat"
+    strip_qdq(qdq_net(tail=tail, second="s"))
+
+
+def test_a_q_that_nothing_dequantises_is_refused() -> None:
+    tail = [helper.make_node("QuantizeLinear", ["rd", "s", "z"], ["y"], name="last/q")]
+    with pytest.raises(ModelError, match="something else than DequantizeLinear"):
+        strip_qdq(qdq_net(tail=tail))
+
+
+def test_a_plain_model_gets_pairs_on_every_scaled_tensor() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="conv"), helper.make_node("Relu", ["c"], ["y"], name="relu"),
+    ]  # fmt: skip
+    plain = net(nodes, {"w": WEIGHT})
+    typed = with_qdq(plain, {"x": 3.0, "y": 5.0})
+    onnx.checker.check_model(typed)
+    stripped = strip_qdq(typed)
+    assert set(stripped.absmax) == {"x", "y"}
+    assert stripped.weights == 1
+    half = with_qdq(plain, {"x": 3.0, "y": 5.0}, fp16_nodes=["conv"])
+    assert not any(i.data_type == onnx.TensorProto.INT8 and len(i.dims) == 4 for i in half.graph.initializer)
+    with pytest.raises(ModelError, match="holds Q/DQ already"):
+        with_qdq(typed, {})
+    with pytest.raises(ModelError, match="opset 11"):
+        with_qdq(net(nodes, {"w": WEIGHT}, opset=11), {})
+
+
+def test_models_of_onnx_runtime_come_back_bit_exact(shared: Path, tmp_path: Path) -> None:
+    quantization = pytest.importorskip("onnxruntime.quantization")
+
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            self.left = [{"x": RNG.standard_normal((1, 3, 64, 64)).astype(np.float32)} for _ in range(2)]
+
+        def get_next(self) -> Any:
+            return self.left.pop() if self.left else None
+
+    path = tmp_path / "qdq.onnx"
+    quantization.quantize_static(
+        str(shared / "corpus/trained/m3.onnx"), str(path), Reader(), per_channel=True,
+        activation_type=quantization.QuantType.QInt8, weight_type=quantization.QuantType.QInt8,
+        extra_options={"ActivationSymmetric": True, "WeightSymmetric": True},
+    )  # fmt: skip
+    model = onnx.load(str(path))
+    stripped = strip_qdq(model)
+    x = RNG.standard_normal((1, 3, 64, 64)).astype(np.float32)
+    absmax = parse_cache(write_cache(stripped.absmax, (10, 3, 0))).absmax
+    np.testing.assert_array_equal(run(with_qdq(stripped.model, absmax), x), run(model, x))
