@@ -126,7 +126,11 @@ def real_of_mapping(devices: Mapping[str, Any], source: str) -> Real:
 
 
 class _Places:
-    """Devices by name while they are gathered. The first source that tells a layer's device wins."""
+    """Devices by name while they are gathered.
+
+    A list that names a layer on the DLA wins over one that names it on the GPU: TensorRT lists what a DLA node holds once
+    the node exists, and the GPU's lists may be older or name a copy beside the node. Between equals the first one wins.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.order = {name: i for i, name in enumerate(names)}

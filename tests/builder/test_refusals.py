@@ -75,7 +75,7 @@ def test_a_failed_build_tells_what_the_log_tells(
     with pytest.raises(BuildError, match="built nothing") as caught:
         build(chain(), tmp_path / "out", request)
     text = str(caught.value)
-    assert "what the log tells:" in text
+    assert "what the log says:" in text
     assert "sub: refused (validation)" in text
     assert "last lines of TensorRT's log" in text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, List
 
@@ -15,6 +16,11 @@ from edgedla.errors import BuildError, EnvironmentMissing, ModelError
 
 RELEASES = ["8.4.1", "8.5.2", "8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]
 MODEL = Path("small.onnx")
+NETWORK = [
+    ("weights", "CONSTANT", (), ("w",)),
+    ("conv", "CONVOLUTION", ("image", "w"), ("a",)),
+    ("relu", "ACTIVATION", ("a",), ("b",)),
+]
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "standalone"])
@@ -103,13 +109,13 @@ def test_timings_that_do_not_fit_are_taken_anew_and_that_is_logged(
     assert "timing begins anew" in built.log
 
 
-def test_without_a_progress_callback_and_timing_cache_neither_is_set(
+def test_without_a_timing_cache_none_is_set(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
     fake = fake_tensorrt("10.3.0")
     built = build_engine(plan_for("10.3.0", timing_cache=False), MODEL)
     assert built.timing_cache is None
-    assert not any("timing_cache" in c or "progress" in c for c in fake.world.calls)
+    assert not any("timing_cache" in c for c in fake.world.calls)
 
 
 def test_drift_is_reported_before_anything_is_built(
@@ -139,14 +145,26 @@ def test_allowed_drift_puts_the_refused_layer_on_the_gpu_by_name(
     assert "IBuilderConfig.set_device_type(<ILayer relu>, DeviceType.GPU)" in fake.world.calls
 
 
-def test_a_planned_layer_that_the_network_lacks_is_refused(
+def test_a_gpu_layer_that_tensorrt_would_take_is_a_difference_and_stays_on_the_gpu(
     fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
 ) -> None:
-    fake_tensorrt("10.3.0")
+    fake = fake_tensorrt("10.3.0")
+    built = build_engine(plan_for("10.3.0"), MODEL)
+    # softmax: the rules say GPU, this TensorRT says DLA. Nothing is refused, nothing is moved.
+    assert [(d.layer, d.rules, d.tensorrt) for d in built.drift.differences] == [("softmax", "gpu", "dla")]
+    assert built.drift.refused == built.drift.missing == ()
+    assert "IBuilderConfig.set_device_type(<ILayer softmax>, DeviceType.GPU)" in fake.world.calls
+
+
+def test_a_gpu_layer_that_the_network_lacks_is_a_difference_and_none_of_the_missing(
+    fake_tensorrt: Callable[..., Any], plan_for: Callable[..., BuildPlan]
+) -> None:
+    fake_tensorrt("10.3.0", layers=NETWORK, outputs={"b": (1, 8, 8, 8)}, cannot=("softmax",))
     plan = plan_for("10.3.0")
-    ghost = LayerPlan("ghost", "CONVOLUTION", "DLA0", None, "dla", ("g",))
-    with pytest.raises(BuildError, match="does not have: ghost"):
-        build_engine(plan_for("10.3.0", layers=(*plan.layers, ghost)), MODEL)
+    plan = replace(plan, io=(plan.io[0], replace(plan.io[1], name="b")))
+    built = build_engine(plan, MODEL)
+    assert [(d.layer, d.tensorrt) for d in built.drift.differences] == [("softmax", "absent")]
+    assert built.drift.missing == ()
 
 
 def test_standalone_refuses_any_refused_layer_even_with_allowed_drift(

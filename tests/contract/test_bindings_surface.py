@@ -24,6 +24,26 @@ profiler.report_layer_time("conv", 0.5)
 clock.end()
 print(isinstance(profiler, trt.IProfiler), clock.times().times_ms["conv"])
 """
+CALLBACKS = """
+import gc
+import tensorrt_bindings as trt
+from edgedla.builder.tensorrt.callbacks import Interruption, monitor, process_logger, receiving
+logger = process_logger(trt)
+lines = []
+with receiving(logger, lambda severity, text: lines.append((severity, text))):
+    logger.log(trt.ILogger.WARNING, "inside")
+asked = Interruption()
+phases = []
+made = monitor(trt, phases.append, asked)
+if made is not None:
+    assert isinstance(made, trt.IProgressMonitor)
+    made.phase_start("Building", None, 2)
+    assert made.step_complete("Building", 0) is True
+    asked.note(KeyboardInterrupt())
+    assert made.step_complete("Building", 1) is False
+    made.phase_finish("Building")
+print(isinstance(logger, trt.ILogger), process_logger(trt) is logger, lines == [("WARNING", "inside")], len(phases))
+"""
 LIBRARIES = ("nvinfer", "nvinfer_plugin", "nvonnxparser", "nvparsers")
 
 
@@ -54,8 +74,14 @@ def test_recorded_surface_is_that_of_the_real_bindings(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_profiler_is_one_of_the_real_bindings(version: str, stub_folder: Path) -> None:
-    told = with_bindings(version, stub_folder, "-W", "ignore", "-c", PROFILER)
-    assert told.split() == ["True", "(0.5,)"]
+    answer = with_bindings(version, stub_folder, "-W", "ignore", "-c", PROFILER)
+    assert answer.split() == ["True", "(0.5,)"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_logger_and_monitor_are_those_of_the_real_bindings(version: str, stub_folder: Path) -> None:
+    answer = with_bindings(version, stub_folder, "-W", "ignore", "-c", CALLBACKS)
+    assert answer.split() == ["True", "True", "True", "0" if version.startswith("8") else "1"]
 
 
 def with_bindings(version: str, stub_folder: Path, *arguments: str) -> str:

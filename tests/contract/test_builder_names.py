@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [
     ROOT / "edgedla/builder/tensorrt/api.py",
+    ROOT / "edgedla/builder/tensorrt/callbacks.py",
     ROOT / "edgedla/builder/tensorrt/config.py",
     ROOT / "edgedla/runtime/runners/tensorrt_engine.py",
 ]
@@ -28,7 +29,9 @@ TENSORRT = {
 }  # fmt: skip
 PYTHON = {
     "plan", "planned", "io", "pools", "drift", "lines", "line", "errors", "layers", "answers", "importlib", "json",
-    "severity", "reasons", "parts", "moved", "found", "_LETTERS", "tensors",
+    "severity", "reasons", "interruption", "logger", "receiver", "reader", "writer", "signal", "socket", "threading", "thread",
+    "os", "contextlib", "seen", "installed", "group", "_LOGGERS", "answer", "refused",
+    "parts", "moved", "found", "_LETTERS", "tensors",
     # of the runner
     "self", "board", "log", "logging", "b", "name", "_LEVELS", "clock",
 }  # fmt: skip

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import types
+import weakref
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
@@ -28,6 +30,8 @@ class Script:
         run: called with {tensor name: address} for each inference; its answer says whether it could be queued.
         context: False: the engine makes no execution context.
         profile: what a profiler hears of each inference: (engine layer, milliseconds) in order.
+        cannot_int8: layers for which can_run_on_DLA answers False once the INT8 scales are there.
+        while_building: called between two steps of the build, as a signal or another thread would come in.
     """
 
     layers: List[Tuple[str, str, Tuple[str, ...], Tuple[str, ...]]]
@@ -43,6 +47,8 @@ class Script:
     run: Callable[[Dict[str, int]], bool] = lambda addresses: True
     context: bool = True
     profile: Callable[[], Iterable[Tuple[str, float]]] = lambda: ()
+    cannot_int8: Tuple[str, ...] = ()
+    while_building: Callable[[], Any] = lambda: None
 
 
 class World:
@@ -99,6 +105,9 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         tensors = {n: make("ITensor", name=n, shape=s) for n, s in script.inputs.items()}
         network = make("INetworkDefinition", name="net")
         network._flags, network._tensors, network._layer_list = flags, tensors, []
+        network._logger = self._logger
+        for tensor in tensors.values():
+            tensor._network = network
         return network
 
     def parse(self: Any, model: Any, path: Optional[str] = None) -> bool:
@@ -114,6 +123,7 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         for name, kind, inputs, outputs in script.layers:
             for t in (*inputs, *outputs):
                 tensors.setdefault(t, make("ITensor", name=t, shape=script.outputs.get(t, (1, 8, 8, 8))))
+                tensors[t]._network = network
             # A layer type that a release does not know cannot be scripted for it.
             layer = make("ILayer", name=name, type=getattr(module.LayerType, kind))
             layer._in, layer._out = [tensors[t] for t in inputs], [tensors[t] for t in outputs]
@@ -138,16 +148,26 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
 
     def build(self: Any, network: Any, config: Any) -> Any:
         monitor = config.__dict__.get("_progress_monitor")
-        if monitor is not None:
-            monitor.phase_start("Building Engine", None, 2)
-            monitor.step_complete("Building Engine", 0)
+
+        def to_monitor(method: str, *arguments: Any) -> Any:
+            # The real builder's C++ side swallows whatever a monitor raises, KeyboardInterrupt too (seen with 10.3.0).
+            with contextlib.suppress(BaseException):
+                return None if monitor is None else getattr(monitor, method)(*arguments)
+
+        to_monitor("phase_start", "Building Engine", None, 2)
+        if to_monitor("step_complete", "Building Engine", 0) is False:
+            return None
+        script.while_building()
+        if to_monitor("step_complete", "Building Engine", 1) is False:
+            return None
+        if refuses_borders(network, config):
+            return None
         calibrator = config.__dict__.get("_int8_calibrator")
         if calibrator is not None:
             config._calibration = bytes(calibrator.read_calibration_cache())
         for severity, message in script.log:
             self._logger.log(getattr(module.ILogger, severity), message)
-        if monitor is not None:
-            monitor.phase_finish("Building Engine")
+        to_monitor("phase_finish", "Building Engine")
         if script.build == "raise":
             raise RuntimeError("internal error in the DLA compiler")
         if script.build == "die":
@@ -179,7 +199,51 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         return memory
 
     def inspector(self: Any) -> Any:
-        return make("EngineInspector")
+        made = make("EngineInspector")
+        # The bindings keep an engine alive for its inspector from 8.6.1 on; before, its destructor uses a dead engine.
+        keeps = tuple(int(n) for n in module.__version__.split(".")[:3]) >= (8, 6, 1)
+        made.__dict__["_engine"] = self if keeps else weakref.ref(self)
+        return made
+
+    def inspector_ends(self: Any) -> None:
+        engine = self.__dict__.get("_engine")
+        if isinstance(engine, weakref.ref) and engine() is None:
+            module.world.calls.append("CRASH: the inspector outlives its engine")
+
+    def has_qdq(network: Any) -> bool:
+        return any(layer._type.name in ("QUANTIZE", "DEQUANTIZE") for layer in network._layer_list)
+
+    def set_range(self: Any, *arguments: Any, **keywords: Any) -> bool:
+        """As TensorRT answers ranges beside Q/DQ layers (text of onnxruntime issue 13071)."""
+        if has_qdq(self._network):
+            text = "Setting dynamic range is only allowed when there are no Q/DQ layers in the Network."
+            self._network._logger.log(module.ILogger.ERROR, f"4: [network.cpp::setDynamicRange] Error Code 4: {text}")
+            return False
+        self._range = True
+        return True
+
+    def refuses_borders(network: Any, config: Any) -> bool:
+        """As TensorRT answers INT8 borders without any scale (text of TensorRT issue 1973)."""
+        if "INT8" not in {f.name for f in config._flags} or has_qdq(network):
+            return False
+        if config.__dict__.get("_int8_calibrator") is not None:
+            return False
+        for name in (*script.inputs, *script.outputs):
+            tensor = network._tensors[name]
+            kind = tensor.__dict__.get("_dtype")
+            if getattr(kind, "name", "") == "INT8" and not tensor.__dict__.get("_range"):
+                text = (
+                    "input/output with DataType Int8 in network without Q/DQ layers must have dynamic range set when no "
+                    "calibrator is used."
+                )
+                self_logger = network._logger
+                self_logger.log(module.ILogger.ERROR, f"4: [network.cpp::validate] Error Code 4: {name}: {text}")
+                return True
+        return False
+
+    def can_run(self: Any, layer: Any) -> bool:
+        scaled = self.__dict__.get("_int8_calibrator") is not None
+        return layer._name not in script.cannot and not (scaled and layer._name in script.cannot_int8)
 
     def deserialize(self: Any, serialized_engine: Any) -> Any:
         return make("ICudaEngine", name="engine") if bytes(serialized_engine) else None
@@ -238,10 +302,11 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         "ILayer.num_inputs": lambda self: len(self._in),
         "ILayer.get_output": lambda self, index: self._out[index],
         "ILayer.get_input": lambda self, index: self._in[index],
-        "ITensor.set_dynamic_range": lambda self, *args, **kwargs: True,
+        "ITensor.set_dynamic_range": set_range,
         "IBuilderConfig.set_flag": lambda self, flag: self._flags.add(flag),
         "IBuilderConfig.get_flag": lambda self, flag: flag in self._flags,
-        "IBuilderConfig.can_run_on_DLA": lambda self, layer: layer._name not in script.cannot,
+        "IBuilderConfig.can_run_on_DLA": can_run,
+        "EngineInspector.__del__": inspector_ends,
         "IBuilderConfig.set_device_type": lambda self, layer, device_type: self._devices.update({layer: device_type}),
         "IBuilderConfig.get_device_type": device_of,
         "IBuilderConfig.create_timing_cache": timing_cache,

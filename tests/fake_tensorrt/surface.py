@@ -110,5 +110,8 @@ def make_class(name: str, entry: Dict[str, Any], world: Any, behaviour: Dict[str
     if name == "IHostMemory":
         # The real class has the buffer protocol, which Python code cannot give; bytes() is all that is done with it.
         body["__bytes__"] = lambda self: behaviour["IHostMemory.__bytes__"](self)
+    if name == "EngineInspector":
+        ends = lambda self: behaviour.get(f"{name}.__del__", lambda _: None)(self)  # noqa: E731
+        body["__del__"] = ends
     cls = type(name, (), body)
     return cls

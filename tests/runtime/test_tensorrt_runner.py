@@ -165,10 +165,13 @@ def test_an_inference_that_cannot_be_queued_fails_and_the_next_runs(fake_tensorr
 
 def test_tensorrts_warnings_go_to_the_log_and_not_among_the_results(fake_tensorrt, open_on, caplog, capfd):
     trt = fake_tensorrt("10.3.0")
-    runner = open_on("10.3.0")
+    loggers = []
+    trt.init_libnvinfer_plugins = lambda logger, namespace: loggers.append(logger)
+    open_on("10.3.0").close()
     with caplog.at_level(logging.WARNING):
-        runner._logger.log(trt.ILogger.WARNING, "Using an engine plan file across different models of devices")
-        runner._logger.log(trt.ILogger.INFO, "Loaded engine size: 1 MiB")
+        # After the runner's end too: the plugin registry keeps the pointer.
+        loggers[0].log(trt.ILogger.WARNING, "Using an engine plan file across different models of devices")
+        loggers[0].log(trt.ILogger.INFO, "Loaded engine size: 1 MiB")
     assert [r.getMessage() for r in caplog.records] == [
         "TensorRT: Using an engine plan file across different models of devices"
     ]

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from edgedla.builder.plan.plan import BuildPlan
+from edgedla.builder.plan.plan import GPU, BuildPlan
+from edgedla.builder.tensorrt.callbacks import Interruption, Progress, interruptible, monitor, process_logger, receiving
 from edgedla.builder.tensorrt.config import (
     implicit_precisions,
     network_flags,
@@ -23,13 +24,12 @@ from edgedla.builder.tensorrt.config import (
     set_io,
     set_pools,
 )
-from edgedla.builder.tensorrt.drift import Drift, compare
+from edgedla.builder.tensorrt.drift import Answers, Drift, compare
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError
 from edgedla.records.json_text import parse_json
 
 #: How many log lines an error repeats.
 LAST_LINES = 20
-Progress = Callable[[str], None]
 
 
 @dataclass
@@ -78,46 +78,71 @@ def build_engine(
         EnvironmentMissing: no TensorRT, another release than the plan's, no such DLA core.
         ModelError: TensorRT's parser refuses the model.
         BuildError: a layer that the plan puts on the DLA is refused, or the builder fails.
+        KeyboardInterrupt: Ctrl-C; TensorRT 10 ends the build at its next step, older ones finish it first.
     """
     trt = _module(plan)
     lines: List[str] = []
-    logger = _logger(trt, lines)
+    logger = process_logger(trt)
     try:
-        builder = _checked_builder(trt, logger, plan)
-        network = builder.create_network(network_flags(trt, plan))
-        _parse(trt, network, logger, model, lines)
-        config = builder.create_builder_config()
-        set_flags(trt, config, plan)
-        set_pools(trt, config, plan)
-        set_io(trt, network, plan)
-        layers = {layer.name: layer for layer in map(network.get_layer, range(network.num_layers))}
-        drift = compare(plan, _ask(trt, config, layers))
-        if on_drift is not None:
-            on_drift(drift)
-        _refuse_drift(plan, drift, allow_drift)
-        set_devices(trt, config, layers, plan, drift)
-        if not plan.strongly_typed:
-            implicit_precisions(trt, config, network, layers, plan)
-        if plan.timing_cache:
-            _reuse_timings(config, timing_cache, lines)
-        if progress is not None and hasattr(trt, "IProgressMonitor"):
-            config.progress_monitor = _monitor(trt, progress)
-        memory = _run(builder, network, config, lines)
-        data = bytes(memory)
-        cache = config.get_timing_cache() if plan.timing_cache else None
-        inspector, formats = (None, {}) if plan.mode == "standalone" else _inspect(trt, logger, plan, data, lines)
-        return Built(
-            data=data,
-            log="\n".join(lines) + "\n",
-            drift=drift,
-            inspector=inspector,
-            timing_cache=bytes(cache.serialize()) if cache is not None else None,
-            version=str(trt.__version__),
-            formats=formats,
-        )
+        with receiving(
+            logger, lambda severity, text: lines.append(f"[{_LETTERS.get(severity, severity)}] [TRT] {text}")
+        ):
+            builder = _checked_builder(trt, logger, plan)
+            network = builder.create_network(network_flags(trt, plan))
+            _parse(trt, network, logger, model, lines)
+            config = builder.create_builder_config()
+            drift = _configure(trt, network, config, plan, lines, allow_drift, on_drift)
+            if plan.timing_cache:
+                _reuse_timings(config, timing_cache, lines)
+            memory = _run(trt, builder, network, config, lines, progress)
+            data = bytes(memory)
+            cache = config.get_timing_cache() if plan.timing_cache else None
+            inspected, formats = (None, {}) if plan.mode == "standalone" else _inspect(trt, logger, plan, data, lines)
+            return Built(
+                data=data,
+                log="\n".join(lines) + "\n",
+                drift=drift,
+                inspector=inspected,
+                timing_cache=bytes(cache.serialize()) if cache is not None else None,
+                version=str(trt.__version__),
+                formats=formats,
+            )
     finally:
         if on_log is not None:
             on_log("\n".join(lines) + "\n")
+
+
+def _configure(
+    trt: Any,
+    network: Any,
+    config: Any,
+    plan: BuildPlan,
+    lines: List[str],
+    allow_drift: bool,
+    on_drift: Optional[Callable[[Drift], None]],
+) -> Drift:
+    """Everything that the plan says, set; TensorRT is asked what can run on the DLA before and after the precisions."""
+    set_flags(trt, config, plan)
+    set_pools(trt, config, plan)
+    set_io(trt, network, plan)
+    layers: Dict[str, List[Any]] = {}
+    for layer in map(network.get_layer, range(network.num_layers)):
+        layers.setdefault(layer.name, []).append(layer)
+    before = None if plan.strongly_typed else _ask(config, layers)
+    if not plan.strongly_typed:
+        # Before the question that counts: an INT8 layer may get another answer than the FP16 layer that it was.
+        lines += implicit_precisions(trt, config, network, layers, plan)
+    drift = compare(plan, _ask(config, layers), before)
+    if on_drift is not None:
+        on_drift(drift)
+    _refuse_drift(plan, drift, allow_drift)
+    if drift.missing and plan.mode != "standalone":
+        lines.append(
+            "[W] edgedla: the network has no layers of these names, which the plan puts on the DLA: "
+            + ", ".join(drift.missing)
+        )
+    set_devices(trt, config, layers, plan, drift)
+    return drift
 
 
 def _module(plan: BuildPlan) -> Any:
@@ -128,27 +153,13 @@ def _module(plan: BuildPlan) -> Any:
             f"TensorRT's Python bindings cannot be imported: {e}",
             hint="on a Jetson they come with JetPack (python3-libnvinfer); on a laptop use --backend host or trtexec",
         ) from e
-    found = str(trt.__version__)
-    if tuple(found.split(".")[:2]) != tuple(str(n) for n in plan.trt[:2]):
+    installed = str(trt.__version__)
+    if tuple(installed.split(".")[:2]) != tuple(str(n) for n in plan.trt[:2]):
         raise EnvironmentMissing(
-            f"the plan is for TensorRT {plan.platform['trt']}, this is {found}",
-            hint=f"rules and placement differ by release: plan again with --trt {found}",
+            f"the plan is for TensorRT {plan.platform['trt']}, this is {installed}",
+            hint=f"rules and placement differ by release: plan again with --trt {installed}",
         )
     return trt
-
-
-def _logger(trt: Any, lines: List[str]) -> Any:
-    class Capture(trt.ILogger):
-        """Keeps what TensorRT logs, as `[SEVERITY] message`, the form that the build-log reader reads."""
-
-        def __init__(self) -> None:
-            # pybind11 refuses an object whose base class was not initialised by name.
-            trt.ILogger.__init__(self)
-
-        def log(self, severity: Any, msg: str) -> None:
-            lines.append(f"[{_LETTERS.get(severity.name, severity.name)}] [TRT] {msg}")
-
-    return Capture()
 
 
 #: trtexec's marks, so that one reader reads its logs and ours.
@@ -196,9 +207,12 @@ def _reuse_timings(config: Any, earlier: bytes, lines: List[str]) -> None:
         config.set_timing_cache(cache, ignore_mismatch=False)
 
 
-def _ask(trt: Any, config: Any, layers: Mapping[str, Any]) -> Dict[str, Tuple[str, bool]]:
-    """Layer name -> (LayerType name, can_run_on_DLA) of everything in the network, by TensorRT's own first check."""
-    return {name: (layer.type.name, bool(config.can_run_on_DLA(layer))) for name, layer in layers.items()}
+def _ask(config: Any, layers: Mapping[str, List[Any]]) -> Answers:
+    """Name -> (LayerType name, can_run_on_DLA) for every layer of that name: TensorRT's own first check."""
+    return {
+        name: tuple((layer.type.name, bool(config.can_run_on_DLA(layer))) for layer in group)
+        for name, group in layers.items()
+    }
 
 
 def _refuse_drift(plan: BuildPlan, drift: Drift, allow_drift: bool) -> None:
@@ -207,43 +221,31 @@ def _refuse_drift(plan: BuildPlan, drift: Drift, allow_drift: bool) -> None:
             "TensorRT refuses layers on the DLA, and a standalone loadable has no GPU: " + ", ".join(drift.refused),
             hint="change the model, or build --mode hybrid",
         )
-    if (drift.refused or drift.missing) and not allow_drift:
-        parts = [f"refuses on the DLA: {', '.join(drift.refused)}"] if drift.refused else []
-        parts += [f"does not have: {', '.join(drift.missing)}"] if drift.missing else []
+    planned_dla = [planned.name for planned in plan.layers if planned.device != GPU]
+    if plan.mode != "standalone" and planned_dla and set(drift.missing) >= set(planned_dla):
         raise BuildError(
-            "TensorRT differs from the plan; of its DLA layers it " + "; it ".join(parts),
+            "TensorRT's network has none of the layers that the plan puts on the DLA: " + ", ".join(drift.missing),
+            hint="the plan was made from another model, or for another release's parser: plan again",
+        )
+    if drift.refused and not allow_drift:
+        raise BuildError(
+            "TensorRT differs from the plan; of its DLA layers it refuses on the DLA: " + ", ".join(drift.refused),
             hint="--allow-drift builds with these layers on the GPU and says so in the artifact",
         )
 
 
-def _monitor(trt: Any, progress: Progress) -> Any:
-    if not hasattr(trt, "IProgressMonitor"):
-        return None
-
-    class Monitor(trt.IProgressMonitor):
-        """Says which phase the builder is in."""
-
-        def __init__(self) -> None:
-            trt.IProgressMonitor.__init__(self)
-
-        def phase_start(self, phase_name: str, parent_phase: Optional[str], num_steps: int) -> None:
-            progress(phase_name)
-
-        def step_complete(self, phase_name: str, step: int) -> bool:
-            return True
-
-        def phase_finish(self, phase_name: str) -> None:
-            return None
-
-    return Monitor()
-
-
-def _run(builder: Any, network: Any, config: Any, lines: List[str]) -> Any:
+def _run(trt: Any, builder: Any, network: Any, config: Any, lines: List[str], progress: Optional[Progress]) -> Any:
+    interruption = Interruption()
+    if hasattr(trt, "IProgressMonitor"):
+        config.progress_monitor = monitor(trt, progress, interruption)
     try:
-        memory = builder.build_serialized_network(network, config)
+        with interruptible(interruption, progress, can_stop=hasattr(trt, "IProgressMonitor")):
+            memory = builder.build_serialized_network(network, config)
     except Exception as e:
+        interruption.raise_noted()
         # TensorRT raises what its C++ side throws; whatever it is, the user needs the log's end with it.
         raise BuildError(f"TensorRT's builder raised {type(e).__name__}: {e}", hint=_tail(lines)) from e
+    interruption.raise_noted()
     if memory is None:
         errors = [line for line in lines if line.startswith(("[E]", "[F]"))]
         raise BuildError(
@@ -265,7 +267,12 @@ def _inspect(
     if engine is None:
         raise BuildError("TensorRT cannot read back the engine that it built", hint=_tail(lines))
     inspector = engine.create_engine_inspector()
-    text = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
+    try:
+        text = inspector.get_engine_information(trt.LayerInformationFormat.JSON)
+    finally:
+        # Before its engine: the bindings of 8.4 and 8.5 do not keep the engine alive for it, and locals die in the order
+        # of their first assignment.
+        del inspector
     formats: Dict[str, str] = {}
     if hasattr(engine, "num_io_tensors"):
         for i in range(engine.num_io_tensors):

@@ -59,8 +59,8 @@ def build_on_device(
             on_log=keep_log,
         )
     except (BuildError, ModelError) as e:
-        told = "".join(f"  - {cause}\n" for cause in why_it_failed(read_log("\n".join(lines))))
-        hint = (f"what the log tells:\n{told}  " if told else "") + f"{e.hint or ''}\n  the whole log: {log}"
+        causes = "".join(f"  - {cause}\n" for cause in why_it_failed(read_log("\n".join(lines))))
+        hint = (f"what the log says:\n{causes}  " if causes else "") + f"{e.hint or ''}\n  the whole log: {log}"
         raise type(e)(e.what, where=e.where, allowed=e.allowed, hint=hint) from e
     if built.timing_cache:
         _keep(timing, built.timing_cache)
@@ -76,9 +76,13 @@ def build_on_device(
     if built.drift.differences:
         contents[("drift", "drift.yaml")] = drift_yaml(plan, built.drift).encode()
         notes.append(f"TensorRT differs from the rules on {len(built.drift.differences)} layers: see the drift file")
-    moved = (*built.drift.refused, *built.drift.missing)
-    if moved:
-        notes.append("planned for the DLA, refused by TensorRT: " + ", ".join(moved))
+    if built.drift.refused:
+        notes.append("planned for the DLA, refused by TensorRT: " + ", ".join(built.drift.refused))
+    if built.drift.missing and plan.mode == "hybrid":
+        notes.append(
+            "planned for the DLA, but TensorRT has no layers of these names (the placement as built says what runs "
+            "where): " + ", ".join(built.drift.missing)
+        )
     other = [
         f"{io.name}: {built.formats[io.name]}" for io in plan.io if built.formats.get(io.name, io.format) != io.format
     ]
@@ -105,10 +109,10 @@ def real_placement(
     if plan.mode == "standalone":
         return {layer.name: core for layer in plan.layers}
     names = [layer.name for layer in plan.layers]
-    found: Dict[str, str] = dict(real_of_log(log, names).devices) if log is not None else {}
+    devices: Dict[str, str] = dict(real_of_log(log, names).devices) if log is not None else {}
     if inspector is not None and "Layers" in inspector:
-        found.update(real_of_engine(read_engine_info(inspector), names).devices)
-    return {name: core if found[name] == DLA else GPU for name in names if name in found} or None
+        devices.update(real_of_engine(read_engine_info(inspector), names).devices)
+    return {name: core if devices[name] == DLA else GPU for name in names if name in devices} or None
 
 
 def _keep(path: Path, data: Union[str, bytes]) -> None:

@@ -1,6 +1,6 @@
 """A plan as calls on TensorRT's network and builder config. Imports no tensorrt: the module is handed in as `trt`.
 
-The naming rule of tensorrt_api.py holds here too.
+The naming rule of builder/tensorrt/api.py holds here too.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from edgedla.errors import BuildError
 from edgedla.quantization.calibration_cache import write_cache
 
 _CHOSEN_TYPES = frozenset({"FLOAT", "HALF", "INT8"})
+_QDQ = frozenset({"QUANTIZE", "DEQUANTIZE"})
 _PRECISIONS = {"fp16": "HALF", "int8": "INT8"}
 
 
@@ -56,10 +57,10 @@ def set_io(trt: Any, network: Any, plan: BuildPlan) -> None:
     planned = {io.name: io for io in plan.io}
     inputs = [network.get_input(i) for i in range(network.num_inputs)]
     outputs = [network.get_output(i) for i in range(network.num_outputs)]
-    found = {tensor.name for tensor in (*inputs, *outputs)}
-    if found != set(planned):
+    names = {tensor.name for tensor in (*inputs, *outputs)}
+    if names != set(planned):
         raise BuildError(
-            f"the network's inputs and outputs are not the planned ones: {sorted(found ^ set(planned))}",
+            f"the network's inputs and outputs are not the planned ones: {sorted(names ^ set(planned))}",
             hint="the plan was made from another model: plan again",
         )
     for tensor in inputs:
@@ -73,7 +74,7 @@ def set_io(trt: Any, network: Any, plan: BuildPlan) -> None:
         tensor.allowed_formats = 1 << int(trt.TensorFormat.__members__[io.format])
 
 
-def set_devices(trt: Any, config: Any, layers: Mapping[str, Any], plan: BuildPlan, drift: Drift) -> None:
+def set_devices(trt: Any, config: Any, layers: Mapping[str, List[Any]], plan: BuildPlan, drift: Drift) -> None:
     if plan.mode == "standalone":
         # The capability accepts no other device, for constants neither.
         config.default_device_type = trt.DeviceType.DLA
@@ -81,9 +82,8 @@ def set_devices(trt: Any, config: Any, layers: Mapping[str, Any], plan: BuildPla
     config.default_device_type = trt.DeviceType.GPU
     moved = set(drift.refused)
     for planned in plan.layers:
-        layer = layers.get(planned.name)
-        if layer is not None:
-            on_gpu = planned.device == GPU or planned.name in moved
+        on_gpu = planned.device == GPU or planned.name in moved
+        for layer in layers.get(planned.name, ()):
             config.set_device_type(layer, trt.DeviceType.GPU if on_gpu else trt.DeviceType.DLA)
 
 
@@ -105,28 +105,43 @@ def implicit_type(trt: Any, tensor: Any, dtype: str) -> None:
         tensor.dtype = trt.DataType.__members__[dtype]
 
 
-def implicit_precisions(trt: Any, config: Any, network: Any, layers: Mapping[str, Any], plan: BuildPlan) -> None:
+def implicit_precisions(
+    trt: Any, config: Any, network: Any, layers: Mapping[str, List[Any]], plan: BuildPlan
+) -> List[str]:
+    """Precisions of layers, and the INT8 scales; returns log lines about what was left out."""
     for planned in plan.layers:
-        layer = layers.get(planned.name)
-        if layer is not None and planned.precision is not None:
-            layer.precision = trt.DataType.__members__[_PRECISIONS[planned.precision]]
+        for layer in layers.get(planned.name, ()):
+            if planned.precision is not None:
+                layer.precision = trt.DataType.__members__[_PRECISIONS[planned.precision]]
     if plan.precision != "int8":
-        return
-    if plan.calibration.apply != "ranges":
+        return []
+    with_calibrator = plan.calibration.apply != "ranges"
+    if with_calibrator:
         config.int8_calibrator = implicit_calibrator(trt, plan)
-        return
-    tensors = [network.get_input(i) for i in range(network.num_inputs)]
-    tensors += [layer.get_output(i) for layer in layers.values() for i in range(layer.num_outputs)]
-    for tensor in tensors:
-        absmax = plan.calibration.absmax.get(tensor.name)
-        if absmax is not None:
-            tensor.set_dynamic_range(-absmax, absmax)
+    every_layer = [layer for group in layers.values() for layer in group]
+    if any(layer.type.name in _QDQ for layer in every_layer):
+        # TensorRT refuses ranges in such a network: its scales stand in the Q/DQ nodes.
+        return ["[W] edgedla: the network has Q/DQ layers; their scales hold, and no dynamic range is set"]
+    borders = [network.get_input(i) for i in range(network.num_inputs)]
+    borders += [network.get_output(i) for i in range(network.num_outputs)]
+    int8_borders = {io.name for io in plan.io if io.dtype == "INT8"}
+    tensors = [tensor for tensor in borders if tensor.name in int8_borders or not with_calibrator]
+    if not with_calibrator:
+        tensors += [layer.get_output(i) for layer in every_layer for i in range(layer.num_outputs)]
+    # INT8 borders get theirs beside the calibrator too, as in trtexec (samples/common/sampleEngines.cpp of 8.4 to 10.7,
+    # setTensorScalesFromCalibration), where it works around a check of the network.
+    refused: List[str] = []
+    for name, tensor in {tensor.name: tensor for tensor in tensors}.items():
+        absmax = plan.calibration.absmax.get(name)
+        if absmax is not None and not tensor.set_dynamic_range(-absmax, absmax):
+            refused.append(name)
+    return [f"[W] edgedla: TensorRT refuses the dynamic range of {', '.join(refused)}"] if refused else []
 
 
 def implicit_calibrator(trt: Any, plan: BuildPlan) -> Any:
     # TensorRT compares the cache's version with its own.
-    here = tuple(int(n) for n in str(trt.__version__).split(".")[:3])
-    text = write_cache(plan.calibration.absmax, here).encode("utf-8")
+    version = tuple(int(n) for n in str(trt.__version__).split(".")[:3])
+    text = write_cache(plan.calibration.absmax, version).encode("utf-8")
 
     class FromCache(trt.IInt8EntropyCalibrator2):
         """Hands TensorRT the planned scales; calibration itself cannot run on the DLA, so there are no batches."""

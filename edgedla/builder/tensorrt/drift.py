@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.builder.plan.plan import GPU, BuildPlan
 
+#: Layer name -> (LayerType name, can_run_on_DLA) of each layer of that name in the parsed network.
+Answers = Mapping[str, Tuple[Tuple[str, bool], ...]]
 SCHEMA = "edgedla.drift/1"
 
 
@@ -28,8 +30,11 @@ class Drift:
     Attributes:
         asked: how many planned layers TensorRT was asked about.
         refused: planned DLA layers that TensorRT refuses on the DLA.
-        missing: planned DLA layers that the network does not have.
+        missing: planned DLA layers that the network does not have under this name. Parser releases differ in what they
+            fold and how they name it, so this says nothing about the DLA.
         unplanned: network layers that the plan does not know; constants and shape arithmetic are expected here.
+        duplicated: names that several network layers have; such a name is on the DLA where all of them can be.
+        changed: layers whose answer changed when precisions, ranges and calibrator were set.
     """
 
     differences: Tuple[Difference, ...]
@@ -37,6 +42,8 @@ class Drift:
     refused: Tuple[str, ...]
     missing: Tuple[str, ...]
     unplanned: Tuple[str, ...]
+    duplicated: Tuple[str, ...] = ()
+    changed: Tuple[str, ...] = ()
 
     def to_dict(self, plan: BuildPlan) -> Dict[str, Any]:
         """The drift document: model, platform, precision, and one record a layer."""
@@ -53,15 +60,19 @@ class Drift:
                 {"layer": d.layer, "type": d.type, "planned": d.planned, "rules": d.rules, "tensorrt": d.tensorrt}
                 for d in self.differences
             ],
+            "missing": list(self.missing),
             "unplanned": list(self.unplanned),
+            "duplicated": list(self.duplicated),
+            "changed_by_precision": list(self.changed),
         }
 
 
-def compare(plan: BuildPlan, answers: Mapping[str, Tuple[str, bool]]) -> Drift:
+def compare(plan: BuildPlan, answers: Answers, before: Optional[Answers] = None) -> Drift:
     """The plan against TensorRT's answers.
 
     Args:
-        answers: layer name -> (LayerType name, can_run_on_DLA), of all layers of the parsed network.
+        answers: of all layers of the parsed network, with everything set that the plan says.
+        before: the same without precisions, ranges and calibrator.
     """
     differences, refused, missing = [], [], []
     for planned in plan.layers:
@@ -72,11 +83,11 @@ def compare(plan: BuildPlan, answers: Mapping[str, Tuple[str, bool]]) -> Drift:
                 missing.append(planned.name)
             differences.append(Difference(planned.name, planned.type, planned.device, planned.capable, "absent"))
             continue
-        said = "dla" if answer[1] else "gpu"
-        if on_dla and said == "gpu":
+        verdict = "dla" if all(can_run for _, can_run in answer) else "gpu"
+        if on_dla and verdict == "gpu":
             refused.append(planned.name)
-        if said != planned.capable:
-            differences.append(Difference(planned.name, planned.type, planned.device, planned.capable, said))
+        if verdict != planned.capable:
+            differences.append(Difference(planned.name, planned.type, planned.device, planned.capable, verdict))
     known = {planned.name for planned in plan.layers}
     return Drift(
         differences=tuple(differences),
@@ -84,6 +95,8 @@ def compare(plan: BuildPlan, answers: Mapping[str, Tuple[str, bool]]) -> Drift:
         refused=tuple(refused),
         missing=tuple(missing),
         unplanned=tuple(name for name in answers if name not in known),
+        duplicated=tuple(name for name, answer in answers.items() if len(answer) > 1),
+        changed=tuple(name for name, answer in answers.items() if before is not None and before.get(name) != answer),
     )
 
 

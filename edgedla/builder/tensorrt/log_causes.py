@@ -19,30 +19,34 @@ def read_log(text: str) -> BuildLog:
 
 def why_it_failed(log: BuildLog) -> Tuple[str, ...]:
     """Causes, most direct first: the fatal layer, nodes without implementation, refused layers, explained errors."""
-    found: List[str] = []
+    sentences: List[str] = []
     if log.fatal is not None:
-        found.append(f"{log.fatal.layer}: {log.fatal.reason or 'refused on the DLA, and no GPU is allowed'}")
-    found += [f"{node}: the DLA compiler found no implementation" for node in log.not_implemented]
+        sentences.append(f"{log.fatal.layer}: {log.fatal.reason or 'refused on the DLA, and no GPU is allowed'}")
+    sentences += [f"{node}: the DLA compiler found no implementation" for node in log.not_implemented]
     for refusal in (*log.validation, *log.refused):
         if refusal.type not in FOLDED_TYPES:
-            found.append(f"{refusal.layer}: refused ({refusal.stage}): {refusal.reason or 'TensorRT gives no reason'}")
-    if len(found) > _MOST:
-        found = [*found[:_MOST], f"and {len(found) - _MOST} more layers, see the log"]
+            sentences.append(
+                f"{refusal.layer}: refused ({refusal.stage}): {refusal.reason or 'TensorRT gives no reason'}"
+            )
+    if len(sentences) > _MOST:
+        sentences = [*sentences[:_MOST], f"and {len(sentences) - _MOST} more layers, see the log"]
     for error in log.errors:
         explained = explain_line(error.text)
         if explained is not None:
-            found.append(f"{explained[0].id} {explained[0].name}: {explained[0].meaning} {explained[0].advice}")
-    return tuple(dict.fromkeys(found))
+            sentences.append(f"{explained[0].id} {explained[0].name}: {explained[0].meaning} {explained[0].advice}")
+    return tuple(dict.fromkeys(sentences))
 
 
 def what_went_elsewhere(log: BuildLog) -> Tuple[str, ...]:
     """What a successful build moved to the GPU after the first check: second look, limit on subgraphs, all layers."""
-    found: List[str] = []
+    sentences: List[str] = []
     if log.validation:
-        told = "; ".join(f"{r.layer} ({r.reason or 'no reason given'})" for r in log.validation)
-        found.append(f"refused by TensorRT's second look: {told}")
+        layers = "; ".join(f"{r.layer} ({r.reason or 'no reason given'})" for r in log.validation)
+        sentences.append(f"refused by TensorRT's second look: {layers}")
     if log.dropped:
-        found.append(f"above the limit of DLA subgraphs, so on the GPU: those beginning with {', '.join(log.dropped)}")
+        sentences.append(
+            f"above the limit of DLA subgraphs, so on the GPU: those beginning with {', '.join(log.dropped)}"
+        )
     if log.all_refused:
-        found.append(f"all layers went to the GPU: {log.all_refused}")
-    return tuple(found)
+        sentences.append(f"all layers went to the GPU: {log.all_refused}")
+    return tuple(sentences)

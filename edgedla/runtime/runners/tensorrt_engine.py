@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.load import Running, load_artifact
+from edgedla.builder.tensorrt.callbacks import process_logger
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.cuda.memory import CudaContext
 from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
@@ -34,7 +35,6 @@ class TensorRtRunner(CudaRunner):
         self.core_proved: Optional[bool] = None
         self._counted: Optional[float] = None
         self._ran = False
-        self._logger: Any = None
         self._runtime: Any = None
         self._engine: Any = None
         self._context_of_engine: Any = None
@@ -47,8 +47,7 @@ class TensorRtRunner(CudaRunner):
     def _start(self) -> None:
         trt = _tensorrt()
         self._verify(str(trt.__version__))
-        # TensorRT keeps a bare pointer to the logger.
-        logger = self._logger = _logger(trt)
+        logger = process_logger(trt)
         # An engine with plugin layers cannot be read before TensorRT's own plugins are registered.
         trt.init_libnvinfer_plugins(logger, "")
         runtime = trt.Runtime(logger)
@@ -169,30 +168,12 @@ class TensorRtRunner(CudaRunner):
         self._runtime = None
 
 
-#: TensorRT's severities by name; its information and its details are for its builder's users.
-_LEVELS = {"INTERNAL_ERROR": logging.ERROR, "ERROR": logging.ERROR, "WARNING": logging.WARNING}
-
-
-def _logger(trt: Any) -> Any:
-    class Forward(trt.ILogger):
-        """TensorRT's messages in Python's log: its own logger would write them among our results."""
-
-        def __init__(self) -> None:
-            # pybind11 refuses an object whose base class was not initialised by name.
-            trt.ILogger.__init__(self)
-
-        def log(self, severity: Any, msg: str) -> None:
-            log.log(_LEVELS.get(severity.name, logging.DEBUG), "TensorRT: %s", msg)
-
-    return Forward()
-
-
 def _profiler(trt: Any, clock: LayerClock) -> Any:
     class Forward(trt.IProfiler):
         """TensorRT's times of layers to a clock. It is called from C++ that takes no exceptions: it does as little as can be."""
 
         def __init__(self) -> None:
-            # As above.
+            # pybind11 refuses an object whose base class was not initialised by name.
             trt.IProfiler.__init__(self)
 
         def report_layer_time(self, layer_name: str, ms: float) -> None:

@@ -1,0 +1,148 @@
+"""What TensorRT calls back: one logger for the whole process, a progress monitor, and the end that Ctrl-C asks for.
+
+The naming rule of builder/tensorrt/api.py holds here too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+from typing import Any, Callable, Dict, Iterator, Optional
+
+log = logging.getLogger("edgedla.runtime.tensorrt")
+Progress = Callable[[str], None]
+#: Called with TensorRT's severity and text.
+Receiver = Callable[[str, str], None]
+
+#: TensorRT's severities by name; its information and its details are for whoever builds.
+_LEVELS = {"INTERNAL_ERROR": logging.ERROR, "ERROR": logging.ERROR, "WARNING": logging.WARNING}
+#: One logger for each tensorrt module, never given back: the plugin registry and the objects made with a logger keep its
+#: bare address, and the bindings keep no reference to it.
+_LOGGERS: Dict[Any, Any] = {}
+
+
+def process_logger(trt: Any) -> Any:
+    """The process's one logger: it writes to Python's logging, or to the innermost `receiving`."""
+    if trt in _LOGGERS:
+        return _LOGGERS[trt]
+
+    class Forward(trt.ILogger):
+        """Hands on what TensorRT logs: its own logger would write it among our results."""
+
+        def __init__(self) -> None:
+            # pybind11 refuses an object whose base class was not initialised by name.
+            trt.ILogger.__init__(self)
+            self.receivers = [_to_logging]
+
+        def log(self, severity: Any, msg: str) -> None:
+            self.receivers[-1](severity.name, msg)
+
+    return _LOGGERS.setdefault(trt, Forward())
+
+
+@contextlib.contextmanager
+def receiving(logger: Any, receiver: Receiver) -> Iterator[None]:
+    """TensorRT's lines go to `receiver` until the block ends."""
+    logger.receivers.append(receiver)
+    try:
+        yield
+    finally:
+        logger.receivers.remove(receiver)
+
+
+def _to_logging(severity: str, text: str) -> None:
+    log.log(_LEVELS.get(severity, logging.DEBUG), "TensorRT: %s", text)
+
+
+class Interruption:
+    """What asked for the end of a build: Ctrl-C, or an exception of a callback, which TensorRT's C++ side swallows."""
+
+    def __init__(self) -> None:
+        self.error: Optional[BaseException] = None
+
+    def note(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+
+    def raise_noted(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@contextlib.contextmanager
+def interruptible(interruption: Interruption, progress: Optional[Progress], can_stop: bool) -> Iterator[None]:
+    """Notes Ctrl-C instead of raising it inside of TensorRT; a second one ends the process at once.
+
+    While TensorRT builds, no Python code runs on the main thread, so a thread reads the signals from a socket.
+
+    Args:
+        can_stop: TensorRT asks a monitor whether to go on (10 and later).
+    """
+    usual = threading.current_thread() is threading.main_thread()
+    if not usual or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        # Whoever has a handler of its own decides what Ctrl-C does.
+        yield
+        return
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+
+    def watch() -> None:
+        while True:
+            numbers = reader.recv(16)
+            if not numbers:
+                return
+            for number in numbers:
+                if number != signal.SIGINT:
+                    continue
+                if seen:
+                    os._exit(130)
+                seen.append(number)
+                interruption.note(KeyboardInterrupt())
+                if progress is not None:
+                    text = "the build ends at TensorRT's next step" if can_stop else "this TensorRT cannot stop a build"
+                    progress(f"Ctrl-C: {text}; Ctrl-C again ends edgedla at once")
+
+    seen: list = []
+    thread = threading.Thread(target=watch, name="edgedla-ctrl-c", daemon=True)
+    before = signal.signal(signal.SIGINT, lambda *_: interruption.note(KeyboardInterrupt()))
+    woken_before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(woken_before)
+        signal.signal(signal.SIGINT, before)
+        writer.close()
+        thread.join()
+        reader.close()
+
+
+def monitor(trt: Any, progress: Optional[Progress], interruption: Interruption) -> Any:
+    """Says which phase the builder is in, and stops it once an end was asked for; None before TensorRT 10."""
+    if not hasattr(trt, "IProgressMonitor"):
+        return None
+
+    class Monitor(trt.IProgressMonitor):
+        """No exception may leave a method: TensorRT swallows it and builds on."""
+
+        def __init__(self) -> None:
+            trt.IProgressMonitor.__init__(self)
+
+        def phase_start(self, phase_name: str, parent_phase: Optional[str], num_steps: int) -> None:
+            try:
+                if progress is not None:
+                    progress(phase_name)
+            except BaseException as e:
+                interruption.note(e)
+
+        def step_complete(self, phase_name: str, step: int) -> bool:
+            return interruption.error is None
+
+        def phase_finish(self, phase_name: str) -> None:
+            return None
+
+    return Monitor()
