@@ -1,0 +1,181 @@
+"""Applies rewrites to a network: in their order, as long as one holds, and only the sites that are wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from edgedla.fixes.fold import remove_dead_nodes
+from edgedla.fixes.network.editor import Editor
+from edgedla.fixes.network.network import DEFAULT_DOMAINS, Network
+from edgedla.fixes.site import Refused, Rewrite, Site
+
+#: A rewrite may make the pattern of an earlier one; each round starts again from the first.
+MOST_ROUNDS = 6
+
+#: (rewrite, name of the value that it makes anew): the same in every trial on the same model.
+Key = Tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """One site that was rewritten.
+
+    Attributes:
+        output: name of the value that has a new producer.
+        before, after: names of the nodes that stood there and that stand there now.
+        fragment: what the proof runs, where it was asked for.
+    """
+
+    rewrite: str
+    output: str
+    before: Tuple[str, ...]
+    after: Tuple[str, ...]
+    note: str = ""
+    new_interface: Optional[str] = None
+    fragment: Optional[Fragment] = None
+
+    @property
+    def key(self) -> Key:
+        return self.rewrite, self.output
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Both forms of one site.
+
+    Attributes:
+        before, after: lists of onnx NodeProto.
+        constants: onnx_ir tensors by name, of both.
+        inputs: run-time values that both read: name -> onnx_ir.Value type and dims as (DataType, dims or None).
+        output: the value they make under this name before; `new_output` is its name after.
+    """
+
+    before: Tuple[Any, ...]
+    after: Tuple[Any, ...]
+    constants: Dict[str, Any]
+    inputs: Dict[str, Tuple[Any, Optional[Tuple[int, ...]]]]
+    output: str
+    new_output: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A pattern that stays: where, and why."""
+
+    rewrite: str
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Changes:
+    applied: Tuple[Applied, ...]
+    refused: Tuple[Refusal, ...]
+    skipped: Tuple[Key, ...]
+
+
+def apply_rewrites(
+    network: Network,
+    rewrites: Sequence[Rewrite],
+    wanted: Callable[[Key], bool] = lambda key: True,
+    record: bool = False,
+) -> Changes:
+    """Changes the network in place.
+
+    Args:
+        wanted: sites that it refuses stay as they are and count as skipped.
+        record: keep what proofs need.
+    """
+    applied: List[Applied] = []
+    refused: Dict[Tuple[str, str], Refusal] = {}
+    skipped: Dict[Key, None] = {}
+    for _ in range(MOST_ROUNDS):
+        count = len(applied)
+        for rewrite in rewrites:
+            operators = frozenset(rewrite.operators)
+            for node in [n for n in network.graph if n.op_type in operators and n.domain in DEFAULT_DOMAINS]:
+                if node.graph is None:
+                    continue
+                try:
+                    site = rewrite.match(network, node)
+                except Refused as e:
+                    refused.setdefault((rewrite.id, node.outputs[0].name), Refusal(rewrite.id, _label(node), str(e)))
+                    continue
+                if site is None:
+                    continue
+                key = (rewrite.id, site.output.name)
+                if wanted(key):
+                    applied.append(rewrite_site(network, rewrite.id, site, record))
+                else:
+                    skipped[key] = None
+        if len(applied) == count:
+            break
+    remove_dead_nodes(network.model)
+    done = {a.output for a in applied}
+    left = tuple(r for (_, output), r in refused.items() if output not in done)
+    return Changes(tuple(applied), left, tuple(skipped))
+
+
+def rewrite_site(network: Network, rewrite: str, site: Site, record: bool = False) -> Applied:
+    """Puts the replacement of one site into the graph; the value keeps its name."""
+    output = site.output
+    name = output.name
+    editor = Editor(network, name)
+    new = site.build(editor)
+    fragment = _fragment(network, site, editor.nodes, new) if record else None
+    if editor.nodes:
+        network.graph.insert_before(output.producer(), editor.nodes)
+    if output.dtype is not None and new.producer() in editor.nodes:
+        new.type = output.type
+    _take_over(network, output, new, name)
+    before = tuple(_label(n) for n in site.nodes)
+    for node in sorted(site.nodes, key=_position(network), reverse=True):
+        if node.graph is not None and not any(v.uses() or v.is_graph_output() for v in node.outputs):
+            network.graph.remove(node, safe=True)
+    return Applied(rewrite, name, before, tuple(_label(n) for n in editor.nodes), site.note, site.new_interface, fragment)
+
+
+def _take_over(network: Network, output: Any, new: Any, name: str) -> None:
+    is_output = output.is_graph_output()
+    if new.producer() is not None and new.name.startswith(f"{name}/") or is_output:
+        output.name = network.fresh_name(f"{name}/replaced")
+        output.replace_all_uses_with(new, replace_graph_outputs=True)
+        new.name = name
+    else:
+        output.replace_all_uses_with(new)
+
+
+def _position(network: Network) -> Callable[[Any], int]:
+    order = {id(n): i for i, n in enumerate(network.graph)}
+    return lambda node: order.get(id(node), -1)
+
+
+def _label(node: Any) -> str:
+    return node.name or (node.outputs[0].name if node.outputs else node.op_type)
+
+
+def _fragment(network: Network, site: Site, added: Sequence[Any], new: Any) -> Fragment:
+    from edgedla.fixes.network.library import onnx_ir
+
+    ir = onnx_ir()
+    position = _position(network)
+    old = sorted(site.nodes, key=position)
+    made = {id(v) for n in [*old, *added] for v in n.outputs}
+    constants: Dict[str, Any] = {}
+    inputs: Dict[str, Tuple[Any, Optional[Tuple[int, ...]]]] = {}
+    for node in [*old, *added]:
+        for value in node.inputs:
+            if value is None or id(value) in made:
+                continue
+            if network.is_constant(value):
+                constants[value.name] = value.const_value
+            else:
+                inputs[value.name] = (value.dtype, network.shape(value))
+    if id(new) not in made:
+        # The replacement is a value that was there: both forms are compared on it.
+        inputs[new.name] = (new.dtype, network.shape(new))
+    return Fragment(
+        tuple(ir.serde.serialize_node(n) for n in old), tuple(ir.serde.serialize_node(n) for n in added),
+        constants, inputs, site.output.name, new.name,
+    )  # fmt: skip

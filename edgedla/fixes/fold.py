@@ -1,0 +1,234 @@
+"""Fold first: fixed shapes written down, shape arithmetic and computed weights turned into constants.
+
+Later rewrites ask for numbers (the bounds of a Slice, the sizes of a Resize), which exporters leave as chains of Shape,
+Gather, Mul and Concat. TensorRT folds most of them too, but not all: the parser of 10.x makes layers of slice bounds that
+are computed, and weights that a training-mode BatchNormalization standardises are refused by all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.model_file import outline
+from edgedla.fixes.network.network import DEFAULT_DOMAINS, Goal, Network, data_of, has_data
+from edgedla.quantization.ranges import open_session
+
+#: Each round folds what the shapes of the last one made known; YOLO's decoders need three.
+MOST_ROUNDS = 12
+#: Results above this stay computed, unless they replace constants of their size.
+MOST_ELEMENTS = 1 << 16
+#: Never folded: random numbers, and quantization, which says where scales are.
+KEPT = frozenset(
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli QuantizeLinear "
+    "DequantizeLinear DynamicQuantizeLinear If Loop Scan".split()
+)
+
+
+def fold_constants(
+    model: Any, shapes: Optional[Mapping[str, Sequence[int]]] = None, batch: Optional[int] = None
+) -> int:
+    """Changes the model in place; returns how many nodes became constants.
+
+    Args:
+        model: onnx_ir.Model.
+        shapes, batch: as for `edgedla.check`.
+
+    Raises:
+        UsageError: `shapes` names no input.
+    """
+    from onnx_ir.passes.common import LiftConstantsToInitializersPass
+
+    before = model.graph.num_nodes()
+    constants = sum(n.op_type == "Constant" for n in model.graph)
+    _inputs_are_no_weights(model)
+    LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    _set_shapes(model, shapes or {}, batch)
+    for _ in range(MOST_ROUNDS):
+        infer_shapes(model)
+        if not _fold_round(model):
+            break
+    remove_dead_nodes(model)
+    return int(before - constants - model.graph.num_nodes())
+
+
+def _inputs_are_no_weights(model: Any) -> None:
+    """Before version 4 of the format every initializer had to be an input too, which lets callers override weights."""
+    if any(v.name in model.graph.initializers for v in model.graph.inputs):
+        from onnx_ir.passes.common import RemoveInitializersFromInputsPass
+
+        RemoveInitializersFromInputsPass()(model)
+        model.ir_version = max(model.ir_version, 4)
+
+
+def _set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[int]) -> None:
+    inputs = {v.name: v for v in model.graph.inputs}
+    for name in shapes:
+        if name not in inputs:
+            raise UsageError(f"--shapes names {name!r}, which is no input of the model", allowed=", ".join(sorted(inputs)))
+    changed = False
+    for name, value in inputs.items():
+        dims = list(value.shape) if value.shape is not None else None
+        wanted = list(shapes[name]) if name in shapes else dims
+        if wanted and batch is not None and name not in shapes:
+            wanted = [batch, *wanted[1:]]
+        if wanted is not None and wanted != dims:
+            value.shape = onnx_ir().Shape(wanted)
+            changed = True
+    if changed:
+        # What the exporter wrote down held for the old sizes.
+        for node in model.graph.all_nodes():
+            for value in node.outputs:
+                value.shape = None
+
+
+def infer_shapes(model: Any) -> None:
+    """Writes the dims that ONNX's shape inference finds into the values."""
+    from onnx import shape_inference
+
+    ir = onnx_ir()
+    try:
+        found = shape_inference.infer_shapes(outline(model), data_prop=True)
+    except Exception:
+        # onnx raises RuntimeError and its own classes; what stays unknown is refused site by site.
+        return
+    by_name = {v.name: v.type for v in list(found.graph.value_info) + list(found.graph.output)}
+    for node in model.graph:
+        for value in node.outputs:
+            proto = by_name.get(value.name)
+            if proto is None or not proto.HasField("tensor_type"):
+                continue
+            if proto.tensor_type.elem_type:
+                value.type = ir.TensorType(ir.DataType(proto.tensor_type.elem_type))
+            dims = proto.tensor_type.shape.dim
+            known = [d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in dims]
+            if proto.tensor_type.HasField("shape") and not value.is_graph_output():
+                value.shape = ir.Shape(known)
+            elif proto.tensor_type.HasField("shape") and all(isinstance(d, int) for d in known):
+                value.shape = ir.Shape(known)
+
+
+def _fold_round(model: Any) -> bool:
+    network = Network(model, Goal())
+    known: Dict[str, np.ndarray] = {}
+    nodes: List[Any] = []
+    made = set()
+    for node in model.graph:
+        if node.domain not in DEFAULT_DOMAINS or node.op_type in KEPT or any(v.is_graph_output() for v in node.outputs):
+            continue
+        measured = _measured(network, node)
+        if measured is not None:
+            known[node.outputs[0].name] = measured
+            made.update(v.name for v in node.outputs)
+            continue
+        read = [v for v in node.inputs if v is not None]
+        if _computable(network, node, read, made) and _small(network, node, read):
+            nodes.append(node)
+            made.update(v.name for v in node.outputs)
+    if not made:
+        return False
+    known.update(_evaluated(network, nodes, known))
+    _replace(model, known)
+    return True
+
+
+def _measured(network: Network, node: Any) -> Optional[np.ndarray]:
+    """The result of Shape or Size where its input's dims are fixed."""
+    if node.op_type not in ("Shape", "Size"):
+        return None
+    shape = network.shape(node.inputs[0])
+    if shape is None:
+        return None
+    if node.op_type == "Size":
+        return np.array(int(np.prod(shape)), np.int64)
+    start = node.attributes.get("start")
+    end = node.attributes.get("end")
+    return np.array(shape[slice(start.value if start else 0, end.value if end else None)], np.int64)
+
+
+def _computable(network: Network, node: Any, read: Sequence[Any], made: Iterable[str]) -> bool:
+    if any(a.type.name in ("GRAPH", "GRAPHS") for a in node.attributes.values()):
+        return False
+    # A node without inputs makes a constant too (Constant with a sparse value stays as it is).
+    return node.op_type != "Constant" and all(
+        v.name in made or (network.is_constant(v) and has_data(v.const_value)) for v in read
+    )
+
+
+def _small(network: Network, node: Any, read: Sequence[Any]) -> bool:
+    largest = max((int(np.prod(s)) for s in map(network.shape, read) if s is not None), default=0)
+    for value in node.outputs:
+        shape = network.shape(value)
+        if shape is not None and int(np.prod(shape)) > max(MOST_ELEMENTS, largest):
+            return False
+    return True
+
+
+def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+    """What the nodes compute, by ONNX Runtime, in one session without optimisation."""
+    if not nodes:
+        return {}
+    import onnx
+
+    ir = onnx_ir()
+    inside = {v.name for n in nodes for v in n.outputs}
+    graph = onnx.GraphProto(name="constants")
+    constants: Dict[str, np.ndarray] = {}
+    for node in nodes:
+        graph.node.append(ir.serde.serialize_node(node))
+        for value in node.inputs:
+            if value is None or value.name in inside or value.name in constants:
+                continue
+            elements = known.get(value.name)
+            constants[value.name] = elements if elements is not None else data_of(value.const_value)
+    graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items())
+    wanted = [v.name for n in nodes for v in n.outputs if v.uses() and any(u.node not in nodes for u in v.uses())]
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+    if not wanted:
+        return {}
+    opsets = [onnx.helper.make_opsetid(d, v) for d, v in network.graph.opset_imports.items()]
+    proto = onnx.ModelProto(ir_version=min(network.model.ir_version, 10), graph=graph, opset_import=opsets)
+    try:
+        return dict(zip(wanted, open_session(proto.SerializeToString(), optimize=False).run(wanted, {})))
+    except EnvironmentMissing:
+        raise
+    except Exception:
+        # One operator that ONNX Runtime does not have would hide all others: then each is tried by itself.
+        if len(nodes) == 1:
+            return {}
+        found = dict(known)
+        for node in nodes:
+            ready = all(v is None or v.name in found or network.is_constant(v) for v in node.inputs)
+            found.update(_evaluated(network, [node], found) if ready else {})
+        return {name: found[name] for name in wanted if name in found}
+
+
+def _replace(model: Any, known: Mapping[str, np.ndarray]) -> None:
+    ir = onnx_ir()
+    graph = model.graph
+    for node in list(graph):
+        for value in node.outputs:
+            elements = known.get(value.name)
+            if elements is None:
+                continue
+            constant = ir.Value(
+                name=value.name, shape=ir.Shape(elements.shape), type=ir.TensorType(ir.DataType.from_numpy(elements.dtype)),
+                const_value=ir.tensor(elements, name=value.name),
+            )  # fmt: skip
+            value.replace_all_uses_with(constant)
+            # The node goes, its output's name stays with the constant.
+            value.name = f"{value.name}/folded"
+            graph.register_initializer(constant)
+    remove_dead_nodes(model)
+
+
+def remove_dead_nodes(model: Any) -> None:
+    """Takes out nodes of the main graph whose outputs nobody reads. What a subgraph reads counts as read."""
+    for node in reversed(list(model.graph)):
+        if not any(v.uses() or v.is_graph_output() for v in node.outputs):
+            model.graph.remove(node, safe=True)
+
+

@@ -1,0 +1,135 @@
+"""Editor: the new nodes and constants of one site."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.network import MISSING_DATA, Network, has_data
+from edgedla.fixes.network.shapes import output_types
+
+Pair = Tuple[int, int]
+
+
+class Editor:
+    """Makes nodes in front of a site's output. Names of new values begin with the output's name.
+
+    Attributes:
+        nodes: the new nodes, in order.
+    """
+
+    def __init__(self, network: Network, base: str) -> None:
+        self.network = network
+        self.base = base
+        self.nodes: List[Any] = []
+        self._ir = onnx_ir()
+
+    def op(self, operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+        """One node; its output, or a tuple of them where `outputs` is more than 1. Attributes of None are left out."""
+        given = {name: value for name, value in attributes.items() if value is not None}
+        name = self.network.fresh_name(f"{self.base}/{operator}")
+        node = self._ir.node(operator, list(inputs), given, num_outputs=outputs, name=name)
+        for i, value in enumerate(node.outputs):
+            value.name = name if outputs == 1 else self.network.fresh_name(f"{name}/{i}")
+        for value, (dtype, shape) in zip(node.outputs, output_types(self.network, node)):
+            value.type = None if dtype is None else self._ir.TensorType(dtype)
+            value.shape = None if shape is None else self._ir.Shape(shape)
+        self.nodes.append(node)
+        return node.outputs[0] if outputs == 1 else tuple(node.outputs)
+
+    def constant(self, elements: Any, dtype: Any, label: str) -> Any:
+        """A new initializer."""
+        return self._initializer(self._ir.tensor(np.ascontiguousarray(elements, dtype=dtype)), label)
+
+    def reshaped(self, weight: Any, shape: Sequence[int], label: str) -> Any:
+        """The same elements under other dims. External data stays where it is and is not read."""
+        tensor = weight.const_value
+        if getattr(tensor, "location", None) is not None:
+            copy = self._ir.ExternalTensor(
+                tensor.location, tensor.offset, tensor.length, tensor.dtype,
+                shape=self._ir.Shape(shape), name="", base_dir=tensor.base_dir,
+            )  # fmt: skip
+            return self._initializer(copy, label)
+        return self.derived((weight,), shape, lambda w: w.reshape(shape), label)
+
+    def derived(
+        self, weights: Sequence[Any], shape: Sequence[int], function: Callable[..., np.ndarray], label: str
+    ) -> Any:
+        """A constant worked out from others, when it is written and not before. Without their data it has none either.
+
+        Args:
+            weights: initializers; None is left out. The result has the element type of the first.
+        """
+        read = [w.const_value for w in weights if w is not None]
+        dtype, dims = read[0].dtype, self._ir.Shape(shape)
+        if not all(has_data(t) for t in read):
+            stub = self._ir.ExternalTensor(MISSING_DATA, None, None, dtype, shape=dims, name="")
+            return self._initializer(stub, label)
+
+        def compute() -> Any:
+            # NumPy turns float32 times a float64 scalar into float64, which ONNX refuses beside float32.
+            elements = function(*(np.asarray(t.numpy()) for t in read)).astype(dtype.numpy())
+            return self._ir.tensor(np.ascontiguousarray(elements))
+
+        return self._initializer(self._ir.LazyTensor(compute, dtype, dims, cache=False), label)
+
+    def _initializer(self, tensor: Any, label: str) -> Any:
+        name = self.network.fresh_name(f"{self.base}/{label}")
+        tensor.name = name
+        value = self._ir.Value(
+            name=name, shape=self._ir.Shape(list(tensor.shape)), type=self._ir.TensorType(tensor.dtype),
+            const_value=tensor,
+        )  # fmt: skip
+        self.network.graph.register_initializer(value)
+        return value
+
+    # The forms of operators that change between opsets 11 and 21.
+
+    def reshape(self, x: Any, shape: Sequence[int]) -> Any:
+        return self.op("Reshape", x, self.constant(shape, np.int64, "shape"))
+
+    def clip(self, x: Any, low: float, high: float) -> Any:
+        dtype = self.network.dtype(x)
+        return self.op("Clip", x, self.constant(low, dtype, "low"), self.constant(high, dtype, "high"))
+
+    def slice(self, x: Any, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int]) -> Any:
+        """Step 1, with the numbers in INT32: of INT64 ones the parser of TensorRT 10 makes computed bounds."""
+        numbers = [self.constant(n, np.int32, label) for n, label in ((starts, "starts"), (ends, "ends"), (axes, "axes"))]
+        return self.op("Slice", x, *numbers)
+
+    def split(self, x: Any, sizes: Sequence[int], axis: int) -> Tuple[Any, ...]:
+        if self.network.opset < 13:
+            parts = self.op("Split", x, outputs=len(sizes), axis=axis, split=list(sizes))
+        else:
+            numbers = self.constant(sizes, np.int64, "split")
+            parts = self.op("Split", x, numbers, outputs=len(sizes), axis=axis)
+        return parts if isinstance(parts, tuple) else (parts,)
+
+    def resize(self, x: Any, factors_hw: Pair) -> Any:
+        """Each element repeated: nearest, asymmetric, floor."""
+        scales = self.constant([1, 1, *factors_hw], np.float32, "scales")
+        return self.op(
+            "Resize", x, None, scales, mode="nearest",
+            coordinate_transformation_mode="asymmetric", nearest_mode="floor",
+        )  # fmt: skip
+
+    def batch_norm(self, x: Any, scale: Union[Any, float], bias: Union[Any, float], channels: int) -> Any:
+        """x scale + bias by channel. Numbers and arrays become constants; values are taken as they are."""
+        dtype = self.network.dtype(x)
+
+        def operand(given: Any, label: str) -> Any:
+            if isinstance(given, (int, float, np.ndarray)):
+                return self.constant(np.broadcast_to(np.asarray(given, dtype), (channels,)), dtype, label)
+            return given
+
+        mean, variance = self.constant(np.zeros(channels), dtype, "mean"), self.constant(np.ones(channels), dtype, "var")
+        return self.op(
+            "BatchNormalization", x, operand(scale, "scale"), operand(bias, "bias"), mean, variance, epsilon=0.0
+        )
+
+    def conv(self, x: Any, weight: Any, bias: Optional[Any] = None, **attributes: Any) -> Any:
+        """Conv with the attributes that differ from its defaults."""
+        kernel = list(self.network.weight_shape(weight)[2:])
+        return self.op("Conv", x, weight, *([] if bias is None else [bias]), kernel_shape=kernel, **attributes)

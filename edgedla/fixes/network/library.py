@@ -1,0 +1,32 @@
+"""The one place that imports onnx-ir, and says clearly where it cannot be."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from edgedla.errors import EnvironmentMissing
+
+#: onnx-ir 1.x has no release for an older Python.
+MINIMUM_PYTHON = (3, 10)
+
+
+def onnx_ir() -> Any:
+    """The module onnx_ir.
+
+    Raises:
+        EnvironmentMissing: this Python is too old for it, or it is not installed.
+    """
+    if sys.version_info < MINIMUM_PYTHON:
+        raise EnvironmentMissing(
+            f"rewriting a model needs Python 3.10 or newer; this is {sys.version_info[0]}.{sys.version_info[1]}",
+            hint="The library that edits the model, onnx-ir, has no release for older ones. Fix the model on a laptop and "
+            "copy the result to the board: `edgedla build` and `edgedla run` take it there under Python 3.8.",
+        )
+    try:
+        import onnx_ir
+    except ImportError as e:
+        raise EnvironmentMissing(
+            f"rewriting a model needs onnx-ir, which cannot be imported: {e}", hint="pip install 'edgedla[fix]'"
+        ) from e
+    return onnx_ir

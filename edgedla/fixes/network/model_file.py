@@ -1,0 +1,134 @@
+"""Models opened without loading their weights, and written whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List, Tuple, Union
+
+from edgedla.errors import ModelError, UsageError
+from edgedla.files import write_atomic
+from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.network import MISSING_DATA, MOST_READ_ELEMENTS, data_of, has_data, tensor_path
+
+#: protobuf reads no message above 2 GiB; models beyond this keep their weights beside the file.
+MOST_BYTES_INSIDE = 1_900_000_000
+
+
+def open_model(model: Union[str, Path, bytes, Any]) -> Any:
+    """An onnx_ir.Model of a path, bytes, an onnx.ModelProto or an onnx_ir.Model (copied).
+
+    External data stays on disk until somebody asks for it.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    ir = onnx_ir()
+    try:
+        if isinstance(model, (str, os.PathLike)):
+            return ir.load(os.fspath(model))
+        if isinstance(model, (bytes, bytearray, memoryview)):
+            import onnx
+
+            return ir.from_proto(onnx.ModelProto.FromString(bytes(model)))
+        if isinstance(model, ir.Model):
+            return model.clone()
+        return ir.from_proto(model)
+    except Exception as e:
+        # protobuf, the file system and onnx-ir raise unrelated classes here.
+        where = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "<model>"
+        raise ModelError(f"the model cannot be read: {str(e)[:200]}", where=where) from e
+
+
+def outline(model: Any) -> Any:
+    """An onnx.ModelProto without the data of large tensors: what checking and shape inference read."""
+    import onnx
+
+    ir = onnx_ir()
+    graph = model.graph
+    proto = onnx.ModelProto(ir_version=model.ir_version)
+    for domain, version in graph.opset_imports.items():
+        proto.opset_import.append(onnx.helper.make_opsetid(domain, version))
+    proto.functions.extend(ir.serde.serialize_function(f) for f in model.functions.values())
+    proto.graph.name = graph.name or "graph"
+    proto.graph.input.extend(ir.serde.serialize_value(v) for v in graph.inputs)
+    proto.graph.output.extend(ir.serde.serialize_value(v) for v in graph.outputs)
+    proto.graph.node.extend(ir.serde.serialize_node(n) for n in graph)
+    proto.graph.initializer.extend(_outlined(name, v.const_value) for name, v in graph.initializers.items())
+    return proto
+
+
+def _outlined(name: str, tensor: Any) -> Any:
+    import onnx
+
+    if tensor.size <= MOST_READ_ELEMENTS:
+        elements = data_of(tensor)
+        if elements is not None and elements.dtype.kind in "fiub":
+            return onnx.numpy_helper.from_array(elements, name)
+    proto = onnx.TensorProto(name=name, data_type=int(tensor.dtype), dims=[int(d) for d in tensor.shape])
+    proto.data_location = onnx.TensorProto.EXTERNAL
+    proto.external_data.add(key="location", value=MISSING_DATA)
+    return proto
+
+
+def remove_unused(model: Any) -> None:
+    """Takes out initializers that no node reads and that are no output."""
+    graph = model.graph
+    for name, value in list(graph.initializers.items()):
+        if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+            del graph.initializers[name]
+
+
+def save_model(model: Any, path: Union[str, Path]) -> List[Path]:
+    """Writes the model, and its external data beside it where it has any; returns the files.
+
+    Small models are one file. Where the source keeps weights in files beside it, the result in the same folder points to
+    the same bytes; in another folder one file `<name>.data` is written, a weight at a time.
+
+    Raises:
+        UsageError: the result would overwrite its own source's weights.
+        EnvironmentMissing: the file cannot be written.
+    """
+    ir = onnx_ir()
+    path = Path(path)
+    remove_unused(model)
+    external = _external(model)
+    foreign = [t for t in external if has_data(t) and Path(t.base_dir).resolve() != path.parent.resolve()]
+    inside = sum(v.const_value.nbytes for v in model.graph.initializers.values()) - sum(t.nbytes for t in external)
+    if not foreign and inside <= MOST_BYTES_INSIDE:
+        write_atomic(path, ir.to_proto(model).SerializeToString())
+        return [path]
+    data = path.parent / f"{path.name}.data"
+    if any(tensor_path(t).resolve() == data.resolve() for t in external):
+        raise UsageError("the result's weights would overwrite the ones it reads", where=str(data), hint="Name another -o")
+    return _save_with_data(model, path, data)
+
+
+def _save_with_data(model: Any, path: Path, data: Path) -> List[Path]:
+    """Both files under temporary names first, so that a failure leaves what stood there."""
+    import tempfile
+
+    ir = onnx_ir()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    missing: Dict[str, Tuple[Any, Any]] = {}
+    try:
+        for name, value in model.graph.initializers.items():
+            if not has_data(value.const_value):
+                # onnx-ir reads each external tensor to write it again; what is not there stays a reference.
+                missing[name] = (value, value.const_value)
+                value.const_value = None
+        ir.save(model, folder / path.name, external_data=data.name, size_threshold_bytes=MOST_READ_ELEMENTS)
+        os.replace(folder / data.name, data)
+        os.replace(folder / path.name, path)
+    finally:
+        for value, tensor in missing.values():
+            value.const_value = tensor
+        shutil.rmtree(folder, ignore_errors=True)
+    return [path, data]
+
+
+def _external(model: Any) -> List[Any]:
+    tensors = [v.const_value for v in model.graph.initializers.values()]
+    return [t for t in tensors if getattr(t, "location", None) is not None]

@@ -1,0 +1,72 @@
+"""Types and dims of a new node's outputs."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.network import Network
+
+#: Operators whose output has the type and dims of their first input.
+SAME_AS_INPUT = frozenset(
+    "BatchNormalization Clip Dropout Elu Erf HardSigmoid HardSwish Identity LeakyRelu Neg Relu Sigmoid Tanh".split()
+)
+OutputType = Tuple[Any, Optional[Sequence[int]]]
+
+
+def output_types(network: Network, node: Any) -> List[OutputType]:
+    """(element type, dims) of each output; (None, None) where inference does not tell."""
+    first = node.inputs[0]
+    if node.op_type in SAME_AS_INPUT:
+        return [(first.dtype, network.shape(first))] * len(node.outputs)
+    from onnx import shape_inference
+
+    ir = onnx_ir()
+    schema = _schema(node.op_type, network.opset)
+    types: Dict[str, Any] = {}
+    data: Dict[str, Any] = {}
+    for value in node.inputs:
+        if value is None or value.dtype is None:
+            continue
+        types[value.name] = ir.serde.serialize_value(value).type
+        if network.is_constant(value) and value.dtype.numpy().kind in "iu" or node.op_type == "Resize":
+            known = network.constant(value)
+            if known is not None:
+                data[value.name] = _tensor_proto(known)
+    proto = ir.serde.serialize_node(node)
+    try:
+        found = shape_inference.infer_node_outputs(
+            schema, proto, types, data, opset_imports=[_opset(network.opset)], ir_version=10
+        )
+    except Exception:
+        # onnx raises its own classes and plain RuntimeError; an unknown shape only makes later rewrites refuse.
+        found = {}
+    return [_of_proto(ir, found.get(value.name)) for value in node.outputs]
+
+
+def _schema(operator: str, opset: int) -> Any:
+    from onnx import defs
+
+    return defs.get_schema(operator, opset)
+
+
+def _opset(version: int) -> Any:
+    from onnx import helper
+
+    return helper.make_opsetid("", version)
+
+
+def _tensor_proto(elements: Any) -> Any:
+    from onnx import numpy_helper
+
+    return numpy_helper.from_array(elements)
+
+
+def _of_proto(ir: Any, proto: Any) -> OutputType:
+    if proto is None or not proto.HasField("tensor_type"):
+        return None, None
+    tensor = proto.tensor_type
+    dtype = ir.DataType(tensor.elem_type) if tensor.elem_type else None
+    if not tensor.HasField("shape") or any(not d.HasField("dim_value") for d in tensor.shape.dim):
+        return dtype, None
+    return dtype, [d.dim_value for d in tensor.shape.dim]

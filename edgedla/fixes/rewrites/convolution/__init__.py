@@ -1,0 +1,3 @@
+"""Convolutions and transposed convolutions: one rewrite a file."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Pooling: one rewrite a file."""
+
+from __future__ import annotations
