@@ -49,6 +49,7 @@ class Fragment:
         constants: onnx_ir tensors by name, of both.
         inputs: run-time values that both read: name -> onnx_ir.Value type and dims as (DataType, dims or None).
         output: the value they make under this name before; `new_output` is its name after.
+        opsets: (domain, version) of the model.
     """
 
     before: Tuple[Any, ...]
@@ -57,6 +58,7 @@ class Fragment:
     inputs: Dict[str, Tuple[Any, Optional[Tuple[int, ...]]]]
     output: str
     new_output: str
+    opsets: Tuple[Tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -177,5 +179,5 @@ def _fragment(network: Network, site: Site, added: Sequence[Any], new: Any) -> F
         inputs[new.name] = (new.dtype, network.shape(new))
     return Fragment(
         tuple(ir.serde.serialize_node(n) for n in old), tuple(ir.serde.serialize_node(n) for n in added),
-        constants, inputs, site.output.name, new.name,
+        constants, inputs, site.output.name, new.name, tuple(network.graph.opset_imports.items()),
     )  # fmt: skip

@@ -28,25 +28,13 @@ KEPT = frozenset(
 )
 
 
-def fold_constants(
-    model: Any, shapes: Optional[Mapping[str, Sequence[int]]] = None, batch: Optional[int] = None
-) -> int:
-    """Changes the model in place; returns how many nodes became constants.
-
-    Args:
-        model: onnx_ir.Model.
-        shapes, batch: as for `edgedla.check`.
-
-    Raises:
-        UsageError: `shapes` names no input.
-    """
+def fold_constants(model: Any) -> int:
+    """Changes the onnx_ir.Model in place; returns how many nodes became constants."""
     from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
     before = model.graph.num_nodes()
     constants = sum(n.op_type == "Constant" for n in model.graph)
-    _inputs_are_no_weights(model)
     LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-    _set_shapes(model, shapes or {}, batch)
     for _ in range(MOST_ROUNDS):
         infer_shapes(model)
         if not _fold_round(model):
@@ -64,7 +52,13 @@ def _inputs_are_no_weights(model: Any) -> None:
         model.ir_version = max(model.ir_version, 4)
 
 
-def _set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[int]) -> None:
+def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[int]) -> None:
+    """Writes the dims of inputs into the model.
+
+    Raises:
+        UsageError: `shapes` names no input.
+    """
+    _inputs_are_no_weights(model)
     inputs = {v.name: v for v in model.graph.inputs}
     for name in shapes:
         if name not in inputs:

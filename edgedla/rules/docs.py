@@ -9,6 +9,7 @@ from typing import Dict, List, Mapping, Tuple
 from edgedla import strict_yaml
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError, UsageError
+from edgedla.rules.remedies import remedies
 from edgedla.rules.rule import Case, Rule
 from edgedla.rules.ruleset import load_rules
 
@@ -46,7 +47,7 @@ def sources() -> Mapping[str, Mapping[str, str]]:
 @lru_cache(maxsize=None)
 def fixes() -> Mapping[str, Mapping[str, str]]:
     """rules/fixes.yaml: id to title and text."""
-    return _table("fixes.yaml", "fixes", ("id", "title", "text"))
+    return {r.id: {"id": r.id, "title": r.title, "text": r.text} for r in remedies().values()}
 
 
 def all_rules() -> Tuple[Rule, ...]:
@@ -97,7 +98,10 @@ def explain(rule_id: str) -> str:
     if rule.note:
         lines += ["", rule.note]
     for fix in rule.fixes:
-        lines += ["", f"Remedy {fix}: {fixes()[fix]['title']}. {fixes()[fix]['text']}"]
+        remedy = remedies()[fix]
+        lines += ["", f"Remedy {fix}: {remedy.title}. {remedy.text}"]
+        if remedy.rewrites:
+            lines.append(f"  `edgedla fix MODEL -o OUT --only {fix}` does it: {', '.join(remedy.rewrites)}.")
     return "\n".join(lines) + "\n"
 
 

@@ -72,6 +72,25 @@ def _outlined(name: str, tensor: Any) -> Any:
     return proto
 
 
+def checked(model: Any) -> None:
+    """onnx.checker on the outline; large weights stand as inputs there, for the checker looks for their files.
+
+    Raises:
+        ModelError: the checker refuses it. That is a fault of a rewrite, or the model was broken before.
+    """
+    import onnx
+
+    proto = outline(model)
+    for tensor in list(proto.graph.initializer):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            proto.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+            proto.graph.initializer.remove(tensor)
+    try:
+        onnx.checker.check_model(proto)
+    except onnx.checker.ValidationError as e:
+        raise ModelError(f"onnx.checker refuses the rewritten model: {str(e)[:300]}", where=model.graph.name or "<model>") from e
+
+
 def remove_unused(model: Any) -> None:
     """Takes out initializers that no node reads and that are no output."""
     graph = model.graph

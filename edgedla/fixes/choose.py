@@ -1,0 +1,166 @@
+"""Which sites are worth it: all together first, then without each bundle, as the predicted cost decides.
+
+In a squeeze-and-excite block no rewrite pays alone: the layer moves and the cut stays. A search that adds what helps finds
+nothing there. So the search starts with everything and takes away what the objective does without: a kind of rewrite, then
+the sites of one loadable, then single sites, as far as the number of trials goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, FrozenSet, List, Sequence, Tuple
+
+from edgedla.fixes.apply import Applied, Key, apply_rewrites
+from edgedla.fixes.judge import Figures, Judge, value_of
+from edgedla.fixes.network.model_file import outline, remove_unused
+from edgedla.fixes.network.network import Goal, Network
+from edgedla.fixes.site import Rewrite
+
+#: Each trial imports and checks the network anew: large networks get fewer, by their layers.
+LAYERS_TRIED = 9_000
+FEWEST_TRIALS, MOST_TRIALS = 10, 120
+#: A gain below this part of the value is rounding of the cost model, not a gain.
+NEGLIGIBLE = 1e-4
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Attributes:
+    dropped: sites that are not rewritten. before, after: predicted. bundles: what leaving each out would cost.
+    """
+
+    dropped: FrozenSet[Key]
+    before: Figures
+    after: Figures
+    bundles: Tuple[Bundle, ...]
+    trials: int
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Sites that were judged together.
+
+    Attributes:
+        title: what they have in common. sites: how many. kept: whether they are rewritten.
+        with_it, without: the objective's value in both cases.
+    """
+
+    title: str
+    sites: Tuple[Key, ...]
+    kept: bool
+    with_it: float
+    without: float
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "title": self.title,
+            "sites": [list(s) for s in self.sites],
+            "kept": self.kept,
+            "with": _number(self.with_it),
+            "without": _number(self.without),
+        }
+
+
+def _number(value: float) -> Any:
+    return None if value == float("inf") else round(value, 3)
+
+
+class Chooser:
+    """Searches over the sites of one folded model; the model stays as it is."""
+
+    def __init__(self, model: Any, goal: Goal, rewrites: Sequence[Rewrite], judge: Judge, objective: str) -> None:
+        self.model = model
+        self.goal, self.rewrites, self.judge, self.objective = goal, tuple(rewrites), judge, objective
+        self.sites: Tuple[Applied, ...] = ()
+        self._seen: Dict[FrozenSet[Key], Tuple[Figures, Tuple[Applied, ...]]] = {}
+
+    def choose(self) -> Choice:
+        before = self.judge.figures(outline(self.model))
+        after, sites = self._trial(frozenset())
+        most = max(FEWEST_TRIALS, min(MOST_TRIALS, LAYERS_TRIED // max(before.layers, after.layers, 1)))
+        dropped: FrozenSet[Key] = frozenset()
+        bundles: List[Bundle] = []
+        rounds = (self._by_rewrite, self._by_loadable, self._one_by_one)
+        for group in rounds:
+            for title, keys in group(dropped):
+                keys = keys - dropped
+                if not keys or len(self._seen) >= most:
+                    continue
+                kept_with, kept_sites = self._trial(dropped)
+                without, fewer_sites = self._trial(dropped | keys)
+                better = self._rank(without, len(fewer_sites)) < self._rank(kept_with, len(kept_sites))
+                bundles.append(
+                    Bundle(title, tuple(sorted(keys)), not better, self._value(kept_with), self._value(without))
+                )
+                if better:
+                    dropped = dropped | keys
+        after, sites = self._trial(dropped)
+        if sites and not self._rank(after, len(sites)) < self._rank(before, 0):
+            dropped = frozenset(s.key for s in self._everything()) | dropped
+            dropped = self._none_left(dropped)
+            after, sites = self._trial(dropped)
+        self.sites = sites
+        return Choice(dropped, before, after, tuple(bundles), len(self._seen))
+
+    def _none_left(self, dropped: FrozenSet[Key]) -> FrozenSet[Key]:
+        """Without its first choice a place may get another rewrite: all of them are dropped."""
+        while True:
+            _, sites = self._trial(dropped)
+            if not sites:
+                return dropped
+            dropped = dropped | {s.key for s in sites}
+
+    def _everything(self) -> Tuple[Applied, ...]:
+        return self._trial(frozenset())[1]
+
+    def _trial(self, dropped: FrozenSet[Key]) -> Tuple[Figures, Tuple[Applied, ...]]:
+        if dropped not in self._seen:
+            model, applied = self._rewritten(dropped)
+            self._seen[dropped] = (self.judge.figures(outline(model)), applied)
+        return self._seen[dropped]
+
+    def _rewritten(self, dropped: FrozenSet[Key]) -> Tuple[Any, Tuple[Applied, ...]]:
+        # A copy shares the weights with the model; the search never reads them.
+        model = self.model.clone()
+        changes = apply_rewrites(Network(model, self.goal), self.rewrites, lambda key: key not in dropped)
+        remove_unused(model)
+        return model, changes.applied
+
+    def _value(self, figures: Figures) -> float:
+        return value_of(figures, self.objective)
+
+    def _rank(self, figures: Figures, sites: int) -> Tuple[float, ...]:
+        """Smaller is better. Among equals the network with fewer changes wins.
+
+        A strict or standalone build has to pass before anything else counts, and to have fewer layers in its way.
+        """
+        value = self._value(figures)
+        coarse = value if value == float("inf") else round(value / (1.0 + NEGLIGIBLE), 1)
+        ways: Tuple[float, ...] = ()
+        if self.judge.purpose != "hybrid":
+            ways = (0 if figures.passes else 1, len(figures.offenders))
+        return (1.0 if figures.refused else 0.0, *ways, coarse, float(figures.loadables), float(figures.transitions), sites)
+
+    def _by_rewrite(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
+        kinds: Dict[str, List[Key]] = {}
+        for site in self._trial(dropped)[1]:
+            kinds.setdefault(site.rewrite, []).append(site.key)
+        return [(f"every {kind}", frozenset(keys)) for kind, keys in kinds.items()]
+
+    def _by_loadable(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
+        """Sites by the DLA candidate that their new layers stand in."""
+        model, sites = self._rewritten(dropped)
+        self.judge.figures(outline(model))
+        if self.judge.last is None:
+            return []
+        _, report = self.judge.last
+        region_of = {n: layer.region for layer in report.layers for n in layer.onnx_nodes if layer.region is not None}
+        groups: Dict[str, List[Key]] = {}
+        for site in sites:
+            regions = [region_of[n] for n in site.after if n in region_of]
+            title = f"in loadable {regions[0]}" if regions else "in no loadable"
+            groups.setdefault(title, []).append(site.key)
+        return [(title, frozenset(keys)) for title, keys in groups.items()] if len(groups) > 1 else []
+
+    def _one_by_one(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
+        return [(f"{s.rewrite} at {s.output}", frozenset([s.key])) for s in self._trial(dropped)[1]]

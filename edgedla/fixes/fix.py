@@ -1,0 +1,266 @@
+"""`fix`: rewrites a model so that more of it runs on the DLA, proves each site, and keeps what the predicted cost accepts."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from edgedla.errors import ModelError, UsageError
+from edgedla.fixes.apply import Changes, Key, apply_rewrites
+from edgedla.fixes.choose import Choice, Chooser
+from edgedla.fixes.fold import fold_constants, set_shapes
+from edgedla.fixes.judge import PURPOSES, Judge
+from edgedla.fixes.network.model_file import checked, open_model, outline, remove_unused
+from edgedla.fixes.network.network import Goal, Network, has_data
+from edgedla.fixes.prove import MOST_WEIGHT_BYTES, NetworkProof, Proof, prove_network, prove_sites, unproved
+from edgedla.fixes.result import FixedSite, FixResult, RefusedSite
+from edgedla.fixes.rewrites import all_rewrites
+from edgedla.fixes.seeded import has_all_weights, with_seeded_weights
+from edgedla.fixes.site import Rewrite
+from edgedla.quantization.samples import InputSpec, load_samples, synthetic_samples
+from edgedla.rules.remedies import rewrite_entries, rewrites_named
+from edgedla.targets import platform_for
+
+OBJECTIVES = ("latency", "throughput", "energy", "loadables")
+#: The forms that rewrites write exist from this operator set on.
+MIN_OPSET = 11
+#: Samples of a user's data that proofs run; the first ones.
+MOST_SAMPLES = 8
+#: Where the model's metadata says what was done to it, and which outputs have other names or shapes than before.
+METADATA_FIXES, METADATA_INTERFACE = "edgedla.fixes", "edgedla.interface"
+
+
+def fix(
+    model: Union[str, Path, bytes, Any],
+    *,
+    target: str,
+    jetpack: Optional[str] = None,
+    trt: Optional[str] = None,
+    precision: str = "fp16",
+    purpose: str = "hybrid",
+    objective: str = "latency",
+    change_outputs: Optional[bool] = None,
+    approximate: float = 0.0,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    batch: Optional[int] = None,
+    data: Union[None, str, Path] = None,
+    prove: bool = True,
+    seeded_weights: bool = False,
+    power_mode: Optional[str] = None,
+) -> FixResult:
+    """The model with the rewrites that move its layers to the DLA, each proven equal and accepted by predicted cost.
+
+    Args:
+        model: path of an ONNX file, its bytes, an onnx.ModelProto or an onnx_ir.Model; it is not changed. Weights may
+            stand in external files, which are not loaded, or be missing.
+        target, jetpack, trt: as for `check`.
+        precision: "fp16" or "int8".
+        purpose: "hybrid" (GPU fallback allowed), "strict" (without it) or "standalone" (one DLA loadable).
+        objective: what a hybrid build is judged by: "latency" of a frame, "throughput" (time of the busiest device per
+            frame), "energy", or "loadables" (as few DLA subgraphs as possible).
+        change_outputs: an output may become 4-D. Default: only for strict and standalone, which fail without.
+        approximate: largest relative L2 error of a site that an approximate rewrite may make; 0.0 allows none.
+        only, skip: ids of rewrites or of remedies.
+        shapes, batch: as for `check`.
+        data: .npz, .npy or a folder of them with inputs for the proofs; seeded random input without.
+        prove: run each site and the network in ONNX Runtime.
+        seeded_weights: prove a model whose weights are missing on seeded ones. The result has none either.
+
+    Raises:
+        UsageError: an unknown target, precision, objective or rewrite.
+        ModelError: the model cannot be read, or its operator set is older than 11.
+        EnvironmentMissing: Python older than 3.10, onnx-ir or ONNX Runtime missing.
+    """
+    _one_of("precision", precision, ("fp16", "int8"))
+    _one_of("for", purpose, tuple(PURPOSES))
+    _one_of("objective", objective, OBJECTIVES)
+    if not 0.0 <= approximate < 1.0:
+        raise UsageError(f"an error of {approximate:g}", where="--approximate", allowed="0 to below 1, relative L2")
+    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    goal = Goal(
+        precision=precision,
+        change_outputs=purpose != "hybrid" if change_outputs is None else change_outputs,
+        approximate=approximate,
+        trt=platform.release.trt,
+        chip=platform.module.chip,
+    )
+    rewrites = _wanted(only, skip, purpose, approximate)
+    work = open_model(model)
+    _check_opset(work, model)
+    set_shapes(work, shapes or {}, batch)
+    judge = Judge(platform, precision, purpose, power_mode)
+    before = judge.figures(outline(work))
+    folded = fold_constants(work)
+    chooser = Chooser(work, goal, rewrites, judge, objective)
+    choice = chooser.choose()
+    fixed, changes, proofs, failures = _apply_proven(
+        work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights
+    )
+    after = choice.after if not failures else judge.figures(outline(fixed))
+    complete = prove and has_all_weights(work)
+    network = _network_proof(work, fixed, changes, complete, data, approximate)
+    interface = tuple(a.new_interface for a in changes.applied if a.new_interface)
+    _write_metadata(fixed, changes, interface)
+    checked(fixed)
+    return FixResult(
+        model=fixed,
+        name=Path(os.fspath(model)).stem if isinstance(model, (str, os.PathLike)) else (work.graph.name or "model"),
+        source=os.fspath(model) if isinstance(model, (str, os.PathLike)) else "",
+        platform=platform.to_dict(),
+        precision=precision,
+        purpose=purpose,
+        objective=objective,
+        folded=folded,
+        applied=tuple(
+            FixedSite(a.rewrite, a.output, a.before, a.after, p, a.note) for a, p in zip(changes.applied, proofs)
+        ),
+        refused=_refused(changes, choice, failures),
+        before=before,
+        after=after,
+        bundles=choice.bundles,
+        network=network,
+        interface=interface,
+        notes=_notes(work, prove, seeded_weights, platform.no_dla),
+        trials=choice.trials,
+    )
+
+
+def _one_of(what: str, value: str, allowed: Tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{what} {value!r} is not known", where=f"--{what}", allowed=", ".join(allowed))
+
+
+def _wanted(only: Sequence[str], skip: Sequence[str], purpose: str, approximate: float) -> Tuple[Rewrite, ...]:
+    """Rewrites in their order: those named, or all that fit the purpose, less those skipped."""
+    named = set(rewrites_named(only, "--only"))
+    skipped = set(rewrites_named(skip, "--skip"))
+    entries = rewrite_entries()
+    found = []
+    for rewrite in all_rewrites():
+        entry = entries[rewrite.id]
+        if entry.equality == "approximate":
+            fits = approximate > 0 and (rewrite.id in named or not named)
+        elif named:
+            fits = rewrite.id in named
+        else:
+            fits = entry.use == "always" or (entry.use == "strict" and purpose != "hybrid")
+        if fits and rewrite.id not in skipped:
+            found.append(rewrite)
+    return tuple(found)
+
+
+def _check_opset(work: Any, model: Any) -> None:
+    opset = Network(work, Goal()).opset
+    if opset < MIN_OPSET:
+        raise ModelError(
+            f"the operator set is {opset}",
+            where=os.fspath(model) if isinstance(model, (str, os.PathLike)) else "<model>",
+            allowed=f"{MIN_OPSET} or newer",
+            hint="Export again, or convert it first: `edgedla fix --opset 13` does, onnx.version_converter too.",
+        )
+
+
+def _apply_proven(
+    work: Any,
+    goal: Goal,
+    rewrites: Sequence[Rewrite],
+    dropped: FrozenSet[Key],
+    prove: bool,
+    data: Union[None, str, Path],
+    approximate: float,
+    seeded_weights: bool,
+) -> Tuple[Any, Changes, Tuple[Proof, ...], Dict[Key, Proof]]:
+    """(the rewritten model, what was applied, a proof of each site, sites that failed and stay as they were)."""
+    failures: Dict[Key, Proof] = {}
+    equality = {entry.id: entry.equality for entry in rewrite_entries().values()}
+    while True:
+        fixed = work.clone()
+        banned = dropped | frozenset(failures)
+        changes = apply_rewrites(Network(fixed, goal), rewrites, lambda key: key not in banned, record=prove)  # noqa: B023
+        remove_unused(fixed)
+        if not prove or not changes.applied:
+            return fixed, changes, tuple(unproved(equality[a.rewrite], "not asked for") for a in changes.applied), failures
+        base, applied = work, changes.applied
+        if seeded_weights and not has_all_weights(work):
+            base = with_seeded_weights(work)
+            copy = base.clone()
+            applied = apply_rewrites(Network(copy, goal), rewrites, lambda key: key not in banned, record=True).applied  # noqa: B023
+        proofs = prove_sites(
+            base, applied, equality, _feeds(base, data), data is not None, approximate, seeded=base is not work
+        )
+        failed = {a.key: p for a, p in zip(applied, proofs) if p.status == "failed"}
+        if not failed:
+            return fixed, changes, proofs, failures
+        failures.update(failed)
+
+
+def _feeds(model: Any, data: Union[None, str, Path]) -> Tuple[Mapping[str, np.ndarray], ...]:
+    """Inputs of the network for proofs; none where it is too large to run, lacks weights, or leaves sizes open."""
+    weights = [v.const_value for v in model.graph.initializers.values()]
+    if sum(t.nbytes for t in weights) > MOST_WEIGHT_BYTES or not all(map(has_data, weights)):
+        return ()
+    specs: List[InputSpec] = []
+    network = Network(model, Goal())
+    for value in model.graph.inputs:
+        shape = network.shape(value)
+        if shape is None or value.dtype is None:
+            return ()
+        specs.append(InputSpec(value.name, shape, value.dtype.numpy().type))
+    if data is not None:
+        return load_samples(data, specs, MOST_SAMPLES).feeds[:MOST_SAMPLES]
+    return synthetic_samples(specs, 1, 1).feeds
+
+
+def _network_proof(
+    work: Any, fixed: Any, changes: Changes, complete: bool, data: Union[None, str, Path], approximate: float
+) -> NetworkProof:
+    if not complete:
+        return NetworkProof(None, detail="not run: its weights are not in the file, or proofs were not asked for")
+    feeds = _feeds(work, data)
+    if not feeds:
+        return NetworkProof(None, detail="not run: its weights are above 1.5 GB, or an input has open dims")
+    if not changes.applied:
+        return NetworkProof(None, detail="nothing was rewritten")
+    return prove_network(work, fixed, feeds, approximate * len(changes.applied))
+
+
+def _refused(changes: Changes, choice: Choice, failures: Mapping[Key, Proof]) -> Tuple[RefusedSite, ...]:
+    why = {key: bundle for bundle in choice.bundles if not bundle.kept for key in bundle.sites}
+    found = [RefusedSite(r.rewrite, r.node, r.reason, "precondition") for r in changes.refused]
+    done = {a.output for a in changes.applied}
+    for key in sorted(choice.dropped | frozenset(changes.skipped)):
+        if key in failures or key[1] in done:
+            continue
+        bundle = why.get(key)
+        reason = "the predicted cost is no lower with it" + (f" ({bundle.title})" if bundle else "")
+        found.append(RefusedSite(key[0], key[1], reason, "cost"))
+    found += [RefusedSite(key[0], key[1], proof.detail, "proof") for key, proof in sorted(failures.items())]
+    return tuple(found)
+
+
+def _write_metadata(model: Any, changes: Changes, interface: Sequence[str]) -> None:
+    counts: Dict[str, int] = {}
+    for a in changes.applied:
+        counts[a.rewrite] = counts.get(a.rewrite, 0) + 1
+    if counts:
+        model.metadata_props[METADATA_FIXES] = json.dumps(counts, sort_keys=True)
+    if interface:
+        earlier = json.loads(model.metadata_props.get(METADATA_INTERFACE, "[]"))
+        model.metadata_props[METADATA_INTERFACE] = json.dumps([*earlier, *interface])
+
+
+def _notes(work: Any, prove: bool, seeded_weights: bool, no_dla: Optional[str]) -> Tuple[str, ...]:
+    notes = [no_dla] if no_dla else []
+    if not has_all_weights(work):
+        said = "sites are proven on seeded ones" if seeded_weights and prove else "sites that need them are unproved"
+        notes.append(
+            f"weights are missing from the file: {said}; new weights that are worked out from missing ones are missing "
+            "too, so fix the file with weights before you build"
+        )
+    return tuple(notes)

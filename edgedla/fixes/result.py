@@ -1,0 +1,155 @@
+"""FixResult: the rewritten model, what was done and what was not, with proofs and predicted figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+
+from edgedla.fixes.choose import Bundle
+from edgedla.fixes.judge import Figures
+from edgedla.fixes.prove import NetworkProof, Proof
+
+DOCUMENT = "edgedla.fixes"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class FixedSite:
+    """One place that was rewritten.
+
+    Attributes:
+        rewrite: id. output: the value that has a new producer; its name stays.
+        before, after: names of nodes. note: what to know about it.
+    """
+
+    rewrite: str
+    output: str
+    before: Tuple[str, ...]
+    after: Tuple[str, ...]
+    proof: Proof
+    note: str = ""
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "rewrite": self.rewrite,
+            "output": self.output,
+            "before": list(self.before),
+            "after": list(self.after),
+            "proof": self.proof.to_dict(),
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True)
+class RefusedSite:
+    """One place that stays as it is.
+
+    Attributes:
+        reason: the precondition that does not hold, or that it does not pay.
+        cause: "precondition", "cost", "proof" or "skipped".
+    """
+
+    rewrite: str
+    node: str
+    reason: str
+    cause: str
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"rewrite": self.rewrite, "node": self.node, "reason": self.reason, "cause": self.cause}
+
+
+@dataclass(frozen=True)
+class FixResult:
+    """The answer of `fix`.
+
+    Attributes:
+        model: onnx_ir.Model, rewritten. name: of the model. source: its path, or "".
+        platform: module and release as `check` prints them.
+        folded: nodes that became constants.
+        applied, refused: sites.
+        before, after: predicted figures; `before` is of the model as it came.
+        bundles: sites judged together, with the objective's value with and without them.
+        network: proof of the whole network.
+        interface: what changed at its inputs and outputs, one sentence each.
+        notes: what else to know.
+    """
+
+    model: Any
+    name: str
+    source: str
+    platform: Mapping[str, Any]
+    precision: str
+    purpose: str
+    objective: str
+    folded: int
+    applied: Tuple[FixedSite, ...]
+    refused: Tuple[RefusedSite, ...]
+    before: Figures
+    after: Figures
+    bundles: Tuple[Bundle, ...]
+    network: NetworkProof
+    interface: Tuple[str, ...] = ()
+    notes: Tuple[str, ...] = ()
+    trials: int = 0
+
+    @property
+    def counts(self) -> Dict[str, int]:
+        """Applied sites by rewrite, in the order of the first."""
+        found: Dict[str, int] = {}
+        for site in self.applied:
+            found[site.rewrite] = found.get(site.rewrite, 0) + 1
+        return found
+
+    @property
+    def failed(self) -> Tuple[FixedSite, ...]:
+        """Sites whose proof failed; `fix` leaves none."""
+        return tuple(s for s in self.applied if s.proof.status == "failed")
+
+    def proofs(self) -> Dict[str, int]:
+        """Sites by status of their proof."""
+        found: Dict[str, int] = {}
+        for site in self.applied:
+            found[site.proof.status] = found.get(site.proof.status, 0) + 1
+        return found
+
+    def to_proto(self) -> Any:
+        """The model as onnx.ModelProto; external data stays external."""
+        from edgedla.fixes.network.library import onnx_ir
+
+        return onnx_ir().to_proto(self.model)
+
+    def save(self, path: Union[str, Path]) -> List[Path]:
+        """Writes the model; see `save_model`."""
+        from edgedla.fixes.network.model_file import save_model
+
+        return save_model(self.model, path)
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The versioned document, without the model."""
+        return {
+            "document": DOCUMENT,
+            "version": VERSION,
+            "model": self.name,
+            "platform": dict(self.platform),
+            "precision": self.precision,
+            "for": self.purpose,
+            "objective": self.objective,
+            "folded_nodes": self.folded,
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "applied": [s.to_dict() for s in self.applied],
+            "refused": [s.to_dict() for s in self.refused],
+            "bundles": [b.to_dict() for b in self.bundles],
+            "network_proof": self.network.to_dict(),
+            "interface": list(self.interface),
+            "notes": list(self.notes),
+            "basis": "figures are predicted by edgedla's cost model; proofs are measured with ONNX Runtime on the CPU",
+        }
+
+
+def speedup(before: Figures, after: Figures) -> Optional[float]:
+    """before / after of the predicted frame time, or None where one is unknown."""
+    if not before.latency_us or not after.latency_us:
+        return None
+    return before.latency_us / after.latency_us

@@ -1,0 +1,151 @@
+"""rules/fixes.yaml: remedies that rules name, and the rewrites that `edgedla fix` knows. The one list of both."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Dict, List, Mapping, Sequence, Tuple
+
+from edgedla import strict_yaml
+from edgedla.data import rules_dir
+from edgedla.errors import RuleError, UsageError
+from edgedla.strict_yaml import Table
+
+#: How equal a rewritten network is: the same bits in FP32; another order of sums; an approximation with a stated error.
+EQUALITIES = ("bit", "round", "approximate")
+#: always: tried in every build. strict: only where no GPU fallback is allowed. asked: only when named or allowed.
+USES = ("always", "strict", "asked")
+_FILE = "fixes.yaml"
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to change in a model or a build; `rewrites` are the ids of those that do it."""
+
+    id: str
+    title: str
+    text: str
+    rewrites: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RewriteEntry:
+    """One rewrite, as check, fix, explain and FIXES.md describe it.
+
+    Attributes:
+        equality: one of EQUALITIES. error: largest error of an approximation, in words.
+        use: one of USES.
+        helps: where. watch: what it costs, or what to look out for.
+        sources: ids of rules/sources.yaml.
+    """
+
+    id: str
+    summary: str
+    equality: str
+    use: str
+    helps: str
+    watch: str
+    error: str
+    sources: Tuple[str, ...]
+
+
+@lru_cache(maxsize=None)
+def remedies() -> Mapping[str, Remedy]:
+    """Remedies by id."""
+    found: Dict[str, Remedy] = {}
+    for row in _root().tables("fixes"):
+        row.only(("id", "title", "text"), ("rewrites",))
+        remedy = Remedy(row.text("id"), row.text("title"), row.text("text"), row.texts("rewrites"))
+        unknown = sorted(set(remedy.rewrites) - set(rewrite_entries()))
+        if unknown:
+            raise row.error(f"no such rewrite: {', '.join(unknown)}", "rewrites")
+        _add(found, remedy.id, remedy, row)
+    return found
+
+
+@lru_cache(maxsize=None)
+def rewrite_entries() -> Mapping[str, RewriteEntry]:
+    """Rewrites by id, in the file's order."""
+    found: Dict[str, RewriteEntry] = {}
+    for row in _root().tables("rewrites"):
+        row.only(("id", "summary", "equality", "helps", "sources"), ("use", "watch", "error"))
+        entry = RewriteEntry(
+            id=row.text("id"),
+            summary=row.text("summary"),
+            equality=_one_of(row, "equality", EQUALITIES),
+            use=_one_of(row, "use", USES) if "use" in row else "always",
+            helps=row.text("helps"),
+            watch=row.text("watch", ""),
+            error=row.text("error", ""),
+            sources=row.texts("sources"),
+        )
+        if (entry.equality == "approximate") != bool(entry.error):
+            raise row.error("an approximation states its error, and nothing else does", "error")
+        _add(found, entry.id, entry, row)
+    return found
+
+
+def rewrites_named(names: Sequence[str], where: str) -> Tuple[str, ...]:
+    """Ids of rewrites from ids of rewrites or of remedies.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    known: List[str] = [*rewrite_entries(), *remedies()]
+    found: Dict[str, None] = {}
+    for name in names:
+        if name in rewrite_entries():
+            found[name] = None
+        elif name in remedies() and remedies()[name].rewrites:
+            found.update(dict.fromkeys(remedies()[name].rewrites))
+        else:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise UsageError(
+                f"no rewrite is called {name!r}" if name not in remedies() else f"no rewrite does {name!r} yet",
+                where=where,
+                allowed=", ".join(rewrite_entries()),
+                hint=f"Did you mean {near[0]}?" if near and name not in remedies() else None,
+            )
+    return tuple(found)
+
+
+def fixes_markdown() -> str:
+    """FIXES.md: every rewrite, with its class, where it helps and its sources."""
+    lines = [
+        "# Rewrites of `edgedla fix`",
+        "",
+        "Generated from rules/fixes.yaml; do not edit. Equality: *bit* = the same bits in FP32; *round* = sums in another "
+        "order, relative L2 at most 1e-5 per site; *approximate* = the stated error, only with `--approximate`. Use: *always*; "
+        "*strict* = only for builds without GPU fallback; *asked* = only when `--only` names it. Each site is proven when it is "
+        "applied, and taken only where the predicted cost says so.",
+        "",
+        "| id | what becomes what | equality | use | helps | watch | sources |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for entry in rewrite_entries().values():
+        equality = entry.equality + (f": {entry.error}" if entry.error else "")
+        cells = (f"`{entry.id}`", entry.summary, equality, entry.use, entry.helps, entry.watch or "-", ", ".join(entry.sources))
+        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _one_of(row: Table, key: str, allowed: Tuple[str, ...]) -> str:
+    value = row.text(key)
+    if value not in allowed:
+        raise row.error(f"{key} is {value!r}", key, allowed=", ".join(allowed))
+    return value
+
+
+def _add(found: Dict, key: str, value: object, row: Table) -> None:
+    if key in found:
+        raise row.error(f"the id {key} stands twice", "id")
+    found[key] = value
+
+
+@lru_cache(maxsize=None)
+def _root() -> Table:
+    root = strict_yaml.load(rules_dir() / _FILE)
+    if not isinstance(root, Table):
+        raise RuleError("not a mapping", where=f"rules/{_FILE}")
+    return root.only(("fixes", "rewrites"))
