@@ -21,6 +21,7 @@ from edgedla.version import __version__
 VERBS: Dict[str, Tuple[str, str]] = {
     "check": ("edgedla.cli.check:check", "Say for every layer of a model whether it runs on the DLA, and why not."),
     "place": ("edgedla.cli.place:place", "Say which layers run on the GPU and on each DLA core at least cost."),
+    "fix": ("edgedla.cli.fix:fix", "Rewrite a model so that more of it runs on the DLA, proven equal."),
     "layers": ("edgedla.cli.layers:layers", "Show the TensorRT layers that an ONNX model becomes."),
     "rules": ("edgedla.cli.rules:rules", "List and explain the rules behind the verdicts."),
     "targets": ("edgedla.cli.targets:targets", "List the Jetson modules and releases edgedla knows."),

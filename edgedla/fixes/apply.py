@@ -90,7 +90,7 @@ def apply_rewrites(
         record: keep what proofs need.
     """
     applied: List[Applied] = []
-    refused: Dict[Tuple[str, str], Refusal] = {}
+    refused: Dict[Tuple[str, str], Tuple[Any, Refusal]] = {}
     skipped: Dict[Key, None] = {}
     for _ in range(MOST_ROUNDS):
         count = len(applied)
@@ -102,7 +102,7 @@ def apply_rewrites(
                 try:
                     site = rewrite.match(network, node)
                 except Refused as e:
-                    refused.setdefault((rewrite.id, node.outputs[0].name), Refusal(rewrite.id, _label(node), str(e)))
+                    refused[rewrite.id, node.outputs[0].name] = (node, Refusal(rewrite.id, _label(node), str(e)))
                     continue
                 if site is None:
                     continue
@@ -115,7 +115,7 @@ def apply_rewrites(
             break
     remove_dead_nodes(network.model)
     done = {a.output for a in applied}
-    left = tuple(r for (_, output), r in refused.items() if output not in done)
+    left = tuple(r for (_, output), (node, r) in refused.items() if output not in done and node.graph is not None)
     return Changes(tuple(applied), left, tuple(skipped))
 
 
@@ -135,7 +135,9 @@ def rewrite_site(network: Network, rewrite: str, site: Site, record: bool = Fals
     for node in sorted(site.nodes, key=_position(network), reverse=True):
         if node.graph is not None and not any(v.uses() or v.is_graph_output() for v in node.outputs):
             network.graph.remove(node, safe=True)
-    return Applied(rewrite, name, before, tuple(_label(n) for n in editor.nodes), site.note, site.new_interface, fragment)
+    return Applied(
+        rewrite, name, before, tuple(_label(n) for n in editor.nodes), site.note, site.new_interface, fragment
+    )
 
 
 def _take_over(network: Network, output: Any, new: Any, name: str) -> None:

@@ -139,7 +139,14 @@ class Chooser:
         ways: Tuple[float, ...] = ()
         if self.judge.purpose != "hybrid":
             ways = (0 if figures.passes else 1, len(figures.offenders))
-        return (1.0 if figures.refused else 0.0, *ways, coarse, float(figures.loadables), float(figures.transitions), sites)
+        return (
+            1.0 if figures.refused else 0.0,
+            *ways,
+            coarse,
+            float(figures.loadables),
+            float(figures.transitions),
+            sites,
+        )
 
     def _by_rewrite(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
         kinds: Dict[str, List[Key]] = {}

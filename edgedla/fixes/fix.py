@@ -126,7 +126,7 @@ def fix(
         bundles=choice.bundles,
         network=network,
         interface=interface,
-        notes=_notes(work, prove, seeded_weights, platform.no_dla),
+        notes=(*_notes(work, prove, seeded_weights, platform.no_dla), *_outputs_note(purpose, goal, fixed)),
         trials=choice.trials,
     )
 
@@ -185,7 +185,12 @@ def _apply_proven(
         changes = apply_rewrites(Network(fixed, goal), rewrites, lambda key: key not in banned, record=prove)  # noqa: B023
         remove_unused(fixed)
         if not prove or not changes.applied:
-            return fixed, changes, tuple(unproved(equality[a.rewrite], "not asked for") for a in changes.applied), failures
+            return (
+                fixed,
+                changes,
+                tuple(unproved(equality[a.rewrite], "not asked for") for a in changes.applied),
+                failures,
+            )
         base, applied = work, changes.applied
         if seeded_weights and not has_all_weights(work):
             base = with_seeded_weights(work)
@@ -253,6 +258,13 @@ def _write_metadata(model: Any, changes: Changes, interface: Sequence[str]) -> N
     if interface:
         earlier = json.loads(model.metadata_props.get(METADATA_INTERFACE, "[]"))
         model.metadata_props[METADATA_INTERFACE] = json.dumps([*earlier, *interface])
+
+
+def _outputs_note(purpose: str, goal: Goal, fixed: Any) -> Tuple[str, ...]:
+    flat = [v.name for v in fixed.graph.outputs if v.shape is not None and len(v.shape) != 4]
+    if purpose == "hybrid" or goal.change_outputs or not flat:
+        return ()
+    return (f"{', '.join(flat)}: a {purpose} build takes 4-D outputs only; allow them with --change-outputs",)
 
 
 def _notes(work: Any, prove: bool, seeded_weights: bool, no_dla: Optional[str]) -> Tuple[str, ...]:

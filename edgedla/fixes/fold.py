@@ -7,7 +7,7 @@ are computed, and weights that a training-mode BatchNormalization standardises a
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
 import numpy as np
 
@@ -62,7 +62,9 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
     inputs = {v.name: v for v in model.graph.inputs}
     for name in shapes:
         if name not in inputs:
-            raise UsageError(f"--shapes names {name!r}, which is no input of the model", allowed=", ".join(sorted(inputs)))
+            raise UsageError(
+                f"--shapes names {name!r}, which is no input of the model", allowed=", ".join(sorted(inputs))
+            )
     changed = False
     for name, value in inputs.items():
         dims = list(value.shape) if value.shape is not None else None
@@ -99,9 +101,8 @@ def infer_shapes(model: Any) -> None:
                 value.type = ir.TensorType(ir.DataType(proto.tensor_type.elem_type))
             dims = proto.tensor_type.shape.dim
             known = [d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in dims]
-            if proto.tensor_type.HasField("shape") and not value.is_graph_output():
-                value.shape = ir.Shape(known)
-            elif proto.tensor_type.HasField("shape") and all(isinstance(d, int) for d in known):
+            fixed = all(isinstance(d, int) for d in known)
+            if proto.tensor_type.HasField("shape") and (fixed or not value.is_graph_output()):
                 value.shape = ir.Shape(known)
 
 
@@ -109,7 +110,7 @@ def _fold_round(model: Any) -> bool:
     network = Network(model, Goal())
     known: Dict[str, np.ndarray] = {}
     nodes: List[Any] = []
-    made = set()
+    made: Set[str] = set()
     for node in model.graph:
         if node.domain not in DEFAULT_DOMAINS or node.op_type in KEPT or any(v.is_graph_output() for v in node.outputs):
             continue
@@ -177,8 +178,8 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
             if value is None or value.name in inside or value.name in constants:
                 continue
             elements = known.get(value.name)
-            constants[value.name] = elements if elements is not None else data_of(value.const_value)
-    graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in constants.items())
+            constants[value.name] = np.asarray(data_of(value.const_value) if elements is None else elements)
+    graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in constants.items())
     wanted = [v.name for n in nodes for v in n.outputs if v.uses() and any(u.node not in nodes for u in v.uses())]
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
     if not wanted:
@@ -224,5 +225,3 @@ def remove_dead_nodes(model: Any) -> None:
     for node in reversed(list(model.graph)):
         if not any(v.uses() or v.is_graph_output() for v in node.outputs):
             model.graph.remove(node, safe=True)
-
-

@@ -9,8 +9,8 @@ from edgedla.costs.model import CostModel
 from edgedla.errors import EdgedlaError, ModelError
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
-from edgedla.placement.inputs import Model
 from edgedla.placement.prediction.predict import Predictor
+from edgedla.placement.problem.inputs import Model
 from edgedla.regions import check_graph
 from edgedla.regions.report import CheckReport
 from edgedla.rules import load_rules

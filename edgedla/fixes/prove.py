@@ -150,7 +150,9 @@ def _prove(
     before, after = results.get(fragment.output, feed.get(fragment.output)), results.get(fragment.new_output)
     if after is None:
         after = feed[fragment.new_output]
-    return compare(before, after, equality, approximate, "data" if data_given and real else "seeded" if real else "random")
+    return compare(
+        before, after, equality, approximate, "data" if data_given and real else "seeded" if real else "random"
+    )
 
 
 def _random(name: str, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
@@ -270,7 +272,9 @@ def prove_network(
             if a.size > 1:
                 counted += 1
                 equal += int(np.argmax(a) == np.argmax(c))
-    dtype = "float16" if any(v.dtype is not None and v.dtype.name == "FLOAT16" for v in before.graph.outputs) else "float32"
+    dtype = (
+        "float16" if any(v.dtype is not None and v.dtype.name == "FLOAT16" for v in before.graph.outputs) else "float32"
+    )
     bound = max(approximate, ROUND[dtype], NOISE_FACTOR * noise)
     detail = "" if worst <= bound else f"differs by {worst:.2g}, its own noise is {noise:.2g}"
     return NetworkProof(worst <= bound, worst, noise, bound, equal / counted if counted else None, len(feeds), detail)

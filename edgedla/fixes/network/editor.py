@@ -96,7 +96,9 @@ class Editor:
 
     def slice(self, x: Any, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int]) -> Any:
         """Step 1, with the numbers in INT32: of INT64 ones the parser of TensorRT 10 makes computed bounds."""
-        numbers = [self.constant(n, np.int32, label) for n, label in ((starts, "starts"), (ends, "ends"), (axes, "axes"))]
+        numbers = [
+            self.constant(n, np.int32, label) for n, label in ((starts, "starts"), (ends, "ends"), (axes, "axes"))
+        ]
         return self.op("Slice", x, *numbers)
 
     def split(self, x: Any, sizes: Sequence[int], axis: int) -> Tuple[Any, ...]:
@@ -107,11 +109,15 @@ class Editor:
             parts = self.op("Split", x, numbers, outputs=len(sizes), axis=axis)
         return parts if isinstance(parts, tuple) else (parts,)
 
+    def no_region(self) -> Optional[Any]:
+        """The second input of a Resize, which is not optional before opset 13."""
+        return self.constant(np.zeros(0), np.float32, "roi") if self.network.opset < 13 else None
+
     def resize(self, x: Any, factors_hw: Pair) -> Any:
         """Each element repeated: nearest, asymmetric, floor."""
         scales = self.constant([1, 1, *factors_hw], np.float32, "scales")
         return self.op(
-            "Resize", x, None, scales, mode="nearest",
+            "Resize", x, self.no_region(), scales, mode="nearest",
             coordinate_transformation_mode="asymmetric", nearest_mode="floor",
         )  # fmt: skip
 
@@ -124,7 +130,10 @@ class Editor:
                 return self.constant(np.broadcast_to(np.asarray(given, dtype), (channels,)), dtype, label)
             return given
 
-        mean, variance = self.constant(np.zeros(channels), dtype, "mean"), self.constant(np.ones(channels), dtype, "var")
+        mean, variance = (
+            self.constant(np.zeros(channels), dtype, "mean"),
+            self.constant(np.ones(channels), dtype, "var"),
+        )
         return self.op(
             "BatchNormalization", x, operand(scale, "scale"), operand(bias, "bias"), mean, variance, epsilon=0.0
         )

@@ -83,12 +83,16 @@ def checked(model: Any) -> None:
     proto = outline(model)
     for tensor in list(proto.graph.initializer):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            proto.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+            proto.graph.input.append(
+                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+            )
             proto.graph.initializer.remove(tensor)
     try:
         onnx.checker.check_model(proto)
     except onnx.checker.ValidationError as e:
-        raise ModelError(f"onnx.checker refuses the rewritten model: {str(e)[:300]}", where=model.graph.name or "<model>") from e
+        raise ModelError(
+            f"onnx.checker refuses the rewritten model: {str(e)[:300]}", where=model.graph.name or "<model>"
+        ) from e
 
 
 def remove_unused(model: Any) -> None:
@@ -120,7 +124,9 @@ def save_model(model: Any, path: Union[str, Path]) -> List[Path]:
         return [path]
     data = path.parent / f"{path.name}.data"
     if any(tensor_path(t).resolve() == data.resolve() for t in external):
-        raise UsageError("the result's weights would overwrite the ones it reads", where=str(data), hint="Name another -o")
+        raise UsageError(
+            "the result's weights would overwrite the ones it reads", where=str(data), hint="Name another -o"
+        )
     return _save_with_data(model, path, data)
 
 

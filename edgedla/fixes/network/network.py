@@ -143,7 +143,9 @@ class Network:
         """
         found = None if value is None or value.dtype is None else value.dtype.numpy()
         if found not in (np.dtype("float32"), np.dtype("float16")):
-            raise Refused(f"elements of type {value.dtype if value is not None else '?'}; float32 and float16 are proven")
+            raise Refused(
+                f"elements of type {value.dtype if value is not None else '?'}; float32 and float16 are proven"
+            )
         return np.dtype(found)
 
 

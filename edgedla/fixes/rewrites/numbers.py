@@ -41,5 +41,3 @@ def one_hot(rows: int, columns: int, taken: np.ndarray) -> np.ndarray:
     matrix = np.zeros((rows, columns))
     matrix[np.arange(rows), taken] = 1.0
     return matrix
-
-

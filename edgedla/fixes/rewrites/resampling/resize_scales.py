@@ -29,7 +29,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
 
     def build(editor: Any) -> Any:
         scales = editor.constant([a // b for a, b in zip(after, before)], np.float32, "scales")
-        return editor.op("Resize", x, None, scales, **attributes)
+        return editor.op("Resize", x, editor.no_region(), scales, **attributes)
 
     return Site(node.outputs[0], (node,), build)
 

@@ -42,7 +42,10 @@ def match(network: Network, node: Any) -> Optional[Site]:
             weights = editor.reshaped(weight, kernels, "weight")
         else:
             weights = editor.derived(
-                (weight,), kernels, lambda m: (m if transposed else m.T).reshape(kernels) * m.dtype.type(alpha), "weight"
+                (weight,),
+                kernels,
+                lambda m: (m if transposed else m.T).reshape(kernels) * m.dtype.type(alpha),
+                "weight",
             )
         added = None
         if bias is not None:

@@ -32,7 +32,9 @@ def match(network: Network, node: Any) -> Optional[Site]:
     if steps is not None and any(int(s) != 1 for s in steps):
         return None
     along = list(range(len(starts))) if axes is None else [int(a) % 4 for a in axes]
-    if 0 in along and any(int(s) not in (0, -shape[0]) or int(e) < shape[0] for s, e, a in zip(starts, ends, along) if a == 0):
+    if 0 in along and any(
+        int(s) not in (0, -shape[0]) or int(e) < shape[0] for s, e, a in zip(starts, ends, along) if a == 0
+    ):
         raise Refused("it cuts the batch, which the DLA does not")
     bounds = [slice(int(s), int(e)).indices(shape[a])[:2] for s, e, a in zip(starts, ends, along)]
 

@@ -8,7 +8,20 @@ from edgedla.fixes.network.network import Network
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 #: Elementwise on one operand, so that it gives the same before a reshape and behind it.
-POINTWISE = ("Relu", "Clip", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "HardSwish", "Elu", "Erf", "Neg", "Identity", "Dropout")
+POINTWISE = (
+    "Relu",
+    "Clip",
+    "Sigmoid",
+    "Tanh",
+    "LeakyRelu",
+    "HardSigmoid",
+    "HardSwish",
+    "Elu",
+    "Erf",
+    "Neg",
+    "Identity",
+    "Dropout",
+)
 
 
 def behind_flatten(network: Network, value: Any) -> Optional[Tuple[Any, List[Any]]]:

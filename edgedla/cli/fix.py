@@ -1,0 +1,160 @@
+"""`edgedla fix MODEL -o OUT`: rewrites the model so that more of it runs on the DLA, each change proven and priced."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import click
+
+from edgedla.cli.options import (
+    TRTEXEC_NOTE,
+    network_options,
+    platform_options,
+    resolve_models,
+    resolve_network,
+    shape_options,
+    split_trtexec,
+)
+from edgedla.cli.output import deliver, destinations
+from edgedla.errors import RunError, UsageError
+
+FORMATS = ("text", "json", "markdown", "html")
+_PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "standalone"}
+
+
+@click.command(epilog=TRTEXEC_NOTE)
+@click.argument("models", nargs=-1, metavar="MODEL")
+@click.option("-o", "--output", metavar="OUT", help="Write the rewritten model here; external weights beside it.")
+@click.option("--dry-run", is_flag=True, help="Only report; write no model.")
+@platform_options()
+@network_options()
+@shape_options()
+@click.option(
+    "--for",
+    "purpose",
+    type=click.Choice(["hybrid", "strict", "standalone"]),
+    help="hybrid: what the DLA refuses runs on the GPU; strict: a build without GPU fallback; standalone: one DLA "
+    "loadable.  [default: hybrid]",
+)
+@click.option(
+    "--objective",
+    type=click.Choice(["latency", "throughput", "energy", "loadables"]),
+    default="latency",
+    show_default=True,
+    help="What a rewrite has to lower, as predicted: a frame's time, the busiest device's time per frame, energy, or the "
+    "number of DLA loadables.",
+)
+@click.option(
+    "--change-outputs/--keep-interface",
+    "change_outputs",
+    default=None,
+    help="Whether an output may become 4-D or move in front of a decoder.  [default: only for strict and standalone]",
+)
+@click.option(
+    "--approximate",
+    type=float,
+    default=0.0,
+    metavar="MAX_ERROR",
+    help="Allow approximations up to this relative L2 error.",
+)
+@click.option("--only", multiple=True, metavar="IDS", help="Only these rewrites or remedies (`edgedla fix --list`).")
+@click.option("--skip", multiple=True, metavar="IDS", help="Not these rewrites or remedies.")
+@click.option(
+    "--data", metavar="PATH", help="Inputs for the proofs: .npz, .npy or a folder. Default: seeded random ones."
+)
+@click.option("--no-prove", is_flag=True, help="Do not run the proofs; every site is marked unproved.")
+@click.option("--seeded-weights", is_flag=True, help="Prove a model whose weights are missing on seeded ones.")
+@click.option("--power-mode", metavar="NAME", help="nvpmodel mode of the module (`edgedla targets` lists them).")
+@click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the report.  [default: text]")
+@click.option(
+    "--report", "reports", multiple=True, metavar="FILE", help="Write the report to FILE; its ending decides the form."
+)
+@click.option("--list", "listed", is_flag=True, help="List the rewrites and stop.")
+def fix(
+    models: Tuple[str, ...],
+    output: Optional[str],
+    dry_run: bool,
+    target: str,
+    jetpack: Optional[str],
+    trt: Optional[str],
+    precision: Optional[str],
+    mode: Optional[str],
+    shapes: Any,
+    batch: Optional[int],
+    purpose: Optional[str],
+    objective: str,
+    change_outputs: Optional[bool],
+    approximate: float,
+    only: Tuple[str, ...],
+    skip: Tuple[str, ...],
+    data: Optional[str],
+    no_prove: bool,
+    seeded_weights: bool,
+    power_mode: Optional[str],
+    output_format: Optional[str],
+    reports: Tuple[str, ...],
+    listed: bool,
+    **options: Any,
+) -> int:
+    """Rewrite an ONNX model so that more of it runs on the DLA: each change proven equal, and kept only where it pays.
+
+    Needs no Jetson; needs Python 3.10, onnx-ir and ONNX Runtime (`pip install 'edgedla[fix]'`). Exit code 0: done; 1: a
+    strict or standalone build would still fail; 2: wrong use; 3: a broken model; 4: a library is missing; 6: the
+    rewritten network differs by more than its own noise, and no model is written.
+    """
+    if listed:
+        from edgedla.rules.remedies import fixes_markdown
+
+        click.echo(fixes_markdown(), nl=False)
+        return 0
+    trtexec = split_trtexec(options)
+    models = resolve_models(models, trtexec)
+    if len(models) != 1:
+        raise UsageError(f"{len(models)} models given", allowed="one")
+    precision, mode, _ = resolve_network(precision, mode, trtexec)
+    spelled = _PURPOSE_OF_MODE[mode]
+    if purpose is not None and spelled not in ("hybrid", purpose):
+        raise UsageError(f"{purpose} contradicts --mode {mode}", where="--for")
+    if (output is None) == (not dry_run):
+        raise UsageError(
+            "no file is named for the result" if output is None else "a dry run writes no model",
+            where="-o",
+            allowed="-o OUT, or --dry-run",
+        )
+    targets = destinations(output_format, reports, FORMATS)
+    from edgedla.fixes.fix import fix as fix_model
+    from edgedla.reports.fix import render_fix
+
+    result = fix_model(
+        models[0],
+        target=target,
+        jetpack=jetpack,
+        trt=trt,
+        precision=precision,
+        purpose=purpose or spelled,
+        objective=objective,
+        change_outputs=change_outputs,
+        approximate=approximate,
+        only=_ids(only),
+        skip=_ids(skip),
+        shapes=shapes,
+        batch=batch,
+        data=data,
+        prove=not no_prove,
+        seeded_weights=seeded_weights,
+        power_mode=power_mode,
+    )
+    written = () if output is None or result.network.within is False else tuple(map(str, result.save(output)))
+    deliver(targets, lambda wanted, terminal: render_fix(result, wanted, written, terminal))
+    if result.network.within is False:
+        raise RunError(
+            f"the rewritten network {result.network.detail}",
+            where=models[0],
+            hint="No model was written. Prove it on real inputs with --data, or leave rewrites out with --skip.",
+        )
+    return 1 if result.purpose != "hybrid" and result.after.passes is not True else 0
+
+
+def _ids(texts: Tuple[str, ...]) -> Tuple[str, ...]:
+    """Ids from options that may be given several times, each with several ids separated by commas."""
+    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())

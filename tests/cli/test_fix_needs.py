@@ -1,0 +1,34 @@
+"""Where the libraries of fix are missing, or Python is too old, it says so and what to do; nothing else changes."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from edgedla.cli.main import exit_code_of
+from edgedla.errors import EnvironmentMissing
+from edgedla.fixes.network import library
+
+
+def test_an_old_python_is_named(monkeypatch, capsys, tmp_path):
+    if sys.version_info >= (3, 10):
+        monkeypatch.setattr(library, "MINIMUM_PYTHON", (99, 0))
+    with pytest.raises(EnvironmentMissing, match=r"needs Python 3\.10"):
+        library.onnx_ir()
+    assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run"]) == 4
+    assert "needs Python 3.10" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="the older Python is named first")
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx_ir", None)
+    with pytest.raises(EnvironmentMissing, match="onnx-ir") as error:
+        library.onnx_ir()
+    assert "edgedla[fix]" in str(error.value)
+
+
+def test_the_list_of_rewrites_needs_no_library(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "onnx_ir", None)
+    assert exit_code_of(["fix", "--list"]) == 0
+    assert "`global-average-conv`" in capsys.readouterr().out

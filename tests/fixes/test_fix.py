@@ -1,0 +1,158 @@
+"""`fix` as a whole: what it rewrites, proves, keeps and writes, on small networks."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+import edgedla
+from edgedla.cli.main import exit_code_of
+from edgedla.errors import ModelError, UsageError
+from edgedla.fixes.prove import compare
+from edgedla.quantization.ranges import open_session
+
+ORIN = {"target": "agx-orin-64gb", "trt": "10.3", "precision": "int8"}
+
+
+def squeeze_excite(opset=17, size=14, ir_version=8):
+    """Conv, squeeze-and-excite block with HardSigmoid, Conv, and a classifier."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w1": (16, 3, 3, 3), "b1": (16,), "w2": (4, 16, 1, 1), "w3": (16, 4, 1, 1), "w4": (16, 16, 1, 1), "w5": (10, 16),
+    }  # fmt: skip
+    body = """
+        a = Conv<pads = [1, 1, 1, 1]>(x, w1, b1) r = Relu(a)
+        g = GlobalAveragePool(r) s = Conv(g, w2) t = Relu(s) e = Conv(t, w3) h = HardSigmoid(e) m = Mul(r, h)
+        c = Conv(m, w4) d = Relu(c) p = GlobalAveragePool(d) f = Flatten(p) y = Gemm<transB = 1>(f, w5)
+    """
+    text = (
+        f'<ir_version: {ir_version}, opset_import: ["" : {opset}]> '
+        f"net (float[1,3,{size},{size}] x) => (float[1,10] y) {{{body}}}"
+    )
+    model = onnx.parser.parse_model(text)
+    for name, shape in weights.items():
+        model.graph.initializer.append(
+            onnx.numpy_helper.from_array(0.3 * rng.standard_normal(shape).astype(np.float32), name)
+        )
+    return model
+
+
+def run(model, name="y"):
+    feeds = {"x": np.random.default_rng(1).standard_normal((1, 3, 14, 14)).astype(np.float32)}
+    return open_session(model.SerializeToString(), optimize=False).run([name], feeds)[0]
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17, 18, 21])
+def test_a_squeeze_excite_network_becomes_one_loadable(opset):
+    model = squeeze_excite(opset)
+    result = edgedla.fix(model, **ORIN)
+    assert result.before.loadables > 2
+    assert result.after.loadables == 1
+    assert result.after.latency_us < result.before.latency_us
+    assert result.proofs() == {"proved": len(result.applied)}
+    assert result.network.within
+    fixed = result.to_proto()
+    onnx.checker.check_model(fixed, full_check=True)
+    assert [o.name for o in fixed.graph.output] == ["y"]
+    np.testing.assert_allclose(run(fixed), run(model), rtol=1e-4, atol=1e-6)
+
+
+def test_the_prediction_is_that_of_the_written_file(tmp_path):
+    result = edgedla.fix(squeeze_excite(), **ORIN)
+    result.save(tmp_path / "fixed.onnx")
+    report = edgedla.check(tmp_path / "fixed.onnx", **ORIN)
+    assert report.totals.regions + report.totals.regions_dropped == result.after.loadables
+    assert report.totals.layers == result.after.layers
+    assert report.totals.transitions == result.after.transitions
+
+
+def test_standalone_changes_the_output_and_says_so(tmp_path):
+    result = edgedla.fix(squeeze_excite(), **ORIN, purpose="standalone")
+    assert result.after.passes
+    assert [s.split(":")[0] for s in result.interface] == ["y"]
+    fixed = result.to_proto()
+    metadata = {p.key: json.loads(p.value) for p in fixed.metadata_props}
+    assert metadata["edgedla.interface"] == list(result.interface)
+    assert [d.dim_value for d in fixed.graph.output[0].type.tensor_type.shape.dim] == [1, 10, 1, 1]
+    np.testing.assert_allclose(run(fixed).reshape(1, 10), run(squeeze_excite()), rtol=1e-4, atol=1e-6)
+
+
+def test_standalone_with_the_interface_kept_names_what_is_left():
+    result = edgedla.fix(squeeze_excite(), **ORIN, purpose="standalone", change_outputs=False)
+    assert not result.after.passes
+    assert result.after.offenders
+    assert any("--change-outputs" in note for note in result.notes)
+
+
+def test_fixing_twice_changes_nothing():
+    once = edgedla.fix(squeeze_excite(), **ORIN)
+    again = edgedla.fix(once.to_proto(), **ORIN)
+    assert again.applied == ()
+    assert again.to_proto().graph == once.to_proto().graph
+
+
+def test_the_given_model_stays_as_it_is():
+    model = squeeze_excite()
+    before = model.SerializeToString()
+    edgedla.fix(model, **ORIN)
+    assert model.SerializeToString() == before
+
+
+def test_missing_weights_are_unproved_or_proven_on_seeded_ones(tmp_path):
+    model = squeeze_excite()
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "w.bin").unlink()
+    result = edgedla.fix(tmp_path / "m.onnx", **ORIN, purpose="standalone")
+    assert result.after.passes
+    assert result.network.within is None
+    assert {s.rewrite: s.proof.status for s in result.applied}["dense-to-conv"] == "unproved"
+    seeded = edgedla.fix(tmp_path / "m.onnx", **ORIN, purpose="standalone", seeded_weights=True)
+    assert seeded.proofs() == {"proved": len(seeded.applied)}
+    assert {s.proof.detail for s in seeded.applied} == {"on seeded weights"}
+
+
+def test_only_and_skip_take_rewrites_and_remedies():
+    only = edgedla.fix(squeeze_excite(), **ORIN, objective="loadables", only=["average-pool"])
+    assert set(only.counts) <= {"global-average-pool", "global-average-conv"}
+    skipped = edgedla.fix(squeeze_excite(), **ORIN, skip=["average-pool"])
+    assert not set(skipped.counts) & {"global-average-pool", "global-average-conv"}
+
+
+def test_wrong_use_is_named():
+    with pytest.raises(UsageError, match="objective"):
+        edgedla.fix(squeeze_excite(), **ORIN, objective="speed")
+    with pytest.raises(UsageError, match="--approximate"):
+        edgedla.fix(squeeze_excite(), **ORIN, approximate=2.0)
+    with pytest.raises(ModelError, match="operator set is 9"):
+        edgedla.fix(squeeze_excite(opset=9), **ORIN)
+
+
+def test_a_wrong_rewrite_would_be_found():
+    a = np.arange(6, dtype=np.float32)
+    assert compare(a, a, "bit", 0.0, "seeded").status == "proved"
+    assert compare(a, np.nextafter(a, 9).astype("f"), "bit", 0.0, "seeded").status == "failed"
+    assert compare(a, np.nextafter(a, 9).astype("f"), "round", 0.0, "seeded").status == "proved"
+    assert compare(a, a * 1.001, "round", 0.0, "seeded").status == "failed"
+    assert compare(a, a * 1.001, "approximate", 0.01, "seeded").status == "proved"
+    assert compare(a, a[:5], "round", 0.0, "seeded").status == "failed"
+    assert compare(a, np.full(6, np.nan), "approximate", 0.5, "seeded").status == "failed"
+
+
+def test_command_line(tmp_path, capsys):
+    path, out = tmp_path / "m.onnx", tmp_path / "fixed.onnx"
+    onnx.save(squeeze_excite(), path)
+    options = ["--target", "agx-orin-64gb", "--trt", "10.3", "--precision", "int8"]
+    assert exit_code_of(["fix", str(path), "-o", str(out), *options]) == 0
+    text = capsys.readouterr().out
+    assert "written:" in text
+    assert out.is_file()
+    assert exit_code_of(["fix", str(path), "--dry-run", *options, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["document"] == "edgedla.fixes"
+    assert document["files"] == []
+    assert exit_code_of(["fix", str(path), "--dry-run", "--for", "standalone", "--keep-interface", *options]) == 1
+    assert exit_code_of(["fix", str(path), *options]) == 2
+    assert exit_code_of(["fix", str(path), "--dry-run", "--only", "nothing", *options]) == 2
