@@ -10,7 +10,7 @@ from edgedla.errors import EdgedlaError, ModelError
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.placement.prediction.predict import Predictor
-from edgedla.placement.problem.inputs import Model
+from edgedla.placement.problem.model import Model
 from edgedla.regions import check_graph
 from edgedla.regions.report import CheckReport
 from edgedla.rules import load_rules
