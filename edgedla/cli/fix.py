@@ -18,7 +18,7 @@ from edgedla.cli.options import (
 from edgedla.cli.output import deliver, destinations
 from edgedla.errors import RunError, UsageError
 
-FORMATS = ("text", "json", "markdown", "html")
+FORMATS = ("text", "json", "markdown")
 _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "standalone"}
 
 
@@ -123,7 +123,7 @@ def fix(
         )
     targets = destinations(output_format, reports, FORMATS)
     from edgedla.fixes.fix import fix as fix_model
-    from edgedla.reports.fix import render_fix
+    from edgedla.reports.fixes import render_fix
 
     result = fix_model(
         models[0],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator
 
 from edgedla.fixes.result import FixResult
-from edgedla.reports.fix import figure_rows, headline, proof_text, refused_groups, subject
+from edgedla.reports.fixes.text import figure_rows, headline, proof_text, refused_groups, subject
 from edgedla.reports.markdown import code, escape
 from edgedla.rules.remedies import rewrite_entries
 

@@ -1,36 +1,16 @@
-"""The answer of `fix` in every form that it can be shown in."""
+"""The answer of `fix` as text: what was rewritten, the figures before and after, the proofs, and what stays."""
 
 from __future__ import annotations
 
 from typing import Dict, Iterator, List, Sequence, Tuple
 
-from edgedla.errors import UsageError
 from edgedla.fixes.judge import Figures
 from edgedla.fixes.result import FixResult, RefusedSite, speedup
-from edgedla.reports.json_document import dump
 from edgedla.reports.summary import count, percent
-from edgedla.reports.text import Line, aligned, clean, print_lines
+from edgedla.reports.text import Line, aligned, clean
 
-FORMATS = ("text", "json", "markdown", "html")
 #: Offenders and refusals named before "and N more".
 SHOWN = 8
-
-
-def render_fix(result: FixResult, wanted: str, written: Sequence[str] = (), terminal: bool = False) -> str:
-    """The text of one form: "text", "json" (the document), "markdown" or "html"."""
-    if wanted == "json":
-        return dump({**result.to_dict(), "files": list(written)})
-    if wanted == "text":
-        return print_lines(list(report_lines(result, written)), terminal)
-    if wanted == "markdown":
-        from edgedla.reports.fix_markdown import to_markdown
-
-        return to_markdown(result)
-    if wanted == "html":
-        from edgedla.reports.fix_html import to_html
-
-        return to_html(result)
-    raise UsageError(f"the answer of fix has no form {wanted!r}", allowed=", ".join(FORMATS))
 
 
 def subject(result: FixResult) -> str:

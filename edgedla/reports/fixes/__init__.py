@@ -1,0 +1,32 @@
+"""The answer of `fix` in every form that it can be shown in."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from edgedla.errors import UsageError
+from edgedla.fixes.result import FixResult
+
+FORMATS = ("text", "json", "markdown")
+
+
+def render_fix(result: FixResult, wanted: str, written: Sequence[str] = (), terminal: bool = False) -> str:
+    """The text of one form: "text", "json" (the document) or "markdown".
+
+    Args:
+        written: files that hold the model.
+    """
+    if wanted == "json":
+        from edgedla.reports.json_document import dump
+
+        return dump({**result.to_dict(), "files": list(written)})
+    if wanted == "text":
+        from edgedla.reports.fixes.text import report_lines
+        from edgedla.reports.text import print_lines
+
+        return print_lines(list(report_lines(result, written)), terminal)
+    if wanted == "markdown":
+        from edgedla.reports.fixes.markdown import to_markdown
+
+        return to_markdown(result)
+    raise UsageError(f"the answer of fix has no form {wanted!r}", allowed=", ".join(FORMATS))
