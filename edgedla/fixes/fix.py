@@ -218,8 +218,8 @@ def _feeds(model: Any, data: Union[None, str, Path]) -> Tuple[Mapping[str, np.nd
             return ()
         specs.append(InputSpec(value.name, shape, value.dtype.numpy().type))
     if data is not None:
-        return load_samples(data, specs, MOST_SAMPLES).feeds[:MOST_SAMPLES]
-    return synthetic_samples(specs, 1, 1).feeds
+        return tuple(load_samples(data, specs, MOST_SAMPLES).feeds[:MOST_SAMPLES])
+    return tuple(synthetic_samples(specs, 1, 1).feeds)
 
 
 def _network_proof(
