@@ -15,7 +15,7 @@ from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Goal, Network, data_of, has_data
-from edgedla.quantization.ranges import open_session
+from edgedla.quantization.session import open_session
 
 #: Each round folds what the shapes of the last one made known; YOLO's decoders need three.
 MOST_ROUNDS = 12

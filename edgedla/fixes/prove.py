@@ -16,7 +16,7 @@ from edgedla.errors import EdgedlaError
 from edgedla.fixes.apply import Applied, Fragment
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import data_of, has_data
-from edgedla.quantization.ranges import open_session
+from edgedla.quantization.session import open_session
 
 #: Largest relative L2 difference of a site whose sums are taken in another order: float32, and float16 with its 11 bits.
 ROUND = {"float32": 1e-5, "float16": 4e-3}

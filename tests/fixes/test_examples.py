@@ -10,7 +10,7 @@ from edgedla.fixes.examples import example_model, outcome
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Goal
 from edgedla.fixes.rewrites import all_rewrites
-from edgedla.quantization.ranges import open_session
+from edgedla.quantization.session import open_session
 
 CASES = [(rewrite, example) for rewrite in all_rewrites() for example in rewrite.examples]
 IDS = [f"{rewrite.id}-{i}" for rewrite in all_rewrites() for i in range(len(rewrite.examples))]

@@ -12,7 +12,7 @@ import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import ModelError, UsageError
 from edgedla.fixes.prove import compare
-from edgedla.quantization.ranges import open_session
+from edgedla.quantization.session import open_session
 
 ORIN = {"target": "agx-orin-64gb", "trt": "10.3", "precision": "int8"}
 
