@@ -10,6 +10,7 @@ import click
 
 from edgedla.cli.options import shape_options
 from edgedla.cli.output import deliver, destinations
+from edgedla.documents import header
 from edgedla.errors import UsageError
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def bench(
         for runner in runners:
             runner.close()
     document: Dict[str, Any] = {
-        "schema": "edgedla.bench/1",
+        **header("edgedla.bench"),
         "model": dict(loaded.model),
         "target": loaded.platform.get("target"),
         "backend": loaded.backend,

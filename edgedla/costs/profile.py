@@ -11,12 +11,11 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 from edgedla.costs.cost import DEVICE_KINDS, Cost, device_kind
 from edgedla.costs.engines import PRECISIONS
 from edgedla.costs.operators import Operator
+from edgedla.documents import header, require
 from edgedla.errors import DocumentError
 from edgedla.files import write_atomic
 from edgedla.graph import Layer, LayerGraph
 
-DOCUMENT = "edgedla.profile"
-SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 256 * 1024 * 1024
 #: Parameters that no time depends on.
 _IGNORED = ("bias_weights", "kernel_weights", "epsilon")
@@ -92,8 +91,7 @@ class Profile:
     def to_dict(self, short: bool = False) -> Dict[str, Any]:
         """The document; `short` leaves the measurements out."""
         document: Dict[str, Any] = {
-            "document": DOCUMENT,
-            "schema_version": SCHEMA_VERSION,
+            **header("edgedla.profile"),
             "target": self.target,
             "power_mode": self.power_mode,
             "source": self.source,
@@ -145,11 +143,7 @@ def parse_profile(document: Any, where: str = "profile") -> Profile:
     Raises:
         DocumentError: as `read_profile`.
     """
-    if not is_profile(document):
-        raise DocumentError("not a profile of edgedla", where=where, allowed=f'"document": "{DOCUMENT}"')
-    if document.get("schema_version") != SCHEMA_VERSION:
-        found = document.get("schema_version")
-        raise DocumentError(f"schema version {found!r} of the profile", where=where, allowed=str(SCHEMA_VERSION))
+    require(document, "edgedla.profile", where)
     entries = document.get("measurements")
     if not isinstance(entries, list):
         raise DocumentError("the profile has no list of measurements", where=where)
@@ -168,7 +162,7 @@ def parse_profile(document: Any, where: str = "profile") -> Profile:
 
 def is_profile(document: Any) -> bool:
     """Whether a parsed JSON value is a profile that edgedla wrote, of any version."""
-    return isinstance(document, Mapping) and document.get("document") == DOCUMENT
+    return isinstance(document, Mapping) and document.get("document") == "edgedla.profile"
 
 
 def read_json(path: Union[str, os.PathLike[str]]) -> Any:

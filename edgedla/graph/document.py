@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
+from edgedla.documents import header
 from edgedla.errors import DocumentError
 from edgedla.graph.layer import Layer, OnnxNode
 from edgedla.graph.layer_graph import LayerGraph
@@ -18,6 +19,7 @@ def to_document(graph: LayerGraph) -> Dict[str, Any]:
         return {"name": t.name, "dims": list(t.dims), "dtype": t.dtype}
 
     return {
+        **header("edgedla.layers"),
         "model": graph.name,
         "parsed": True,
         "error": "",

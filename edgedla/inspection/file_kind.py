@@ -7,11 +7,11 @@ import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional, Tuple
 
 from edgedla import strict_yaml
 from edgedla.builder.artifact.artifact import MANIFEST
-from edgedla.builder.artifact.artifact import SCHEMA as ARTIFACT_SCHEMA
+from edgedla.documents import DOCUMENTS, identify
 from edgedla.errors import DocumentError, RuleError
 from edgedla.records.build_log_lines import recognise
 from edgedla.records.build_log_prefix import split_prefix
@@ -28,23 +28,10 @@ LOG_LINES = 20_000
 #: TensorRT's calibration cache begins so.
 _CACHE = re.compile(rb"TRT-\d+-\w+\s*\n")
 #: A drift file: YAML, because it is to be read and edited.
-_DRIFT = re.compile(rb"(?:#[^\n]*\n)*schema: edgedla\.drift/")
+_DRIFT = re.compile(rb"(?:#[^\n]*\n)*(?:schema: edgedla\.drift/|document: edgedla\.drift\b)")
 
 #: A serialised TensorRT engine begins with these bytes (tag 0x74727466, as trtexec --getPlanVersionOnly checks it).
 PLAN_MAGIC = b"ftrt"
-
-#: `document` or `schema` of our own JSON documents -> kind.
-DOCUMENTS: Dict[str, str] = {
-    "edgedla.check": "check",
-    "edgedla.check-list": "check-list",
-    "edgedla.compare": "comparison",
-    "edgedla-placement": "placement",
-    "edgedla.plan": "plan",
-    "edgedla.plan-list": "plan-list",
-    "edgedla.drift": "drift",
-    "edgedla.layers": "layers",
-    "edgedla.profile": "cost-profile",
-}
 
 
 @dataclass(frozen=True)
@@ -171,11 +158,9 @@ def _kind_of_json(document: Any, path: Path) -> str:
     if is_engine_info(document):
         return "engine-info"
     if isinstance(document, Mapping):
-        named = next((document[k] for k in ("document", "schema", "kind") if k in document), None)
-        if named == ARTIFACT_SCHEMA:
-            return "artifact"
-        if isinstance(named, str) and named.partition("/")[0] in DOCUMENTS:
-            return DOCUMENTS[named.partition("/")[0]]
+        identity = identify(document)
+        if identity is not None:
+            return DOCUMENTS[identity[0]].kind
         if "parsed" in document and isinstance(document.get("layers"), list):
             return "layers"
     if _is_profile(document):
@@ -215,4 +200,4 @@ def kinds() -> Tuple[str, ...]:
         "tensorrt-engine",
         "profile",
     )
-    return tuple(sorted({*others, *DOCUMENTS.values()}))
+    return tuple(sorted({*others, *(row.kind for row in DOCUMENTS.values())}))

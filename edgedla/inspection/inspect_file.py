@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.load import load_artifact
+from edgedla.documents import header
 from edgedla.errors import DocumentError, UsageError
 from edgedla.files import sha256_of
 from edgedla.graph.document import from_document
@@ -22,8 +23,6 @@ from edgedla.records.build_log import BuildLog
 from edgedla.records.build_log_reader import last_build, read_build_logs
 from edgedla.records.engine_info import EngineInfo, parse_engine_info
 from edgedla.records.loadable import read_loadable
-
-SCHEMA_VERSION = 1
 
 _ENGINE_HINT = (
     "a TensorRT engine is not opened here: deserialising it runs code of whoever built it. On a device where you trust "
@@ -55,8 +54,7 @@ class Inspection:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "document": "edgedla.inspect",
-            "schema_version": SCHEMA_VERSION,
+            **header("edgedla.inspect"),
             "file": self.file,
             "kind": self.kind,
             "size_bytes": self.size_bytes,
@@ -96,8 +94,7 @@ class Diff:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "document": "edgedla.inspect-diff",
-            "schema_version": SCHEMA_VERSION,
+            **header("edgedla.inspect-diff"),
             "kind": self.first.kind,
             "files": [self.first.file, self.second.file],
             "equal": self.equal,

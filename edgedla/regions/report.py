@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from edgedla.documents import header
 from edgedla.regions.values import Cause, Cut, NodePrediction, Placed, RankedChange, Transition
 from edgedla.rules.verdict import Finding, Support
 from edgedla.targets.platform import Platform
-
-#: Raised when a field changes its meaning or goes away; new fields do not raise it.
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -216,8 +214,7 @@ class CheckReport:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "document": "edgedla.check",
-            "schema_version": SCHEMA_VERSION,
+            **header("edgedla.check"),
             "model": {"name": self.model, "sha256": self.sha256},
             "platform": self.platform.to_dict(),
             "precision": self.precision,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
+from edgedla.documents import header
 from edgedla.regions.report import CheckReport, NodeReport
 from edgedla.regions.values import Cause
 from edgedla.reports import summary
@@ -33,8 +34,7 @@ class Comparison:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "document": "edgedla.compare",
-            "schema_version": 1,
+            **header("edgedla.compare"),
             "model": {"name": self.reports[0].model, "sha256": self.reports[0].sha256},
             "columns": [
                 {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, Sequence, Tuple
 
+from edgedla.documents import header
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import Line, clean, print_lines
 from edgedla.rules.messages import Explained
@@ -22,8 +23,7 @@ def render_explained(
     if output_format == "json":
         return dump(
             {
-                "document": "edgedla.explain",
-                "schema_version": 1,
+                **header("edgedla.explain"),
                 "messages": [e.to_dict() for e in found],
                 "unknown": [{"number": number, "text": text} for number, text in unknown],
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
+from edgedla.documents import header
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import aligned, print_lines
 from edgedla.rules import Rule, load_rules
@@ -14,8 +15,7 @@ def render_rules(rules: Sequence[Rule], output_format: str, terminal: bool = Fal
     if output_format == "json":
         return dump(
             {
-                "document": "edgedla.rules",
-                "schema_version": 1,
+                **header("edgedla.rules"),
                 "rules_version": load_rules().version,
                 "rules": [
                     {

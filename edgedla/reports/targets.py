@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence
 
+from edgedla.documents import header
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import Line, aligned, print_lines
 from edgedla.targets import Platform, module_for, modules, platform_for, releases
@@ -15,8 +16,7 @@ def render_modules(output_format: str, terminal: bool = False) -> str:
     if output_format == "json":
         return dump(
             {
-                "document": "edgedla.targets",
-                "schema_version": 1,
+                **header("edgedla.targets"),
                 "modules": [{**_module(p), "default": p.to_dict()} for p in platforms],
             }
         )
@@ -50,8 +50,7 @@ def render_module(name: str, output_format: str, terminal: bool = False) -> str:
     if output_format == "json":
         return dump(
             {
-                "document": "edgedla.targets",
-                "schema_version": 1,
+                **header("edgedla.targets"),
                 "modules": [_module(platform_for(module.id))],
                 "platforms": [p.to_dict() for p in platforms],
             }

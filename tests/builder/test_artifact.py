@@ -15,7 +15,7 @@ from edgedla.builder.artifact.artifact import manifest_digest
 from edgedla.builder.artifact.store import save_artifact
 from edgedla.errors import BuildError, DocumentError
 
-SCHEMA = Path(__file__).resolve().parents[2] / "edgedla/reports/schemas/artifact.schema.json"
+SCHEMA = Path(__file__).resolve().parents[2] / "edgedla/schemas/artifact.schema.json"
 
 
 def artifact(**changes: Any) -> Artifact:
@@ -127,7 +127,7 @@ OUTSIDE = {"role": "engine", "path": "../elsewhere", "sha256": "0" * 64, "size_b
         (drop_engine, "engine file is missing"),
         (link_engine, "missing or no plain file"),
         (edit(simulated=True), "changed after it was written"),
-        (edit(schema="edgedla.artifact/9"), "edgedla.artifact/9"),
+        (edit(schema_version=9), "edgedla.artifact, version 9"),
         (lambda folder: (folder / "manifest.json").write_text("{"), "manifest is damaged"),
         (lambda folder: (folder / "manifest.json").write_text("[]"), "no JSON object"),
         (lambda folder: (folder / "manifest.json").write_text("[" * 100000), "manifest is damaged"),
@@ -218,3 +218,13 @@ def test_two_builds_into_one_folder_are_refused(tmp_path: Path) -> None:
     save(tmp_path / "out")
     with folder_lock(tmp_path / "out"), pytest.raises(BuildError, match="another build"):
         save(tmp_path / "out")
+
+
+def test_a_manifest_of_version_0_1_still_loads(tmp_path: Path) -> None:
+    saved = save(tmp_path / "out")
+    manifest = tmp_path / "out" / "manifest.json"
+    document = {k: v for k, v in saved.to_dict().items() if k not in ("document", "schema_version", "digest")}
+    document["schema"] = "edgedla.artifact/1"
+    document["digest"] = manifest_digest(document)
+    manifest.write_text(json.dumps(document))
+    assert load_artifact(tmp_path / "out").bindings == saved.bindings

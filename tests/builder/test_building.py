@@ -243,7 +243,7 @@ def test_drift_is_written_as_a_file_for_the_evidence(
     with pytest.raises(BuildError, match="refuses on the DLA: pool1"):
         build(chain(), tmp_path / "out", on_tensorrt())
     drift = yaml.safe_load((tmp_path / "out/.work/drift.yaml").read_text())
-    assert drift["schema"] == "edgedla.drift/1"
+    assert (drift["document"], drift["schema_version"]) == ("edgedla.drift", 1)
     assert (drift["target"], drift["trt"]) == ("agx-orin-64gb", "10.3.0")
     assert [x["layer"] for x in drift["layers"]] == ["pool1"]
     with pytest.raises(DocumentError):

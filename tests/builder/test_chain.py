@@ -29,8 +29,8 @@ from edgedla.placement.result.document import read_placement
 
 ROOT = Path(__file__).resolve().parents[2]
 DETECTOR = ROOT / "examples/00_shapes_detector/shapes_detector.onnx"
-MANIFEST_SCHEMA = json.loads((ROOT / "edgedla/reports/schemas/artifact.schema.json").read_text(encoding="utf-8"))
-LIST_SCHEMA = json.loads((ROOT / "edgedla/reports/schemas/plan-list.schema.json").read_text(encoding="utf-8"))
+MANIFEST_SCHEMA = json.loads((ROOT / "edgedla/schemas/artifact.schema.json").read_text(encoding="utf-8"))
+LIST_SCHEMA = json.loads((ROOT / "edgedla/schemas/plan-list.schema.json").read_text(encoding="utf-8"))
 
 
 def request(placement: Path, **changes: Any) -> BuildRequest:

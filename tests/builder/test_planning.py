@@ -21,7 +21,7 @@ from edgedla.formats import parse_io_formats
 from edgedla.quantization.calibration_cache import write_cache
 
 SCHEMA = json.loads(
-    (Path(__file__).resolve().parents[2] / "edgedla/reports/schemas/plan.schema.json").read_text(encoding="utf-8")
+    (Path(__file__).resolve().parents[2] / "edgedla/schemas/plan.schema.json").read_text(encoding="utf-8")
 )
 
 
@@ -244,7 +244,7 @@ def test_equal_requests_give_equal_plans_and_diffs_are_by_name(chain: Callable[.
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"schema": "edgedla.plan/7"}, "edgedla.plan/7"),
+        ({"schema_version": 7}, "edgedla.plan, version 7"),
         ({"layers": [{"name": "x"}]}, "lacks, repeats or misnames"),
         ({"extra": 1}, "lacks, repeats or misnames"),
         ({"mode": "both"}, "mode 'both'"),

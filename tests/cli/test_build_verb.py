@@ -18,7 +18,7 @@ from edgedla.targets.board import Board
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = str(ROOT / "examples/00_shapes_detector/shapes_detector.onnx")
-SCHEMAS = ROOT / "edgedla/reports/schemas"
+SCHEMAS = ROOT / "edgedla/schemas"
 
 
 def test_a_build_prints_what_stands_in_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

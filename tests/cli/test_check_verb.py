@@ -12,7 +12,7 @@ import pytest
 
 import edgedla
 from edgedla.cli.main import exit_code_of
-from edgedla.reports.json_document import schema
+from edgedla.documents import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"

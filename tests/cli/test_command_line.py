@@ -331,7 +331,7 @@ def test_json_of_the_small_verbs_keeps_to_its_schema(args: List[str], document: 
 
     import jsonschema
 
-    from edgedla.reports.json_document import schema
+    from edgedla.documents import schema
 
     out = tmp_path / "out.json"
     assert main.exit_code_of([*args, "-o", str(out)]) in (0, 1)

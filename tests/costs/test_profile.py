@@ -12,9 +12,9 @@ from edgedla.costs.model import CostModel
 from edgedla.costs.operators import operators_of
 from edgedla.costs.profile import Measurement, Profile, operator_signature, parse_profile, read_profile, write_profile
 from edgedla.costs.trt_profile import LayerTime, assign, import_trtexec, parse_times, with_measurements
+from edgedla.documents import schema
 from edgedla.errors import DocumentError, UsageError
 from edgedla.records.engine_info import parse_engine_info
-from edgedla.reports.json_document import schema
 from edgedla.targets import platform_for
 
 ORIN = platform_for("agx-orin-64gb")
@@ -74,7 +74,7 @@ def test_the_document_is_read_as_it_was_written(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("document",), "other", "not a profile"),
+        (("document",), "other", "no cost-profile of edgedla"),
         (("schema_version",), 2, "version"),
         (("target",), None, "target"),
         (("measurements",), {}, "list"),

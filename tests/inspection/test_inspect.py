@@ -16,11 +16,11 @@ import pytest
 from edgedla.builder import Artifact, Binding
 from edgedla.builder.artifact.store import save_artifact
 from edgedla.cli import main
+from edgedla.documents import schema
 from edgedla.errors import DocumentError, EdgedlaError, UsageError
 from edgedla.inspection.file_kind import detect, plan_header
 from edgedla.inspection.inspect_file import diff, inspect
 from edgedla.reports.inspect import render_diff, render_inspection
-from edgedla.reports.json_document import schema
 
 LOGS = Path(__file__).resolve().parents[1] / "data" / "build_logs"
 RESNET = LOGS / "resnet50_trt10.3_verbose.log"

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 from placement_models import refused_model, small_model
 
+from edgedla.documents import schema
 from edgedla.errors import DocumentError, UsageError
 from edgedla.graph.document import from_document
 from edgedla.placement import (
@@ -26,7 +27,6 @@ from edgedla.placement import (
     trtexec_commands,
     verify,
 )
-from edgedla.reports.json_document import schema
 
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb", "precision": "int8"}
 
@@ -131,7 +131,7 @@ def test_a_placement_holds_for_the_input_sizes_that_it_was_made_for(model: bytes
 #: (path of keys, value) to put into a good document, and a word of the answer.
 WRONG: List[Tuple[Tuple[Any, ...], Any, str]] = [
     (("document",), "other", "no placement"),
-    (("schema_version",), 99, "schema_version 99"),
+    (("schema_version",), 99, "version 99"),
     (("models", 0, "layers", 0, "device"), 7, r"models\[0\].layers\[0\].device"),
     (("models", 0, "layers"), {}, r"models\[0\].layers"),
     (("models", 0, "latency", "latency_us"), -1, "out of range"),

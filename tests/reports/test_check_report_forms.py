@@ -14,10 +14,11 @@ from typing import Any, Callable, Dict, List
 import jsonschema
 import pytest
 
+from edgedla.documents import DOCUMENTS, schema
 from edgedla.errors import UsageError
 from edgedla.regions.report import CheckReport
 from edgedla.reports import CHECK_FORMATS, render_check
-from edgedla.reports.json_document import SCHEMAS, dump, schema
+from edgedla.reports.json_document import dump
 from edgedla.version import __version__
 
 CASES: Dict[str, Dict[str, Any]] = {
@@ -59,7 +60,7 @@ def test_several_reports_are_one_list_document(make_report: Callable[..., CheckR
         jsonschema.validate(report, schema("edgedla.check"))
 
 
-@pytest.mark.parametrize("name", sorted(SCHEMAS))
+@pytest.mark.parametrize("name", sorted(DOCUMENTS))
 def test_published_schemas_are_schemas(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schema(name))
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from edgedla.documents import header
 from edgedla.errors import DocumentError
 from edgedla.version import __version__
 
-SCHEMA = "edgedla.artifact/1"
 MANIFEST = "manifest.json"
 #: Files written by an artifact carry their hash in their name, so that a new build never writes over a file that a
 #: running pipeline or the old manifest refers to. The manifest is the one commit point.
@@ -146,7 +146,7 @@ class Artifact:
     def to_dict(self) -> Dict[str, Any]:
         """The manifest. `digest` covers everything else in it."""
         document: Dict[str, Any] = {
-            "schema": SCHEMA,
+            **header("edgedla.artifact"),
             "tool": self.tool,
             "kind": self.kind,
             "backend": self.backend,

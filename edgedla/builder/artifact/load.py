@@ -9,7 +9,6 @@ from typing import Optional, Tuple, Union
 
 from edgedla.builder.artifact.artifact import (
     MANIFEST,
-    SCHEMA,
     Artifact,
     ArtifactFile,
     Binding,
@@ -18,6 +17,7 @@ from edgedla.builder.artifact.artifact import (
 )
 from edgedla.builder.artifact.manifest_types import wrong_types
 from edgedla.builder.artifact.stages import StageEntry, check_stages, stage_folder
+from edgedla.documents import require
 from edgedla.errors import DocumentError
 from edgedla.files import sha256_of
 
@@ -93,13 +93,7 @@ def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
             raise TypeError("the manifest is no JSON object")
     except (OSError, ValueError, TypeError, RecursionError) as e:
         raise DocumentError(f"the manifest is damaged: {e}", where=str(path), hint="build it again") from e
-    if document.get("schema") != SCHEMA:
-        raise DocumentError(
-            f"written as {document.get('schema')!r} by edgedla {document.get('tool')!r}",
-            where=str(path),
-            allowed=SCHEMA,
-            hint="build it again with this version of edgedla",
-        )
+    require(document, "edgedla.artifact", str(path))
     if document.get("digest") != manifest_digest({k: v for k, v in document.items() if k != "digest"}):
         raise DocumentError(
             "the manifest was changed after it was written", where=str(path), hint="restore it, or build it again"

@@ -15,6 +15,7 @@ from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.artifact.of_plan import Contents, already_built, bindings_of
 from edgedla.builder.artifact.store import save_artifact, tidy
 from edgedla.builder.chain.plan import ChainPlan, StagePlan
+from edgedla.documents import header
 from edgedla.errors import EdgedlaError
 from edgedla.files import write_atomic
 from edgedla.quantization.calibration_cache import write_cache
@@ -93,7 +94,7 @@ def _plan_text(chain: ChainPlan) -> str:
 
 def plans_document(plans: Sequence[Any]) -> Dict[str, Any]:
     """The plans of a chain as one document."""
-    return {"schema": "edgedla.plan-list/1", "stages": [p.to_dict() for p in plans]}
+    return {**header("edgedla.plan-list"), "stages": [p.to_dict() for p in plans]}
 
 
 def _found(

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from edgedla.documents import header, require
 from edgedla.errors import DocumentError
 
-SCHEMA = "edgedla.plan/1"
 GPU = "GPU"
 
 
@@ -146,7 +146,7 @@ class BuildPlan:
         return tuple(io for io in self.io if not io.is_input)
 
     def to_dict(self) -> Dict[str, Any]:
-        document: Dict[str, Any] = {"schema": SCHEMA}
+        document: Dict[str, Any] = header("edgedla.plan")
         for f in fields(self):
             value = getattr(self, f.name)
             if f.name in ("layers", "io"):
@@ -183,10 +183,8 @@ def plan_from_dict(document: Mapping[str, Any], where: str = "plan") -> BuildPla
     Raises:
         DocumentError: another schema, a missing or unknown field, a value of the wrong form.
     """
-    if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
-        found = document.get("schema") if isinstance(document, Mapping) else type(document).__name__
-        raise DocumentError(f"not a build plan: schema {found!r}", where=where, allowed=SCHEMA)
-    values = {k: v for k, v in document.items() if k != "schema"}
+    require(document, "edgedla.plan", where)
+    values = {k: v for k, v in document.items() if k not in ("document", "schema_version", "schema")}
     try:
         values["layers"] = tuple(LayerPlan(**{**v, "outputs": tuple(v["outputs"])}) for v in values["layers"])
         values["io"] = tuple(IoPlan(**{**v, "shape_nchw": tuple(v["shape_nchw"])}) for v in values["io"])

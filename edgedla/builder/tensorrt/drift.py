@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.builder.plan.plan import GPU, BuildPlan
+from edgedla.documents import header
 
 #: Layer name -> (LayerType name, can_run_on_DLA) of each layer of that name in the parsed network.
 Answers = Mapping[str, Tuple[Tuple[str, bool], ...]]
-SCHEMA = "edgedla.drift/1"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Drift:
     def to_dict(self, plan: BuildPlan) -> Dict[str, Any]:
         """The drift document: model, platform, precision, and one record a layer."""
         return {
-            "schema": SCHEMA,
+            **header("edgedla.drift"),
             "model": dict(plan.model),
             "target": plan.platform["target"],
             "chip": plan.platform["chip"],

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.costs.cost import Cost, weakest
-
-#: The document's name and version.
-DOCUMENT = "edgedla.prediction"
-VERSION = 1
+from edgedla.documents import header
 
 
 @dataclass(frozen=True)
@@ -179,8 +176,7 @@ class Prediction:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "document": DOCUMENT,
-            "schema_version": VERSION,
+            **header("edgedla.prediction"),
             "platform": dict(self.platform),
             "precision": self.precision,
             "concurrent": self.concurrent,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.costs.cost import Cost
+from edgedla.documents import require
 from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph
 from edgedla.placement.result import placement as p
@@ -28,15 +29,7 @@ def read_placement(source: Union[str, Path, Mapping[str, Any]]) -> p.Placement:
             raise DocumentError(f"cannot be read: {e.strerror}", where=where) from e
         except ValueError as e:
             raise DocumentError(f"is no JSON: {e}", where=where) from e
-    if not isinstance(data, Mapping) or data.get("document") != p.DOCUMENT:
-        raise DocumentError("is no placement", where=where, allowed=f'"document": "{p.DOCUMENT}"')
-    if data.get("schema_version") != p.VERSION:
-        raise DocumentError(
-            f"has schema_version {data.get('schema_version')!r}",
-            where=where,
-            allowed=str(p.VERSION),
-            hint="Place the model again.",
-        )
+    require(data, "edgedla.placement", where)
     try:
         return _placement(_Reader(data, ""))
     except _Wrong as e:

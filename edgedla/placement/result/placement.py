@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.costs.cost import Cost
-
-#: Raised when a field changes its meaning or goes away; new fields do not raise it.
-VERSION = 1
-DOCUMENT = "edgedla.placement"
+from edgedla.documents import header
 
 #: Why a layer stands where it stands.
 WHY: Mapping[str, str] = {
@@ -193,8 +190,7 @@ class Placement:
 def _document_of(placement: Placement) -> Dict[str, Any]:
     """The document. Times in microseconds to 3 decimals, energies in millijoules to 6."""
     return {
-        "document": DOCUMENT,
-        "schema_version": VERSION,
+        **header("edgedla.placement"),
         "rules_version": placement.rules_version,
         "platform": dict(placement.platform),
         "precision": placement.precision,

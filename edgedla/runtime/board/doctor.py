@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from edgedla.documents import header
 from edgedla.errors import EdgedlaError
 from edgedla.targets.board import Board, this_board
 from edgedla.targets.device_files import core_folder, root
@@ -242,7 +243,7 @@ CHECKS: Tuple[Callable[[Optional[Board], Path], List[Check]], ...] = (
 def summary(checks: Tuple[Check, ...]) -> Dict[str, Any]:
     """The document of `edgedla doctor --format json`."""
     return {
-        "schema": "edgedla.doctor/1",
+        **header("edgedla.doctor"),
         "ok": not any(c.state == "fail" for c in checks),
         "checks": [c.to_dict() for c in checks],
     }

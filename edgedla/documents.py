@@ -1,0 +1,113 @@
+"""Every document that edgedla writes: its name, version and kind; its JSON Schema stands in schemas/.
+
+A document begins with `"document": NAME, "schema_version": VERSION`. Version 0.1 wrote some of them with
+`"schema": "NAME/VERSION"`; those are still read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from edgedla.errors import DocumentError, UsageError
+
+_SCHEMAS = Path(__file__).resolve().parent / "schemas"
+_OLD_FORM = re.compile(r"(edgedla[.][a-z-]+)/([0-9]{1,6})")
+
+
+class Document(NamedTuple):
+    """One kind of document.
+
+    Attributes:
+        name: what stands in its field `document`.
+        version: raised when a field changes its meaning or goes away; new fields do not raise it.
+        kind: what `edgedla inspect` calls it.
+        written_by: the command that writes it.
+    """
+
+    name: str
+    version: int
+    kind: str
+    written_by: str
+
+    @property
+    def schema_file(self) -> str:
+        return self.name.partition(".")[2] + ".schema.json"
+
+
+#: To add a document: a row here, and its schema in schemas/.
+DOCUMENTS: Mapping[str, Document] = {
+    row.name: row
+    for row in (
+        Document("edgedla.artifact", 1, "artifact", "edgedla build"),
+        Document("edgedla.bench", 1, "bench", "edgedla bench --format json"),
+        Document("edgedla.check", 1, "check", "edgedla check --format json"),
+        Document("edgedla.check-list", 1, "check-list", "edgedla check A B --format json"),
+        Document("edgedla.compare", 1, "comparison", "edgedla check --compare --format json"),
+        Document("edgedla.doctor", 1, "doctor", "edgedla doctor --format json"),
+        Document("edgedla.drift", 1, "drift", "edgedla build --backend tensorrt"),
+        Document("edgedla.explain", 1, "explanation", "edgedla explain --format json"),
+        Document("edgedla.inspect", 1, "inspection", "edgedla inspect --format json"),
+        Document("edgedla.inspect-diff", 1, "inspect-diff", "edgedla inspect A B --format json"),
+        Document("edgedla.layers", 1, "layers", "edgedla layers --format json"),
+        Document("edgedla.placement", 1, "placement", "edgedla place --format json"),
+        Document("edgedla.plan", 1, "plan", "edgedla build --plan --format json"),
+        Document("edgedla.plan-list", 1, "plan-list", "edgedla build --plan --format json"),
+        Document("edgedla.prediction", 1, "prediction", "edgedla place --evaluate --format json"),
+        Document("edgedla.profile", 1, "cost-profile", "edgedla bench --export-profile --onnx"),
+        Document("edgedla.rules", 1, "rules", "edgedla rules list --format json"),
+        Document("edgedla.targets", 1, "targets", "edgedla targets --format json"),
+    )
+}
+
+
+def header(name: str) -> Dict[str, Any]:
+    """The first fields of a document: its name and its version."""
+    return {"document": name, "schema_version": DOCUMENTS[name].version}
+
+
+def identify(value: Any) -> Optional[Tuple[str, int]]:
+    """Name and version of a parsed document; None for anything else, also for a document of an unknown name."""
+    if not isinstance(value, Mapping):
+        return None
+    name, version = value.get("document"), value.get("schema_version")
+    if name is None and isinstance(value.get("schema"), str):
+        old = _OLD_FORM.fullmatch(value["schema"])
+        name, version = (old[1], int(old[2])) if old else (None, None)
+    if not isinstance(name, str) or name not in DOCUMENTS or not isinstance(version, int) or isinstance(version, bool):
+        return None
+    return name, version
+
+
+def require(value: Any, name: str, where: Optional[str] = None) -> None:
+    """Lets a document of this name and version pass.
+
+    Raises:
+        DocumentError: it is another document, another version, or none.
+    """
+    wanted = (name, DOCUMENTS[name].version)
+    identity = identify(value)
+    if identity == wanted:
+        return
+    if identity is not None:
+        what = f"written as {identity[0]}, version {identity[1]}"
+    else:
+        what = f"is no {DOCUMENTS[name].kind} of edgedla"
+    raise DocumentError(
+        what, where=where, allowed=f'"document": "{wanted[0]}", "schema_version": {wanted[1]}',
+        hint=f"`{DOCUMENTS[name].written_by}` writes it",
+    )  # fmt: skip
+
+
+def schema(name: str) -> Dict[str, Any]:
+    """The published JSON Schema of a document, for example `schema("edgedla.check")`.
+
+    Raises:
+        UsageError: there is no such document.
+    """
+    if name not in DOCUMENTS:
+        raise UsageError(f"no document is called {name!r}", allowed=", ".join(DOCUMENTS))
+    parsed: Dict[str, Any] = json.loads((_SCHEMAS / DOCUMENTS[name].schema_file).read_text(encoding="utf-8"))
+    return parsed

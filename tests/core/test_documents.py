@@ -1,0 +1,167 @@
+"""Every document has one row, one schema, one form of its header; `inspect` reads what every command writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from click.testing import CliRunner
+
+from edgedla.cli.main import main
+from edgedla.documents import DOCUMENTS, header, identify, require, schema
+from edgedla.errors import DocumentError, UsageError
+from edgedla.inspection.inspect_file import inspect
+
+jsonschema = pytest.importorskip("jsonschema", reason="jsonschema validates the documents; the test extra brings it")
+
+ROOT = Path(__file__).resolve().parents[2]
+DETECTOR = str(ROOT / "examples/00_shapes_detector/shapes_detector.onnx")
+TARGET = ["--target", "agx-orin-64gb"]
+
+
+def printed(*arguments: str) -> str:
+    """What the command writes to its standard output. Exit codes 0 and 1 are answers."""
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exit_code in (0, 1), result.output
+    return str(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built") / "detector"
+    printed("build", DETECTOR, *TARGET, "--backend", "host", "-o", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
+    """Document name -> text, each by the command that writes it."""
+    work = tmp_path_factory.mktemp("documents")
+    plan = printed("build", DETECTOR, *TARGET, "--plan", "--format", "json")
+    profile = work / "profile.json"
+    profile.write_text(json.dumps(example_profile()))
+    copy = work / "copy.onnx"
+    copy.write_bytes(Path(DETECTOR).read_bytes())
+    cache = work / "a.cache"
+    cache.write_text("TRT-8502-EntropyCalibration2\nimages: 3c010a14\n")
+    return {
+        "edgedla.artifact": (artifact / "manifest.json").read_text(),
+        "edgedla.bench": printed("bench", str(artifact), "--iterations", "1", "--duration", "0", "--format", "json"),
+        "edgedla.check": printed("check", DETECTOR, *TARGET, "--format", "json"),
+        "edgedla.check-list": printed("check", DETECTOR, str(copy), *TARGET, "--format", "json"),
+        "edgedla.compare": printed("check", DETECTOR, "--compare", "xavier,orin", "--format", "json"),
+        "edgedla.doctor": printed("doctor", "--format", "json"),
+        "edgedla.drift": example_drift(),
+        "edgedla.explain": printed("explain", "DLA supports only 16 subgraphs per DLA core.", "--format", "json"),
+        "edgedla.inspect": printed("inspect", str(cache), "--format", "json"),
+        "edgedla.inspect-diff": printed("inspect", str(cache), str(cache), "--format", "json"),
+        "edgedla.layers": printed("layers", DETECTOR, "--format", "json"),
+        "edgedla.placement": printed("place", DETECTOR, *TARGET, "--format", "json"),
+        "edgedla.plan": plan,
+        "edgedla.plan-list": json.dumps({**header("edgedla.plan-list"), "stages": [json.loads(plan)]}),
+        "edgedla.prediction": example_prediction(),
+        "edgedla.profile": profile.read_text(),
+        "edgedla.rules": printed("rules", "list", "--format", "json"),
+        "edgedla.targets": printed("targets", "--format", "json"),
+    }
+
+
+def example_profile() -> Dict[str, Any]:
+    return {
+        **header("edgedla.profile"), "target": "agx-orin-64gb", "power_mode": "MAXN", "source": "a test",
+        "measurements": [], "unresolved": [],
+    }  # fmt: skip
+
+
+def example_drift() -> str:
+    import yaml
+
+    from edgedla.builder import BuildRequest, plan_build
+    from edgedla.builder.tensorrt.drift import compare
+
+    plan = plan_build(DETECTOR, BuildRequest(target="agx-orin-64gb"))
+    drift = compare(plan, {layer.name: ((layer.type, False),) for layer in plan.layers[:2]})
+    return str(yaml.safe_dump(drift.to_dict(plan), sort_keys=False))
+
+
+def example_prediction() -> str:
+    import edgedla
+
+    return str(edgedla.predict(DETECTOR, target="agx-orin-64gb").to_json())
+
+
+def parsed(text: str) -> Any:
+    import yaml
+
+    return json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTS))
+def test_what_a_command_writes_meets_its_schema_and_is_inspected(
+    name: str, texts: Dict[str, str], tmp_path: Path, artifact: Path
+) -> None:
+    document = parsed(texts[name])
+    assert identify(document) == (name, DOCUMENTS[name].version)
+    assert list(document)[:2] == ["document", "schema_version"] or name in ("edgedla.artifact", "edgedla.plan")
+    jsonschema.validate(document, schema(name))
+    path = artifact if name == "edgedla.artifact" else tmp_path / "document.json"
+    if path != artifact:
+        path.write_text(texts[name], encoding="utf-8")
+    inspection = inspect(path)
+    assert inspection.kind == DOCUMENTS[name].kind
+    assert inspection.facts
+
+
+def test_every_row_has_a_schema_and_every_schema_a_row() -> None:
+    files = {p.name for p in (ROOT / "edgedla" / "schemas").glob("*.json")}
+    assert files == {row.schema_file for row in DOCUMENTS.values()}
+    kinds: List[str] = [row.kind for row in DOCUMENTS.values()]
+    assert len(kinds) == len(set(kinds))
+
+
+def test_no_other_file_writes_a_header_by_hand() -> None:
+    by_hand = [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "edgedla").rglob("*.py"))
+        if path.name != "documents.py" and '"schema_version":' in path.read_text(encoding="utf-8")
+    ]
+    assert by_hand == [], "write **header(NAME) instead"
+
+
+@pytest.mark.parametrize(
+    ("value", "identity"),
+    [
+        ({"document": "edgedla.plan", "schema_version": 1}, ("edgedla.plan", 1)),
+        ({"schema": "edgedla.plan/1"}, ("edgedla.plan", 1)),
+        ({"schema": "edgedla.plan/2"}, ("edgedla.plan", 2)),
+        ({"document": "edgedla.other", "schema_version": 1}, None),
+        ({"document": "edgedla.plan", "schema_version": True}, None),
+        ({"document": "edgedla.plan"}, None),
+        ({"document": ["edgedla.plan"], "schema_version": 1}, None),
+        ([], None),
+    ],
+)
+def test_identify(value: Any, identity: Any) -> None:
+    assert identify(value) == identity
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ({"schema": "edgedla.plan/2"}, "written as edgedla.plan, version 2"),
+        ({"document": "edgedla.check", "schema_version": 1}, "written as edgedla.check, version 1"),
+        ({"some": "thing"}, "is no plan of edgedla"),
+    ],
+)
+def test_another_document_is_refused_by_name_and_version(value: Any, what: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        require(value, "edgedla.plan", "plan.json")
+    assert caught.value.what == what
+    assert caught.value.where == "plan.json"
+
+
+def test_a_schema_of_no_document_is_wrong_use() -> None:
+    with pytest.raises(UsageError, match=r"edgedla\.nothing"):
+        schema("edgedla.nothing")
