@@ -137,12 +137,15 @@ def _build_one(
 def _plan(
     path: Path, request: BuildRequest, work: Optional[Path], say: Optional[Say], weights: bool = True
 ) -> Union[BuildPlan, ChainPlan]:
+    from edgedla.graph.open_sizes import TRTEXEC_BATCH
     from edgedla.importers import load_onnx
     from edgedla.regions import check_graph
     from edgedla.targets import platform_for
 
     platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
-    graph = load_onnx(path, trt=platform.release.trt, shapes=request.shapes, batch=request.batch)
+    graph = load_onnx(
+        path, trt=platform.release.trt, shapes=request.shapes, batch=request.batch, open_batch=TRTEXEC_BATCH
+    )
     refuse_dynamic(graph)
     options, model = request.options, None
     if request.placement is not None:

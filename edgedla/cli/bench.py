@@ -203,11 +203,14 @@ def _profile_to(
         if unused:
             raise UsageError("it is about the model", where=unused[0], allowed="with --onnx MODEL")
         return _ProfileTo(path, None)
+    from edgedla.graph.open_sizes import TRTEXEC_BATCH
     from edgedla.importers import load_onnx
 
     model = layer_profile.cost_model_here(artifact, given["--power-mode"])
     trt = model.platform.release.trt
-    graph = load_onnx(given["--onnx"], trt=trt, shapes=given["--shapes"], batch=given["--batch"])
+    graph = load_onnx(
+        given["--onnx"], trt=trt, shapes=given["--shapes"], batch=given["--batch"], open_batch=TRTEXEC_BATCH
+    )
     layer_profile.check_shapes(artifact, graph)
     return _ProfileTo(path, lambda engines: layer_profile.measured_profile(engines, graph, model))
 

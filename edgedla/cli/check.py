@@ -148,12 +148,15 @@ def _report(
     Args:
         costs: what the cost holds for: the power mode, and files of measured times.
     """
+    from edgedla.graph.open_sizes import TRTEXEC_BATCH
     from edgedla.importers import load_onnx
     from edgedla.regions import check_graph
     from edgedla.targets import platform_for
 
     platform = platform_for(target, jetpack=jetpack, trt=trt)
-    graph = load_onnx(model, trt=platform.release.trt, shapes=network["shapes"], batch=network["batch"])
+    graph = load_onnx(
+        model, trt=platform.release.trt, shapes=network["shapes"], batch=network["batch"], open_batch=TRTEXEC_BATCH
+    )
     report = check_graph(graph, platform, network["precision"], network["mode"])
     # Dynamic dims have no size, and so no cost; neither has a network that is worked out when it is built.
     static = bool(graph.layers) and not any(

@@ -19,6 +19,7 @@ def load_onnx(
     trt: Union[str, Sequence[int]] = (10, 3),
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
+    open_batch: Optional[int] = None,
 ) -> LayerGraph:
     """The TensorRT layers that NVIDIA's ONNX parser makes of a model.
 
@@ -27,6 +28,8 @@ def load_onnx(
         trt: TensorRT version, as "10.3" or (10, 3). `LayerGraph.lowering` says which observed parser answers for it.
         shapes: dims of inputs by name, for dynamic ones and to override the model's.
         batch: the first dim of every input; `shapes` wins where both are given.
+        open_batch: the first dim of inputs that leave it open and that neither `shapes` nor `batch` names; a note says so.
+            Commands that answer for a build give graph.open_sizes.TRTEXEC_BATCH, as trtexec does. None: it stays open.
 
     Raises:
         ModelError: the file is no readable ONNX model, or TensorRT's parser refuses it.
@@ -34,7 +37,7 @@ def load_onnx(
     """
     from edgedla.importers.onnx_model import import_model
 
-    return import_model(model, trt=_version(trt), shapes=shapes, batch=batch)
+    return import_model(model, trt=_version(trt), shapes=shapes, batch=batch, open_batch=open_batch)
 
 
 def _version(trt: Union[str, Sequence[int]]) -> Tuple[int, ...]:

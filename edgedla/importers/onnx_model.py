@@ -16,7 +16,7 @@ from edgedla.importers.model_file.tensor_data import TensorReader
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import readable
 from edgedla.importers.parser_releases import newest_opset, stands_in_for
-from edgedla.importers.ports import import_inputs, output_tensors
+from edgedla.importers.ports import Batch, import_inputs, output_tensors
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.walk import DEFAULT_DOMAINS, Walk
 
@@ -30,10 +30,11 @@ def import_model(
     trt: Tuple[int, ...],
     shapes: Optional[Mapping[str, Sequence[int]]],
     batch: Optional[int],
+    open_batch: Optional[int] = None,
 ) -> LayerGraph:
     source = read(model)
     with paused_garbage_collection():
-        return _import(source, trt, shapes, batch)
+        return _import(source, trt, shapes, Batch(batch, open_batch))
 
 
 @contextmanager
@@ -54,7 +55,7 @@ def paused_garbage_collection() -> Iterator[None]:
 
 
 def _import(
-    source: OnnxFile, trt: Tuple[int, ...], shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
+    source: OnnxFile, trt: Tuple[int, ...], shapes: Optional[Mapping[str, Sequence[int]]], batch: Batch
 ) -> LayerGraph:
     proto = source.model
     opset = _opset(source)
@@ -64,7 +65,7 @@ def _import(
     graph = proto.graph
     for function in proto.functions:
         ctx.functions[function.name] = function
-    wanted = _fixed_shapes(source, shapes, batch)
+    wanted = _fixed_shapes(source, shapes, batch.given)
     try:
         for output in graph.output:
             # The parser reserves the outputs' names, so that other tensors get different ones.

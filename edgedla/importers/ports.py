@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from edgedla.graph.open_sizes import closing_option, dims_text, what_is_open
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
 from edgedla.importers.network.core import NetTensor
@@ -14,8 +15,20 @@ from edgedla.importers.values import ONNX_TYPE_NAMES
 MAX_DIM = (1 << 31) - 1
 
 
+class Batch(NamedTuple):
+    """The first dim of the inputs.
+
+    Attributes:
+        given: of all inputs; None leaves the model's.
+        where_open: of those that leave it open; None leaves it so.
+    """
+
+    given: Optional[int] = None
+    where_open: Optional[int] = None
+
+
 def import_inputs(
-    ctx: Context, graph: Any, shapes: Dict[str, Tuple[int, ...]], batch: Optional[int]
+    ctx: Context, graph: Any, shapes: Dict[str, Tuple[int, ...]], batch: Batch
 ) -> Tuple[List[NetTensor], List[str]]:
     """Register the network inputs; returns them and notes about dynamic dims.
 
@@ -25,6 +38,7 @@ def import_inputs(
     initializers = {i.name for i in graph.initializer}
     made: List[NetTensor] = []
     notes: List[str] = []
+    taken = False
     for value in graph.input:
         if value.name in initializers:
             # Up to IR version 3 initializers are listed as inputs too; the parser takes the name twice.
@@ -44,7 +58,9 @@ def import_inputs(
         if not tensor_type.HasField("shape"):
             dims: Any = shapes.get(value.name)
         else:
-            dims = input_dims(value.name, tensor_type.shape.dim, shapes, batch)
+            dims = input_dims(value.name, tensor_type.shape.dim, shapes, batch.given)
+            if dims and dims[0] < 0 and batch.where_open is not None:
+                dims, taken = (batch.where_open, *dims[1:]), True
         if dims is not None and len(dims) > 8:
             raise Refused(f"input {value.name!r} has rank {len(dims)}, TensorRT allows 8")
         if dims is not None and any(d > MAX_DIM for d in dims):
@@ -52,15 +68,15 @@ def import_inputs(
         if dims is None:
             notes.append(f"input {value.name!r} has no shape; fix it with --shapes {value.name}:1x3x224x224")
         elif any(d < 0 for d in dims):
-            text = "x".join("?" if d < 0 else str(d) for d in dims)
-            how = f"--shapes {value.name}:..."
-            if all(d >= 0 for d in dims[1:]):
-                # Only the batch is open: one image is what most builds are for.
-                how = f"--batch 1, or --shapes {value.name}:{text.replace('?', '1', 1)}"
-            notes.append(f"input {value.name!r} has dynamic dims {text}; fix them with {how}")
+            notes.append(
+                f"input {value.name!r} leaves {what_is_open(value.name, dims)} open ({dims_text(dims)}); "
+                f"give {closing_option(value.name, dims)}"
+            )
         tensor = NetTensor(dims, dtype, name=value.name, is_input=True)
         made.append(tensor)
         ctx.set(value.name, tensor)
+    if taken:
+        notes.insert(0, f"batch ? taken as {batch.where_open}, as trtexec does; --batch N for another")
     return made, notes
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple,
 
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
+from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, RegionReport, StrictResult, Totals
 from edgedla.regions.values import Cause, Placed, Prediction, Region
@@ -54,7 +55,7 @@ def check(
     _known("precision", precision, PRECISIONS)
     _known("mode", mode, MODES)
     platform = platform_for(target, jetpack=jetpack, trt=trt)
-    graph = load_onnx(model, trt=platform.release.trt, shapes=shapes, batch=batch)
+    graph = load_onnx(model, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH)
     return check_graph(graph, platform, precision, mode)
 
 
@@ -84,7 +85,7 @@ def compare(
     for platform in platforms:
         trt = platform.release.trt
         if trt not in graphs:
-            graphs[trt] = load_onnx(model, trt=trt, shapes=shapes, batch=batch)
+            graphs[trt] = load_onnx(model, trt=trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH)
         reports.append(check_graph(graphs[trt], platform, precision, mode))
     return tuple(reports)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Dict, Mapping, Optional, Sequence, Set, Tuple
 
 from edgedla.graph import LayerGraph
+from edgedla.graph.open_sizes import open_sizes_text
 from edgedla.regions.fusions import UnitGraph
 from edgedla.regions.values import Cause, LayerPrediction, Placed, Region
 from edgedla.rules.verdict import Effect, Support, Verdict
 from edgedla.targets import Platform
 
+#: The rule that refuses a layer whose dims are not known when the engine is built.
+OPEN_SIZES_RULE = "GEN001"
 #: Where a layer ends, why, the same as a sentence, and for knock-ons the layers behind it.
 Outcome = Tuple[Placed, Cause, str, Tuple[int, ...]]
 
@@ -42,6 +45,8 @@ class LayerOutcomes:
         self.region_of: Dict[int, Region] = {i: r for r in regions for i in r.layers}
         self.erased = frozenset(units.erased)
         self.roots = [_root_cause(v, platform) for v in verdicts]
+        if platform.has_dla:
+            self._merge_open_sizes()
         self.dropped: Dict[int, Outcome] = {r.id: self._dropped(r, len(regions), limit) for r in regions if not r.kept}
 
     def all(self) -> Tuple[LayerPrediction, ...]:
@@ -55,6 +60,23 @@ class LayerOutcomes:
                 LayerPrediction(verdict.index, support, placed, region.id if region else None, cause, reason, behind)
             )
         return tuple(result)
+
+    def _merge_open_sizes(self) -> None:
+        """Open sizes of a network input are one finding, at the first layer that they reach, not one for every layer."""
+        text = open_sizes_text(self.graph)
+        if not text:
+            return
+        first: Optional[int] = None
+        for verdict in self.verdicts:
+            rejects = {f.rule for f in verdict.findings if f.effect is Effect.REJECT}
+            if rejects != {OPEN_SIZES_RULE}:
+                continue
+            if first is None:
+                first = verdict.index
+                self.roots[first] = (Placed.GPU, Cause.RULE, text, ())
+                continue
+            reason = f"its sizes are open, as those of {self.graph.layers[first].name}"
+            self.roots[verdict.index] = (Placed.GPU, Cause.OPEN_SIZES, reason, (first,))
 
     def _of(self, verdict: Verdict, region: Optional[Region]) -> Outcome:
         if region is not None:

@@ -25,7 +25,7 @@ class Cause(str, Enum):
 
     Root causes: RULE, UNKNOWN, VALIDATION (TensorRT's second look, at the layer inside its candidate), NO_DLA.
     Knock-ons: FUSED (merged into a layer that the GPU runs), SUBGRAPH_LIMIT (its candidate was among the smallest
-    ones).
+    ones), OPEN_SIZES (refused for the open sizes of a network input alone, as the first layer that is).
     """
 
     ON_DLA = "on_dla"
@@ -36,6 +36,7 @@ class Cause(str, Enum):
     FUSED = "fused_with_gpu_layer"
     SUBGRAPH_LIMIT = "subgraph_limit"
     NO_DLA = "no_dla"
+    OPEN_SIZES = "open_sizes"
 
     def __str__(self) -> str:
         return self.value

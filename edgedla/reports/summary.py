@@ -165,6 +165,7 @@ CAUSES = {
     Cause.FUSED: "merged into a layer that the GPU runs",
     Cause.SUBGRAPH_LIMIT: "over the number of loadables one core takes",
     Cause.NO_DLA: "no DLA",
+    Cause.OPEN_SIZES: "sizes left open by a network input",
 }
 
 

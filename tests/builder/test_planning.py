@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict
 
 import jsonschema
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -172,8 +173,13 @@ def test_layers_without_a_scale_are_named(chain: Callable[..., Path], tmp_path: 
 def test_sizes_that_are_not_fixed_are_refused_before_anything_is_measured(
     chain: Callable[..., Path], tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=r"input 'image' has no fixed size: \?x3x16x16"):
-        plan_build(chain(dynamic=True), request(precision="int8"))
+    plan = plan_build(chain(dynamic=True), request())
+    assert [(io.shape_nchw, io.dynamic) for io in plan.inputs] == [((1, 3, 16, 16), True)]
+    assert [n for n in plan.notes if "batch ? taken as 1, as trtexec does; --batch N for another" in n]
+    wide = onnx.load(str(chain(dynamic=True)))
+    wide.graph.input[0].type.tensor_type.shape.dim[3].dim_param = "width"
+    with pytest.raises(UsageError, match=r"leaves width open \(1x3x16x\?\).* give --shapes image:1x3x16xW"):
+        plan_build(wide.SerializeToString(), request(precision="int8"))
     graph = helper.make_graph(
         [helper.make_node("NonZero", ["x"], ["y"], name="where")],
         "nonzero",

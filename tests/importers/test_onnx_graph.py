@@ -81,13 +81,27 @@ DYNAMIC = one("Relu", dims=("batch", 3, "height", 4))
 
 def test_dynamic_dims_are_noted_with_the_option_that_fixes_them():
     (note,) = load_onnx(DYNAMIC).notes
-    assert "?x3x?x4" in note
-    assert "--shapes x:" in note
+    assert note == "input 'x' leaves batch and height open (?x3x?x4); give --shapes x:Nx3xHx4"
 
 
 def test_a_dynamic_batch_alone_is_noted_with_what_fixes_it():
     (note,) = load_onnx(one("Relu", dims=("batch", 3, 8, 4))).notes
-    assert note.endswith("fix them with --batch 1, or --shapes x:1x3x8x4")
+    assert note == "input 'x' leaves batch open (?x3x8x4); give --batch N"
+
+
+def test_an_open_batch_is_one_where_a_build_is_asked_about_as_trtexec_has_it():
+    graph = load_onnx(one("Relu", dims=("batch", 3, 8, 4)), open_batch=1)
+    assert graph.tensors["x"].dims == (1, 3, 8, 4)
+    assert graph.notes == ("batch ? taken as 1, as trtexec does; --batch N for another",)
+    for how in ({"batch": 4}, {"shapes": {"x": (4, 3, 8, 4)}}):
+        graph = load_onnx(one("Relu", dims=("batch", 3, 8, 4)), open_batch=1, **how)
+        assert (graph.tensors["x"].dims[0], graph.notes) == (4, ())
+
+
+def test_open_sizes_beside_the_batch_stay_open():
+    graph = load_onnx(DYNAMIC, open_batch=1)
+    assert graph.tensors["x"].dims == (1, 3, -1, 4)
+    assert [n for n in graph.notes if "--shapes x:1x3xHx4" in n]
 
 
 @pytest.mark.parametrize(

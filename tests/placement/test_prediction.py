@@ -75,14 +75,20 @@ def test_lower_clocks_take_longer() -> None:
     assert slow.latency_us > top.latency_us
 
 
-def test_an_open_batch_is_refused_with_the_option_that_fixes_it() -> None:
+def test_an_open_height_is_refused_with_the_option_that_fixes_it() -> None:
     model = small_model()
-    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
     for call in (edgedla.predict, edgedla.place):
-        with pytest.raises(UsageError, match="open dims") as caught:
+        with pytest.raises(UsageError, match="leaves height open .* give --shapes "):
             call(model, **ORIN)
-        assert "--batch" in str(caught.value.hint)
-    assert edgedla.predict(model, batch=1, **ORIN).latency_us > 0
+
+
+def test_an_open_batch_costs_what_a_batch_of_one_costs() -> None:
+    model = small_model()
+    one = edgedla.predict(model, **ORIN).latency_us
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    assert edgedla.predict(model, **ORIN).latency_us == one
+    assert edgedla.predict(model, batch=4, **ORIN).latency_us > one
 
 
 def test_a_recurrent_network_is_one_piece_on_the_gpu() -> None:

@@ -155,3 +155,28 @@ def test_one_change_of_the_model_is_one_entry_whatever_kinds_it_stops(model: Pat
     # The global average stays: another rule refuses it whatever its type.
     assert change.layers_gained == 3
     assert change.fixes == ("fp16-tensors",)
+
+
+def test_open_sizes_are_one_finding_for_the_whole_model(model: Path) -> None:
+    proto = onnx.load(str(model))
+    for axis, name in ((0, "batch"), (2, "height")):
+        proto.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = name
+    report = check(proto, target="orin")
+    causes = [(layer.name, str(layer.cause)) for layer in report.layers]
+    # The pooling has a reason of its own, and behind it all sizes are known.
+    assert causes == [("conv1", "rule"), ("relu1", "open_sizes"), ("pool", "rule"), ("conv2", "on_dla")]
+    assert "leaves height open" in report.layers[0].reason
+    assert "give --shapes x:1x16xHx32" in report.layers[0].reason
+    assert report.layers[1].because_of == (0,)
+    assert report.notes[0] == "batch ? taken as 1, as trtexec does; --batch N for another"
+
+
+def test_an_open_batch_is_answered_for_one(model: Path) -> None:
+    whole = check(model, target="orin", batch=1)
+    proto = onnx.load(str(model))
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    report = check(proto, target="orin")
+    assert report.totals == whole.totals
+    assert report.totals.layers_dla > 0
+    (together,) = compare(proto, [platform_for("orin")])
+    assert together.totals == whole.totals

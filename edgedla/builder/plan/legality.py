@@ -9,6 +9,7 @@ from edgedla.builder.plan.pools import format_size, sram_budget_bytes
 from edgedla.errors import BuildError, UsageError
 from edgedla.formats.tensor_format import TYPE_PREFIX
 from edgedla.graph import LayerGraph
+from edgedla.graph.open_sizes import open_sizes_text
 from edgedla.regions import CheckReport, subgraphs_per_core
 from edgedla.rules import load_rules
 from edgedla.rules.verdict import Effect, Finding, Support
@@ -104,6 +105,9 @@ def _rejected(findings: Sequence[Finding]) -> List[str]:
 
 def refuse_dynamic(graph: LayerGraph) -> None:
     """Raises where an input or output has no fixed size: buffers at the border, and the DLA itself, need one."""
+    text = open_sizes_text(graph)
+    if text:
+        raise UsageError(text, where=graph.name)
     for name in (*graph.inputs, *graph.outputs):
         tensor = graph.tensors[name]
         if all(d > 0 for d in tensor.dims):

@@ -12,6 +12,7 @@ from edgedla.costs.operators import Operator
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
 from edgedla.graph.kinds import kind_of
+from edgedla.graph.open_sizes import open_sizes_text
 from edgedla.placement.borders import Borders, border_format
 from edgedla.placement.loops import in_order, loops_of
 from edgedla.placement.problem.grouping import tensorrt_grouping
@@ -22,16 +23,9 @@ from edgedla.regions.fusions import Unit, UnitGraph, fuse
 
 def require_sizes(graph: LayerGraph) -> None:
     """Raises UsageError where a network input has open dims: costs would count its layers as nothing."""
-    for name in graph.inputs:
-        tensor = graph.tensors[name]
-        if tensor.is_dynamic:
-            dims = "x".join("?" if d < 0 else str(d) for d in tensor.dims)
-            only_batch = all(d >= 0 for d in tensor.dims[1:])
-            raise UsageError(
-                f"the input {name} of {graph.name} has open dims ({dims}), so no time can be predicted",
-                where="model",
-                hint="Give " + ("--batch N" if only_batch else f"--shapes {name}:{dims.replace('?', 'N')}") + ".",
-            )
+    text = open_sizes_text(graph)
+    if text:
+        raise UsageError(text, where=graph.name)
 
 
 #: Bytes of one weight, by precision.

@@ -7,6 +7,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
+from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.pins import check_pins, parse_pins, resolve_pins
 from edgedla.targets import Platform
@@ -57,4 +58,4 @@ def read_graph(
         return source
     from edgedla.importers import load_onnx
 
-    return load_onnx(source, trt=platform.release.trt, shapes=shapes, batch=batch)
+    return load_onnx(source, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH)

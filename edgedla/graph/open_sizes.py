@@ -1,0 +1,55 @@
+"""Network inputs whose sizes a model leaves open, in one text for every command: what is open, and what fixes it."""
+
+from __future__ import annotations
+
+from typing import List, Sequence, Tuple
+
+from edgedla.graph.layer_graph import LayerGraph
+
+#: What trtexec takes for an open size that no shape is given for (sampleOptions, DEFAULT_DIMENSION).
+TRTEXEC_BATCH = 1
+#: Letters for the open axes of an image tensor.
+_IMAGE_AXES = ("N", "C", "H", "W")
+
+
+def open_inputs(graph: LayerGraph) -> Tuple[str, ...]:
+    """Names of the network inputs with an open dim."""
+    return tuple(name for name in graph.inputs if graph.tensors[name].is_dynamic)
+
+
+def dims_text(dims: Sequence[int]) -> str:
+    """1x3x?x?: "?" for an open dim."""
+    return "x".join("?" if d < 0 else str(d) for d in dims) or "scalar"
+
+
+def closing_option(name: str, dims: Sequence[int]) -> str:
+    """The option that closes the sizes: --batch where the batch alone is open, else --shapes spelled out."""
+    if all(d >= 0 for d in dims[1:]):
+        return "--batch N"
+    letters = _IMAGE_AXES if len(dims) == 4 else tuple(f"D{i}" for i in range(len(dims)))
+    return f"--shapes {name}:" + "x".join(letters[i] if d < 0 else str(d) for i, d in enumerate(dims))
+
+
+def what_is_open(name: str, dims: Sequence[int]) -> str:
+    """What an input leaves open, for example "height and width"."""
+    if len(dims) == 4:
+        names = ("batch", "channels", "height", "width")
+        opened = [names[i] for i, d in enumerate(dims) if d < 0]
+        return " and ".join(filter(None, (", ".join(opened[:-1]), opened[-1])))
+    count = sum(d < 0 for d in dims)
+    return "a size" if count == 1 else f"{count} sizes"
+
+
+def open_sizes_text(graph: LayerGraph) -> str:
+    """The one sentence about open inputs, with the option that closes them; "" where none is open."""
+    names = open_inputs(graph)
+    if not names:
+        return ""
+    parts: List[str] = []
+    for name in names:
+        dims = graph.tensors[name].dims
+        parts.append(f"input {name!r} leaves {what_is_open(name, dims)} open ({dims_text(dims)})")
+    options = [closing_option(n, graph.tensors[n].dims) for n in names]
+    shapes = [o[len("--shapes ") :] for o in options if o.startswith("--shapes ")]
+    option = "--shapes " + ",".join(shapes) if shapes else "--batch N"
+    return f"{'; '.join(parts)}: nothing can be placed before it is fixed; give {option}"
