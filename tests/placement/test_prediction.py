@@ -83,6 +83,18 @@ def test_an_open_height_is_refused_with_the_option_that_fixes_it() -> None:
             call(model, **ORIN)
 
 
+def test_a_size_that_depends_on_the_data_is_refused() -> None:
+    model = small_model()
+    output = model.graph.output[0].name
+    model.graph.node.append(helper.make_node("NonZero", [output], ["where"], name="where"))
+    model.graph.output[0].name = "where"
+    model.graph.output[0].type.tensor_type.elem_type = 7
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    for call in (edgedla.predict, edgedla.place):
+        with pytest.raises(UsageError, match="depends on the data"):
+            call(model, **ORIN)
+
+
 def test_an_open_batch_costs_what_a_batch_of_one_costs() -> None:
     model = small_model()
     one = edgedla.predict(model, **ORIN).latency_us

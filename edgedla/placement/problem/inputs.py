@@ -12,7 +12,7 @@ from edgedla.costs.operators import Operator
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
 from edgedla.graph.kinds import kind_of
-from edgedla.graph.open_sizes import open_sizes_text
+from edgedla.graph.open_sizes import dims_text, open_sizes_text
 from edgedla.placement.borders import Borders, border_format
 from edgedla.placement.loops import in_order, loops_of
 from edgedla.placement.problem.grouping import tensorrt_grouping
@@ -22,10 +22,19 @@ from edgedla.regions.fusions import Unit, UnitGraph, fuse
 
 
 def require_sizes(graph: LayerGraph) -> None:
-    """Raises UsageError where a network input has open dims: costs would count its layers as nothing."""
+    """Raises UsageError where a size is open, of a network input or of what a layer makes: no number may rest on it."""
     text = open_sizes_text(graph)
     if text:
         raise UsageError(text, where=graph.name)
+    for layer in graph.layers:
+        for tensor in graph.output_tensors(layer):
+            if tensor.is_dynamic:
+                raise UsageError(
+                    f"the size of {tensor.name!r} depends on the data ({dims_text(tensor.dims)}), so nothing can be "
+                    f"predicted from layer {layer.name!r} [{layer.type}] on",
+                    where=graph.name,
+                    hint="end the model before the operator that makes it (NonMaxSuppression, NonZero, Loop, ...)",
+                )
 
 
 #: Bytes of one weight, by precision.
