@@ -1,0 +1,86 @@
+"""What the components of a page show, as values: verdicts, key figures, bars with their whiskers, facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Sequence, Tuple
+
+#: Tone of a headline -> (class that brings its colour, mark). A colour never stands without its mark and word.
+TONES = {
+    "good": ("ok", "✓"),
+    "mixed": ("warn", "◐"),
+    "bad": ("bad", "✕"),
+    "unknown": ("unk", "?"),
+    "equal": ("warn", "▲"),
+    "plain": ("plain", "○"),
+    "note": ("plain", "i"),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One of the large answers on top: `word` in capitals, `text` one or two short sentences."""
+
+    tone: str
+    word: str
+    text: str
+
+    @property
+    def style(self) -> str:
+        return TONES[self.tone][0]
+
+    @property
+    def mark(self) -> str:
+        return TONES[self.tone][1]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One key figure. `share` (0 to 1) draws a meter; `pips` = (used, free, over) draws places of a limit."""
+
+    name: str
+    value: str
+    unit: str = ""
+    note: str = ""
+    share: float = -1.0
+    pips: Tuple[int, int, int] = (0, 0, 0)
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a bar: `kind` is "gpu", "dla" or "move" (starting loadables and crossing between devices)."""
+
+    kind: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One way to run the model: time in ms with one standard deviation, energy in mJ, the parts of the time."""
+
+    name: str
+    note: str
+    value: float
+    deviation: float
+    energy_mj: float
+    parts: Tuple[Part, ...]
+
+    @property
+    def end(self) -> float:
+        return self.value + self.deviation
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A row of the basis: `badge` is "", "predicted", "fitted", "measured" or "simulated"."""
+
+    name: str
+    text: str
+    badge: str = ""
+    code: bool = False
+
+
+def widest(bars: Sequence[Bar]) -> float:
+    """The value at the end of the scale that all bars of a block share."""
+    return max((bar.end for bar in bars), default=0.0) or 1.0

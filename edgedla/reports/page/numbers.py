@@ -1,0 +1,50 @@
+"""Numbers as pages and tables write them: three significant digits, a unit behind a space, a real minus."""
+
+from __future__ import annotations
+
+import math
+
+#: U+2212, as wide as a plus; a hyphen is not.
+MINUS = "\u2212"
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """0.840, 3.60, 11.5, 1234: `digits` significant digits with their zeros, integers never cut."""
+    if value == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(value)))
+    rounded = round(value, digits - 1 - magnitude)
+    # 0.9996 becomes 1.00, not 1.000.
+    magnitude = math.floor(math.log10(abs(rounded)))
+    text = f"{abs(rounded):.{max(digits - 1 - magnitude, 0)}f}"
+    return f"{MINUS}{text}" if value < 0 else text
+
+
+def milliseconds(latency_us: float) -> str:
+    """A time in ms from 0.1 ms on, in µs below: `3.60 ms`, `8.41 µs`."""
+    if abs(latency_us) >= 100 or latency_us == 0:
+        return f"{significant(latency_us / 1e3)} ms"
+    return f"{significant(latency_us)} µs"
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """With its sign: `+29`, `−0.202`."""
+    return significant(value, digits) if value < 0 else f"+{significant(value, digits)}"
+
+
+def signed_count(value: int) -> str:
+    """An exact count with its sign."""
+    return f"{MINUS}{-value}" if value < 0 else f"+{value}"
+
+
+def spread(latency_us: float, relative: float) -> str:
+    """One standard deviation in ms with two digits: `± 0.14`."""
+    deviation = latency_us * relative / 1e3
+    return f"± {significant(deviation, 2)}" if deviation else ""
+
+
+def megabytes(size_bytes: float) -> str:
+    """`0.978 MB`; below 0.1 MB in kB."""
+    if size_bytes >= 1e5 or size_bytes == 0:
+        return f"{significant(size_bytes / 1e6)} MB"
+    return f"{significant(size_bytes / 1e3)} kB"

@@ -1,0 +1,77 @@
+"""Rendering of a page: one template environment and one stylesheet for all of them."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from edgedla.reports import summary
+from edgedla.reports.page import figures, numbers
+from edgedla.reports.text import clean
+from edgedla.version import __version__
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "templates")
+
+
+def render_page(template: str, *, command: str, title: str, **values: Any) -> str:
+    """One HTML file without scripts, fonts or loads; a policy in the page forbids every load.
+
+    Args:
+        template: file under reports/templates that extends base.html.j2.
+        command: the command that made it, shown on top: "check".
+        title: of the browser's window.
+    """
+    page: str = _environment().get_template(template).render(command=command, title=title, **values)
+    return page
+
+
+@lru_cache(maxsize=None)
+def _environment() -> Environment:
+    # Jinja2 costs 20 ms; only pages need it.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        breakable=breakable,
+        clean=clean,
+        count=summary.count,
+        fixes=summary.fix_text,
+        macs=summary.macs_text,
+        mb=numbers.megabytes,
+        ms=numbers.milliseconds,
+        percent=summary.percent,
+        sig=numbers.significant,
+        signed=numbers.signed,
+        signed_count=numbers.signed_count,
+    )
+    with open(os.path.join(FOLDER, "style.css"), encoding="utf-8") as f:
+        environment.globals.update(style=_markup(f.read()), version=__version__, tones=figures.TONES)
+    environment.globals.update(widest=figures.widest)
+    return environment
+
+
+def breakable(name: str) -> Markup:
+    """A name from a model, escaped, that may break behind `/`, `_` and `.`."""
+    from markupsafe import Markup, escape
+
+    text = str(escape(clean(name)))
+    for mark in "/_.":
+        text = text.replace(mark, f"{mark}<wbr>")
+    return Markup(text)
+
+
+def _markup(text: str) -> Markup:
+    from markupsafe import Markup
+
+    return Markup(text)
