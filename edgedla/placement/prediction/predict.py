@@ -126,12 +126,28 @@ class Predictor:
             paces = side_by_side(lanes, self.costs.transfer_factor)
         else:
             paces = tuple(side_by_side([lane], self.costs.transfer_factor)[0] for lane in lanes)
+        streams = (self._stream(evaluation, m, names[m], lanes[m], paces[m]) for m in range(len(self.models)))
+        return self._prediction(concurrent, tuple(streams))
+
+    def copies(self, devices: Sequence[str]) -> Prediction:
+        """The first model as one stream on each of `devices`, all at the same time, each with one frame in flight."""
+        evaluations, names = [], []
+        for wanted in devices:
+            name, placed = devices_of_model(self.problem, 0, self.models[0], wanted)
+            names.append(name)
+            evaluations.append(evaluate(self.problem, placed))
+        lanes = [self._lane(evaluation, 0) for evaluation in evaluations]
+        paces = side_by_side(lanes, self.costs.transfer_factor)
+        streams = (self._stream(e, 0, n, lane, pace) for e, n, lane, pace in zip(evaluations, names, lanes, paces))
+        return self._prediction(len(names) > 1, tuple(streams))
+
+    def _prediction(self, concurrent: bool, streams: Tuple[PredictedStream, ...]) -> Prediction:
         return Prediction(
             platform=self.platform.to_dict(),
             precision=self.costs.precision,
             concurrent=concurrent,
             costs=self.costs.to_dict(),
-            streams=tuple(self._stream(evaluation, m, names[m], lanes[m], paces[m]) for m in range(len(self.models))),
+            streams=streams,
             notes=(*self.costs.notes, *(n for model in self.models for n in model.graph.notes)),
         )
 
