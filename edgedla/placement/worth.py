@@ -131,8 +131,9 @@ class Worthiness:
         platform: Platform,
         precision: str,
         verdicts: Sequence[Verdict],
-        options: CostOptions = CostOptions(),
+        options: Optional[CostOptions] = None,
     ) -> None:
+        options = options or CostOptions()
         costs = CostModel.load(platform, precision, options.power_mode)
         if options.profile is not None:
             costs = with_measurements(costs, options.profile, [graph], options.layer_info)
@@ -182,7 +183,7 @@ def worth_of(
     platform: Platform,
     precision: str,
     verdicts: Sequence[Verdict],
-    options: CostOptions = CostOptions(),
+    options: Optional[CostOptions] = None,
 ) -> Worth:
     """Everything about the network at `precision`, and the two plain ways at the other precision beside it."""
     asked = Worthiness(graph, platform, precision, verdicts, options)
@@ -190,7 +191,7 @@ def worth_of(
     ways = [asked.way(name) for name in names]
     if platform.has_dla:
         ways.append(asked.best())
-    if options.profile is None:
+    if options is None or options.profile is None:
         from edgedla.rules import load_rules
 
         other = "fp16" if precision == "int8" else "int8"

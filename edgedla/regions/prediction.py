@@ -45,9 +45,7 @@ def predict(
         nodes=tuple(_node(node, layers, graph) for node in graph.nodes),
         regions=regions,
         transitions=transitions_of(graph, units, layers, precision),
-        ranking=rank_changes(graph, units, verdicts, supported, failing, layers, limit, precision)
-        if platform.has_dla
-        else (),
+        ranking=rank_changes(graph, units, verdicts, layers, limit, precision) if platform.has_dla else (),
         notes=_notes(regions, limit),
     )
 

@@ -167,18 +167,23 @@ class Transition:
 
 @dataclass(frozen=True)
 class RankedChange:
-    """One entry of "change these layers first".
+    """One entry of "change these layers first": one change of the model, on top of the entries before it.
+
+    All figures are as if exactly these layers ran on the DLA (or were gone, where that is what the remedy does) and
+    nothing else changed: candidates, second look and cap are worked out anew.
 
     Attributes:
-        layers: indices of the layers that share the cause and are fixed together.
-        label: what they have in common, for example `REDUCE AVG: REDU002 reduce-operation`, or the rule alone where it
-            holds for every kind of layer.
+        layers: indices of the layers that it frees.
+        label: the rules behind it, for example `REDU002 reduce-operation`.
         cause: why they run on the GPU now.
-        message: the first layer's reason.
-        fixes: ids of known remedies, from the findings.
-        regions_after, regions_merged: number of candidates if all of them ran on the DLA, and how many fewer that is.
-        layers_gained, macs_gained: how many more layers and MACs would run on the DLA, knock-ons and the cap
-        included.
+        message: the first layer's finding.
+        fixes: ids of the remedies, all of which are applied.
+        regions_after, regions_merged: number of candidates then, and how many fewer that is than before this entry.
+        layers_gained, macs_gained: how many more layers and MACs then run on the DLA.
+        kept_after: loadables that one core then keeps.
+        layers_after, layers_dla_after, macs_after, macs_dla_after: all layers that do work, those on the DLA; MACs alike.
+        helps_alone: it helps without the entries before it too.
+        latency_us: of one frame then, as TensorRT places it; None where no cost was asked for.
     """
 
     layers: Tuple[int, ...]
@@ -190,6 +195,13 @@ class RankedChange:
     regions_merged: int
     layers_gained: int
     macs_gained: int
+    kept_after: int = 0
+    layers_after: int = 0
+    layers_dla_after: int = 0
+    macs_after: int = 0
+    macs_dla_after: int = 0
+    helps_alone: bool = True
+    latency_us: Optional[float] = None
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -202,6 +214,13 @@ class RankedChange:
             "regions_merged": self.regions_merged,
             "layers_gained": self.layers_gained,
             "macs_gained": self.macs_gained,
+            "kept_after": self.kept_after,
+            "layers_after": self.layers_after,
+            "layers_dla_after": self.layers_dla_after,
+            "macs_after": self.macs_after,
+            "macs_dla_after": self.macs_dla_after,
+            "helps_alone": self.helps_alone,
+            "latency_us": None if self.latency_us is None else round(self.latency_us, 1),
         }
 
 

@@ -16,17 +16,20 @@ from edgedla.strict_yaml import Table
 EQUALITIES = ("bit", "round", "approximate")
 #: always: tried in every build. strict: only where no GPU fallback is allowed. asked: only when named or allowed.
 USES = ("always", "strict", "asked")
+#: moves: the layer runs on the DLA then. removes: the layer is gone then. stays: it stays on the GPU.
+EFFECTS = ("moves", "removes", "stays")
 _FILE = "fixes.yaml"
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to change in a model or a build; `rewrites` are the ids of those that do it."""
+    """What to change in a model or a build; `rewrites` are the ids of those that do it. `effect`: one of EFFECTS."""
 
     id: str
     title: str
     text: str
     rewrites: Tuple[str, ...] = ()
+    effect: str = "moves"
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,9 @@ def remedies() -> Mapping[str, Remedy]:
     """Remedies by id."""
     found: Dict[str, Remedy] = {}
     for row in _root().tables("fixes"):
-        row.only(("id", "title", "text"), ("rewrites",))
-        remedy = Remedy(row.text("id"), row.text("title"), row.text("text"), row.texts("rewrites"))
+        row.only(("id", "title", "text"), ("rewrites", "effect"))
+        effect = _one_of(row, "effect", EFFECTS) if "effect" in row else "moves"
+        remedy = Remedy(row.text("id"), row.text("title"), row.text("text"), row.texts("rewrites"), effect)
         unknown = sorted(set(remedy.rewrites) - set(rewrite_entries()))
         if unknown:
             raise row.error(f"no such rewrite: {', '.join(unknown)}", "rewrites")

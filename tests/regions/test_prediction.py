@@ -285,26 +285,6 @@ def test_nodes_without_layers(
     assert (result.support, result.placed) == (support, end)
 
 
-def test_ranking_puts_what_merges_the_most_regions_first(net: Any, judge: Any, orin: Platform) -> None:
-    lines = chain("ACTIVATION", "REDUCE", "ACTIVATION", "REDUCE", "ACTIVATION", "SOFTMAX")
-    graph = net(lines)
-    verdicts = judge(graph, gpu={"a1": "no", "a3": "no", "a5": "last"})
-    ranking = predict(graph, verdicts, orin, "fp16").ranking
-    assert [c.label.split(":")[0] for c in ranking] == ["REDUCE RELU", "SOFTMAX RELU"]
-    first, second = ranking
-    assert (first.layers, first.regions_merged, first.regions_after, first.layers_gained) == ((1, 3), 2, 1, 2)
-    assert (second.regions_merged, second.layers_gained) == (0, 1)
-    assert first.fixes == ("fix-it",)
-
-
-def test_ranking_counts_what_the_cap_gives_back(net: Any, judge: Any, orin: Platform) -> None:
-    lines = chain(*["ACTIVATION", "REDUCE"] * 20, "ACTIVATION")
-    graph = net(lines)
-    prediction = predict(graph, judge(graph, gpu={f"a{2 * i + 1}": "no" for i in range(20)}), orin, "fp16")
-    (change,) = prediction.ranking
-    assert change.layers_gained == 41 - 16
-
-
 def test_candidates_is_empty_without_a_dla(net: Any) -> None:
     graph = net(chain("ACTIVATION"))
     assert candidates(graph, [True], platform_for("orin-nano-8gb", trt="10.3")) == ()

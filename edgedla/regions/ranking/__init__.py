@@ -1,0 +1,8 @@
+"""Change these layers first: remedies in the order in which they help, each worked out on top of those before it."""
+
+from __future__ import annotations
+
+from edgedla.regions.ranking.rank import MOST_CHANGES, rank_changes
+from edgedla.regions.ranking.remedies import changed
+
+__all__ = ["MOST_CHANGES", "changed", "rank_changes"]

@@ -1,0 +1,75 @@
+"""What TensorRT would make of the network after a set of remedies: candidates, cap, layers and MACs on the DLA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import AbstractSet, Dict, FrozenSet, Sequence
+
+from edgedla.graph import LayerGraph
+from edgedla.regions.candidates import failing_units, form_groups, split_groups, unit_devices
+from edgedla.regions.fusions import UnitGraph, fuse
+from edgedla.regions.ranking.remedies import changed
+from edgedla.regions.work import work_of
+from edgedla.rules.verdict import Support, Verdict
+
+#: What one loadable more must bring at least, as a share of all layers plus a share of all MACs: its start and its two
+#: crossings cost about what 1 to 2 % of a network does on the DLA.
+LOADABLE_WEIGHT = 0.015
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`candidates` before the cap; layers and MACs on the DLA after it; `layers` of the network that do work."""
+
+    candidates: int
+    kept: int
+    layers: int
+    layers_dla: int
+    macs: int
+    macs_dla: int
+
+    @property
+    def value(self) -> float:
+        """What a set of remedies is compared by: shares of layers and MACs on the DLA, less what loadables cost."""
+        shares = self.layers_dla / max(self.layers, 1) + self.macs_dla / max(self.macs, 1)
+        return shares - LOADABLE_WEIGHT * self.candidates
+
+
+class Outcomes:
+    """Outcomes of one network by set of remedies, each worked out once.
+
+    Args:
+        limit: loadables that one core takes.
+        units: of the network as it is.
+    """
+
+    def __init__(
+        self, graph: LayerGraph, units: UnitGraph, verdicts: Sequence[Verdict], limit: int, precision: str
+    ) -> None:
+        self.graph, self.units, self.verdicts = graph, units, verdicts
+        self.limit, self.waits_for_batch = limit, precision != "int8"
+        self.tried: Dict[FrozenSet[str], Outcome] = {}
+
+    def of(self, remedies: AbstractSet[str]) -> Outcome:
+        key = frozenset(remedies)
+        if key not in self.tried:
+            self.tried[key] = self._outcome(key)
+        return self.tried[key]
+
+    def _outcome(self, remedies: FrozenSet[str]) -> Outcome:
+        graph, verdicts = changed(self.graph, self.verdicts, remedies)
+        units = self.units if graph is self.graph else fuse(graph)
+        devices = unit_devices(units, [v.support is Support.DLA for v in verdicts])
+        failing = failing_units(units, devices, {v.index: v.validation[0].message for v in verdicts if v.validation})
+        groups = split_groups(form_groups(units, devices, waits_for_batch=self.waits_for_batch), failing)
+        kept = sorted(range(len(groups)), key=lambda g: (-len(groups[g]), g))[: self.limit]
+        members = [i for g in kept for u in groups[g] for i in units.units[u].layers]
+        work = work_of(graph)
+        return Outcome(
+            candidates=len(groups),
+            kept=len(kept),
+            layers=len(graph.layers) - len(units.erased),
+            layers_dla=len(members),
+            macs=sum(w.macs for w in work),
+            macs_dla=sum(work[i].macs for i in members),
+        )

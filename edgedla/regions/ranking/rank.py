@@ -1,0 +1,110 @@
+"""The order of remedies: the one that helps most first, then what helps most on top of it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.graph import LayerGraph
+from edgedla.regions.fusions import UnitGraph
+from edgedla.regions.ranking.outcome import Outcome, Outcomes
+from edgedla.regions.ranking.remedies import Needs, needs_of
+from edgedla.regions.values import LayerPrediction, RankedChange
+from edgedla.rules.verdict import Verdict
+
+#: So many changes are shown; more than that nobody does in one go.
+MOST_CHANGES = 5
+#: Each set costs one run of the grouping, so large networks try fewer remedies; the ones of the most layers first.
+MOST_REMEDIES, FEWEST_REMEDIES, MOST_UNIT_VISITS = 8, 3, 12_000
+#: A change of the value below this is none.
+NOTHING = 1e-9
+
+
+def rank_changes(
+    graph: LayerGraph,
+    units: UnitGraph,
+    verdicts: Sequence[Verdict],
+    layers: Sequence[LayerPrediction],
+    limit: int,
+    precision: str,
+) -> Tuple[RankedChange, ...]:
+    """At most MOST_CHANGES remedies that help, each on top of those before it, so that the last one shows the sum.
+
+    One remedy is one change of the model, whatever rules and kinds of layers ask for it. Remedies that help together
+    only are one entry (the average and the scale of a squeeze-and-excite block). What gains nothing, or adds loadables
+    for little, is left out; so are remedies that leave the layer on the GPU.
+
+    Args:
+        verdicts, layers: one a live layer, in order.
+        limit: loadables that one core takes.
+    """
+    needs = needs_of(verdicts)
+    members: Dict[str, List[int]] = {}
+    for need in needs.values():
+        for remedy in need.remedies:
+            members.setdefault(remedy, []).append(need.index)
+    most = min(MOST_REMEDIES, max(FEWEST_REMEDIES, MOST_UNIT_VISITS // max(len(units.units), 1) // MOST_CHANGES))
+    remedies = sorted(members, key=lambda r: (-len(members[r]), members[r], r))[:most]
+    outcomes = Outcomes(graph, units, verdicts, limit, precision)
+    taken: FrozenSet[str] = frozenset()
+    ranking: List[RankedChange] = []
+    while len(ranking) < MOST_CHANGES:
+        step = _best_step(outcomes, taken, remedies)
+        if step is None:
+            break
+        before, after = outcomes.of(taken), outcomes.of(taken | step)
+        indices = _addressed(needs, step, taken)
+        alone = outcomes.of(step).value > outcomes.of(frozenset()).value + NOTHING
+        ranking.append(_change(step, indices, layers, verdicts, before, after, alone))
+        taken |= step
+    return tuple(ranking)
+
+
+def _best_step(outcomes: Outcomes, taken: FrozenSet[str], remedies: Sequence[str]) -> Optional[FrozenSet[str]]:
+    """The remedy, or where none helps by itself the two, that raise the value most."""
+    now = outcomes.of(taken).value
+    left = [r for r in remedies if r not in taken]
+    for size in (1, 2):
+        steps = [frozenset(step) for step in itertools.combinations(left, size)]
+        gains = [(outcomes.of(taken | step).value - now, step) for step in steps]
+        best = max(gains, key=lambda g: g[0], default=(0.0, frozenset()))
+        if best[0] > NOTHING:
+            return best[1]
+    return None
+
+
+def _addressed(needs: Mapping[int, Needs], step: FrozenSet[str], taken: FrozenSet[str]) -> Tuple[int, ...]:
+    """The layers that the step frees, on top of what was taken before."""
+    both = step | taken
+    return tuple(i for i, need in sorted(needs.items()) if need.met_by(both) and not need.met_by(taken))
+
+
+def _change(
+    step: FrozenSet[str],
+    indices: Tuple[int, ...],
+    layers: Sequence[LayerPrediction],
+    verdicts: Sequence[Verdict],
+    before: Outcome,
+    after: Outcome,
+    alone: bool,
+) -> RankedChange:
+    first = indices[0]
+    stops = [f for i in indices for f in (*verdicts[i].findings, *verdicts[i].validation) if set(f.fixes) & step]
+    names = dict.fromkeys(f"{f.rule} {f.rule_name}" for f in stops)
+    return RankedChange(
+        layers=indices,
+        label=", ".join(names),
+        cause=layers[first].cause,
+        message=next((f.message for f in stops), layers[first].reason),
+        fixes=tuple(sorted(step)),
+        regions_after=after.candidates,
+        regions_merged=before.candidates - after.candidates,
+        layers_gained=after.layers_dla - before.layers_dla,
+        macs_gained=after.macs_dla - before.macs_dla,
+        kept_after=after.kept,
+        layers_after=after.layers,
+        layers_dla_after=after.layers_dla,
+        macs_after=after.macs,
+        macs_dla_after=after.macs_dla,
+        helps_alone=alone,
+    )

@@ -1,0 +1,98 @@
+"""What each layer needs to run on the DLA, and the network after a set of remedies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import AbstractSet, Dict, FrozenSet, List, Sequence, Tuple
+
+from edgedla.graph import Layer, LayerGraph
+from edgedla.rules.remedies import remedies as known_remedies
+from edgedla.rules.verdict import Effect, Support, Verdict
+
+STOPS = (Effect.REJECT, Effect.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What keeps a layer off the DLA: one entry a finding, with the remedies of which any one will do.
+
+    An entry without remedies is one that nobody can apply, and the layer stays where it is.
+    """
+
+    index: int
+    choices: Tuple[Tuple[str, ...], ...]
+
+    def met_by(self, remedies: AbstractSet[str]) -> bool:
+        return all(any(r in remedies for r in choice) for choice in self.choices)
+
+    @property
+    def remedies(self) -> FrozenSet[str]:
+        """All that help; empty where something has no remedy."""
+        if not all(self.choices):
+            return frozenset()
+        return frozenset(r for choice in self.choices for r in choice)
+
+
+def needs_of(verdicts: Sequence[Verdict]) -> Dict[int, Needs]:
+    """By index, the layers that the first check or the second look stops."""
+    unusable = {remedy.id for remedy in known_remedies().values() if remedy.effect == "stays"}
+    needs: Dict[int, Needs] = {}
+    for verdict in verdicts:
+        stops = [f for f in verdict.findings + verdict.validation if f.effect in STOPS]
+        if verdict.support is Support.DLA and not verdict.validation:
+            continue
+        usable = [tuple(r for r in f.fixes if r not in unusable) for f in stops]
+        # Without a finding nobody knows what would help.
+        needs[verdict.index] = Needs(verdict.index, tuple(usable) or ((),))
+    return needs
+
+
+def removes(remedy: str) -> bool:
+    """Whether the remedy takes its layers out of the network."""
+    known = known_remedies().get(remedy)
+    return known is not None and known.effect == "removes"
+
+
+def changed(
+    graph: LayerGraph, verdicts: Sequence[Verdict], remedies: AbstractSet[str]
+) -> Tuple[LayerGraph, Tuple[Verdict, ...]]:
+    """The network as if the remedies were applied: layers whose needs they meet run on the DLA, or are gone.
+
+    Nothing else changes: a layer that the rewrite would add is not there, and verdicts of the others stay.
+    """
+    freed = {i for i, need in needs_of(verdicts).items() if need.met_by(remedies)}
+    gone = {i for i in freed if any(removes(f) for v in (verdicts[i],) for x in v.findings for f in x.fixes)}
+    kept = [v for v in verdicts if v.index not in gone]
+    if gone:
+        graph = without(graph, gone)
+    answers = []
+    for new, verdict in enumerate(kept):
+        verdict = verdict if verdict.index not in freed else _fit(verdict)
+        answers.append(verdict if verdict.index == new else replace(verdict, index=new))
+    return graph, tuple(answers)
+
+
+def _fit(verdict: Verdict) -> Verdict:
+    rest = tuple(f for f in verdict.findings if f.effect not in STOPS)
+    return replace(verdict, support=Support.DLA, findings=rest, validation=())
+
+
+def without(graph: LayerGraph, gone: AbstractSet[int]) -> LayerGraph:
+    """The graph without layers of one input and one output: their readers read what they read.
+
+    A layer that writes a network output stays connected: its input becomes the output.
+    """
+    source: Dict[str, str] = {}
+    layers: List[Layer] = []
+    new_index: Dict[int, int] = {}
+    for layer in graph.layers:
+        inputs = tuple(source.get(t, t) for t in layer.inputs)
+        if layer.index in gone:
+            read = next((t for t in inputs if t and not graph.tensors[t].is_constant), inputs[0] if inputs else "")
+            source.update({t: read for t in layer.outputs})
+            continue
+        new_index[layer.index] = len(layers)
+        layers.append(replace(layer, index=len(layers), inputs=inputs))
+    outputs = tuple(source.get(t, t) for t in graph.outputs)
+    nodes = tuple(replace(n, layers=tuple(new_index[i] for i in n.layers if i in new_index)) for n in graph.nodes)
+    return replace(graph, layers=tuple(layers), outputs=outputs, nodes=nodes)

@@ -1,0 +1,194 @@
+"""Change these layers first: one entry a remedy, each on top of those before it, nothing that does not help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+import pytest
+
+from edgedla.graph import LayerGraph
+from edgedla.regions import check
+from edgedla.regions.prediction import predict
+from edgedla.regions.ranking import MOST_CHANGES, changed
+from edgedla.regions.report import CheckReport
+from edgedla.rules.verdict import Effect, Finding, Support, Verdict
+from edgedla.targets import Platform
+
+CHW = (1, 64, 56, 56)
+
+
+def chain(*types: str) -> List[Tuple[str, str, Sequence[str], Sequence[int], Dict[str, Any]]]:
+    return [(t, f"a{i}", [f"a{i - 1}" if i else "x"], CHW, {}) for i, t in enumerate(types)]
+
+
+def stopped(graph: LayerGraph, needs: Dict[str, Tuple[Tuple[str, ...], ...]]) -> Tuple[Verdict, ...]:
+    """Verdicts: each layer named has one finding an entry, with these remedies."""
+    verdicts = []
+    for layer in graph.layers:
+        findings = tuple(
+            Finding(f"T{n:03}", "test-rule", layer.name, Effect.REJECT, "no", fixes=fixes)
+            for n, fixes in enumerate(needs.get(layer.name, ()))
+        )
+        verdicts.append(Verdict(layer.index, layer.name, Support.GPU if findings else Support.DLA, findings))
+    return tuple(verdicts)
+
+
+def ranking(graph: LayerGraph, needs: Dict[str, Tuple[Tuple[str, ...], ...]], platform: Platform) -> Any:
+    return predict(graph, stopped(graph, needs), platform, "fp16").ranking
+
+
+def test_one_remedy_is_one_entry_whatever_kinds_and_rules_ask_for_it(net: Any, orin: Platform) -> None:
+    graph = net(chain("ACTIVATION", "REDUCE", "ACTIVATION", "SOFTMAX", "ACTIVATION"))
+    needs = {"a1": (("relu-family",),), "a3": (("relu-family",), ("relu-family", "clip-to-range"))}
+    (change,) = ranking(graph, needs, orin)
+    assert (change.layers, change.fixes) == ((1, 3), ("relu-family",))
+    assert (change.regions_merged, change.regions_after, change.layers_gained) == (2, 1, 2)
+
+
+def test_entries_stand_on_those_before_them_and_end_with_the_sum(net: Any, orin: Platform) -> None:
+    graph = net(chain("ACTIVATION", "REDUCE", "ACTIVATION", "SOFTMAX", "ACTIVATION"))
+    first, second = ranking(graph, {"a1": (("relu-family",),), "a3": (("average-pool",),)}, orin)
+    assert (first.layers_dla_after, first.layers_after) == (4, 5)
+    assert (second.layers_dla_after, second.kept_after) == (5, 1)
+
+
+def test_a_layer_that_needs_two_remedies_waits_for_both(net: Any, orin: Platform) -> None:
+    graph = net(chain("ACTIVATION", "REDUCE", "ACTIVATION"))
+    (change,) = ranking(graph, {"a1": (("keep-4d",), ("average-pool",))}, orin)
+    assert change.fixes == ("average-pool", "keep-4d")
+    assert change.helps_alone
+
+
+def test_what_helps_together_only_is_one_entry(net: Any, orin: Platform) -> None:
+    """A squeeze-and-excite block: with the average alone, or the scale alone, the loadables do not join."""
+    lines = []
+    for i in range(6):
+        x = f"s{i - 1}" if i else "x"
+        lines += [
+            ("CONVOLUTION", f"c{i}", [x], CHW, {"nb_output_maps": 64, "kernel": [1, 1]}),
+            ("REDUCE", f"p{i}", [f"c{i}"], (1, 64, 1, 1), {"op": "AVG"}),
+            ("ELEMENTWISE", f"s{i}", [f"c{i}", f"p{i}"], CHW, {"op": "PROD"}),
+        ]
+    graph = net(lines)
+    needs = {f"p{i}": (("average-pool",),) for i in range(6)}
+    needs.update({f"s{i}": (("expand-operand",), ("fp16-tensors",)) for i in range(6)})
+    changes = ranking(graph, needs, orin)
+    assert changes[-1].layers_dla_after == 18
+    assert changes[-1].regions_after == 1
+
+
+def test_remedies_that_nobody_can_apply_are_none(net: Any, orin: Platform) -> None:
+    graph = net(chain("ACTIVATION", "REDUCE", "ACTIVATION"))
+    assert ranking(graph, {"a1": (("end-early",),)}, orin) == ()
+    assert ranking(graph, {"a1": ((),)}, orin) == ()
+    assert ranking(graph, {"a1": (("average-pool",), ("softmax-gpu",))}, orin) == ()
+
+
+def test_a_layer_more_in_a_loadable_of_its_own_is_no_gain(net: Any, orin: Platform) -> None:
+    """One layer of 200 on its way through the GPU: its loadable would cost more than it brings."""
+    lines = chain(*["ACTIVATION"] * 150, *["REDUCE"] * 50)
+    needs: Dict[str, Tuple[Tuple[str, ...], ...]] = {f"a{i}": ((),) for i in range(150, 200)}
+    needs["a175"] = (("average-pool",),)
+    assert ranking(net(lines), needs, orin) == ()
+
+
+def test_the_cap_gives_back_what_it_took(net: Any, orin: Platform) -> None:
+    graph = net(chain(*["ACTIVATION", "REDUCE"] * 20, "ACTIVATION"))
+    (change,) = ranking(graph, {f"a{2 * i + 1}": (("average-pool",),) for i in range(20)}, orin)
+    assert change.layers_gained == 41 - 16
+
+
+def test_at_most_five(net: Any, orin: Platform) -> None:
+    remedies = ("average-pool", "relu-family", "keep-4d", "clip-to-range", "resize-mode", "static-slice", "slice-4d")
+    graph = net(chain(*["ACTIVATION", "REDUCE"] * 7, "ACTIVATION"))
+    needs = {f"a{2 * i + 1}": ((remedy,),) for i, remedy in enumerate(remedies)}
+    assert len(ranking(graph, needs, orin)) == MOST_CHANGES
+
+
+def test_scales_in_place_of_quantize_layers_take_the_layers_away(net: Any, orin: Platform) -> None:
+    graph = net(chain("ACTIVATION", "QUANTIZE", "DEQUANTIZE", "ACTIVATION"))
+    verdicts = stopped(graph, {"a1": (("strip-qdq",),), "a2": (("strip-qdq",),)})
+    after, answers = changed(graph, verdicts, {"strip-qdq"})
+    assert [(layer.index, layer.name, layer.inputs) for layer in after.layers] == [
+        (0, "a0", ("x",)),
+        (1, "a3", ("a0",)),
+    ]
+    assert [v.index for v in answers] == [0, 1]
+    (change,) = predict(graph, verdicts, orin, "fp16").ranking
+    assert (change.layers_after, change.layers_dla_after, change.regions_after) == (2, 2, 1)
+
+
+def test_quantize_layers_before_the_output_leave_an_output(net: Any) -> None:
+    graph = net(chain("ACTIVATION", "QUANTIZE"))
+    after, _ = changed(graph, stopped(graph, {"a1": (("strip-qdq",),)}), {"strip-qdq"})
+    assert after.outputs == ("a0",)
+
+
+def listing(report: CheckReport) -> str:
+    t = report.totals
+    lines = [
+        f"{report.model}: {t.layers_dla} of {t.layers_dla + t.layers_gpu} layers, {t.regions + t.regions_dropped} candidates"
+    ]
+    for c in report.ranking:
+        lines.append(
+            f"{'+'.join(c.fixes)}: {len(c.layers)} layers -> {c.layers_dla_after} of {c.layers_after} layers, "
+            f"{100 * c.macs_dla_after / max(c.macs_after, 1):.1f} % of MACs, {c.regions_after} candidates"
+        )
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("net_name", "options"),
+    [
+        ("tv_mobilenet_v3_small", {}),
+        ("tv_efficientnet_b0", {}),
+        ("tv_regnet_y_400mf", {}),
+        ("timm_ghostnet_100", {}),
+        ("qdq_resnet18", {}),
+    ],
+)
+def test_golden_rankings_of_known_networks(
+    net_name: str, options: Dict[str, Any], shared: Path, tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    source = shared / "corpus" / "nets" / f"{net_name.replace('qdq', 'tv').replace('dynamic', 'tv')}.onnx"
+    model = source
+    if net_name.startswith(("qdq", "dynamic")):
+        onnx = pytest.importorskip("onnx")
+        loaded = onnx.load(str(source), load_external_data=False)
+        if net_name.startswith("qdq"):
+            with_quantize_layers(loaded)
+        else:
+            loaded.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+        model = tmp_path / f"{net_name}.onnx"
+        onnx.save(loaded, str(model))
+    report = check(model, target="orin-nx-16gb", trt="10.3", precision="int8", **options)
+    golden(f"rankings/{net_name}.txt", listing(replace(report, model=net_name)))
+
+
+def with_quantize_layers(model: Any) -> None:
+    """Q/DQ pairs as quantisation toolkits place them: around the activations and weights of Conv and Gemm, and Adds."""
+    import numpy
+    from onnx import helper, numpy_helper
+
+    graph, nodes, done = model.graph, [], {}
+    graph.initializer.append(numpy_helper.from_array(numpy.float32(0.05), "q_scale"))
+    graph.initializer.append(numpy_helper.from_array(numpy.int8(0), "q_zero"))
+
+    def pair(tensor: str) -> str:
+        if tensor not in done:
+            done[tensor] = f"{tensor}_dq"
+            for op, source, target in (
+                ("QuantizeLinear", tensor, f"{tensor}_q"),
+                ("DequantizeLinear", f"{tensor}_q", f"{tensor}_dq"),
+            ):
+                nodes.append(helper.make_node(op, [source, "q_scale", "q_zero"], [target], name=f"{tensor}/{op}"))
+        return done[tensor]
+
+    for node in list(graph.node):
+        for i in {"Conv": (0, 1), "Gemm": (0, 1), "Add": (1,), "GlobalAveragePool": (0,)}.get(node.op_type, ()):
+            node.input[i] = pair(node.input[i])
+        nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
