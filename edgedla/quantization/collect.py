@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 import numpy as np
 
-from edgedla.errors import DataError, RunError
+from edgedla.errors import BuildError, DataError, RunError
 from edgedla.quantization.histogram import Histogram
 from edgedla.quantization.samples import Samples
 from edgedla.quantization.session import open_session
@@ -46,12 +46,12 @@ def collect(model: Any, samples: Samples, progress: Optional[Progress] = None) -
         progress: called after each sample with (samples done, samples in all).
 
     Raises:
-        EnvironmentMissing: no onnxruntime. RunError: it refuses the model, or a value is NaN or infinite. DataError: no
-            sample came.
+        EnvironmentMissing: no onnxruntime. ModelError: it refuses the model. BuildError: it fails on a sample.
+        RunError: a value is NaN or infinite. DataError: no sample came.
     """
     dims = float_activations(model)
     names, steps = list(dims), {name: _step(d) for name, d in dims.items()}
-    session = open_session(_probed(model, names, steps))
+    session = open_session(_probed(model, names, steps), error=BuildError)
     wanted = [name + _SUFFIX + end for name in names for end in ("/max", "/values")]
     histograms = {name: Histogram() for name in names}
     done = 0

@@ -1,29 +1,79 @@
-"""ONNX Runtime sessions on the CPU, and what a session's inputs are."""
+"""ONNX Runtime: the one place that imports it, with its telemetry switched off before; its sessions and their inputs."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+import os
+import sys
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
 
-from edgedla.errors import EnvironmentMissing, RunError, UsageError
+from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError, RunError, UsageError
 from edgedla.quantization.samples import NUMPY_OF_ORT, InputSpec
 
+#: From release 1.29 on ONNX Runtime for Linux sends events to Microsoft (device id, model and node names in error texts)
+#: and keeps a queue of them under HOME. It reads this variable once, when it is imported.
+TELEMETRY_SWITCH = "ORT_DISABLE_TELEMETRY"
+_ERROR_CHARACTERS = 300
 
-def runtime() -> Any:
-    """The onnxruntime module.
+
+def import_onnxruntime() -> Any:
+    """The onnxruntime module, which sends nothing. A user who sets ORT_DISABLE_TELEMETRY=0 has chosen otherwise.
 
     Raises:
-        EnvironmentMissing: it is not installed.
+        EnvironmentMissing: it is not installed, or its installation is broken.
     """
+    late = "onnxruntime" in sys.modules
+    os.environ.setdefault(TELEMETRY_SWITCH, "1")
     try:
         import onnxruntime
     except ImportError as e:
-        raise EnvironmentMissing("onnxruntime is not installed", hint="pip install 'edgedla[host]'") from e
+        missing = isinstance(e, ModuleNotFoundError) and e.name == "onnxruntime"
+        what = "onnxruntime is not installed" if missing else f"onnxruntime cannot be imported: {e}"
+        raise EnvironmentMissing(what, hint="pip install 'edgedla[host]'") from e
+    if late and os.environ[TELEMETRY_SWITCH] == "1" and hasattr(onnxruntime, "disable_telemetry_events"):
+        # The user's program imported it first, so the variable came too late. This stops the events, not the queue's file.
+        onnxruntime.disable_telemetry_events()
     return onnxruntime
 
 
-def open_session(model: bytes, *, optimize: bool = True) -> Any:
-    """An ONNX Runtime CPU session of a serialised model; quiet, so that the one who calls decides what is said."""
-    ort = runtime()
+class OnnxSession:
+    """An ONNX Runtime CPU session whose failures are edgedla's errors."""
+
+    def __init__(self, session: Any, error: Type[EdgedlaError]) -> None:
+        self._session, self._error = session, error
+
+    def get_inputs(self) -> List[Any]:
+        """As onnxruntime.InferenceSession: name, type and shape of every input."""
+        return list(self._session.get_inputs())
+
+    def get_outputs(self) -> List[Any]:
+        """As onnxruntime.InferenceSession: name, type and shape of every output."""
+        return list(self._session.get_outputs())
+
+    def run(self, names: Optional[Sequence[str]], feed: Mapping[str, Any]) -> List[Any]:
+        """The outputs `names` in this order, or all of them for None.
+
+        Raises:
+            The error that the session was opened with: ONNX Runtime fails, for example at a value that an operator does
+            not take, or at a type that NumPy lacks.
+        """
+        values: Dict[str, Any] = dict(feed)
+        try:
+            return list(self._session.run(names if names is None else list(names), values))
+        except Exception as e:
+            # Its own exception classes are only reachable through its C extension.
+            raise self._error(f"ONNX Runtime fails: {str(e)[:_ERROR_CHARACTERS]}") from e
+
+
+def open_session(model: bytes, *, optimize: bool = True, error: Type[EdgedlaError] = RunError) -> OnnxSession:
+    """A session of a serialised model; quiet, so that the caller decides what is said.
+
+    Args:
+        error: what a failing inference raises: RunError, or BuildError where the session serves a build.
+
+    Raises:
+        ModelError: ONNX Runtime refuses the model. EnvironmentMissing: no onnxruntime.
+    """
+    ort = import_onnxruntime()
     options = ort.SessionOptions()
     options.log_severity_level = 4
     level = ort.GraphOptimizationLevel
@@ -34,10 +84,9 @@ def open_session(model: bytes, *, optimize: bool = True) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
     try:
-        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return OnnxSession(ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]), error)
     except Exception as e:
-        # onnxruntime raises its own classes, which are only reachable through its C extension.
-        raise RunError(f"ONNX Runtime refuses the model: {str(e)[:300]}") from e
+        raise ModelError(f"ONNX Runtime refuses the model: {str(e)[:_ERROR_CHARACTERS]}") from e
 
 
 def input_specs(session: Any, shapes: Dict[str, Sequence[int]]) -> List[InputSpec]:

@@ -4,34 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
+from edgedla.importers.model_file.shape_inference import with_inferred_shapes
+
 FLOAT = 1
-#: Initializers above this size only give their type and dims; smaller ones may hold shapes that inference needs.
-_MOST_BYTES = 4096
 
 
 def tensor_types(model: Any) -> Dict[str, Tuple[int, Tuple[int, ...]]]:
     """Tensor name -> (onnx.TensorProto.DataType, dims; 0 for a size that is unknown), for the main graph."""
-    import onnx
-    from onnx import helper
-
-    light = onnx.ModelProto(ir_version=model.ir_version)
-    light.opset_import.extend(model.opset_import)
-    light.functions.extend(model.functions)
-    graph, source = light.graph, model.graph
-    graph.name = source.name
-    graph.node.extend(source.node)
-    graph.input.extend(source.input)
-    graph.output.extend(source.output)
-    graph.value_info.extend(source.value_info)
-    inputs = {i.name for i in source.input}
-    for initializer in source.initializer:
-        if initializer.ByteSize() <= _MOST_BYTES:
-            graph.initializer.append(initializer)
-        elif initializer.name not in inputs:
-            graph.input.append(
-                helper.make_tensor_value_info(initializer.name, initializer.data_type, list(initializer.dims))
-            )
-    inferred = onnx.shape_inference.infer_shapes(light).graph
+    inferred = with_inferred_shapes(model).graph
     known = (*inferred.input, *inferred.value_info, *inferred.output)
     return {
         v.name: (v.type.tensor_type.elem_type, tuple(max(d.dim_value, 0) for d in v.type.tensor_type.shape.dim))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from edgedla.errors import DataError, RunError, UsageError
+from edgedla.errors import DataError, ModelError, UsageError
 from edgedla.quantization.samples import InputSpec, load_samples, synthetic_samples
 from edgedla.quantization.session import input_specs, open_session
 
@@ -110,5 +110,5 @@ def test_dynamic_inputs_need_a_shape() -> None:
     with pytest.raises(UsageError, match="no static shape"):
         input_specs(session, {})
     assert input_specs(session, {"x": (2, 3, 4, 4)}) == [InputSpec("x", (2, 3, 4, 4), np.float32)]
-    with pytest.raises(RunError, match="ONNX Runtime refuses"):
+    with pytest.raises(ModelError, match="ONNX Runtime refuses"):
         open_session(b"no model")

@@ -12,6 +12,7 @@ from edgedla.builder.chain.plan import ChainPlan
 from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of, compare_sessions, loaded_samples
 from edgedla.builder.host.session import HostSession
 from edgedla.builder.onnx_input import read_model, with_static_inputs
+from edgedla.errors import BuildError
 from edgedla.formats.pack import pack, unpack
 from edgedla.quantization.samples import Samples, synthetic_samples
 from edgedla.quantization.session import input_specs, open_session
@@ -57,7 +58,7 @@ class Reference:
         self.chain = chain
         shapes = {io.name: io.shape_nchw for io in chain.io if io.is_input}
         static = with_static_inputs(read_model(path), shapes)
-        self.session = open_session(static.SerializeToString())
+        self.session = open_session(static.SerializeToString(), error=BuildError)
         specs = input_specs(self.session, {k: list(v) for k, v in shapes.items()})
         self.own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
         given = loaded_samples(data, specs) if data is not None else None
@@ -97,5 +98,5 @@ def _between(model: Any, names: Sequence[str], checked: Samples) -> List[Dict[st
     for name in wanted:
         if name not in own:
             probed.graph.output.add().name = name
-    session = open_session(probed.SerializeToString())
+    session = open_session(probed.SerializeToString(), error=BuildError)
     return [{**feed, **dict(zip(wanted, session.run(wanted, feed) if wanted else []))} for feed in checked.feeds]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterator, Optional, Tuple
 
+from edgedla.importers.model_file.shape_inference import with_inferred_shapes
+
 
 def reads(node: Any) -> Iterator[str]:
     """Tensors of the graph around it that a node reads, also from within its subgraphs."""
@@ -60,14 +62,8 @@ def sized(entry: Any, dims: Optional[Tuple[int, ...]]) -> Any:
 
 def inferred_types(model: Any) -> Dict[str, int]:
     """Element type (TensorProto.DataType) by tensor name, where the model or ONNX's shape inference tells it."""
-    import onnx
-
     known = {v.name: v.type.tensor_type.elem_type for v in (*model.graph.value_info, *model.graph.output)}
     if {t for node in model.graph.node for t in node.output if t} <= set(known):
         return known
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model).graph
-    except Exception:
-        # A guest here: it may fail in any way on a model that it does not know.
-        return known
+    inferred = with_inferred_shapes(model).graph
     return {**{v.name: v.type.tensor_type.elem_type for v in inferred.value_info}, **known}

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgedla.builder.onnx_input import with_static_inputs
 from edgedla.builder.plan.plan import BuildPlan, Calibration
-from edgedla.errors import RunError
+from edgedla.errors import BuildError, RunError
 from edgedla.quantization.samples import InputSpec, Samples, load_samples
 from edgedla.quantization.session import input_specs, open_session
 
@@ -84,7 +84,7 @@ def check_samples(plan: BuildPlan, model: Any, data: Optional[Path]) -> Optional
     if data is None:
         return None
     shapes = {io.name: io.shape_nchw for io in plan.inputs}
-    session = open_session(with_static_inputs(model, shapes).SerializeToString())
+    session = open_session(with_static_inputs(model, shapes).SerializeToString(), error=BuildError)
     return loaded_samples(data, input_specs(session, {k: list(v) for k, v in shapes.items()}))
 
 

@@ -11,8 +11,9 @@ from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of
 from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.onnx_input import with_static_inputs
 from edgedla.builder.plan.plan import BuildPlan
+from edgedla.errors import BuildError
 from edgedla.quantization.samples import Samples, synthetic_samples
-from edgedla.quantization.session import input_specs, open_session, runtime
+from edgedla.quantization.session import import_onnxruntime, input_specs, open_session
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,15 @@ def build_host(plan: BuildPlan, model: Any, samples: Optional[Samples] = None) -
             verdict: `within` is None then.
 
     Raises:
-        RunError: ONNX Runtime refuses the model or its output is not finite where FP32's is.
+        ModelError: ONNX Runtime refuses the model. BuildError: it fails on the samples.
+        RunError: an output is not finite where FP32's is.
     """
     shapes = {io.name: io.shape_nchw for io in plan.inputs}
     static = with_static_inputs(model, shapes)
     simulated = simulate(static, plan)
     data = bytes(simulated.model.SerializeToString())
-    reference = open_session(static.SerializeToString())
-    session = open_session(data)
+    reference = open_session(static.SerializeToString(), error=BuildError)
+    session = open_session(data, error=BuildError)
     specs = input_specs(reference, {k: list(v) for k, v in shapes.items()})
     own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
     checked = samples or synthetic_samples(specs, CHECK_SAMPLES, CHECK_SEED)
@@ -50,6 +52,6 @@ def build_host(plan: BuildPlan, model: Any, samples: Optional[Samples] = None) -
     return HostBuilt(
         data=data,
         accuracy=accuracy_of(errors, checked, plan, plan.calibration, own_types, nodes),
-        version=str(runtime().__version__),
+        version=str(import_onnxruntime().__version__),
         notes=simulated.notes,
     )

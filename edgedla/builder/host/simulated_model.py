@@ -13,6 +13,7 @@ import numpy as np
 
 from edgedla.builder.plan.plan import GPU, BuildPlan, LayerPlan
 from edgedla.formats.pack import dequantize, quantize
+from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 from edgedla.quantization.calibration_cache import INT8_MAX
 
 #: Operators whose weight the DLA holds in INT8, one scale an output channel: operator -> axis of the output channels.
@@ -96,8 +97,6 @@ class _Writer:
     """Walks the nodes in order and writes the changed graph. `state[t]`: how tensor t is already rounded."""
 
     def __init__(self, model: Any, plan: BuildPlan) -> None:
-        import onnx
-
         self.model, self.plan = model, plan
         self.modes = node_modes(model, plan)
         self.state: Dict[str, str] = {}
@@ -110,7 +109,7 @@ class _Writer:
         self.nodes: List[Any] = []
         self.counts = {"int8": 0, "fp16": 0, "fp32": 0}
         self.notes: List[str] = []
-        inferred = onnx.shape_inference.infer_shapes(model).graph
+        inferred = with_inferred_shapes(model).graph
         known = (*inferred.input, *inferred.value_info, *inferred.output)
         self.types = {v.name: v.type.tensor_type.elem_type for v in known}
         self.readers: Dict[str, List[int]] = {}

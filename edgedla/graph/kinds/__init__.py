@@ -36,12 +36,12 @@ _loaded: Dict[str, Type[Kind]] = {}
 
 def kind_class(layer_type: str) -> Type[Kind]:
     """The class of a LayerType; the base Kind for types that have no file of their own."""
-    if layer_type not in _loaded:
-        _loaded[layer_type] = Kind
-        if layer_type in KINDS:
-            module, name = KINDS[layer_type]
-            _loaded[layer_type] = getattr(import_module(f"edgedla.graph.kinds.{module}"), name)
-    return _loaded[layer_type]
+    known = _loaded.get(layer_type)
+    if known is None:
+        module, name = KINDS.get(layer_type, ("base", "Kind"))
+        # Set once it is whole: another thread may ask for it at the same time.
+        known = _loaded[layer_type] = getattr(import_module(f"edgedla.graph.kinds.{module}"), name)
+    return known
 
 
 def kind_of(layer: Layer, graph: LayerGraph) -> Kind:

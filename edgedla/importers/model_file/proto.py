@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 MODULE = "onnx.onnx_ml_pb2"
+#: What the module defines last of all that is used here: a module without it is still being executed.
+_COMPLETE = "ModelProto"
+_lock = threading.Lock()
+
+
+def _new_lock() -> None:
+    # A process forked while another thread held the lock would wait for ever.
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_new_lock)
 
 
 def model_proto() -> Any:
@@ -19,21 +33,30 @@ def model_proto() -> Any:
 def _classes() -> Any:
     """The generated module, loaded under its own name so that a later `import onnx` finds the same classes."""
     known = sys.modules.get(MODULE)
-    if known is not None:
+    if known is None and "onnx" not in sys.modules:
+        with _lock:
+            known = sys.modules.get(MODULE) or _executed()
+    if known is not None and hasattr(known, _COMPLETE):
         return known
-    if "onnx" not in sys.modules:
-        package = importlib.util.find_spec("onnx")
-        for folder in (package.submodule_search_locations or ()) if package else ():
-            path = Path(folder) / "onnx_ml_pb2.py"
-            spec = importlib.util.spec_from_file_location(MODULE, path) if path.is_file() else None
-            if spec is not None and spec.loader is not None:
-                module = importlib.util.module_from_spec(spec)
-                sys.modules[MODULE] = module
-                try:
-                    spec.loader.exec_module(module)
-                except Exception:
-                    # A layout that this shortcut does not know: the package itself knows better.
-                    del sys.modules[MODULE]
-                    break
-                return module
+    # Another thread may be importing the package: the import system waits until it is done.
     return importlib.import_module(MODULE)
+
+
+def _executed() -> Any:
+    """The module without its package, published only when it is whole; None for a layout that this does not know.
+
+    A concurrent `import onnx` may execute the file once more: protobuf gives both the same classes.
+    """
+    package = importlib.util.find_spec("onnx")
+    for folder in (package.submodule_search_locations or ()) if package else ():
+        path = Path(folder) / "onnx_ml_pb2.py"
+        spec = importlib.util.spec_from_file_location(MODULE, path) if path.is_file() else None
+        if spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            try:
+                spec.loader.exec_module(module)
+            except Exception:
+                # The package itself knows better.
+                return None
+            return sys.modules.setdefault(MODULE, module)
+    return None

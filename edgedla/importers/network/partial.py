@@ -5,7 +5,7 @@ TensorRT works such dims out when it builds the network. Nothing here is done fo
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
 from edgedla.importers.network.core import NetLayer, NetTensor
 from edgedla.importers.network.known import integers_of
@@ -14,6 +14,7 @@ from edgedla.importers.network.known import integers_of
 MAX_ELEMENTS = 16
 #: Layers that are followed back from a shape vector, each branch of its arithmetic counted.
 MAX_LAYERS = 256
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 class Dynamic(NamedTuple):
@@ -30,6 +31,11 @@ DIM = Dynamic(True)
 UNKNOWN = Dynamic(False)
 Element = Union[int, Dynamic]
 Elements = Optional[List[Element]]
+
+#: Layers whose elements follow from those of their inputs.
+ARITHMETIC = frozenset(
+    {"CAST", "IDENTITY", "SQUEEZE", "UNSQUEEZE", "SHUFFLE", "CONCATENATION", "GATHER", "SLICE", "ELEMENTWISE"}
+)
 
 OPERATIONS: Dict[str, Callable[[int, int], int]] = {
     "SUM": lambda a, b: a + b,
@@ -56,21 +62,44 @@ def dims_of(t: NetTensor) -> Optional[Tuple[int, ...]]:
 class _Reader:
     def __init__(self) -> None:
         self.known: Dict[int, Elements] = {}
+        self.met: Set[int] = set()
         self.left = MAX_LAYERS
 
     def read(self, t: NetTensor) -> Elements:
+        """The elements of `t`; what it is made of is read first, so that a long chain of arithmetic nests no calls."""
+        waiting = [t]
+        while waiting:
+            at = waiting[-1]
+            if at.value is not None or id(at) in self.known:
+                waiting.pop()
+                continue
+            before = self.unread(at)
+            if before:
+                waiting += before
+                continue
+            waiting.pop()
+            self.known[id(at)] = None if at.layer is None else self.follow(at.layer)
+        return self.elements(t)
+
+    def unread(self, t: NetTensor) -> List[NetTensor]:
+        """Inputs of the tensor's layer to be read before it, when it is met for the first time."""
+        if id(t) in self.met or t.layer is None or t.layer.type not in ARITHMETIC:
+            return []
+        self.met.add(id(t))
+        self.left -= 1
+        if self.left <= 0:
+            return []
+        return [i for i in t.layer.inputs if i is not None and i.value is None and id(i) not in self.met]
+
+    def elements(self, t: NetTensor) -> Elements:
+        """What has been read of `t`; None where not even the number of its elements is known."""
         if t.value is not None:
             numbers = integers_of(t.value) if t.value.size <= MAX_ELEMENTS else None
             return None if numbers is None else [*numbers]
-        if id(t) not in self.known:
-            self.known[id(t)] = None
-            self.left -= 1
-            layer = t.layer
-            if layer is not None and self.left > 0:
-                self.known[id(t)] = self.follow(layer)
-            if self.known[id(t)] is None and len(t.dims) == 1 and 0 <= t.dims[0] <= MAX_ELEMENTS:
-                self.known[id(t)] = [UNKNOWN] * t.dims[0]
-        return self.known[id(t)]
+        followed = self.known.get(id(t))
+        if followed is None and len(t.dims) == 1 and 0 <= t.dims[0] <= MAX_ELEMENTS:
+            return [UNKNOWN] * t.dims[0]
+        return followed
 
     def follow(self, layer: NetLayer) -> Elements:
         first = layer.inputs[0]
@@ -79,9 +108,9 @@ class _Reader:
         if layer.type == "SHAPE":
             return [DIM if d < 0 else d for d in first.dims]
         if layer.type in ("CAST", "IDENTITY", "SQUEEZE", "UNSQUEEZE"):
-            return self.read(first)
+            return self.elements(first)
         if layer.type == "SHUFFLE":
-            return self.read(first) if layer.params["first_transpose"] is None else None
+            return self.elements(first) if layer.params["first_transpose"] is None else None
         if layer.type == "CONCATENATION":
             return self.concatenation(layer)
         if layer.type == "GATHER":
@@ -95,8 +124,8 @@ class _Reader:
     def concatenation(self, layer: NetLayer) -> Elements:
         out: List[Element] = []
         for t in layer.inputs:
-            part = None if t is None else self.read(t)
-            if part is None:
+            part = None if t is None else self.elements(t)
+            if part is None or len(out) + len(part) > MAX_ELEMENTS:
                 return None
             out += part
         return out
@@ -105,25 +134,25 @@ class _Reader:
         data, indices = layer.inputs[:2]
         if data is None or indices is None or len(data.dims) != 1 or layer.params["mode"] != "DEFAULT":
             return None
-        found, at = self.read(data), self.read(indices)
-        if found is None or at is None:
+        values, at = self.elements(data), self.elements(indices)
+        if values is None or at is None:
             return None
-        return [UNKNOWN if isinstance(i, Dynamic) or not -len(found) <= i < len(found) else found[i] for i in at]
+        return [UNKNOWN if isinstance(i, Dynamic) or not -len(values) <= i < len(values) else values[i] for i in at]
 
     def slice(self, layer: NetLayer) -> Elements:
         source = layer.inputs[0]
         start, size, stride = (layer.params.get(key) for key in ("start", "size", "stride"))
         if source is None or start is None or size is None or stride is None or len(source.dims) != 1:
             return None
-        found = self.read(source)
+        values = self.elements(source)
         at = [start[0] + i * stride[0] for i in range(min(size[0], MAX_ELEMENTS))]
-        if found is None or any(not 0 <= i < len(found) for i in at):
+        if values is None or any(not 0 <= i < len(values) for i in at):
             return None
-        return [found[i] for i in at]
+        return [values[i] for i in at]
 
     def elementwise(self, layer: NetLayer) -> Elements:
         operation = OPERATIONS.get(layer.params["op"])
-        sides = [None if t is None else self.read(t) for t in layer.inputs]
+        sides = [None if t is None else self.elements(t) for t in layer.inputs]
         a, b = sides[0], sides[1]
         if operation is None or not a or not b or not (len(a) == len(b) or 1 in (len(a), len(b))):
             return None
@@ -134,5 +163,7 @@ class _Reader:
             if isinstance(x, Dynamic) or isinstance(y, Dynamic) or (y == 0 and "DIV" in layer.params["op"]):
                 out.append(UNKNOWN)
             else:
-                out.append(operation(x, y))
+                result = operation(x, y)
+                # Sixteen squarings of a dim are a number of a thousand digits; TensorRT counts in INT64.
+                out.append(result if INT64_MIN <= result <= INT64_MAX else UNKNOWN)
         return out

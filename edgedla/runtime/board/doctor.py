@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgedla.documents import header
 from edgedla.errors import EdgedlaError
+from edgedla.quantization.session import import_onnxruntime
 from edgedla.targets.board import Board, this_board
 from edgedla.targets.device_files import core_folder, root
 
@@ -121,7 +122,7 @@ def _library(board: Optional[Board], base: Path) -> List[Check]:
 
 def _module(name: str, label: str, needed: bool, remedy: str) -> Check:
     try:
-        found = importlib.import_module(name)
+        found = import_onnxruntime() if name == "onnxruntime" else importlib.import_module(name)
     except Exception as e:
         # A broken installation raises anything here, not only ImportError.
         return Check(label, "fail" if needed else "info", f"cannot be imported: {e}", remedy)
