@@ -9,6 +9,7 @@ EdgedlaError            (never raised itself)
 ├── EnvironmentMissing  4   a library, device or DLA core that the call needs is not here
 ├── BuildError          5   the builder refused or failed
 └── RunError            6   a runner, source or pipeline failed, or the accuracy is outside the tolerance
+    └── DeviceLost      6   the device failed in a way that leaves CUDA in this process unusable: end it, start another
 
 Exit code 0 is success, 1 means that the answer is no (`--fail-on`), 70 is a bug in edgedla.
 """
@@ -97,3 +98,8 @@ class BuildError(EdgedlaError):
 
 class RunError(EdgedlaError):
     exit_code = 6
+
+
+class DeviceLost(RunError):
+    """The GPU or a DLA failed asynchronously. CUDA's state in this process is undefined from then on (driver_types.h on
+    cudaErrorExternalDevice, 911: "the process must be terminated and relaunched"), so no other runner takes the work."""

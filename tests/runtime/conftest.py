@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import numpy as np
 import pytest
@@ -41,10 +41,22 @@ def fake_tensorrt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return install
 
 
+@pytest.fixture(autouse=True)
+def _cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Marks of trials stay out of the developer's own cache folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 class HostMemory:
-    """Buffers and streams without CUDA: one address for CPU and device, as on a Jetson. `freed` counts buffers."""
+    """Buffers and streams without CUDA: one address for CPU and device, as on a Jetson, unless `mapped` is False.
+
+    `freed` counts buffers; `on_device` is called with the address of each buffer that stands for memory of cudaMalloc;
+    `synchronize` is what the stream does when it is waited for.
+    """
 
     shares_memory = True
+    on_device: Callable[[int], Any] = staticmethod(lambda address: None)
+    synchronize: Callable[[], Any] = staticmethod(lambda: None)
 
     def __init__(self) -> None:
         self.depth = self.made = self.freed = 0
@@ -55,30 +67,43 @@ class HostMemory:
     def pop(self) -> None:
         self.depth -= 1
 
-    def stream(self) -> Any:
-        return SimpleNamespace(handle=77, synchronize=lambda: None)
+    def stream(self, non_blocking: bool = False) -> Any:
+        return SimpleNamespace(handle=77, synchronize=type(self).synchronize)
 
-    def buffer(self, size_bytes: int) -> Any:
+    def buffer(self, size_bytes: int, mapped: Optional[bool] = None) -> Any:
         from edgedla.runtime.cuda.memory import DeviceArray
 
         host = np.zeros(size_bytes, np.uint8)
+        device = np.zeros(size_bytes, np.uint8) if mapped is False else host
         self.made += 1
+        if mapped is False:
+            type(self).on_device(device.ctypes.data)
 
         def array() -> DeviceArray:
             shown = host.view(DeviceArray)
-            shown.pointer = host.ctypes.data
+            shown.pointer, shown.mapped = device.ctypes.data, device is host
             return shown
+
+        def upload(stream: Any) -> None:
+            device[:] = host
+
+        def download(stream: Any) -> None:
+            # As on a stream: by the time it runs, what was queued before it is done.
+            host[:] = device
 
         def free() -> None:
             self.freed += 1
 
-        nothing = lambda *_: None  # noqa: E731
         return SimpleNamespace(
-            host=host, pointer=host.ctypes.data, upload=nothing, download=nothing, free=free, array=array
+            host=host, pointer=device.ctypes.data, upload=upload, download=download, free=free, array=array
         )
 
 
 @pytest.fixture
 def host_memory() -> Any:
-    """The class; calling it makes a context."""
-    return HostMemory
+    """A class of its own for each test; calling it makes a context."""
+
+    class Memory(HostMemory):
+        pass
+
+    return Memory

@@ -1,7 +1,9 @@
 // A cuDLA on host memory, by the published interface: it checks handles, registration and sizes, and its loadables negate bytes.
 //
-// A loadable is text: "FAKE\n", then one line a tensor: "in NAME BYTES" or "out NAME BYTES". Output byte i is the negative of
-// input byte i (inputs in turn). FAKE_CUDLA_DEVICES is the number of cores; FAKE_CUDLA_FAIL=FUNCTION:CODE makes one call fail.
+// A loadable is text: "FAKE\n", then one line a tensor: "in NAME BYTES [C H W]" or "out ...". Output byte i is the negative of
+// input byte i (inputs in turn). Names come back as boards print them: with an apostrophe, cut at 80 bytes.
+// FAKE_CUDLA_DEVICES is the number of cores; FAKE_CUDLA_FAIL=FUNCTION:CODE makes one call fail.
+// FAKE_CUDLA_MEMORY: "device" refuses memory that was not handed to fake_device_memory, "wrong" computes nonsense over it.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +33,23 @@ enum { SLOTS = 256 };
 static struct { uint8_t *pointer; size_t size; int used; } memory[SLOTS];
 static int devices, modules, registrations;
 static int core_handles[8];
+static const void *from_device[1024];
+static int device_pointers;
+
+void fake_device_memory(const void *pointer) {
+    if (device_pointers < 1024) from_device[device_pointers++] = pointer;
+}
+
+static int is_device_memory(const void *pointer) {
+    for (int i = 0; i < device_pointers; ++i)
+        if (from_device[i] == pointer) return 1;
+    return 0;
+}
+
+static int memory_is(const char *kind) {
+    const char *wanted = getenv("FAKE_CUDLA_MEMORY");
+    return wanted && !strcmp(wanted, kind);
+}
 
 static int fails(const char *function) {
     const char *wanted = getenv("FAKE_CUDLA_FAIL");
@@ -63,6 +82,7 @@ int cudlaCreateDevice(uint64_t core, void **device, uint32_t flags) {
 int cudlaMemRegister(void *device, const uint64_t *pointer, size_t size, uint64_t **address, uint32_t flags) {
     ENTER;
     if (!live(device)) return 8;
+    if (memory_is("device") && !is_device_memory(pointer)) return 4;
     for (int i = 0; i < SLOTS; ++i)
         if (memory[i].used && memory[i].pointer == (uint8_t *)pointer) return 11;
     for (int i = 0; i < SLOTS; ++i)
@@ -101,14 +121,18 @@ int cudlaModuleLoadFromMemory(void *device, const uint8_t *data, size_t size, vo
     char *text = strndup((const char *)data, size);
     Module *m = calloc(1, sizeof *m);
     for (char *line = strtok(text + 5, "\n"); line; line = strtok(0, "\n")) {
-        char kind[4], name[81];
-        unsigned long long bytes;
-        if (sscanf(line, "%3s %80s %llu", kind, name, &bytes) != 3) continue;
+        char kind[4], name[256];
+        unsigned long long bytes, c = 1, h = 1, w = 0;
+        if (sscanf(line, "%3s %254s %llu %llu %llu %llu", kind, name, &bytes, &c, &h, &w) < 3) continue;
+        strcat(name, "'");
         int out = kind[0] == 'o';
         Descriptor *d = &m->tensors[out][m->count[out]++];
         snprintf(d->name, sizeof d->name, "%s", name);
-        d->size = d->w = bytes;
-        d->n = d->c = d->h = 1;
+        d->size = bytes;
+        d->n = 1;
+        d->c = c;
+        d->h = h;
+        d->w = w ? w : bytes;
         d->format = 9;
         d->type = 2;
         d->stride[0] = 1;
@@ -154,6 +178,7 @@ int cudlaSubmitTask(void *device, const Task *task, uint32_t count, void *stream
         const uint8_t *in = memory[slot_of(task->inputs[from])].pointer;
         uint8_t *out = memory[slot_of(task->outputs[i])].pointer;
         for (uint64_t b = 0; b < m->tensors[1][i].size; ++b) out[b] = (uint8_t)-in[b % m->tensors[0][from].size];
+        if (memory_is("wrong") && !is_device_memory(out)) out[0] ^= 1;
     }
     return 0;
 }

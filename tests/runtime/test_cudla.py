@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import json
 import os
 import shutil
@@ -15,11 +16,14 @@ import pytest
 
 from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.builder.artifact.store import save_artifact
-from edgedla.errors import EnvironmentMissing, RunError, UsageError
+from edgedla.errors import DeviceLost, EnvironmentMissing, RunError, UsageError
 from edgedla.runtime.cuda import cudla_abi
 from edgedla.runtime.cuda.cudla_api import Cudla
 from edgedla.runtime.cuda.cudla_backends import BindingsBackend, CtypesBackend, open_backend
 from edgedla.runtime.cuda.memory import DeviceArray
+from edgedla.runtime.cuda.stream import NonBlockingStream
+from edgedla.runtime.cuda.trial_mark import mark_file
+from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.cudla import CudlaRunner
 
 HERE = Path(__file__).resolve().parent
@@ -132,16 +136,51 @@ def test_a_loadable_that_the_driver_refuses_gives_everything_back(runner_of, tmp
 @pytest.mark.parametrize(
     ("loadable", "says"),
     [
-        (b"FAKE\nin a 32\nin b 16\nout z 31\n", "tensor z of the loadable .31 bytes. has 32 bytes in the manifest"),
-        (b"FAKE\nin a 32\nin c 16\nout y 32\n", "tensor c of the loadable .16 bytes. is not in the manifest"),
-        (b"FAKE\nin a 32\nout y 32\n", "has the inputs a, the manifest a, b"),
+        (b"FAKE\nin a 32\nin b 16\nout y 31\n", "y' has 31 bytes in the loadable, 32 in the manifest"),
+        (b"FAKE\nin a 32\nin c 17\nout y 32\n", "no tensor of the manifest fits c' of the loadable"),
+        (b"FAKE\nin a 32\nout y 32\n", "the loadable has 1 inputs, the manifest 2"),
         (b"FAKE\nin a 32\nin b 16\n", "cuDLA names 0 outputs"),
     ],
 )
-def test_a_loadable_of_another_network_is_refused_with_the_tensor(runner_of, tmp_path, library, loadable, says):
-    with pytest.raises(RunError, match=says):
+def test_a_loadable_of_another_network_is_refused_with_both_sides(runner_of, tmp_path, library, loadable, says):
+    with pytest.raises(RunError, match=says) as refused:
         runner_of(artifact_for(tmp_path / "b", loadable))
+    if "0 outputs" not in says:
+        for text in ("loadable: ", "bytes, strides ", "format 9, type 2", "manifest: ", "LINEAR, INT8"):
+            assert text in refused.value.hint
     assert counts(library) == (0, 0, 0)
+
+
+LONG = "features.denseblock4.denselayer16.norm2.running_mean.and.what.comes.after.it.too.head"
+
+
+@pytest.mark.parametrize("last", ["a", "b"])
+def test_names_that_cudla_cuts_find_their_tensors(runner_of, tmp_path, last):
+    """80 bytes are all that cudla.h keeps: two heads that differ after them are told apart by their sizes."""
+    names = (f"{LONG}.{last}", f"{LONG}.{last}2")
+    loadable = f"FAKE\nin x 16\nout {names[1]} 48\nout {names[0]} 32\n".encode()
+    bindings = (("x", True, 16), (names[0], False, 32), (names[1], False, 48))
+    runner = runner_of(artifact_for(tmp_path / "b", loadable, bindings))
+    outputs = runner.wait(runner.submit({"x": np.arange(16, dtype=np.uint8)}))
+    assert [outputs[n].nbytes for n in names] == [32, 48]
+
+
+def test_renamed_heads_are_paired_by_their_dims(runner_of, tmp_path, caplog):
+    loadable = b"FAKE\nin x 16\nout p1 32 2 4 4\nout p0 32 8 2 2\n"
+    artifact = artifact_for(tmp_path / "b", loadable, (("x", True, 16), ("small", False, 32), ("large", False, 32)))
+    shapes = {"x": (1, 1, 1, 16), "small": (1, 8, 2, 2), "large": (1, 2, 4, 4)}
+    bindings = tuple(dataclasses.replace(b, shape_nchw=shapes[b.name]) for b in artifact.bindings)
+    runner = runner_of(dataclasses.replace(artifact, bindings=bindings))
+    assert [b.name for b in runner._outputs] == ["large", "small"]
+    assert "manifest's order" not in caplog.text
+
+
+def test_heads_that_nothing_tells_apart_are_taken_in_order_and_that_is_said(runner_of, tmp_path, caplog):
+    loadable = b"FAKE\nin x 16\nout p0 32\nout p1 32\n"
+    bindings = (("x", True, 16), ("first", False, 32), ("second", False, 32))
+    runner = runner_of(artifact_for(tmp_path / "b", loadable, bindings))
+    assert [b.name for b in runner._outputs] == ["first", "second"]
+    assert "p0' is first, p1' is second" in caplog.text
 
 
 def test_the_only_output_may_have_another_name(runner_of, tmp_path):
@@ -303,7 +342,158 @@ def test_nvidias_bindings_run_the_same_loadable(library):
     assert done.returncode == 0, done.stderr
     name, names, right, said = json.loads(done.stdout)
     assert name == BindingsBackend.name
-    assert names == [["b", "a"], ["y"]]
+    assert names == [["b'", "a'"], ["y'"]]
     assert right
     assert "0xa" in said[0]
     assert "0x4" in said[1]
+
+
+@pytest.fixture
+def device_memory(host_memory, library):
+    """The fake learns which buffers stand for memory of cudaMalloc."""
+    lib = ctypes.CDLL(library)
+    host_memory.on_device = staticmethod(lambda address: lib.fake_device_memory(ctypes.c_void_p(address)))
+    return host_memory
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"), [("device", "does not take mapped memory"), ("wrong", "over mapped memory y differs")]
+)
+def test_where_mapped_memory_fails_buffers_are_copied(runner_of, device_memory, monkeypatch, caplog, kind, says):
+    monkeypatch.setenv("FAKE_CUDLA_MEMORY", kind)
+    runner = runner_of()
+    assert says in caplog.text
+    assert runner.memory == "copied"
+    for seed in range(3):
+        given = inputs(seed)
+        assert np.array_equal(runner.wait(runner.submit(given))["y"], (-np.tile(given["b"], 2)).astype(np.uint8))
+    # What the CUDA preprocessing wrote into mapped memory is copied too.
+    own = np.arange(16, dtype=np.uint8).view(DeviceArray)
+    own.pointer = own.ctypes.data
+    outputs = runner.wait(runner.submit({**inputs(), "b": own}))
+    assert np.array_equal(outputs["y"], (-np.tile(np.asarray(own), 2)).astype(np.uint8))
+
+
+def test_where_mapped_memory_works_it_is_used_and_the_report_says_so(runner_of, device_memory):
+    runner = runner_of()
+    assert runner.memory == "mapped"
+    with Pool([runner]) as pool:
+        assert pool.to_dict()[0]["memory"] == "mapped"
+
+
+@pytest.mark.parametrize("wanted", ["mapped", "copied"])
+def test_either_memory_can_be_forced(runner_of, device_memory, monkeypatch, wanted):
+    monkeypatch.setenv("EDGEDLA_DLA_MEMORY", wanted)
+    monkeypatch.setenv("FAKE_CUDLA_MEMORY", "wrong")
+    assert runner_of().memory == wanted
+
+
+def test_another_memory_is_wrong_use(runner_of, monkeypatch):
+    monkeypatch.setenv("EDGEDLA_DLA_MEMORY", "unified")
+    with pytest.raises(UsageError, match="EDGEDLA_DLA_MEMORY is 'unified'"):
+        runner_of()
+
+
+def test_a_trial_that_ended_its_process_is_not_tried_again(runner_of, device_memory, caplog):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    mark = mark_file("dla-mapped-memory")
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text(str(gone.pid))
+    assert runner_of().memory == "copied"
+    assert "an earlier trial of mapped memory ended its process" in caplog.text
+
+
+def test_a_trial_that_ends_well_leaves_no_mark(runner_of, device_memory):
+    runner_of()
+    assert not mark_file("dla-mapped-memory").exists()
+
+
+class StreamFailed(Exception):
+    """What pycuda raises: cuStreamSynchronize failed."""
+
+
+def test_the_dlas_own_error_is_told_when_the_stream_fails(runner_of, host_memory, monkeypatch):
+    runner = runner_of()
+
+    def fails():
+        raise StreamFailed("cuStreamSynchronize failed: 911")
+
+    runner._stream.synchronize = fails
+    monkeypatch.setenv("FAKE_CUDLA_FAIL", "cudlaGetLastError:1073741830")
+    with pytest.raises(DeviceLost, match=r"911.*the DLA timed out") as lost:
+        runner.wait(runner.submit(inputs()))
+    assert lost.value.exit_code == 6
+    assert "CUDA cannot go on in this process" in lost.value.hint
+
+
+def test_after_a_lost_device_no_other_runner_of_the_process_takes_the_work(runner_of, tmp_path):
+    first, second = runner_of(), runner_of(artifact_for(tmp_path / "other"), "DLA1")
+
+    def fails():
+        raise StreamFailed("911")
+
+    first._stream.synchronize = fails
+    with Pool([first, second]) as pool:
+        pool.submit(inputs())
+        with pytest.raises(DeviceLost):
+            pool.collect(5)
+        assert pool.members == ()
+        with pytest.raises(RunError, match="every runner failed"):
+            pool.submit(inputs())
+
+
+COUNTER = "sys/devices/platform/13e40000.host1x/15880000.nvdla0/power/runtime_active_time"
+
+
+@pytest.mark.parametrize(("after", "proved"), [("1009", True), ("1000", False)])
+def test_the_core_is_proved_by_the_kernels_counter(runner_of, tmp_path, monkeypatch, after, proved):
+    counter = tmp_path / "root" / COUNTER
+    counter.parent.mkdir(parents=True)
+    counter.write_text("1000\n")
+    monkeypatch.setenv("EDGEDLA_ROOT", str(tmp_path / "root"))
+    runner = runner_of()
+    counter.write_text(f"{after}\n")
+    runner.wait(runner.submit(inputs()))
+    runner.close()
+    assert runner.core_proved is proved
+
+
+class Driver:
+    """libcuda's stream functions; `fails` makes one of them fail with 911."""
+
+    def __init__(self, fails=""):
+        self.calls, self._fails = [], fails
+
+    def __getattr__(self, function):
+        def call(*arguments):
+            self.calls.append((function, [getattr(a, "value", a) for a in arguments]))
+            if function == "cuGetErrorName":
+                ctypes.cast(arguments[1], ctypes.POINTER(ctypes.c_char_p))[0] = b"CUDA_ERROR_EXTERNAL_DEVICE"
+                return 0
+            if function == "cuStreamCreate":
+                ctypes.cast(arguments[0], ctypes.POINTER(ctypes.c_void_p))[0] = 4711
+            return 911 if function == self._fails else 0
+
+        return call
+
+
+def test_streams_do_not_wait_for_the_default_stream():
+    driver = Driver()
+    stream = NonBlockingStream(driver)
+    host = np.zeros(8, np.uint8)
+    stream.upload(123, host)
+    stream.download(host, 123)
+    stream.synchronize()
+    stream.close()
+    stream.close()
+    assert driver.calls[0][1][1] == 1, "CU_STREAM_NON_BLOCKING"
+    assert [(name, values[-1]) for name, values in driver.calls[1:]] == [
+        ("cuMemcpyHtoDAsync_v2", 4711), ("cuMemcpyDtoHAsync_v2", 4711), ("cuStreamSynchronize", 4711),
+        ("cuStreamDestroy_v2", 4711),
+    ]  # fmt: skip
+
+
+def test_a_stream_that_fails_says_cudas_number_and_name():
+    with pytest.raises(RunError, match="cuStreamSynchronize failed with 911: CUDA_ERROR_EXTERNAL_DEVICE"):
+        NonBlockingStream(Driver(fails="cuStreamSynchronize")).synchronize()

@@ -13,6 +13,9 @@ from typing import Dict, Tuple
 HYBRID = 0
 NUM_INPUTS, NUM_OUTPUTS, INPUT_DESCRIPTORS, OUTPUT_DESCRIPTORS = 0, 1, 2, 3
 
+#: CUDLA_RUNTIME_TENSOR_DESC_NAME_MAX_LEN: longer names are cut.
+NAME_BYTES = 80
+
 STATUS: Dict[int, str] = {
     1: "invalid parameter", 2: "out of resources", 3: "creation failed", 4: "invalid address", 5: "operating system error",
     6: "CUDA error", 7: "error in the DLA user-mode driver (the loadable does not fit this DLA software, or memory ran out)",
@@ -28,7 +31,7 @@ class TensorDescriptor(ctypes.Structure):
     """cudlaModuleTensorDescriptor, 168 bytes."""
 
     _fields_ = [
-        ("name", ctypes.c_char * 81),
+        ("name", ctypes.c_char * (NAME_BYTES + 1)),
         ("size", ctypes.c_uint64),
         ("n", ctypes.c_uint64),
         ("c", ctypes.c_uint64),

@@ -47,6 +47,12 @@ class Cudla:
             self._registered[pointer] = self._api.register(self._open(), pointer, size_bytes)
         return self._registered[pointer]
 
+    def unregister(self, pointer: int) -> None:
+        """Before memory is given back: a later buffer may get the same address with another size."""
+        address = self._registered.pop(pointer, None)
+        if address is not None:
+            self._api.unregister(self._open(), address)
+
     def load(self, loadable: bytes) -> int:
         """Loads a loadable; returns the module's handle."""
         self._modules.append(self._api.load(self._open(), loadable))

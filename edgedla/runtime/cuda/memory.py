@@ -7,6 +7,7 @@ from typing import Any, Optional
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing
+from edgedla.runtime.cuda.stream import NonBlockingStream
 
 
 def cuda_driver() -> Any:
@@ -59,21 +60,24 @@ class CudaContext:
     def pop(self) -> None:
         self._context.pop()
 
-    def stream(self) -> Any:
-        """A CUDA stream: `.handle` for libraries, `.synchronize()`."""
-        return self.driver.Stream()
+    def stream(self, non_blocking: bool = False) -> Any:
+        """A CUDA stream: `.handle` for libraries, `.synchronize()`. pycuda's own, unless it shall be a non-blocking one."""
+        return NonBlockingStream() if non_blocking else self.driver.Stream()
 
-    def buffer(self, size_bytes: int) -> SharedBuffer:
-        return SharedBuffer(self, size_bytes)
+    def buffer(self, size_bytes: int, mapped: Optional[bool] = None) -> SharedBuffer:
+        """Memory of CPU and device. `mapped`: one memory or two with copies; by default one where they share it."""
+        return SharedBuffer(self, size_bytes, mapped)
 
 
 class DeviceArray(np.ndarray):
     """Bytes that the CPU sees as an array and CUDA at `pointer`: a runner on the same GPU takes the pointer, without a copy.
 
-    Views and copies of it have no pointer: they may lie elsewhere.
+    Views and copies of it have no pointer: they may lie elsewhere. `mapped`: the array is that very memory; otherwise the
+    device's bytes are the valid ones, and the array's may be old.
     """
 
     pointer: Optional[int] = None
+    mapped = True
 
 
 class SharedBuffer:
@@ -94,17 +98,21 @@ class SharedBuffer:
         self.pointer = int(allocation.get_device_pointer() if self.mapped else allocation)
 
     def upload(self, stream: Any) -> None:
-        if not self.mapped:
+        if not self.mapped and isinstance(stream, NonBlockingStream):
+            stream.upload(self.pointer, self.host)
+        elif not self.mapped:
             self._driver.memcpy_htod_async(self.pointer, self.host, stream)
 
     def download(self, stream: Any) -> None:
-        if not self.mapped:
+        if not self.mapped and isinstance(stream, NonBlockingStream):
+            stream.download(self.host, self.pointer)
+        elif not self.mapped:
             self._driver.memcpy_dtoh_async(self.host, self.pointer, stream)
 
     def array(self) -> DeviceArray:
         """`host` as an array that knows its device address."""
         shown = self.host.view(DeviceArray)
-        shown.pointer = self.pointer
+        shown.pointer, shown.mapped = self.pointer, self.mapped
         return shown
 
     def free(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Deque, Dict, List, Mapping, NamedTuple, Optional, Sequen
 
 import numpy as np
 
-from edgedla.errors import RunError
+from edgedla.errors import DeviceLost, RunError
 from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, inference_error, stages_of
 from edgedla.runtime.stats import Latency
 
@@ -183,6 +183,11 @@ class Pool:
         with self._condition:
             if self._abandoned:
                 raise error
+            if isinstance(error, DeviceLost):
+                # CUDA is unusable in the whole process, so no other member could do the work.
+                for member in self._members:
+                    member.alive = False
+                raise error
             bad = work.member
             bad.failures += 1
             work.tried.append(bad.runner.name)
@@ -218,6 +223,7 @@ class Pool:
                 "simulated": m.runner.simulated,
                 "in_use": m.alive,
                 "core_proved": getattr(m.runner, "core_proved", None),
+                "memory": getattr(m.runner, "memory", None),
                 "inference": m.latency.to_dict(),
                 "stages": stages_of(m.runner),
             }

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import collections
-from typing import Any, Callable, Deque, Dict, Iterable, Mapping, Protocol, Tuple
+from typing import Any, Callable, Deque, Dict, Iterable, Mapping, Optional, Protocol, Tuple
 
 import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
-from edgedla.errors import RunError
+from edgedla.errors import DeviceLost, RunError
 from edgedla.runtime.cuda.memory import CudaContext
-from edgedla.runtime.runners.base import ThreadedRunner
+from edgedla.runtime.runners.base import ThreadedRunner, describe
 
 
 class Memory(Protocol):
@@ -18,8 +18,8 @@ class Memory(Protocol):
 
     def push(self) -> None: ...
     def pop(self) -> None: ...
-    def stream(self) -> Any: ...
-    def buffer(self, size_bytes: int) -> Any: ...
+    def stream(self, non_blocking: bool = False) -> Any: ...
+    def buffer(self, size_bytes: int, mapped: Optional[bool] = None) -> Any: ...
 
 
 class CudaRunner(ThreadedRunner):
@@ -28,6 +28,11 @@ class CudaRunner(ThreadedRunner):
     Args:
         memory: makes the CUDA context's wrapper; called on the runner's thread.
     """
+
+    #: Engines of their own queue need a stream that does not wait for the default one.
+    non_blocking = False
+    #: Memory that CPU and device share, or two with copies; None: as the board has it.
+    mapped: Optional[bool] = None
 
     def __init__(self, artifact: Artifact, name: str, memory: Callable[[], Memory] = CudaContext) -> None:
         super().__init__(name, artifact.bindings, simulated=False)
@@ -48,9 +53,9 @@ class CudaRunner(ThreadedRunner):
         self._context = self._memory()
         self._context.push()
         self._pushed = True
-        self._stream = self._context.stream()
+        self._stream = self._context.stream(self.non_blocking)
         for b in self.bindings:
-            self._buffers[b.name] = self._context.buffer(b.size_bytes)
+            self._buffers[b.name] = self._context.buffer(b.size_bytes, self.mapped)
         self._start()
 
     def keep(self, names: Iterable[str]) -> None:
@@ -69,7 +74,7 @@ class CudaRunner(ThreadedRunner):
 
     def _lend(self, name: str, size_bytes: int) -> Any:
         free = self._free[name]
-        buffer = free.popleft() if free else self._context.buffer(size_bytes)
+        buffer = free.popleft() if free else self._context.buffer(size_bytes, self.mapped)
         self._lent[buffer.pointer] = (name, buffer)
         return buffer
 
@@ -83,6 +88,28 @@ class CudaRunner(ThreadedRunner):
     def _check(self) -> None:
         """Called once the stream is done: raises RunError if the device failed on the way."""
 
+    def _finish(self) -> None:
+        """Waits for what is queued.
+
+        Raises:
+            DeviceLost: it failed on the device; the text has what CUDA says, and what the engine's own library says.
+        """
+        try:
+            self._stream.synchronize()
+        except Exception as e:
+            reasons = [e.what if isinstance(e, RunError) else describe(e)]
+            # CUDA for Tegra, 9.1.5: the stream itself fails (error 911), and only the library knows why.
+            try:
+                self._check()
+            except Exception as why:
+                reasons.append(why.what if isinstance(why, RunError) else describe(why))
+            raise DeviceLost(
+                "the device failed: " + "; ".join(reasons),
+                where=self.name,
+                hint="CUDA cannot go on in this process: start it again (the service does so by itself)",
+            ) from e
+        self._check()
+
     def _stop(self) -> None:
         """Closes what `_start` opened; called also where `_start` failed half-way."""
 
@@ -95,12 +122,12 @@ class CudaRunner(ThreadedRunner):
             pointers[b.name] = buffer.pointer
             given = inputs.get(b.name)
             if given is None or given.nbytes != b.size_bytes:
-                found = "nothing" if given is None else f"{given.nbytes} bytes"
-                raise RunError(f"input {b.name} is {found}", where=self.name, allowed=f"{b.size_bytes} bytes")
-            here = getattr(given, "pointer", None)
-            if here:
+                size = "nothing" if given is None else f"{given.nbytes} bytes"
+                raise RunError(f"input {b.name} is {size}", where=self.name, allowed=f"{b.size_bytes} bytes")
+            address = getattr(given, "pointer", None)
+            if address and (self.mapped is not False or not getattr(given, "mapped", True)):
                 # Written by the CUDA preprocessing or by another engine: it lies where this engine can read it.
-                pointers[b.name] = here
+                pointers[b.name] = address
                 continue
             buffer.host[:] = np.ascontiguousarray(given).reshape(-1).view(np.uint8)
             buffer.upload(self._stream)
@@ -112,8 +139,7 @@ class CudaRunner(ThreadedRunner):
             for b in outputs:
                 if b.name not in kept:
                     self._buffers[b.name].download(self._stream)
-            self._stream.synchronize()
-            self._check()
+            self._finish()
         except BaseException:
             for buffer in kept.values():
                 self.give_back(buffer.array())
@@ -127,11 +153,13 @@ class CudaRunner(ThreadedRunner):
         finally:
             # Lent ones stay: an engine that hangs may read them still.
             spare = [buffer for name, free in self._free.items() for buffer in free]
-            own = [buffer for name, buffer in self._buffers.items() if name not in self._free]
-            for buffer in [*own, *spare]:
+            fixed = [buffer for name, buffer in self._buffers.items() if name not in self._free]
+            for buffer in [*fixed, *spare]:
                 buffer.free()
             self._buffers, self._free = {}, {}
             # Here, while the context is current: later CUDA could not give it back.
+            if self._stream is not None and hasattr(self._stream, "close"):
+                self._stream.close()
             self._stream = None
             if self._pushed:
                 self._pushed = False

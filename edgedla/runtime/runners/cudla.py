@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, Mapping, Optional
+import logging
+import os
+from typing import Callable, Dict, List, Mapping, Optional
+
+import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact, Binding
-from edgedla.errors import RunError, UsageError
+from edgedla.errors import DeviceLost, RunError, UsageError
 from edgedla.runtime.cuda.cudla_api import Cudla
 from edgedla.runtime.cuda.memory import CudaContext
+from edgedla.runtime.cuda.trial_mark import ended_a_process, trying
+from edgedla.runtime.runners.core_proof import CoreProof
 from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
+from edgedla.runtime.runners.loadable_tensors import match
+
+log = logging.getLogger("edgedla.runtime.cudla")
+#: mapped, copied, or auto: try mapped memory at the start, and copy where it does not work.
+MEMORY_VARIABLE = "EDGEDLA_DLA_MEMORY"
+_TRIAL = "dla-mapped-memory"
 
 
 class CudlaRunner(CudaRunner):
-    """Runs a loadable on DLA0 or DLA1; the GPU only copies, and on a Jetson not even that.
+    """Runs a loadable on DLA0 or DLA1; the GPU only copies, and over mapped memory not even that.
+
+    All of NVIDIA's sources register memory of cudaMalloc with cuDLA (cudla.h; CUDA for Tegra 9.1.3; cuDLA-samples); none
+    says that mapped host memory may be registered. So the runner tries it with a known pattern when it opens, and copies
+    where cuDLA refuses it or the outputs differ. `core_proved`: see CoreProof.
 
     Args:
         open_core: opens the DLA core by its number.
     """
+
+    non_blocking = True
 
     def __init__(
         self,
@@ -30,43 +48,90 @@ class CudlaRunner(CudaRunner):
         self.core = int(name[3:])
         self._open_core = open_core
         self._cudla: Optional[Cudla] = None
+        self._proof = CoreProof(self.core, name)
         super().__init__(artifact, name, memory)
+
+    @property
+    def core_proved(self) -> Optional[bool]:
+        return self._proof.proved
+
+    @property
+    def memory(self) -> str:
+        """How CPU and DLA share the buffers: "mapped" or "copied"."""
+        return "copied" if self.mapped is False else "mapped"
 
     def _start(self) -> None:
         self._cudla = self._open_core(self.core)
         self._module = self._cudla.load(self.artifact.file("loadable").read_bytes())
         self._inputs = self._match(outputs=False)
         self._outputs = self._match(outputs=True)
+        self._choose_memory()
         for b in self.bindings:
             self._cudla.register(self._buffers[b.name].pointer, b.size_bytes)
+        self._proof.start()
 
     def _match(self, outputs: bool) -> List[Binding]:
-        """Our bindings in the loadable's own order."""
         assert self._cudla is not None
-        ours = {b.name: b for b in self.bindings if b.is_input != outputs}
-        found = self._cudla.tensors(self._module, outputs)
-        kind = "outputs" if outputs else "inputs"
-        if len(found) != len(ours):
-            raise RunError(
-                f"the loadable has the {kind} {', '.join(t.name for t in found)}, the manifest {', '.join(ours)}",
-                where=self.name,
-                hint="build the artifact again",
-            )
-        bindings = []
-        for tensor in found:
-            binding = ours.get(tensor.name)
-            if binding is None and len(ours) == 1:
-                # The compiler renames tensors at times; with only one there is no doubt.
-                binding = next(iter(ours.values()))
-            if binding is None or binding.size_bytes != tensor.size_bytes:
-                size = (
-                    "is not in the manifest" if binding is None else f"has {binding.size_bytes} bytes in the manifest"
-                )
-                raise RunError(
-                    f"tensor {tensor.name} of the loadable ({tensor.size_bytes} bytes) {size}", where=self.name
-                )
-            bindings.append(binding)
-        return bindings
+        bindings = [b for b in self.bindings if b.is_input != outputs]
+        tensors = self._cudla.tensors(self._module, outputs)
+        return match(tensors, bindings, "outputs" if outputs else "inputs", self.name)
+
+    def _choose_memory(self) -> None:
+        """Decides between mapped and copied memory, and remakes the buffers where they are to be copied."""
+        wanted = os.environ.get(MEMORY_VARIABLE, "auto")
+        if wanted not in ("auto", "mapped", "copied"):
+            raise UsageError(f"{MEMORY_VARIABLE} is {wanted!r}", allowed="auto, mapped, copied")
+        if not getattr(self._context, "shares_memory", True):
+            self.mapped = False
+            return
+        if wanted == "mapped" or (wanted == "auto" and self._mapped_works()):
+            self.mapped = True
+            return
+        self.mapped = False
+        for b in self.bindings:
+            self._buffers[b.name].free()
+            self._buffers[b.name] = self._context.buffer(b.size_bytes, False)
+
+    def _mapped_works(self) -> bool:
+        if ended_a_process(_TRIAL):
+            log.warning("%s: an earlier trial of mapped memory ended its process; buffers are copied", self.name)
+            return False
+        wanted = self._trial(mapped=False)
+        try:
+            with trying(_TRIAL):
+                outputs = self._trial(mapped=True)
+        except DeviceLost as e:
+            raise DeviceLost(
+                f"cuDLA fails over mapped memory: {e.what}", where=self.name, hint=f"set {MEMORY_VARIABLE}=copied"
+            ) from e
+        except RunError as e:
+            log.warning("%s: cuDLA does not take mapped memory (%s); buffers are copied", self.name, e.what)
+            return False
+        wrong = [name for name in wanted if not np.array_equal(wanted[name], outputs[name])]
+        if wrong:
+            log.warning("%s: over mapped memory %s differs; buffers are copied", self.name, ", ".join(wrong))
+        return not wrong
+
+    def _trial(self, mapped: bool) -> Dict[str, np.ndarray]:
+        """Outputs of one inference of a known pattern over buffers of one kind."""
+        assert self._cudla is not None
+        buffers = {b.name: self._context.buffer(b.size_bytes, mapped) for b in self.bindings}
+        try:
+            for b in self.bindings:
+                buffer = buffers[b.name]
+                # Small bytes: as INT8 they are themselves, as FP16 finite numbers below 1.3.
+                buffer.host[:] = np.arange(b.size_bytes, dtype=np.uint32) % 61 if b.is_input else 0
+                buffer.upload(self._stream)
+            self._enqueue({name: buffer.pointer for name, buffer in buffers.items()})
+            for b in self.bindings:
+                if not b.is_input:
+                    buffers[b.name].download(self._stream)
+            self._finish()
+            return {b.name: buffers[b.name].host.copy() for b in self.bindings if not b.is_input}
+        finally:
+            for buffer in buffers.values():
+                self._cudla.unregister(buffer.pointer)
+                buffer.free()
 
     def _enqueue(self, pointers: Mapping[str, int]) -> None:
         assert self._cudla is not None
@@ -79,7 +144,9 @@ class CudlaRunner(CudaRunner):
     def _check(self) -> None:
         if self._cudla is not None:
             self._cudla.check()
+        self._proof.ran()
 
     def _stop(self) -> None:
+        self._proof.stop()
         if self._cudla is not None:
             self._cudla.close()

@@ -14,10 +14,10 @@ from edgedla.builder.artifact.load import Running, load_artifact
 from edgedla.builder.tensorrt.callbacks import process_logger
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.cuda.memory import CudaContext
+from edgedla.runtime.runners.core_proof import CoreProof
 from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
 from edgedla.runtime.runners.layer_clock import LayerClock, LayerTimes
 from edgedla.targets.board import this_board
-from edgedla.targets.device_files import core_active_ms
 
 log = logging.getLogger("edgedla.runtime.tensorrt")
 
@@ -25,16 +25,14 @@ log = logging.getLogger("edgedla.runtime.tensorrt")
 class TensorRtRunner(CudaRunner):
     """Runs an engine on "GPU", "DLA0" or "DLA1" (a hybrid engine's DLA parts; its GPU parts run on the GPU in any case).
 
-    `core_proved` is True once the kernel's power counters showed that the core was powered while our inferences ran, False
-    if inferences ran and they did not move, None before that and where there are none (no Jetson, or an unknown kernel).
-    It shows which core worked, not that nobody else used it.
+    `core_proved`: see CoreProof.
     """
+
+    non_blocking = True
 
     def __init__(self, artifact: Artifact, name: str, memory: Callable[[], Memory] = CudaContext) -> None:
         self.core = int(name[3:]) if name.startswith("DLA") else None
-        self.core_proved: Optional[bool] = None
-        self._counted: Optional[float] = None
-        self._ran = False
+        self._proof = CoreProof(self.core, name)
         self._runtime: Any = None
         self._engine: Any = None
         self._context_of_engine: Any = None
@@ -78,7 +76,7 @@ class TensorRtRunner(CudaRunner):
                 hint="build the artifact again",
             )
         self._new_context()
-        self._counted = core_active_ms(self.core) if self.core is not None else None
+        self._proof.start()
 
     def _new_context(self) -> Any:
         # The old one goes first: both hold the memory of all activations.
@@ -126,9 +124,9 @@ class TensorRtRunner(CudaRunner):
     def _verify(self, version: str) -> None:
         """An engine runs code of whoever built it: hash and origin are verified before TensorRT sees it."""
         board = this_board()
-        here = Running(target=board.target if board else None, tensorrt=version)
+        running = Running(target=board.target if board else None, tensorrt=version)
         if self.artifact.folder is not None:
-            load_artifact(self.artifact.folder, on=here)
+            load_artifact(self.artifact.folder, on=running)
 
     def _enqueue(self, pointers: Mapping[str, int]) -> None:
         context = self._context_of_engine
@@ -148,19 +146,16 @@ class TensorRtRunner(CudaRunner):
             raise RunError("TensorRT cannot queue the inference", where=self.name)
 
     def _check(self) -> None:
-        self._ran = True
         if self._clock is not None:
             self._clock.end()
-        if self._counted is not None and self.core_proved is None:
-            now = core_active_ms(self.core or 0)
-            # The counter has steps of a millisecond: one short inference may not move it.
-            if now is not None and now > self._counted:
-                self.core_proved = True
+        self._proof.ran()
+
+    @property
+    def core_proved(self) -> Optional[bool]:
+        return self._proof.proved
 
     def _stop(self) -> None:
-        if self._counted is not None and self._ran and self.core_proved is None:
-            self.core_proved = False
-            log.warning("%s: the kernel's counters saw no work on this core", self.name)
+        self._proof.stop()
         # TensorRT wants its objects destroyed in this order.
         self._context_of_engine = None
         self._profiler = None
