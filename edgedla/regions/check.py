@@ -11,7 +11,7 @@ from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, RegionReport, StrictResult, Totals
 from edgedla.regions.values import Cause, Placed, Prediction, Region
-from edgedla.regions.work import Work, work_of
+from edgedla.regions.work import Work, work_is_known, work_of
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform, platform_for
 
@@ -101,10 +101,11 @@ def check_graph(
     prediction = predict(graph, verdicts, platform, precision, mode)
     strict: Optional[StrictResult] = None
     if mode != "fallback":
-        from edgedla.regions.strict import check_strict
+        from edgedla.regions.strict import check_strict, known_as
 
         findings = rules.check_io(graph, platform, precision, mode)
-        strict = check_strict(graph, prediction, platform, mode, findings)
+        known = known_as(graph, verdicts, prediction, platform, precision)
+        strict = check_strict(graph, prediction, platform, mode, findings, known)
     work = work_of(graph)
     layers = tuple(_layer(graph, v, prediction, work) for v in verdicts)
     return CheckReport(
@@ -120,7 +121,7 @@ def check_graph(
         nodes=prediction.nodes,
         regions=tuple(_region(graph, r, work, platform, precision, rules) for r in prediction.regions),
         transitions=prediction.transitions,
-        totals=_totals(layers, prediction),
+        totals=_totals(layers, prediction, work_is_known(graph)),
         ranking=prediction.ranking,
         strict=strict,
         notes=_notes(graph, platform, prediction),
@@ -178,7 +179,7 @@ def _region(
     )
 
 
-def _totals(layers: Sequence[LayerReport], prediction: Prediction) -> Totals:
+def _totals(layers: Sequence[LayerReport], prediction: Prediction, work_known: bool) -> Totals:
     def count(placed: Placed) -> int:
         return sum(layer.placed is placed for layer in layers)
 
@@ -188,8 +189,8 @@ def _totals(layers: Sequence[LayerReport], prediction: Prediction) -> Totals:
         layers_gpu=count(Placed.GPU),
         layers_folded=count(Placed.FOLDED),
         layers_unknown=sum(layer.cause is Cause.UNKNOWN for layer in layers),
-        macs=sum(layer.macs for layer in layers),
-        macs_dla=sum(layer.macs for layer in layers if layer.placed is Placed.DLA),
+        macs=sum(layer.macs for layer in layers) if work_known else 0,
+        macs_dla=sum(layer.macs for layer in layers if layer.placed is Placed.DLA) if work_known else 0,
         regions=len(prediction.kept),
         regions_dropped=len(prediction.dropped),
         transitions=len(prediction.transitions),

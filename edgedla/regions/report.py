@@ -152,6 +152,7 @@ class StrictResult:
         offenders: names of all of them, in network order; constants that TensorRT refuses too are listed by their
         node.
         messages: why not, one sentence each.
+        unknowns: what no rule decides, rule and layer: "POOL008 at avgpool". Where `passes` is None, all that leaves it so.
     """
 
     mode: str
@@ -160,6 +161,7 @@ class StrictResult:
     offenders: Tuple[str, ...]
     messages: Tuple[str, ...]
     findings: Tuple[Finding, ...] = ()
+    unknowns: Tuple[str, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -169,6 +171,7 @@ class StrictResult:
             "offenders": list(self.offenders),
             "messages": list(self.messages),
             "findings": [f.to_dict() for f in self.findings],
+            "unknowns": list(self.unknowns),
         }
 
 

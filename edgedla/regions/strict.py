@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
 from edgedla.regions.fusions import fuse
+from edgedla.regions.prediction import predict
 from edgedla.regions.report import StrictResult
 from edgedla.regions.values import Cause, Placed, Prediction
-from edgedla.rules.verdict import Effect, Finding, Support
+from edgedla.rules.verdict import Effect, Finding, Support, Verdict
 from edgedla.targets import Platform
+
+
+class KnownAs(NamedTuple):
+    """A prediction with every unknown layer on the DLA.
+
+    Attributes:
+        rules: layer name to the rule that leaves it open.
+    """
+
+    prediction: Prediction
+    rules: Mapping[str, str]
 
 
 def check_strict(
@@ -18,6 +31,7 @@ def check_strict(
     platform: Platform,
     mode: str,
     io_findings: Sequence[Finding] = (),
+    known: Optional[KnownAs] = None,
 ) -> StrictResult:
     """The answer for mode "strict" (no GPU fallback) or "standalone" (a loadable without TensorRT around it).
 
@@ -26,25 +40,31 @@ def check_strict(
     refused: with fallback they are folded, without it they are fatal (YOLO11 build logs name the attention's scale).
     Only when the per-layer check passes does the build get as far as the second look and the reshapes that it adds.
 
+    A layer that no rule decides fails nothing by itself: the build is known to fail only where it fails with every such
+    layer on the DLA as well.
+
     Args:
         io_findings: what the rules say of the network's inputs and outputs (RuleSet.check_io).
+        known: the same prediction with every unknown layer on the DLA, and what makes each unknown; None where the
+            prediction itself is all there is.
     """
     if not platform.has_dla:
         reason = platform.no_dla or "no DLA"
         return StrictResult(mode, None if platform.dla_unknown else False, "", (), (reason,))
-    refused = list(_refused(graph, prediction))
+    best = prediction if known is None else known.prediction
+    refused = list(_refused(graph, best))
     later = [
         (graph.layers[p.index].name, p.reason)
-        for p in prediction.layers
+        for p in best.layers
         if p.placed is Placed.GPU and p.cause not in (Cause.RULE, Cause.UNKNOWN)
     ]
-    later += _added_reshapes(graph, prediction)
+    later += _added_reshapes(graph, best)
     unknown = [(graph.layers[p.index].name, p.reason) for p in prediction.layers if p.cause is Cause.UNKNOWN]
     unknown += [(n.name, n.reason) for n in prediction.nodes if n.cause is Cause.UNKNOWN and not n.layers]
     rejected = [f for f in io_findings if f.effect is Effect.REJECT]
     messages = [f"{name}: {reason}" for name, reason in refused + later + unknown]
     messages += [f.message for f in io_findings if f.effect in (Effect.REJECT, Effect.UNKNOWN)]
-    regions = len(prediction.kept)
+    regions = len(best.kept)
     one_region = mode != "standalone" or regions == 1
     if not one_region:
         messages.append(f"a standalone loadable holds the whole network in one region; this one has {regions}")
@@ -60,7 +80,37 @@ def check_strict(
         offenders=tuple(dict.fromkeys(name for name, _ in refused + later)),
         messages=tuple(messages),
         findings=tuple(io_findings),
+        unknowns=_unknowns(unknown, io_findings, known),
     )
+
+
+def known_as(
+    graph: LayerGraph, verdicts: Sequence[Verdict], prediction: Prediction, platform: Platform, precision: str
+) -> Optional[KnownAs]:
+    """The prediction with every unknown layer on the DLA; None where no layer is unknown."""
+    if not any(p.cause is Cause.UNKNOWN for p in prediction.layers):
+        return None
+    rules: Dict[str, str] = {}
+    for verdict in verdicts:
+        for finding in (*verdict.findings, *verdict.validation):
+            if finding.effect is Effect.UNKNOWN:
+                rules.setdefault(verdict.layer, finding.rule)
+    return KnownAs(predict(graph, [_on_dla(v) for v in verdicts], platform, precision), rules)
+
+
+def _on_dla(verdict: Verdict) -> Verdict:
+    support = Support.DLA if verdict.support is Support.UNKNOWN else verdict.support
+    validation = tuple(f for f in verdict.validation if f.effect is not Effect.UNKNOWN)
+    return replace(verdict, support=support, validation=validation)
+
+
+def _unknowns(
+    layers: Sequence[Tuple[str, str]], io_findings: Sequence[Finding], known: Optional[KnownAs]
+) -> Tuple[str, ...]:
+    """What leaves the answer open: "POOL008 at avgpool"."""
+    rules = {} if known is None else known.rules
+    open_layers = [f"{rules[name]} at {name}" if name in rules else name for name, _ in layers]
+    return (*open_layers, *(f"{f.rule} at {f.layer}" for f in io_findings if f.effect is Effect.UNKNOWN))
 
 
 def _refused(graph: LayerGraph, prediction: Prediction) -> Iterator[Tuple[str, str]]:

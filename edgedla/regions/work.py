@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, NamedTuple, Tuple
 
 from edgedla.graph import LayerGraph
-from edgedla.graph.kinds import Kind, kind_of
+from edgedla.graph.kinds import Kind, kind_class, kind_of
 
 
 class Work(NamedTuple):
@@ -16,6 +16,19 @@ class Work(NamedTuple):
 
 
 _NONE = Work()
+
+
+def work_is_known(graph: LayerGraph) -> bool:
+    """False where a layer that counts MACs has open sizes: no share of the others' MACs means anything then."""
+    kinds: Dict[str, bool] = {}
+    for layer in graph.layers:
+        if not any(t.is_dynamic for t in graph.output_tensors(layer)):
+            continue
+        if layer.type not in kinds:
+            kinds[layer.type] = kind_class(layer.type).macs is not Kind.macs
+        if kinds[layer.type]:
+            return False
+    return True
 
 
 def work_of(graph: LayerGraph) -> Tuple[Work, ...]:

@@ -58,6 +58,12 @@ def headline(report: CheckReport) -> Headline:
     if totals.macs:
         share += f" ({percent(totals.share_macs_dla)} of MACs)"
     loadables = count(totals.regions, "loadable")
+    if report.strict is not None and report.strict.passes is None and report.strict.unknowns:
+        first, *others = report.strict.unknowns
+        more = f" and {len(others)} more" if others else ""
+        return Headline(
+            "unknown", f"NOT KNOWN whether the {build_kind(report)} succeeds: {first}{more}; {share} on the DLA"
+        )
     n = unknowns(report)
     if n:
         open_ones = f"{n} {'layer is' if n == 1 else 'layers are'} unknown"

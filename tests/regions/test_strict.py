@@ -8,7 +8,7 @@ import pytest
 
 from edgedla.graph import LayerGraph
 from edgedla.regions import StrictResult, predict
-from edgedla.regions.strict import check_strict
+from edgedla.regions.strict import check_strict, known_as
 from edgedla.rules.verdict import Effect, Finding
 from edgedla.targets import Platform, platform_for
 
@@ -104,3 +104,33 @@ def test_below_rank_4_the_added_reshapes_fail_a_build_without_fallback(
     assert result.passes is passes
     assert result.offenders == (() if passes else ("a",))
     assert all("rank 3 is below 4" in message for message in result.messages)
+
+
+def unknown_strict(graph: LayerGraph, verdicts: Any, platform: Platform, mode: str) -> StrictResult:
+    prediction = predict(graph, verdicts, platform, "fp16", mode)
+    known = known_as(graph, verdicts, prediction, platform, "fp16")
+    return check_strict(graph, prediction, platform, mode, (), known)
+
+
+@pytest.mark.parametrize("mode", ["strict", "standalone"])
+def test_an_unknown_layer_leaves_the_answer_open_and_is_named(
+    net: Any, judge: Any, xavier: Platform, mode: str
+) -> None:
+    """It would also split the network in two regions; that is no failure, for it may as well run on the DLA."""
+    graph = net([line("ACTIVATION", "a", "x"), line("SOFTMAX", "u", "a"), line("ACTIVATION", "b", "u")])
+    result = unknown_strict(graph, judge(graph, unknown={"u": "not documented"}), xavier, mode)
+    assert (result.passes, result.first_offender, result.offenders) == (None, "", ())
+    assert [u.split()[-1] for u in result.unknowns] == ["u"]
+
+
+def test_a_failure_beside_an_unknown_layer_is_one(net: Any, judge: Any, xavier: Platform) -> None:
+    graph = net([line("SOFTMAX", "u", "x"), line("REDUCE", "r", "u"), line("ACTIVATION", "b", "r")])
+    verdicts = judge(graph, gpu={"r": "no"}, unknown={"u": "not documented"})
+    result = unknown_strict(graph, verdicts, xavier, "standalone")
+    assert (result.passes, result.first_offender) == (False, "r")
+
+
+def test_nothing_unknown_is_nothing_known_otherwise(net: Any, judge: Any, xavier: Platform) -> None:
+    graph = net([line("ACTIVATION", "a", "x")])
+    verdicts = judge(graph)
+    assert known_as(graph, verdicts, predict(graph, verdicts, xavier, "fp16"), xavier, "fp16") is None
