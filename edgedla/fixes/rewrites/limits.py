@@ -31,3 +31,9 @@ def conv_stride() -> int:
 
 def resize_factor() -> int:
     return upper_limit("RESZ006")
+
+
+@lru_cache(maxsize=None)
+def rule_parameter(rule_id: str, name: str) -> int:
+    """One number of a rule's first case."""
+    return int(rule_for(rule_id).cases[0].parameters[name])

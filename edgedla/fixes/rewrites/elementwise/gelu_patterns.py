@@ -1,0 +1,62 @@
+"""GELU as an operator, and in the forms around Erf that exporters write."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Optional, Tuple
+
+from edgedla.fixes.network.network import Network
+
+TOLERANCE = 1e-3
+
+
+def gelu_of(network: Network, node: Any) -> Optional[Tuple[Any, Tuple[Any, ...], Any]]:
+    """(x, the nodes, the output) of x (1 + erf(x / sqrt 2)) / 2, asked at its Gelu or Erf node; None where it is none."""
+    if node.op_type == "Gelu":
+        return node.inputs[0], (node,), node.outputs[0]
+    scaling = network.producer(node.inputs[0], "Div", "Mul")
+    plus = network.only_reader(node.outputs[0])
+    if scaling is None or plus is None or plus.op_type != "Add" or _other(network, plus, node.outputs[0]) != 1.0:
+        return None
+    x = scaling.inputs[1] if network.is_constant(scaling.inputs[0]) else scaling.inputs[0]
+    factor = _other(network, scaling, x)
+    wanted = math.sqrt(2.0) if scaling.op_type == "Div" else math.sqrt(0.5)
+    if factor is None or abs(factor - wanted) > TOLERANCE or (scaling.op_type == "Div" and scaling.inputs[0] is not x):
+        return None
+    return _product(network, x, plus, (scaling, node, plus))
+
+
+def _product(network: Network, x: Any, plus: Any, nodes: Tuple[Any, ...]) -> Optional[Tuple[Any, Tuple[Any, ...], Any]]:
+    """x, (1 + erf) and 1/2 multiplied in any order."""
+    first = network.only_reader(plus.outputs[0])
+    if first is None or first.op_type != "Mul":
+        return None
+    partner = first.inputs[1] if first.inputs[0] is plus.outputs[0] else first.inputs[0]
+    if partner is not x and _is_half(network, first, plus.outputs[0]):
+        # (1 + erf) / 2, times x.
+        second = network.only_reader(first.outputs[0])
+        if second is not None and second.op_type == "Mul" and any(v is x for v in second.inputs):
+            return x, (*nodes, first, second), second.outputs[0]
+        return None
+    if partner is x:
+        second = network.only_reader(first.outputs[0])
+        if second is not None and second.op_type == "Mul" and _is_half(network, second, first.outputs[0]):
+            return x, (*nodes, first, second), second.outputs[0]
+        return None
+    half = network.producer(partner, "Mul")
+    if half is not None and any(v is x for v in half.inputs) and _is_half(network, half, x):
+        return x, (*nodes, half, first), first.outputs[0]
+    return None
+
+
+def _is_half(network: Network, node: Any, operand: Any) -> bool:
+    return _other(network, node, operand) == 0.5
+
+
+def _other(network: Network, node: Any, operand: Any) -> Optional[float]:
+    """The number beside an operand, or None where it is none."""
+    if len(node.inputs) != 2:
+        return None
+    other = node.inputs[1] if node.inputs[0] is operand else node.inputs[0]
+    known = network.constant(other)
+    return float(known.reshape(-1)[0]) if known is not None and known.size == 1 else None

@@ -1,0 +1,50 @@
+"""An AveragePool with a window above the DLA's as a depthwise convolution of equal weights."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import numpy as np
+
+from edgedla.fixes.network.network import Network
+from edgedla.fixes.rewrites.limits import conv_stride, kernel, pooling_window
+from edgedla.fixes.rewrites.pooling.average_patterns import average_of
+from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+
+
+def match(network: Network, node: Any) -> Optional[Site]:
+    found = average_of(network, node)
+    if found is None or max(found.kernel) <= pooling_window():
+        return None
+    if any(found.pads) and not found.inclusive:
+        raise Refused("its divisor leaves the padding out")
+    if max(found.kernel) > kernel():
+        raise Refused(f"a window of {found.kernel} is above {kernel()}, the largest kernel of a convolution")
+    x = node.inputs[0]
+    _, c, h, w = network.nchw(x)
+    # A window as large as the map is a global average, whose stride is without meaning.
+    strides = [1 if n == k else s for n, k, s in zip((h, w), found.kernel, found.strides)]
+    if max(strides) > conv_stride():
+        raise Refused(f"a stride of {strides} is above {conv_stride()}")
+    kh, kw = found.kernel
+
+    def build(editor: Any) -> Any:
+        weight = editor.constant(np.full((c, 1, kh, kw), 1.0 / (kh * kw)), network.dtype(x), "mean")
+        return editor.conv(x, weight, group=c, strides=strides, pads=found.pads)
+
+    return Site(node.outputs[0], (node,), build)
+
+
+REWRITE = Rewrite(
+    "average-conv",
+    ("AveragePool",),
+    match,
+    (
+        holds("x 1x8x20x20", "y = AveragePool<kernel_shape = [10, 10]>(x)"),
+        holds("x 1x8x20x20", "y = AveragePool<kernel_shape = [9, 3], pads = [4, 1, 4, 1], count_include_pad = 1, strides = [2, 1]>(x)"),
+        holds("x 1x8x16x16", "y = AveragePool<kernel_shape = [16, 16], strides = [16, 16]>(x)"),
+        refuses("x 1x8x20x20", "y = AveragePool<kernel_shape = [9, 9], pads = [4, 4, 4, 4]>(x)", "padding out"),
+        refuses("x 1x8x40x40", "y = AveragePool<kernel_shape = [33, 3]>(x)", "largest kernel"),
+        no_pattern("x 1x8x20x20", "y = AveragePool<kernel_shape = [8, 8]>(x)"),
+    ),
+)  # fmt: skip
