@@ -21,6 +21,8 @@ LAYERS_TRIED = 9_000
 FEWEST_TRIALS, MOST_TRIALS = 10, 120
 #: A gain below this part of the value is rounding of the cost model, not a gain.
 NEGLIGIBLE = 1e-4
+#: Least gain for which another form of the same site is taken than the first.
+SWAP_GAIN = 0.02
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,9 @@ class Chooser:
                 kept_with, kept_sites = self._trial(dropped)
                 without, fewer_sites = self._trial(dropped | keys)
                 better = self._rank(without, len(fewer_sites)) < self._rank(kept_with, len(kept_sites))
+                if better and self._swaps(keys, fewer_sites):
+                    # Forms stand in the order of how exact they are: a later one has to pay.
+                    better = self._value(without) < self._value(kept_with) * (1.0 - SWAP_GAIN)
                 bundles.append(
                     Bundle(title, tuple(sorted(keys)), not better, self._value(kept_with), self._value(without))
                 )
@@ -101,6 +106,12 @@ class Chooser:
             after, sites = self._trial(dropped)
         self.sites = sites
         return Choice(dropped, before, after, tuple(bundles), len(self._seen))
+
+    @staticmethod
+    def _swaps(keys: FrozenSet[Key], sites: Sequence[Applied]) -> bool:
+        """Whether another rewrite takes the place of one of these sites."""
+        outputs = {output for _, output in keys}
+        return any(site.output in outputs for site in sites)
 
     def _none_left(self, dropped: FrozenSet[Key]) -> FrozenSet[Key]:
         """Without its first choice a place may get another rewrite: all of them are dropped."""

@@ -90,7 +90,7 @@ def fix(
         trt=platform.release.trt,
         chip=platform.module.chip,
     )
-    rewrites = _wanted(only, skip, purpose, approximate)
+    rewrites = _wanted(only, skip, purpose, approximate, precision)
     work = open_model(model)
     _check_opset(work, model)
     set_shapes(work, shapes or {}, batch)
@@ -136,13 +136,15 @@ def _one_of(what: str, value: str, allowed: Tuple[str, ...]) -> None:
         raise UsageError(f"{what} {value!r} is not known", where=f"--{what}", allowed=", ".join(allowed))
 
 
-def _wanted(only: Sequence[str], skip: Sequence[str], purpose: str, approximate: float) -> Tuple[Rewrite, ...]:
+def _wanted(
+    only: Sequence[str], skip: Sequence[str], purpose: str, approximate: float, precision: str
+) -> Tuple[Rewrite, ...]:
     """Rewrites in their order: those named, or all that fit the purpose, less those skipped."""
     named = set(rewrites_named(only, "--only"))
     skipped = set(rewrites_named(skip, "--skip"))
     entries = rewrite_entries()
     found = []
-    for rewrite in all_rewrites():
+    for rewrite in all_rewrites(precision):
         entry = entries[rewrite.id]
         if entry.equality == "approximate":
             fits = approximate > 0 and (rewrite.id in named or not named)

@@ -59,7 +59,16 @@ ORDER: Tuple[str, ...] = (
 )
 
 
+#: (first in INT8, first in FP16): where two forms of one place differ in what is exact and what is fast.
+SWAPPED_IN_INT8: Tuple[Tuple[str, str], ...] = (("pooling.global_average_conv", "pooling.global_average_pool"),)
+
+
 @lru_cache(maxsize=None)
-def all_rewrites() -> Tuple[Rewrite, ...]:
-    """The REWRITE of each module, in order."""
-    return tuple(importlib.import_module(f"{_PACKAGE}.{name}").REWRITE for name in ORDER)
+def all_rewrites(precision: str = "fp16") -> Tuple[Rewrite, ...]:
+    """The REWRITE of each module, in the order for this precision."""
+    names = list(ORDER)
+    if precision == "int8":
+        for first, second in SWAPPED_IN_INT8:
+            i, j = names.index(first), names.index(second)
+            names[min(i, j)], names[max(i, j)] = first, second
+    return tuple(importlib.import_module(f"{_PACKAGE}.{name}").REWRITE for name in names)

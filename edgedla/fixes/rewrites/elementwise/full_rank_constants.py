@@ -7,8 +7,13 @@ from typing import Any, Optional
 from edgedla.fixes.network.network import MOST_READ_ELEMENTS, Network
 from edgedla.fixes.site import Rewrite, Site, holds, no_pattern
 
+#: First release that folds shared and small constants by itself.
+FIRST_WITHOUT_NEED = (10,)
+
 
 def match(network: Network, node: Any) -> Optional[Site]:
+    if network.goal.trt >= FIRST_WITHOUT_NEED:
+        return None
     if len(node.inputs) != 2 or network.is_constant(node.inputs[0]) == network.is_constant(node.inputs[1]):
         return None
     place = 0 if network.is_constant(node.inputs[0]) else 1
@@ -34,9 +39,10 @@ REWRITE = Rewrite(
     ("Mul", "Add", "Sub", "Max", "Min"),
     match,
     (
-        holds("x 1x8x4x4, w 8x1x1", "y = Mul(x, w)"),
-        holds("x 1x8x4x4, w 1x8x1x1", "a = Add(w, x) y = Mul(a, w)"),
-        no_pattern("x 1x8x4x4, w 1x8x1x1", "y = Mul(x, w)"),
-        no_pattern("x 1x8x4, w 8x1", "y = Mul(x, w)"),
+        holds("x 1x8x4x4, w 8x1x1", "y = Mul(x, w)", trt=(8, 5)),
+        holds("x 1x8x4x4, w 1x8x1x1", "a = Add(w, x) y = Mul(a, w)", trt=(8, 5)),
+        no_pattern("x 1x8x4x4, w 1x8x1x1", "y = Mul(x, w)", trt=(8, 5)),
+        no_pattern("x 1x8x4x4, w 8x1x1", "y = Mul(x, w)"),
+        no_pattern("x 1x8x4, w 8x1", "y = Mul(x, w)", trt=(8, 5)),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 from edgedla.fixes.network.network import Network
 from edgedla.fixes.site import Rewrite, Site, holds, no_pattern
@@ -11,8 +11,9 @@ SLOPE, OFFSET = 0.35, 0.6
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
+    nodes: Tuple[Any, ...] = (node,)
     if node.op_type == "Mish":
-        x, nodes = node.inputs[0], (node,)
+        x = node.inputs[0]
     else:
         tanh = [n for n in (network.producer(v, "Tanh") for v in node.inputs) if n is not None]
         soft = network.producer(tanh[0].inputs[0], "Softplus") if tanh else None

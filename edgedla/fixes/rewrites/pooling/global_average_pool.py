@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from edgedla.fixes.network.network import Network
-from edgedla.fixes.rewrites.limits import kernel, pooling_window
+from edgedla.fixes.rewrites.limits import pooling_window
 from edgedla.fixes.rewrites.numbers import stages
 from edgedla.fixes.rewrites.pooling.patterns import over_height_and_width, with_shape
 from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
@@ -16,9 +16,6 @@ def match(network: Network, node: Any) -> Optional[Site]:
     if found is None:
         return None
     x, (_, _, h, w), shape = found
-    if network.goal.precision == "int8" and max(h, w) <= kernel():
-        # global-average-conv is more exact there.
-        return None
     windows = stages(h, w, pooling_window())
     if windows is None:
         raise Refused(f"{h} x {w} has a prime factor above {pooling_window()}, the largest window of a pooling")
@@ -44,6 +41,5 @@ REWRITE = Rewrite(
         refuses("x 1x8x13x13", "y = GlobalAveragePool(x)", "prime factor"),
         no_pattern("x 1x8x7x7", "y = ReduceMean<axes = [1]>(x)"),
         no_pattern("x 1x8x7", "y = GlobalAveragePool(x)"),
-        no_pattern("x 1x8x14x14", "y = GlobalAveragePool(x)", precision="int8"),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from edgedla.fixes.network.network import Network
 
@@ -21,8 +21,8 @@ def steps_of(network: Network, node: Any) -> Optional[Dict[int, Steps]]:
     starts, ends = read[0], read[1]
     if starts is None or ends is None:
         return None
-    axes = read[2] if len(read) > 2 and read[2] is not None else range(len(starts))
-    steps = read[3] if len(read) > 3 and read[3] is not None else [1] * len(starts)
+    axes: Sequence[int] = list(read[2]) if len(read) > 2 and read[2] is not None else range(len(starts))
+    steps: Sequence[int] = list(read[3]) if len(read) > 3 and read[3] is not None else [1] * len(starts)
     taken: Dict[int, Steps] = {}
     for start, end, axis, step in zip(starts, ends, axes, steps):
         if int(step) < 1:
