@@ -17,19 +17,19 @@ from edgedla.builder.plan.devices import devices_of
 from edgedla.builder.plan.int8_scales import calibrate
 from edgedla.builder.plan.legality import refuse_dynamic
 from edgedla.builder.plan.make_plan import make_plan
-from edgedla.builder.plan.plan import GPU, BuildPlan, Calibration
+from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.builder.request import BuildRequest, Model, Say
 from edgedla.builder.trtexec.files import Scripts, scripts_of
-from edgedla.errors import BuildError, ModelError, UsageError
+from edgedla.errors import BuildError, ModelError
 from edgedla.importers.model_file.model_identity import dynamic_inputs, model_identity
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.samples import Samples
 from edgedla.regions import CheckReport
+from edgedla.vocabulary import GPU
 
 if TYPE_CHECKING:
     pass
 
-BACKENDS = ("auto", "tensorrt", "host")
 #: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
 WORK = ".work"
 #: What a Jetson has; containers often lack the first.
@@ -90,8 +90,6 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
         UsageError, ModelError, BuildError, EnvironmentMissing, RunError.
     """
     folder = Path(out)
-    if request.backend not in BACKENDS:
-        raise UsageError(f"unknown backend {request.backend!r}", allowed=", ".join(BACKENDS))
     with _as_file(model) as path:
         _writable(folder)
         with _alone(folder):

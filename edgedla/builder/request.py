@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.formats import IoFormat
+from edgedla.vocabulary import BACKENDS, BUILD_MODES, PRECISIONS, one_of
 
 if TYPE_CHECKING:
     from edgedla.placement.result.placement import Placement
@@ -79,3 +80,8 @@ class BuildRequest:
     options: PlanOptions = field(default_factory=PlanOptions)
     allow_drift: bool = False
     force: bool = False
+
+    def __post_init__(self) -> None:
+        """Letter case does not count; a word that is none is refused before anything is read."""
+        for name, allowed in (("precision", PRECISIONS), ("mode", BUILD_MODES), ("backend", BACKENDS)):
+            object.__setattr__(self, name, one_of(name, getattr(self, name), allowed))

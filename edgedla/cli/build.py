@@ -10,6 +10,7 @@ import click
 
 from edgedla.cli.options import platform_options, resolve_models, shape_options, split_trtexec
 from edgedla.errors import UsageError
+from edgedla.vocabulary import PRECISIONS
 
 EPILOG = """\
 trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --buildDLAStandalone, --fp16, --int8,
@@ -26,7 +27,9 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 @platform_options()
 @shape_options()
 @click.option(
-    "--precision", type=click.Choice(["fp16", "int8"]), help="int8 is INT8 with FP16 allowed.  [default: fp16]"
+    "--precision",
+    type=click.Choice(PRECISIONS, case_sensitive=False),
+    help="int8 is INT8 with FP16 allowed.  [default: fp16]",
 )
 @click.option(
     "--mode",

@@ -9,6 +9,7 @@ import click
 from edgedla.cli.options import output_options, platform_options
 from edgedla.cli.output import deliver, destinations
 from edgedla.errors import UsageError
+from edgedla.vocabulary import PRECISIONS
 
 FORMATS = ("text", "json")
 
@@ -23,7 +24,7 @@ FORMATS = ("text", "json")
     "`edgedla check --format json`.",
 )
 @platform_options()
-@click.option("--precision", type=click.Choice(["fp16", "int8"]), default="fp16", show_default=True)
+@click.option("--precision", type=click.Choice(PRECISIONS, case_sensitive=False), default="fp16", show_default=True)
 @click.option("--fail-on-difference", is_flag=True, help="Exit with 1 if the comparison or the two files differ.")
 @output_options(*FORMATS)
 def inspect(

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 import click
 
 from edgedla.errors import UsageError
+from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -94,12 +95,12 @@ def network_options() -> Callable[[Command], Command]:
     return _stack(
         click.option(
             "--precision",
-            type=click.Choice(["fp16", "int8"]),
+            type=click.Choice(PRECISIONS, case_sensitive=False),
             help="int8 means INT8 with FP16 allowed, as `--int8 --fp16`.  [default: fp16]",
         ),
         click.option(
             "--mode",
-            type=click.Choice(["fallback", "strict", "standalone"]),
+            type=click.Choice(CHECK_MODES, case_sensitive=False),
             help="fallback: what the DLA refuses runs on the GPU; strict: any refusal fails the build; standalone: one "
             "DLA loadable.  [default: fallback]",
         ),

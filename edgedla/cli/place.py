@@ -18,6 +18,7 @@ from edgedla.cli.options import (
 )
 from edgedla.cli.output import deliver, destinations
 from edgedla.errors import UsageError
+from edgedla.vocabulary import OBJECTIVES
 
 FORMATS = ("text", "json", "html", "trtexec")
 
@@ -29,7 +30,7 @@ FORMATS = ("text", "json", "html", "trtexec")
 @shape_options()
 @click.option(
     "--objective",
-    type=click.Choice(["latency", "throughput", "energy", "makespan"]),
+    type=click.Choice(OBJECTIVES, case_sensitive=False),
     default="latency",
     show_default=True,
     help="latency of one frame; throughput of a stream, frames in flight on all engines; energy of one frame; makespan: "

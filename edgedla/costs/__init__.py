@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from edgedla.costs.cost import BASES, DEVICE_KINDS, Cost, total
+from edgedla.costs.cost import BASES, Cost, total
+from edgedla.vocabulary import DEVICE_KINDS
 
 __all__ = ["BASES", "DEVICE_KINDS", "Cost", "total"]

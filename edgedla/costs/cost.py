@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterable, Tuple
 
+from edgedla.vocabulary import DEVICE_KINDS
+
 #: Where a number comes from, strongest first. A sum is as weak as its weakest part.
 BASES: Tuple[str, ...] = ("measured", "fitted", "guessed")
 
 #: Kinds of engine. "DLA0" and "DLA1" are of kind "DLA".
-DEVICE_KINDS: Tuple[str, ...] = ("GPU", "DLA")
 
 
 def device_kind(device: str) -> str:

@@ -11,8 +11,8 @@ from edgedla import strict_yaml
 from edgedla.data import rules_dir
 from edgedla.errors import UsageError
 from edgedla.targets.platform import Module
+from edgedla.vocabulary import PRECISIONS
 
-PRECISIONS: Tuple[str, ...] = ("fp16", "int8")
 #: Bytes of one activation or weight element, by precision.
 PRECISION_BYTES: Mapping[str, int] = MappingProxyType({"fp16": 2, "int8": 1})
 

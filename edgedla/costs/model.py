@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.costs.coefficients import contention_numbers
 from edgedla.costs.contention import Slowdown, slowdown_of
-from edgedla.costs.cost import DEVICE_KINDS, Cost, device_kind
+from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.energy import energy_for
-from edgedla.costs.engines import PRECISION_BYTES, PRECISIONS, Clocks, clocks_for
+from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for
 from edgedla.costs.features import loadable_features
 from edgedla.costs.layer_costs import LayerCosts, layer_costs_of
 from edgedla.costs.operators import Operator, operators_of
@@ -20,6 +20,7 @@ from edgedla.costs.work import work_of
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
 from edgedla.targets.platform import Platform
+from edgedla.vocabulary import DEVICE_KINDS, PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class CostModel(Prices):
         source_format: Optional[str] = None,
         target_format: Optional[str] = None,
     ) -> Cost:
-        """Cost of handing one tensor from device `source` to device `target` ("GPU", "DLA0", "DLA1").
+        """Cost of handing one tensor from device `source` to device `target`.
 
         latency_us = reformat + reformat_bytes * (bytes of the LINEAR FP32 side + bytes of the DLA side) / emc_mhz
 

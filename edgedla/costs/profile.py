@@ -8,13 +8,13 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
-from edgedla.costs.cost import DEVICE_KINDS, Cost, device_kind
-from edgedla.costs.engines import PRECISIONS
+from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.operators import Operator
 from edgedla.documents import header, require
 from edgedla.errors import DocumentError
 from edgedla.files import write_atomic
 from edgedla.graph import Layer, LayerGraph
+from edgedla.vocabulary import DEVICE_KINDS, PRECISIONS
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 #: Parameters that no time depends on.

@@ -24,6 +24,7 @@ from edgedla.fixes.site import Rewrite
 from edgedla.quantization.samples import InputSpec, load_samples, synthetic_samples
 from edgedla.rules.remedies import rewrite_entries, rewrites_named
 from edgedla.targets import platform_for
+from edgedla.vocabulary import PRECISIONS, one_of
 
 OBJECTIVES = ("latency", "throughput", "energy", "loadables")
 #: The forms that rewrites write exist from this operator set on.
@@ -77,9 +78,9 @@ def fix(
         ModelError: the model cannot be read, or its operator set is older than 11.
         EnvironmentMissing: Python older than 3.10, onnx-ir or ONNX Runtime missing.
     """
-    _one_of("precision", precision, ("fp16", "int8"))
-    _one_of("for", purpose, tuple(PURPOSES))
-    _one_of("objective", objective, OBJECTIVES)
+    precision = one_of("precision", precision, PRECISIONS)
+    purpose = one_of("purpose", purpose, tuple(PURPOSES), "for")
+    objective = one_of("objective", objective, OBJECTIVES)
     if not 0.0 <= approximate < 1.0:
         raise UsageError(f"an error of {approximate:g}", where="--approximate", allowed="0 to below 1, relative L2")
     platform = platform_for(target, jetpack=jetpack, trt=trt)
@@ -129,11 +130,6 @@ def fix(
         notes=(*_notes(work, prove, seeded_weights, platform.no_dla), *_outputs_note(purpose, goal, fixed)),
         trials=choice.trials,
     )
-
-
-def _one_of(what: str, value: str, allowed: Tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{what} {value!r} is not known", where=f"--{what}", allowed=", ".join(allowed))
 
 
 def _wanted(

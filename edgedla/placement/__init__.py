@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from edgedla.placement.api import OBJECTIVES, NoPlacement, place
+from edgedla.placement.api import NoPlacement, place
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import Evaluation, Region, evaluate
 from edgedla.placement.problem.goal import Goal, Solution
 from edgedla.placement.problem.inputs import problem_of
 from edgedla.placement.problem.model import Model
-from edgedla.placement.problem.problem import DEVICES, Flow, Item, Limits, Link, Problem
+from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.placement.problem.validate import RULES, Violation, validate
 from edgedla.placement.result.document import read_placement
 from edgedla.placement.result.export import cores_of, device_types, layer_device_types, trtexec_commands
 from edgedla.placement.result.placement import Placement
 from edgedla.placement.solvers.solve import solve
 from edgedla.placement.verify import verify
+from edgedla.vocabulary import DEVICES, OBJECTIVES
 
 __all__ = [
     "DEVICES",

@@ -13,7 +13,7 @@ from edgedla.errors import EdgedlaError, UsageError
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.goal import GAP, Goal, Solution
 from edgedla.placement.problem.inputs import problem_of
-from edgedla.placement.problem.problem import DEVICES, Limits, Problem
+from edgedla.placement.problem.problem import Limits, Problem
 from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.result.assemble import assemble
 from edgedla.placement.result.placement import Placement
@@ -21,9 +21,7 @@ from edgedla.placement.solvers.pipeline_starts import stage_starts
 from edgedla.placement.solvers.solve import SOLVERS, solve
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
-
-OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "makespan")
-PRECISIONS: Tuple[str, ...] = ("fp16", "int8")
+from edgedla.vocabulary import DEVICES, OBJECTIVES, PRECISIONS, one_of
 
 
 class NoPlacement(EdgedlaError):
@@ -80,8 +78,8 @@ def place(
         ModelError: a model cannot be read.
         NoPlacement: no placement keeps the bound and the limits (exit code 1).
     """
-    _known("objective", objective, OBJECTIVES)
-    _known("precision", precision, PRECISIONS)
+    objective = one_of("objective", objective, OBJECTIVES)
+    precision = one_of("precision", precision, PRECISIONS)
     _known("solver", solver, SOLVERS)
     if latency_bound_us is not None and not latency_bound_us > 0:
         raise UsageError(f"a latency bound of {latency_bound_us:g} us", where="latency bound", allowed="a number > 0")

@@ -11,9 +11,9 @@ from edgedla.graph import LayerGraph
 from edgedla.placement.prediction import Predictor
 from edgedla.placement.problem.baselines import TITLES
 from edgedla.placement.problem.model import Model
-from edgedla.placement.problem.problem import GPU
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform
+from edgedla.vocabulary import GPU
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, Goal
 from edgedla.placement.problem.inputs import problem_of
 from edgedla.placement.problem.model import Model
-from edgedla.placement.problem.problem import DEVICES, GPU, Problem
+from edgedla.placement.problem.problem import Problem
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform
+from edgedla.vocabulary import DEVICES, GPU
 
 #: Seconds that looking for the best placement may take in a check.
 SEARCH_S = 2.0

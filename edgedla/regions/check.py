@@ -14,12 +14,10 @@ from edgedla.regions.values import Cause, Placed, Prediction, Region
 from edgedla.regions.work import Work, work_is_known, work_of
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform, platform_for
+from edgedla.vocabulary import CHECK_MODES, PRECISIONS, one_of
 
 if TYPE_CHECKING:
     from edgedla.rules import RuleSet
-
-PRECISIONS = ("fp16", "int8")
-MODES = ("fallback", "strict", "standalone")
 
 
 def check(
@@ -52,8 +50,8 @@ def check(
     """
     from edgedla.importers import load_onnx  # lazily: onnx takes longer to load than most checks take to run
 
-    _known("precision", precision, PRECISIONS)
-    _known("mode", mode, MODES)
+    precision = one_of("precision", precision, PRECISIONS)
+    mode = one_of("mode", mode, CHECK_MODES)
     platform = platform_for(target, jetpack=jetpack, trt=trt)
     graph = load_onnx(model, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH)
     return check_graph(graph, platform, precision, mode)
@@ -76,8 +74,8 @@ def compare(
     """
     from edgedla.importers import load_onnx
 
-    _known("precision", precision, PRECISIONS)
-    _known("mode", mode, MODES)
+    precision = one_of("precision", precision, PRECISIONS)
+    mode = one_of("mode", mode, CHECK_MODES)
     if not platforms:
         raise UsageError("there is nothing to compare", hint="name at least one target")
     graphs: Dict[Tuple[int, ...], LayerGraph] = {}
@@ -208,8 +206,3 @@ def _notes(graph: LayerGraph, platform: Platform, prediction: Prediction) -> Tup
         )
         notes.append(f"{them} predicted on the GPU")
     return tuple(notes)
-
-
-def _known(name: str, value: str, allowed: Tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{name} {value!r} is not known", where=f"--{name}", allowed=", ".join(allowed))

@@ -10,6 +10,7 @@ from edgedla.rules.loader import kind_class
 from edgedla.rules.rule import Case, Rule
 from edgedla.strict_yaml import Table
 from edgedla.targets import Platform, platform_for
+from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 
 #: Tried in this order for an example that names no platform.
 _PLATFORMS = (
@@ -66,11 +67,11 @@ def _example(rule: Rule, table: Table) -> Example:
             if ("target" not in at or _TARGETS.get(at.text("target")) == p[0])
             and ("trt" not in at or p[1].startswith(at.text("trt")) or at.text("trt").startswith(p[1]))
         ] or [(_TARGETS[at.text("target", "orin")], at.text("trt"))]
-    tried_precisions = (precision,) if at is not None and "precision" in at else ("fp16", "int8")
+    tried_precisions = (precision,) if at is not None and "precision" in at else PRECISIONS
     for target, trt in wanted:
         platform = platform_for(target, trt=trt)
         for p in tried_precisions:
-            for m in (mode,) if mode else ("fallback", "strict", "standalone"):
+            for m in (mode,) if mode else CHECK_MODES:
                 for case in rule.cases:
                     if case.scope.matches(platform, p, m):
                         return _made(rule, case, table, passes, platform, p)

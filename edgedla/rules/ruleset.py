@@ -24,9 +24,9 @@ from edgedla.rules.apply import (
 )
 from edgedla.rules.loader import BORDER_KINDS, RuleFile, load_file
 from edgedla.rules.rule import Rule
-from edgedla.rules.scope import MODES, PRECISIONS
 from edgedla.rules.verdict import Effect, Finding, Verdict
 from edgedla.targets import Platform
+from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 
 #: Kinds that share a file with another one.
 _FILE_OF = {"IDENTITY": "cast"}
@@ -69,7 +69,7 @@ class RuleSet:
             RuleError: a rule file is wrong.
         """
         _known("precision", precision, PRECISIONS)
-        _known("mode", mode, MODES)
+        _known("mode", mode, CHECK_MODES)
         _known("stage", stage, ("layer", "subgraph"))
         if platform.no_dla is not None and not platform.dla_unknown:
             return tuple(without_dla(layer.index, layer.name, platform.no_dla) for layer in graph.layers)
@@ -109,7 +109,7 @@ class RuleSet:
             formats: tensor name to type and format in trtexec's spelling ("int8:chw32"), as the build asks for.
         """
         _known("precision", precision, PRECISIONS)
-        _known("mode", mode, MODES)
+        _known("mode", mode, CHECK_MODES)
         if not platform.has_dla:
             return ()
         from edgedla.rules.border import io_tensor

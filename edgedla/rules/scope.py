@@ -7,10 +7,9 @@ from typing import FrozenSet, Optional, Tuple
 
 from edgedla.strict_yaml import Table
 from edgedla.targets import Platform, VersionRange
+from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 
 CHIPS = ("xavier", "orin")
-PRECISIONS = ("fp16", "int8")
-MODES = ("fallback", "strict", "standalone")
 _EVERY = VersionRange()
 
 
@@ -21,7 +20,7 @@ class Scope:
     chips: FrozenSet[str] = frozenset(CHIPS)
     trt: VersionRange = _EVERY
     precisions: FrozenSet[str] = frozenset(PRECISIONS)
-    modes: FrozenSet[str] = frozenset(MODES)
+    modes: FrozenSet[str] = frozenset(CHECK_MODES)
 
     def matches(self, platform: Platform, precision: str, mode: str) -> bool:
         return (
@@ -48,8 +47,8 @@ class Scope:
             parts.append(f"TensorRT {self.trt}")
         if self.precisions != frozenset(PRECISIONS):
             parts.append(", ".join(p.upper() for p in PRECISIONS if p in self.precisions))
-        if self.modes != frozenset(MODES):
-            parts.append(", ".join(m for m in MODES if m in self.modes))
+        if self.modes != frozenset(CHECK_MODES):
+            parts.append(", ".join(m for m in CHECK_MODES if m in self.modes))
         return "; ".join(parts) if parts else "everywhere"
 
 
@@ -73,7 +72,7 @@ def read_scope(table: Optional[Table]) -> Scope:
         chips=_choice(table, "target", CHIPS),
         trt=span,
         precisions=_choice(table, "precision", PRECISIONS),
-        modes=_choice(table, "mode", MODES),
+        modes=_choice(table, "mode", CHECK_MODES),
     )
 
 

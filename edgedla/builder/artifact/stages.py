@@ -8,8 +8,7 @@ from typing import Dict, Optional, Sequence, Tuple
 
 from edgedla.builder.artifact.artifact import STAGE_NAME, Artifact, Binding, Stage
 from edgedla.errors import DocumentError
-
-DEVICES = ("GPU", "DLA0", "DLA1")
+from edgedla.vocabulary import DEVICES
 
 
 @dataclass(frozen=True)

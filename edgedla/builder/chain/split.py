@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
-from edgedla.builder.plan.plan import GPU
 from edgedla.errors import BuildError
 from edgedla.graph import LayerGraph
+from edgedla.vocabulary import GPU
 
 
 @dataclass(frozen=True)

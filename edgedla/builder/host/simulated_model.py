@@ -11,10 +11,11 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
-from edgedla.builder.plan.plan import GPU, BuildPlan, LayerPlan
+from edgedla.builder.plan.plan import BuildPlan, LayerPlan
 from edgedla.formats.pack import dequantize, quantize
 from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.vocabulary import GPU
 
 #: Operators whose weight the DLA holds in INT8, one scale an output channel: operator -> axis of the output channels.
 INT8_WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0, "MatMul": 1}

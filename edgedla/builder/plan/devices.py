@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from edgedla.builder.plan.plan import GPU
 from edgedla.builder.request import PlanOptions
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.regions import CheckReport, Placed
 from edgedla.rules.verdict import Support
+from edgedla.vocabulary import GPU
 
 
 def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOptions) -> List[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Sequence
 
-from edgedla.builder.plan.plan import GPU, BuildPlan
+from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.pools import format_size, sram_budget_bytes
 from edgedla.errors import BuildError, UsageError
 from edgedla.formats.tensor_format import TYPE_PREFIX
@@ -13,6 +13,7 @@ from edgedla.graph.open_sizes import open_sizes_text
 from edgedla.regions import CheckReport, subgraphs_per_core
 from edgedla.rules import load_rules
 from edgedla.rules.verdict import Effect, Finding, Support
+from edgedla.vocabulary import GPU
 
 #: What concerns the plan as a whole and no layer. Limits of layers, formats and pools stand in rules/.
 PLAN_RULES = {

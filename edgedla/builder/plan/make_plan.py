@@ -7,7 +7,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from edgedla.builder.plan.devices import _devices, by_name
 from edgedla.builder.plan.legality import refuse_illegal, refuse_standalone
-from edgedla.builder.plan.plan import GPU, BuildPlan, Calibration, IoPlan, LayerPlan
+from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan
 from edgedla.builder.plan.pools import choose_pools
 from edgedla.builder.request import PlanOptions
 from edgedla.errors import UsageError
@@ -18,9 +18,8 @@ from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.unify import dla_scales
 from edgedla.regions import CheckReport, Placed
 from edgedla.regions.candidates import candidates
+from edgedla.vocabulary import BUILD_MODES, GPU, PRECISIONS, one_of
 
-MODES = ("hybrid", "standalone")
-PRECISIONS = ("fp16", "int8")
 #: LayerTypes and activations that the DLA computes in FP16 also in an INT8 build (developer guides 8.4 to 8.6.1).
 FP16_ONLY_ONNX = frozenset({"Sigmoid", "Tanh", "LRN", "Softmax", "LogSoftmax", "Slice", "Split"})
 
@@ -46,8 +45,7 @@ def make_plan(
         BuildError: the plan is not legal; every offence is named with its rule.
     """
     options = options or PlanOptions()
-    if mode not in MODES:
-        raise UsageError(f"unknown mode {mode!r}", allowed=", ".join(MODES))
+    mode = one_of("mode", mode, BUILD_MODES)
     platform = report.platform
     if mode == "standalone":
         refuse_standalone(report, allow_unknown=options.allow_unknown)

@@ -8,8 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.documents import header, require
 from edgedla.errors import DocumentError
-
-GPU = "GPU"
+from edgedla.vocabulary import GPU, PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,7 @@ def plan_from_dict(document: Mapping[str, Any], where: str = "plan") -> BuildPla
         values["regions"] = tuple((first, last, size) for first, last, size in values["regions"])
         values["notes"] = tuple(values["notes"])
         plan = BuildPlan(**values)
-        if plan.mode not in ("hybrid", "standalone") or plan.precision not in ("fp16", "int8") or not plan.trt:
+        if plan.mode not in ("hybrid", "standalone") or plan.precision not in PRECISIONS or not plan.trt:
             raise ValueError(f"mode {plan.mode!r}, precision {plan.precision!r}")
         return plan
     except (KeyError, TypeError, ValueError, AttributeError) as e:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from edgedla.builder.plan.plan import GPU, BuildPlan
+from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.tensorrt.callbacks import Interruption, Progress, interruptible, monitor, process_logger, receiving
 from edgedla.builder.tensorrt.config import (
     implicit_precisions,
@@ -27,6 +27,7 @@ from edgedla.builder.tensorrt.config import (
 from edgedla.builder.tensorrt.drift import Answers, Drift, compare
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError
 from edgedla.records.json_text import parse_json
+from edgedla.vocabulary import GPU
 
 #: How many log lines an error repeats.
 LAST_LINES = 20

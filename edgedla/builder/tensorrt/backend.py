@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.of_plan import Contents, artifact_of
-from edgedla.builder.plan.plan import GPU, BuildPlan
+from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.tensorrt.api import build_engine
 from edgedla.builder.tensorrt.drift import Drift, drift_yaml
 from edgedla.builder.tensorrt.log_causes import read_log, what_went_elsewhere, why_it_failed
@@ -17,6 +17,7 @@ from edgedla.files import write_atomic
 from edgedla.records.build_log import BuildLog
 from edgedla.records.engine_info import read_engine_info
 from edgedla.records.real_placement import DLA, real_of_engine, real_of_log
+from edgedla.vocabulary import GPU
 
 
 def build_on_device(

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping
 
-from edgedla.builder.plan.plan import GPU, BuildPlan
+from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.tensorrt.drift import Drift
 from edgedla.errors import BuildError
 from edgedla.quantization.calibration_cache import write_cache
+from edgedla.vocabulary import GPU
 
 _CHOSEN_TYPES = frozenset({"FLOAT", "HALF", "INT8"})
 _QDQ = frozenset({"QUANTIZE", "DEQUANTIZE"})

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from edgedla.builder.plan.plan import GPU, BuildPlan, IoPlan
+from edgedla.builder.plan.plan import BuildPlan, IoPlan
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError
 from edgedla.formats import IoFormat, TensorFormat
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.version import __version__
+from edgedla.vocabulary import GPU
 
 Version = Tuple[int, ...]
 MIB = 1 << 20

@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 import numpy as np
 
 from edgedla.costs.contention import achieved_gb_s
-from edgedla.costs.engines import PRECISIONS, clocks_for, highest_clocks, multiprocessors
+from edgedla.costs.engines import clocks_for, highest_clocks, multiprocessors
 from edgedla.costs.fit.evidence import Row
 from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.fit.samples import Sample, sample_of
@@ -17,6 +17,7 @@ from edgedla.costs.fit.solve import Fitted, tied_features
 from edgedla.costs.networks import network
 from edgedla.costs.work import work_of
 from edgedla.targets.modules import module_for
+from edgedla.vocabulary import PRECISIONS
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.placement.problem.baselines import after_cap, greedy
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.pins import check_pins, parse_pins, resolve_pins
-from edgedla.placement.problem.problem import GPU, Problem
+from edgedla.placement.problem.problem import Problem
 from edgedla.placement.result.document import check_input_sizes, read_placement
 from edgedla.placement.result.placement import Placement
+from edgedla.vocabulary import GPU
 
 #: What `predict(devices=...)` takes for one model.
 Assignment = Union[str, "os.PathLike[str]", Placement, Mapping[str, str]]

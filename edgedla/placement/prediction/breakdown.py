@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Tuple
 
 from edgedla.placement.problem.evaluate import Evaluation
-from edgedla.placement.problem.problem import GPU, Problem
+from edgedla.placement.problem.problem import Problem
+from edgedla.vocabulary import GPU
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from edgedla.placement.prediction.streams import Lane, Pace, side_by_side
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.inputs import problem_of
 from edgedla.placement.problem.model import Model
-from edgedla.placement.problem.problem import DEVICES, Limits
+from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.problem.schedule import segments
 from edgedla.placement.problem.validate import limits_broken
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
+from edgedla.vocabulary import DEVICES
 
 #: Relative standard deviation of a frame that other streams make twice as long or longer; less in proportion below.
 BESIDE_SPREAD = 0.3

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Sequence, Tuple
 
-from edgedla.placement.problem.problem import GPU
+from edgedla.vocabulary import GPU
 
 #: Rounds of the fixed point, and the relative change of all times at which it has settled.
 ROUNDS, SETTLED = 200, 1e-6

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Dict, Mapping, Sequence, Tuple
 
 from edgedla.placement.problem.evaluate import Region
-from edgedla.placement.problem.problem import GPU, Item, Problem
+from edgedla.placement.problem.problem import Item, Problem
+from edgedla.vocabulary import GPU
 
 #: Name -> what it stands for. The order is that of the reports.
 TITLES: Mapping[str, str] = {

@@ -17,8 +17,9 @@ from edgedla.placement.borders import Borders, border_format
 from edgedla.placement.loops import in_order, loops_of
 from edgedla.placement.problem.grouping import tensorrt_grouping
 from edgedla.placement.problem.model import Model, legal_units, why_not
-from edgedla.placement.problem.problem import GPU, Flow, Item, Limits, Link, Problem
+from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.regions.fusions import Unit, UnitGraph, fuse
+from edgedla.vocabulary import GPU
 
 
 def require_sizes(graph: LayerGraph) -> None:

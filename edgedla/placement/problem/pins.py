@@ -8,8 +8,8 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.placement.problem.model import Model, legal_units, why_not
-from edgedla.placement.problem.problem import DEVICES, GPU
 from edgedla.regions.fusions import fuse
+from edgedla.vocabulary import DEVICES, GPU
 
 #: What a pin may say. trtexec knows GPU and DLA; the cores are edgedla's.
 PIN_DEVICES: Tuple[str, ...] = (GPU, "DLA", "DLA0", "DLA1")

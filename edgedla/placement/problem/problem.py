@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, device_kind, total
-
-GPU = "GPU"
-DLA_CORES: Tuple[str, ...] = ("DLA0", "DLA1")
-DEVICES: Tuple[str, ...] = (GPU, *DLA_CORES)
+from edgedla.vocabulary import DEVICES, GPU
 
 #: (problem, core, items of one model on that core) -> the loadables that TensorRT forms of them, each sorted.
 Grouping = Callable[["Problem", str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]]

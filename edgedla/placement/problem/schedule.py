@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from edgedla.placement.problem.evaluate import Evaluation
-from edgedla.placement.problem.problem import GPU, Problem
+from edgedla.placement.problem.problem import Problem
+from edgedla.vocabulary import GPU
 
 #: Nodes of the schedule search; a search that needs more returns its best schedule and a bound below it.
 SEARCH_NODES = 20_000

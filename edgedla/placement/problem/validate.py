@@ -8,7 +8,8 @@ from typing import Any, Dict, List, Sequence, Tuple
 from edgedla.costs.cost import device_kind
 from edgedla.placement.problem.evaluate import Region
 from edgedla.placement.problem.grouping import is_acyclic
-from edgedla.placement.problem.problem import DEVICES, GPU, Problem
+from edgedla.placement.problem.problem import Problem
+from edgedla.vocabulary import DEVICES, GPU
 
 #: Rule -> what it demands. The order is that of the checks.
 RULES: Dict[str, str] = {

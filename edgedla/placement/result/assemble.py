@@ -11,13 +11,14 @@ from edgedla.placement.problem.baselines import TITLES, size
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import Goal, Solution
 from edgedla.placement.problem.model import Model
-from edgedla.placement.problem.problem import GPU, Limits, Problem
+from edgedla.placement.problem.problem import Limits, Problem
 from edgedla.placement.problem.schedule import Schedule, in_turn, shortest_schedule, steady_state
 from edgedla.placement.problem.validate import limits_broken
 from edgedla.placement.result import placement as p
 from edgedla.placement.result.reasons import reasons
 from edgedla.regions.transitions import BORDER_BYTES
 from edgedla.targets import Platform
+from edgedla.vocabulary import GPU
 
 
 def assemble(

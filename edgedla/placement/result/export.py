@@ -6,8 +6,8 @@ import shlex
 from typing import Dict, List, Optional, Tuple
 
 from edgedla.errors import UsageError
-from edgedla.placement.problem.problem import GPU
 from edgedla.placement.result.placement import PlacedModel, Placement
+from edgedla.vocabulary import GPU
 
 
 def device_types(model: PlacedModel, core: str) -> Dict[str, str]:

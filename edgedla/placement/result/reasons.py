@@ -6,7 +6,8 @@ from typing import Dict, List, Tuple
 
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.placement.problem.evaluate import Evaluation, crossings_of
-from edgedla.placement.problem.problem import GPU, Problem
+from edgedla.placement.problem.problem import Problem
+from edgedla.vocabulary import GPU
 
 
 def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[Tuple[str, str], ...]:

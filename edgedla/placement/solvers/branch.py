@@ -10,8 +10,9 @@ from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 from edgedla.costs.cost import Cost
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
-from edgedla.placement.problem.problem import GPU, Problem
+from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.mincut import cheapest
+from edgedla.vocabulary import GPU
 
 
 class Search:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from edgedla.placement.problem.problem import GPU, Link, Problem
+from edgedla.placement.problem.problem import Link, Problem
+from edgedla.vocabulary import GPU
 
 
 class State(NamedTuple):

@@ -6,7 +6,8 @@ import itertools
 from typing import Any, Sequence, Tuple
 
 from edgedla.placement.problem.goal import INFINITY, Goal
-from edgedla.placement.problem.problem import GPU, Problem
+from edgedla.placement.problem.problem import Problem
+from edgedla.vocabulary import GPU
 
 #: Steps of the grid on which the best weights are looked for, by number of devices.
 GRID = {1: 1, 2: 32, 3: 16}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import List, Mapping, Tuple
 
-from edgedla.placement.problem.problem import GPU, Problem
+from edgedla.placement.problem.problem import Problem
+from edgedla.vocabulary import GPU
 
 #: More than any sum of costs: never cut.
 FORBIDDEN = 1e15

@@ -7,7 +7,8 @@ from typing import List, Optional, Sequence, Set, Tuple
 
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure_of
-from edgedla.placement.problem.problem import GPU, Problem
+from edgedla.placement.problem.problem import Problem
+from edgedla.vocabulary import GPU
 
 #: Work for the search: so many items are looked at in all, about half a second. It is counted and not timed, so that
 #: the same input starts, and ends, with the same placement.

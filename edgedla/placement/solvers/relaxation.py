@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from edgedla.placement.problem.problem import GPU, Problem
+from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.highs import Linear, LinearModel, add
+from edgedla.vocabulary import GPU
 
 
 @dataclass

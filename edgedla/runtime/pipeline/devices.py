@@ -11,8 +11,9 @@ from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import UsageError
 from edgedla.placement.result.document import read_placement
 from edgedla.placement.result.placement import PlacedModel, Placement
-from edgedla.runtime.runners import DEVICES, Runner, chain_name, check_chain_devices, open_runners
+from edgedla.runtime.runners import Runner, chain_name, check_chain_devices, open_runners
 from edgedla.runtime.runners.base import open_all
+from edgedla.vocabulary import DEVICES
 
 
 def split_device(text: str) -> Tuple[str, str]:

@@ -9,8 +9,7 @@ from edgedla.builder.artifact.artifact import Artifact, Stage
 from edgedla.errors import UsageError
 from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, open_all, outputs_as_arrays
 from edgedla.runtime.runners.chain import ChainRunner, chain_name
-
-DEVICES = ("GPU", "DLA0", "DLA1")
+from edgedla.vocabulary import DEVICES
 
 
 def uses_dla(artifact: Artifact) -> bool:

@@ -1,0 +1,75 @@
+"""The closed lists of words: devices, precisions, modes, backends, objectives. Each has one spelling, written here.
+
+People type words in many ways ("INT8", "dla:0"); `one_of` and `device` return the one spelling, or name the nearest.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Optional, Sequence, Tuple, Union
+
+from edgedla.errors import UsageError
+
+GPU = "GPU"
+DLA_CORES: Tuple[str, ...] = ("DLA0", "DLA1")
+#: Engines of a module, in the order in which every table names them.
+DEVICES: Tuple[str, ...] = (GPU, *DLA_CORES)
+#: What costs and formats depend on.
+DEVICE_KINDS: Tuple[str, ...] = (GPU, "DLA")
+#: What a person may assign a layer to: "DLA" is any core.
+ASSIGNABLE: Tuple[str, ...] = (GPU, "DLA", *DLA_CORES)
+
+#: "int8" is INT8 with FP16 allowed, as trtexec --int8 --fp16 builds.
+PRECISIONS: Tuple[str, ...] = ("fp16", "int8")
+#: trtexec --allowGPUFallback, without it, and --buildDLAStandalone.
+CHECK_MODES: Tuple[str, ...] = ("fallback", "strict", "standalone")
+#: A TensorRT engine, and a DLA loadable for cuDLA.
+BUILD_MODES: Tuple[str, ...] = ("hybrid", "standalone")
+BACKENDS: Tuple[str, ...] = ("auto", "tensorrt", "host")
+OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "makespan")
+
+_CORE = re.compile(r"dla[:\s_-]?([0-9]{1,3})", re.IGNORECASE)
+
+
+def one_of(what: str, value: object, allowed: Sequence[str], where: Optional[str] = None) -> str:
+    """The spelling in `allowed` that `value` stands for; letter case does not count.
+
+    Args:
+        what: the noun for the message, "precision". where: the option or the layer; default `what`.
+
+    Raises:
+        UsageError: none of them; the nearest is named first.
+    """
+    by_fold = {word.casefold(): word for word in allowed}
+    text = value.strip().casefold() if isinstance(value, str) else ""
+    if text in by_fold:
+        return by_fold[text]
+    near = difflib.get_close_matches(text, by_fold, n=1)
+    raise UsageError(
+        f"unknown {what} {value!r}" + (f"; did you mean {by_fold[near[0]]}?" if near else ""),
+        where=where or what, allowed=", ".join(allowed),
+    )  # fmt: skip
+
+
+def device(value: object, allowed: Sequence[str] = DEVICES, where: Optional[str] = None) -> str:
+    """The device that `value` names: "GPU", "DLA0", also "gpu", "dla:0", "dla 0".
+
+    Raises:
+        UsageError: none of `allowed`.
+    """
+    match = _CORE.fullmatch(value.strip()) if isinstance(value, str) else None
+    return one_of("device", f"DLA{int(match[1])}" if match else value, allowed, where)
+
+
+def devices(value: Union[str, Sequence[str]], allowed: Sequence[str] = DEVICES) -> Tuple[str, ...]:
+    """Devices by name, each once, in the order of `allowed`: from a list, or from text with commas ("GPU,DLA0").
+
+    Raises:
+        UsageError: none is named, or one that is none of `allowed`.
+    """
+    names = value.split(",") if isinstance(value, str) else value
+    wanted = {device(name, allowed, "devices") for name in names}
+    if not wanted:
+        raise UsageError("no device is named", where="devices", allowed=", ".join(allowed))
+    return tuple(name for name in allowed if name in wanted)
