@@ -25,6 +25,7 @@ from edgedla.importers.model_file.model_identity import dynamic_inputs, model_id
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.samples import Samples
 from edgedla.regions import CheckReport
+from edgedla.targets.board import board_facts
 from edgedla.vocabulary import GPU
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
                 return done
             _tell(say, f"building with the {backend} backend")
             artifact, contents = _build_one(plan, path, work, backend, request, say)
-            return save_artifact(replace(artifact, model=source), folder, contents)
+            return save_artifact(replace(artifact, model=source, board=board_facts()), folder, contents)
 
 
 def _build_one(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 import click
 
+from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import shape_options
 from edgedla.cli.output import deliver, destinations
 from edgedla.documents import header
@@ -38,7 +39,7 @@ def _trtexec_options(command: Callable) -> Callable:
     return command
 
 
-@click.command()
+@click.command(cls=BoardCommand)
 @click.argument("artifact", required=False)
 @click.option(
     "--device",

@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional, Tuple
 
 import click
 
+from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import platform_options, resolve_models, shape_options, split_trtexec
 from edgedla.errors import UsageError
 from edgedla.vocabulary import PRECISIONS
@@ -19,7 +20,7 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(cls=BoardCommand, epilog=EPILOG)
 @click.argument("models", nargs=-1, metavar="MODEL")
 @click.option(
     "-o", "--output", "out", metavar="FOLDER", help="Folder of the artifact (for trtexec: of the scripts, or NAME.sh)."

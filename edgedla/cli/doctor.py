@@ -7,10 +7,12 @@ import sys
 
 import click
 
+from edgedla.cli.board_option import BoardCommand
+
 MARK = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL", "info": "    "}
 
 
-@click.command()
+@click.command(cls=BoardCommand)
 @click.option(
     "--format", "output_format", type=click.Choice(("text", "json")), default="text", help="Form of the output."
 )

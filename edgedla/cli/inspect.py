@@ -6,6 +6,7 @@ from typing import Optional, Tuple
 
 import click
 
+from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import output_options, platform_options
 from edgedla.cli.output import deliver, destinations
 from edgedla.errors import UsageError
@@ -14,7 +15,7 @@ from edgedla.vocabulary import PRECISIONS
 FORMATS = ("text", "json")
 
 
-@click.command()
+@click.command(cls=BoardCommand)
 @click.argument("file", metavar="FILE")
 @click.argument("other", metavar="[FILE2]", required=False)
 @click.option(

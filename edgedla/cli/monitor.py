@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Optional
 
 import click
 
+from edgedla.cli.board_option import BoardCommand
+
 if TYPE_CHECKING:
     from edgedla.runtime.board.monitor import Sample
 
 
-@click.command()
+@click.command(cls=BoardCommand)
 @click.option(
     "--interval", type=click.FloatRange(min=0.05), default=1.0, show_default=True, help="Seconds between samples."
 )

@@ -10,13 +10,14 @@ from typing import Any, Dict, Optional, Tuple
 
 import click
 
+from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.output import deliver, destinations
 from edgedla.errors import UsageError
 
 FORMATS = ("text", "json")
 
 
-@click.command()
+@click.command(cls=BoardCommand)
 @click.argument("pipeline", metavar="PIPELINE.yaml|ARTIFACT")
 @click.option("--source", metavar="URI", help="csi://0, v4l2:///dev/video0, rtsp://..., a file, a folder, synthetic://")
 @click.option(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Container, Optional, Tuple
+from typing import Any, Container, Dict, Optional, Tuple
 
 from edgedla.targets import releases
-from edgedla.targets.device_files import read_text, root
+from edgedla.targets.device_files import read_board, read_text, root
 
 #: Device-tree model names (lower case) by module; the memory size tells the variants apart.
 MODELS: Tuple[Tuple[str, str], ...] = (
@@ -73,6 +73,25 @@ def this_board(base: Optional[Path] = None) -> Optional[Board]:
         power_modes=tuple(modes[k] for k in sorted(modes, key=int)),
         container=(base / ".dockerenv").exists() or (base / "run/.containerenv").exists(),
     )
+
+
+def board_facts(base: Optional[Path] = None) -> Optional[Dict[str, Any]]:
+    """What belongs to a build or measurement on this Jetson: module, release, power mode, clocks; None elsewhere.
+
+    `clocks_mhz` are those of this moment, by name; a clock that cannot be read is missing.
+    """
+    board = this_board(base)
+    if board is None:
+        return None
+    clocks = read_board(base).clocks_hz
+    return {
+        "model": board.model,
+        "target": board.target,
+        "l4t": board.l4t,
+        "jetpack": board.jetpack,
+        "power_mode": board.power_mode,
+        "clocks_mhz": {name: round(hz / 1e6, 1) for name, hz in sorted(clocks.items())},
+    }
 
 
 def known_mode(name: str, known: Container[str]) -> Optional[str]:

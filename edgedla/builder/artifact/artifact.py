@@ -101,6 +101,7 @@ class Artifact:
         placement_predicted, placement_real: layer name -> device; `real` is None where nothing could tell.
         accuracy: what the builder measured of the result against ONNX Runtime in FP32, if it did.
         notes: what the user must know.
+        board: the Jetson that built it, as `targets.board.board_facts` tells (model, power mode, clocks); None elsewhere.
         stages: of a chain, in the order in which a frame passes them; () for every other kind.
     """
 
@@ -120,6 +121,7 @@ class Artifact:
     tool: str = __version__
     folder: Optional[Path] = None
     stages: Tuple[Stage, ...] = ()
+    board: Optional[Mapping[str, Any]] = None
 
     def file(self, role: str) -> Path:
         """The path of the file with this role.
@@ -164,6 +166,8 @@ class Artifact:
             "notes": list(self.notes),
             "files": [f.to_dict() for f in self.files],
         }
+        if self.board is not None:
+            document["board"] = dict(self.board)
         if self.kind == "chain":
             document["stages"] = [
                 {

@@ -117,6 +117,7 @@ def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
         notes=tuple(document["notes"]),
         files=tuple(ArtifactFile(**f) for f in document["files"]),
         tool=document["tool"],
+        board=document.get("board"),
     )
     return artifact, tuple(StageEntry(**s) for s in document.get("stages", ()))
 

@@ -91,6 +91,8 @@ def wrong_types(document: Mapping[str, Any]) -> List[str]:
         # A wrong parent has been named already.
         if (value is _MISSING or not check(value)) and ".".join(path[:-1]) not in found:
             found.append(".".join(path))
+    if not _or_null(_object)(document.get("board")):
+        found.append("board")
     for (parent, key), check in _OPTIONAL.items():
         if parent not in found and not _or_null(check)(document[parent].get(key)):
             found.append(f"{parent}.{key}")

@@ -67,6 +67,33 @@ def _write(artifact: Artifact, target: Path, contents: Mapping[Tuple[str, str], 
     return saved
 
 
+def adopt_artifact(artifact: Artifact, folder: Union[str, Path]) -> Artifact:
+    """Moves a loaded artifact into `folder` on the same disk; until it is whole there, `folder` holds what it held before.
+
+    Raises:
+        BuildError: the folder holds other things, the artifact names its files as none does, or the disk refuses.
+    """
+    source, target = artifact.folder, Path(folder)
+    stages = [s.artifact.folder for s in artifact.stages]
+    names = [f.path for f in artifact.files] + [s.name for s in stages if s is not None]
+    if source is None or not all(written_name(n) for n in names):
+        raise BuildError("its files are not named as an artifact's are", where=str(source))
+    try:
+        claim_folder(target)
+        with folder_lock(target):
+            for name in names:
+                if (source / name).is_dir() and (target / name).exists():
+                    # The number in a stage's name is its content's.
+                    continue
+                os.replace(source / name, target / name)
+            write_atomic(target / MANIFEST, (source / MANIFEST).read_bytes())
+            adopted = load_artifact(target)
+            _remove_unlisted(adopted, target)
+    except (OSError, EnvironmentMissing) as e:
+        raise BuildError(f"the artifact cannot be moved: {e}", where=str(target)) from e
+    return adopted
+
+
 def tidy(artifact: Artifact) -> None:
     """Removes what builds that were killed left in the folder; nothing while another build writes into it."""
     if artifact.folder is not None:

@@ -19,6 +19,7 @@ from edgedla.documents import header
 from edgedla.errors import EdgedlaError
 from edgedla.files import write_atomic
 from edgedla.quantization.calibration_cache import write_cache
+from edgedla.targets.board import board_facts
 
 if TYPE_CHECKING:
     from edgedla.builder.request import BuildRequest
@@ -83,7 +84,7 @@ def build_chain(
         contents[("calibration", "calib.cache")] = write_cache(
             chain.calibration.absmax, chain.stages[0].plan.trt
         ).encode()
-    saved = save_artifact(_artifact(chain, stages, source, accuracy), folder, contents)
+    saved = save_artifact(replace(_artifact(chain, stages, source, accuracy), board=board_facts()), folder, contents)
     shutil.rmtree(work / "stages", ignore_errors=True)
     return saved
 

@@ -1,0 +1,42 @@
+"""Where a board is: [user@]host[:port], taken apart and checked before it becomes an argument of ssh."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Optional
+
+from edgedla.errors import UsageError
+
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\Z")
+#: A name, an IPv4 or IPv6 address, or a Host of ssh_config. Never a leading dash: ssh would read an option.
+_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,253}\Z|[0-9A-Fa-f:]{2,45}(%[A-Za-z0-9]+)?\Z")
+_ADDRESS = re.compile(r"(?:(?P<user>[^@]*)@)?(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[^:]*))?\Z")
+
+
+@dataclass(frozen=True)
+class Address:
+    """A board's address; what is None is left to ssh_config."""
+
+    host: str
+    user: Optional[str] = None
+    port: Optional[int] = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return (f"{self.user}@" if self.user else "") + host + (f":{self.port}" if self.port else "")
+
+
+def parse_address(text: str) -> Address:
+    """`[user@]host[:port]`, an IPv6 address in brackets.
+
+    Raises:
+        UsageError: another form, or characters that a name cannot have.
+    """
+    match = _ADDRESS.match(text)
+    host = (match["v6"] or match["host"] or "") if match else ""
+    if match is None or not _HOST.match(host) or (match["user"] is not None and not _USER.match(match["user"])):
+        raise UsageError(f"{text!r} is no address of a board", where="--board", allowed="NAME or [user@]host[:port]")
+    if match["port"] is not None and not (match["port"].isdigit() and 0 < int(match["port"]) < 65536):
+        raise UsageError(f"the port {match['port']!r} of {text!r}", where="--board", allowed="1 to 65535")
+    return Address(host, match["user"], int(match["port"]) if match["port"] else None)

@@ -1,0 +1,217 @@
+"""The board's side of a connection: answers one request after the other until the laptop closes or vanishes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import pwd
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from edgedla.remote.board_side import jobs, lock, store
+from edgedla.remote.board_side.store import Refused
+from edgedla.remote.board_side.wire import CHUNK_BYTES, Message, Wire, WireBroken, WireClosed
+
+#: The first line of the answer; what comes before it was printed by a login script.
+MARK = b"edgedla-board 1\n"
+#: Where jetson/setup.sh puts edgedla, for a user and for services.
+PLACES = ("~/edgedla/bin/edgedla", "/opt/edgedla/bin/edgedla")
+HEARTBEAT_S = 5.0
+
+
+class Agent:
+    """One connection. Every request gets answers, the last of which has `done`."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.incoming: Optional[store.Incoming] = None
+        self.requests: Dict[str, Callable[[Message, bytes], None]] = {
+            "hello": self.hello, "have": self.have, "put": self.put, "start": self.start, "follow": self.follow,
+            "get": self.get, "jobs": self.jobs, "cancel": self.cancel,
+        }  # fmt: skip
+
+    def serve(self) -> None:
+        try:
+            while True:
+                got = self.wire.receive()
+                assert got is not None
+                self.answer(*got)
+        except (WireClosed, WireBroken):
+            if self.incoming is not None:
+                self.incoming.abandon()
+
+    def answer(self, message: Message, payload: bytes) -> None:
+        try:
+            self.requests[message["op"]](message, payload)
+        except lock.Busy as e:
+            self.done(error="busy", holder=e.holder)
+        except Refused as e:
+            self.done(error=e.code, what=e.what, hint=e.hint)
+        except OSError as e:
+            self.done(error="disk" if e.errno in (28, 122) else "system", what=str(e), hint="")
+
+    def done(self, **answer: Any) -> None:
+        self.wire.send({"done": True, **answer})
+
+    def hello(self, message: Message, payload: bytes) -> None:
+        store.prune()
+        program = _program(message.get("edgedla"))
+        self.done(
+            python=platform.python_version(),
+            machine=platform.machine(),
+            glibc=platform.libc_ver()[1],
+            user=pwd.getpwuid(os.getuid()).pw_name,
+            host=platform.node(),
+            free_bytes=store.free_bytes(),
+            edgedla=program,
+            version=_version(program) if program and message.get("version", True) else None,
+            l4t=_first_line("etc/nv_tegra_release"),
+            holder=lock.holder(),
+        )
+
+    def have(self, message: Message, payload: bytes) -> None:
+        """Bytes that stand here of each blob."""
+        sizes = [store.offset_of(b["sha256"], b["size"], message["client"]) for b in message["blobs"]]
+        missing = sum(b["size"] - there for b, there in zip(message["blobs"], sizes))
+        if missing > store.free_bytes():
+            raise Refused(
+                "%d MB are to be sent, %d MB are free" % (missing >> 20, store.free_bytes() >> 20),
+                f"free some space below {store.home()}",
+                "disk",
+            )
+        self.done(offsets=sizes)
+
+    def put(self, message: Message, payload: bytes) -> None:
+        """One chunk; the first opens the part at its offset, the last is verified."""
+        if self.incoming is None or self.incoming.sha256 != message["sha256"]:
+            if self.incoming is not None:
+                self.incoming.abandon()
+            self.incoming = store.Incoming(message["sha256"], message["size"], message["offset"], message["client"])
+        try:
+            self.incoming.append(payload)
+            if message.get("last"):
+                self.incoming.finish()
+                self.incoming = None
+        except BaseException:
+            self.incoming = None
+            raise
+        self.done()
+
+    def start(self, message: Message, payload: bytes) -> None:
+        job = message["job"]
+        held = self._locked(job, float(message.get("wait_s", 0))) if message.get("exclusive") else []
+        try:
+            name = jobs.start(job, held)
+        finally:
+            for fd in held:
+                os.close(fd)
+        self.done(job=name)
+
+    def _locked(self, job: Dict[str, Any], wait_s: float) -> List[int]:
+        info = {k: str(job.get(k, "")) for k in ("owner", "what", "kind")}
+        info["since"] = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        until, shown = time.monotonic() + wait_s, None
+        while True:
+            try:
+                return lock.acquire(info)
+            except lock.Busy as e:
+                if time.monotonic() >= until:
+                    raise
+                if e.holder != shown:
+                    shown = e.holder
+                    self.wire.send({"waiting": e.holder})
+            if self.wire.receive(0.2) is not None:
+                raise Refused("a request while another waits")
+
+    def follow(self, message: Message, payload: bytes) -> None:
+        """Sends the log from an offset on, and how the job ended. Takes `cancel` meanwhile."""
+        folder, offset = jobs.job_folder(message["job"]), int(message.get("offset", 0))
+        spoke = time.monotonic()
+        while True:
+            state = jobs.state_of(folder)
+            for behind, record in jobs.log_from(folder, offset):
+                offset = behind
+                self.wire.send({"offset": behind, "stream": record["stream"], "text": record["text"]})
+                spoke = time.monotonic()
+            if state["state"] in ("ended", "lost"):
+                self.done(state=state["state"], rc=state["rc"], outputs=state["outputs"], offset=offset)
+                return
+            if time.monotonic() - spoke > HEARTBEAT_S:
+                self.wire.send({"alive": True})
+                spoke = time.monotonic()
+            got = self.wire.receive(0.05)
+            if got is not None and got[0].get("op") == "cancel":
+                # Refused where it has ended meanwhile, which is told next.
+                with contextlib.suppress(Refused):
+                    jobs.cancel(message["job"], got[0]["how"])
+
+    def get(self, message: Message, payload: bytes) -> None:
+        """Chunks of one output from an offset on."""
+        path = jobs.safe_join(os.path.join(jobs.job_folder(message["job"]), "out"), message["path"])
+        with open(path, "rb") as f:
+            f.seek(int(message.get("offset", 0)))
+            for block in iter(lambda: f.read(CHUNK_BYTES), b""):
+                self.wire.send({"chunk": True}, block)
+        self.done()
+
+    def jobs(self, message: Message, payload: bytes) -> None:
+        self.done(jobs=jobs.listing(), holder=lock.holder())
+
+    def cancel(self, message: Message, payload: bytes) -> None:
+        jobs.cancel(message["job"], message["how"])
+        self.done()
+
+
+def _program(named: Optional[str]) -> Optional[str]:
+    """The board's edgedla: the one that the inventory names, else where setup.sh puts it, else on PATH."""
+    for place in (named,) if named else PLACES:
+        path = os.path.expanduser(place)
+        if os.access(path, os.X_OK):
+            return path
+    if named:
+        return None
+    import shutil
+
+    return shutil.which("edgedla")
+
+
+def _version(program: str) -> Optional[str]:
+    try:
+        out = subprocess.run(
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    words = out.decode("utf-8", "replace").split()
+    return words[-1] if words else None
+
+
+def _first_line(path: str) -> Optional[str]:
+    try:
+        with open(os.path.join(os.environ.get("EDGEDLA_ROOT") or "/", path), errors="replace") as f:
+            return f.readline().strip()
+    except OSError:
+        return None
+
+
+def main() -> None:
+    """Runs over stdin and stdout; whatever else would print there goes to stderr."""
+    for number in (signal.SIGPIPE, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    write_fd = os.dup(1)
+    os.set_inheritable(write_fd, False)
+    os.dup2(2, 1)
+    read_fd = os.dup(0)
+    os.set_inheritable(read_fd, False)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdin = open(os.devnull)  # noqa: SIM115 - for the life of the process
+    os.write(write_fd, MARK)
+    Agent(Wire(read_fd, write_fd)).serve()

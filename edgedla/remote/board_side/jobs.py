@@ -1,0 +1,160 @@
+"""Jobs on the board: a folder each with inputs, outputs, log and state."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from edgedla.remote.board_side.runner import detach, write_json
+from edgedla.remote.board_side.store import KEEP_S, Refused, blob_path, home
+
+JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}\Z")
+SIGNALS = {"interrupt": signal.SIGINT, "terminate": signal.SIGTERM, "kill": signal.SIGKILL}
+
+
+def job_folder(job: Any) -> str:
+    """Raises Refused where there is no such job."""
+    if not isinstance(job, str) or not JOB_ID.match(job):
+        raise Refused(f"{job!r} is no job", code="job")
+    folder = os.path.join(home(), "jobs", job)
+    if not os.path.isdir(folder):
+        raise Refused(f"the board has no job {job}", "edgedla board jobs BOARD lists them", "job")
+    return folder
+
+
+def start(job: Dict[str, Any], held: List[int]) -> str:
+    """Makes the job's folder from blobs and starts it; returns its id. A job that is there already is not started again.
+
+    Args:
+        job: {"id", "argv", "inputs": [{"path", "sha256"}], "folders": [path], "kind", "owner", "what", ...}. The laptop
+            chooses the id, so that it can ask again where the answer was lost.
+
+    Raises:
+        Refused: an input that was not sent, a path that leaves the folder.
+    """
+    if not isinstance(job["id"], str) or not JOB_ID.match(job["id"]):
+        raise Refused("{!r} is no job".format(job["id"]), code="job")
+    folder = os.path.join(home(), "jobs", job["id"])
+    if os.path.isdir(folder):
+        return str(job["id"])
+    new = folder + ".new"
+    shutil.rmtree(new, ignore_errors=True)
+    os.makedirs(os.path.join(new, "out"), mode=0o700)
+    try:
+        for entry in job.get("inputs", ()):
+            target = safe_join(os.path.join(new, "in"), entry["path"])
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            try:
+                os.link(blob_path(entry["sha256"]), target)
+            except FileNotFoundError:
+                raise Refused("the file {} was not sent".format(entry["path"]), "try again")
+        for path in job.get("folders", ()):
+            os.makedirs(safe_join(os.path.join(new, "out"), path), exist_ok=True)
+        write_json(os.path.join(new, "job.json"), dict(job, started=time.time()))
+        os.rename(new, folder)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    detach(folder, job, held)
+    return str(job["id"])
+
+
+def safe_join(base: str, path: str) -> str:
+    """`base`/`path`, refused where it would stand anywhere else."""
+    parts = path.split("/") if isinstance(path, str) else [""]
+    if any(p in ("", ".", "..") or "\0" in p for p in parts):
+        raise Refused(f"not a path below a folder: {path!r}")
+    return os.path.join(base, *parts)
+
+
+def state_of(folder: str) -> Dict[str, Any]:
+    """The job's state; one that neither lives nor wrote how it ended is "lost"."""
+    state = _load(os.path.join(folder, "state.json")) or {"state": "starting"}
+    if state["state"] != "ended" and not _alive(folder):
+        # It may have ended between the two looks.
+        state = _load(os.path.join(folder, "state.json")) or {"state": "starting"}
+        if state["state"] == "starting" and time.time() - os.stat(folder).st_mtime < 5:
+            return state
+        if state["state"] != "ended":
+            return {"state": "lost", "rc": 4, "outputs": []}
+    return state
+
+
+def listing() -> List[Dict[str, Any]]:
+    """All jobs, oldest first; those that ended long ago are removed."""
+    base = os.path.join(home(), "jobs")
+    found = []
+    for name in sorted(os.listdir(base)) if os.path.isdir(base) else ():
+        folder = os.path.join(base, name)
+        job, state = _load(os.path.join(folder, "job.json")), state_of(folder)
+        if job is None:
+            continue
+        if state["state"] in ("ended", "lost") and job.get("started", 0) < time.time() - KEEP_S:
+            shutil.rmtree(folder, ignore_errors=True)
+            continue
+        shown = {k: job.get(k) for k in ("id", "kind", "owner", "what", "started")}
+        found.append({**shown, "state": state["state"], "rc": state.get("rc"), "ended": state.get("ended")})
+    return found
+
+
+def cancel(job: str, how: str) -> None:
+    """Sends a signal to the job's processes; a reservation is released.
+
+    Raises:
+        Refused: it has ended.
+    """
+    folder = job_folder(job)
+    state = state_of(folder)
+    if state["state"] in ("ended", "lost"):
+        raise Refused(f"the job {job} has ended", code="ended")
+    if (_load(os.path.join(folder, "job.json")) or {}).get("kind") == "hold":
+        with open(os.path.join(folder, "release"), "w"):
+            return
+    if state.get("pid"):
+        # Its number cannot be another's by now: the runner that waits for it lives.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(state["pid"], SIGNALS[how])
+
+
+def log_from(folder: str, offset: int) -> Iterator[Tuple[int, Dict[str, Any]]]:
+    """(offset behind it, record) of every whole line from `offset` on."""
+    try:
+        with open(os.path.join(folder, "log"), "rb") as f:
+            f.seek(offset)
+            for line in f:
+                if not line.endswith(b"\n"):
+                    return
+                offset += len(line)
+                yield offset, json.loads(line.decode("ascii"))
+    except FileNotFoundError:
+        return
+
+
+def _alive(folder: str) -> bool:
+    try:
+        fd = os.open(os.path.join(folder, "alive"), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+
+
+def _load(path: str) -> Optional[Dict[str, Any]]:
+    try:
+        with open(path) as f:
+            value = json.load(f)
+        return value if isinstance(value, dict) else None
+    except (OSError, ValueError):
+        return None

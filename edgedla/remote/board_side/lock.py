@@ -1,0 +1,101 @@
+"""One user at a time: a lock that belongs to the board, not to an account, and says who holds it since when."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from typing import Any, Dict, List, Optional, Tuple
+
+#: Who holds it is written by others and read with care: no more than this is read.
+INFO_BYTES = 4096
+FIELDS = ("owner", "since", "what", "kind", "job")
+
+
+class Busy(Exception):
+    """Somebody else has the board; `holder` says who, as far as it is known."""
+
+    def __init__(self, holder: Dict[str, str]) -> None:
+        super().__init__("busy")
+        self.holder = holder
+
+
+def acquire(info: Dict[str, str]) -> List[int]:
+    """Takes the board for a job or a reservation; returns the descriptors that hold it until the last copy is closed.
+
+    A job takes two locks: one that jobs share among themselves, and the board's. It goes without the second where its own
+    user has reserved the board.
+
+    Raises:
+        Busy.
+    """
+    held: List[int] = []
+    try:
+        if info.get("kind") != "hold":
+            held.append(_take("jobs", info))
+        try:
+            held.append(_take("board", info))
+        except Busy as e:
+            if info.get("kind") == "hold" or e.holder.get("kind") != "hold" or e.holder.get("owner") != info["owner"]:
+                raise
+    except BaseException:
+        for fd in held:
+            os.close(fd)
+        raise
+    return held
+
+
+def holder() -> Optional[Dict[str, str]]:
+    """Who has the board now; None where it is free."""
+    for name in ("jobs", "board"):
+        fd = _open(name)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return _read(fd)
+        finally:
+            os.close(fd)
+    return None
+
+
+def _take(name: str, info: Dict[str, str]) -> int:
+    fd = _open(name)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        found = _read(fd)
+        os.close(fd)
+        raise Busy(found)
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps({k: info[k] for k in FIELDS if k in info}).encode("ascii")[:INFO_BYTES], 0)
+    except OSError:
+        pass  # a lock file of another user that only they may write: held all the same, without a word of who
+    return fd
+
+
+def _open(name: str) -> int:
+    folder = os.path.join(os.environ.get("EDGEDLA_ROOT") or "/", "run", "lock")
+    if not os.path.isdir(folder):
+        folder = os.path.join(os.environ.get("EDGEDLA_ROOT") or "/", "tmp")
+        os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, f"edgedla-{name}.lock")
+    for flags in (os.O_RDWR, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.O_RDWR, os.O_RDONLY):
+        # Opening to create is refused in a sticky folder where the file is another user's, so it is tried second.
+        try:
+            fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        except (FileNotFoundError, FileExistsError, PermissionError):
+            continue
+        if flags & os.O_CREAT:
+            os.fchmod(fd, 0o666)
+        return fd
+    raise PermissionError(f"the lock {path} cannot be opened")
+
+
+def _read(fd: int) -> Dict[str, str]:
+    try:
+        found: Any = json.loads(os.pread(fd, INFO_BYTES, 0).decode("ascii"))
+    except (ValueError, OSError):
+        return {}
+    pairs: List[Tuple[str, Any]] = list(found.items()) if isinstance(found, dict) else []
+    return {k: v for k, v in pairs if k in FIELDS and isinstance(v, str)}

@@ -1,0 +1,170 @@
+"""Runs one job in a process of its own, so that it goes on when the connection breaks, and writes down how it ended."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import json
+import os
+import signal
+import stat
+import subprocess
+import threading
+import time
+from typing import Any, Dict, List
+
+from edgedla.remote.board_side.store import digest_of
+
+#: A log that grows beyond is cut: a job may run for weeks.
+MAX_LOG_BYTES = 64 << 20
+MAX_OUTPUTS = 10_000
+
+
+def write_json(path: str, value: Any) -> None:
+    """Whole or not at all."""
+    with open(path + ".new", "w") as f:
+        json.dump(value, f)
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(path + ".new", path)
+
+
+class Log:
+    """Lines of JSON: which stream, and its text."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._lock, self._bytes, self._cut = threading.Lock(), 0, False
+
+    def write(self, stream: str, text: str) -> None:
+        data = json.dumps({"stream": stream, "text": text}).encode("ascii") + b"\n"
+        with self._lock:
+            if self._bytes + len(data) > MAX_LOG_BYTES:
+                if self._cut:
+                    return
+                self._cut = True
+                data = json.dumps({"stream": "err", "text": "[the log is cut here]\n"}).encode("ascii") + b"\n"
+            try:
+                self._bytes += os.write(self._fd, data)
+            except OSError:
+                return  # a full disk: the job's own writing fails and says so, and its end is still written down
+
+    def copy(self, stream: str, source: Any) -> None:
+        """Everything that a pipe brings, as it comes."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        while True:
+            data = os.read(source.fileno(), 65536)
+            text = decoder.decode(data, final=not data)
+            if text:
+                self.write(stream, text)
+            if not data:
+                return
+
+
+def detach(folder: str, job: Dict[str, Any], held: List[int]) -> None:
+    """Starts the job's process and returns at once. `held` stay open in it: they are the board's lock."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        # The connection's pipes too: sshd would wait for them.
+        for fd in range(3, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 65536 else 65536):
+            if fd not in held:
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        run_job(folder, job, held)
+    finally:
+        os._exit(0)
+
+
+def run_job(folder: str, job: Dict[str, Any], held: List[int]) -> None:
+    """Runs the job to its end. `alive` is locked meanwhile: that is how others see that it lives."""
+    import fcntl
+
+    alive = os.open(os.path.join(folder, "alive"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(alive, fcntl.LOCK_EX)
+    log, state = Log(os.path.join(folder, "log")), os.path.join(folder, "state.json")
+    write_json(state, {"state": "running", "pid": 0})
+    if job["kind"] == "hold":
+        _hold(folder, job, state)
+        return
+    try:
+        child = subprocess.Popen(
+            job["argv"],
+            cwd=folder,
+            env=_environment(job),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=held,
+            preexec_fn=_default_signals,
+        )
+    except OSError as e:
+        log.write("err", "{} cannot be started: {}\n".format(job["argv"][0], e.strerror))
+        write_json(state, {"state": "ended", "rc": 4, "outputs": [], "ended": time.time()})
+        return
+    write_json(state, {"state": "running", "pid": child.pid})
+    copiers = [
+        threading.Thread(target=log.copy, args=(name, pipe), daemon=True)
+        for name, pipe in (("out", child.stdout), ("err", child.stderr))
+    ]
+    for copier in copiers:
+        copier.start()
+    rc = child.wait()
+    for copier in copiers:
+        copier.join(5)  # a grandchild may keep the pipe open for ever
+    write_json(
+        state,
+        {
+            "state": "ended",
+            "rc": rc if rc >= 0 else 128 - rc,
+            "outputs": outputs_of(os.path.join(folder, "out")),
+            "ended": time.time(),
+        },
+    )
+
+
+def _hold(folder: str, job: Dict[str, Any], state: str) -> None:
+    until = time.time() + float(job["hold_s"])
+    while time.time() < until and not os.path.exists(os.path.join(folder, "release")):
+        time.sleep(0.1)
+    write_json(state, {"state": "ended", "rc": 0, "outputs": [], "ended": time.time()})
+
+
+def outputs_of(base: str) -> List[Dict[str, Any]]:
+    """Path below `base`, size and SHA-256 of the plain files there; links and sockets are no results."""
+    found: List[Dict[str, Any]] = []
+    for parent, folders, files in os.walk(base):
+        folders.sort()
+        for name in sorted(files):
+            path = os.path.join(parent, name)
+            if name.endswith((".lock", ".part")) or not stat.S_ISREG(os.lstat(path).st_mode):
+                continue
+            if len(found) == MAX_OUTPUTS:
+                return found
+            sha256, size = digest_of(path)
+            found.append({"path": os.path.relpath(path, base), "sha256": sha256, "size": size})
+    return found
+
+
+def _environment(job: Dict[str, Any]) -> Dict[str, str]:
+    """As a login would have it: nvcc and trtexec stand in places that a connection without terminal does not search."""
+    env = dict(os.environ, PYTHONUNBUFFERED="1")
+    env["PATH"] = ":".join([env.get("PATH", os.defpath), "/usr/local/cuda/bin", "/usr/src/tensorrt/bin", "/usr/sbin"])
+    env.update(job.get("env", {}))
+    return env
+
+
+def _default_signals() -> None:
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)

@@ -1,0 +1,66 @@
+"""This laptop as boards know it: who asks, and what it must remember of jobs that go on without it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import socket
+import time
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+from edgedla.errors import DocumentError, UsageError
+from edgedla.files import write_atomic
+
+_CLIENT = re.compile(r"[0-9a-z]{1,32}\Z")
+
+
+def state_folder() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "edgedla"
+
+
+def client_id() -> str:
+    """A name of this installation, made once: parts of files that boards hold are found again by it."""
+    path = state_folder() / "client"
+    if not (path.is_file() and _CLIENT.match(path.read_text(encoding="ascii", errors="replace"))):
+        write_atomic(path, os.urandom(8).hex())
+    return path.read_text(encoding="ascii")
+
+
+def owner() -> str:
+    """user@laptop, for people who wait for a board."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def new_job_id() -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(3).hex()}"
+
+
+def remember(job: str, document: Dict[str, Any]) -> None:
+    """Where a job's results belong. It is kept here, for a board has no say in which files of a laptop are written."""
+    write_atomic(_job_file(job), json.dumps(document, indent=1) + "\n")
+
+
+def remembered(job: str) -> Optional[Dict[str, Any]]:
+    """None where the job was started by another laptop, or its results were fetched."""
+    try:
+        found = json.loads(_job_file(job).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as e:
+        raise DocumentError(f"cannot be read: {e}", where=str(_job_file(job))) from e
+    return found if isinstance(found, dict) else None
+
+
+def forget(job: str) -> None:
+    _job_file(job).unlink(missing_ok=True)
+
+
+def _job_file(job: str) -> Path:
+    if not re.match(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}\Z", job):
+        raise UsageError(
+            f"{job!r} is no job", allowed="an id as 20261122-101500-a1b2c3", hint="edgedla board jobs NAME"
+        )
+    return state_folder() / "jobs" / f"{job}.json"

@@ -1,0 +1,203 @@
+"""One connection to a board: starts our side of it there, and asks it one thing after the other."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import subprocess
+import tempfile
+import zlib
+from pathlib import Path
+from typing import IO, Any, Callable, Dict, Iterator, Optional, Tuple
+
+from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.remote.board_side.agent import HEARTBEAT_S, MARK
+from edgedla.remote.board_side.wire import Message, Wire, WireBroken, WireClosed
+from edgedla.remote.inventory import BoardEntry
+from edgedla.remote.ssh import explain, ssh_command
+
+#: Modules of the board's side in the order in which they need each other.
+MODULES = ("wire", "store", "lock", "runner", "jobs", "agent")
+#: The whole of what the board's shell reads. The program itself and every request come through stdin.
+START = "exec {python} -c 'import sys;b=sys.stdin.buffer;exec(b.read(int(b.read(8))))'"
+#: Without any frame for so long the board is gone: its side speaks every HEARTBEAT_S.
+SILENCE_S = 12 * HEARTBEAT_S
+
+
+class ConnectionLost(RunError):
+    """The connection broke; what was started on the board goes on."""
+
+
+class Connection:
+    """Requests to one board. Not for several threads.
+
+    Raises:
+        EnvironmentMissing: no connection, an unknown or changed host key, no Python there.
+    """
+
+    def __init__(self, board: BoardEntry) -> None:
+        self.board = board
+        command = ssh_command(board.address, START.format(python=board.python))
+        # Not a pipe: the process that keeps the connection for later calls would hold it open.
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()
+        self._ssh = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            start_new_session=True,
+            bufsize=0,
+        )
+        assert self._ssh.stdin is not None
+        assert self._ssh.stdout is not None
+        self._wire = Wire(self._ssh.stdout.fileno(), self._ssh.stdin.fileno())
+        try:
+            self._ssh.stdin.write(bootstrap())
+            self._wire.skip_to(MARK)
+        except (WireClosed, OSError) as e:
+            error = self._why()
+            self.close()
+            raise error from e
+        except WireBroken as e:
+            self.close()
+            raise EnvironmentMissing(f"no connection: {e}", where=self.where) from e
+
+    @property
+    def where(self) -> str:
+        return f"board {self.board.name}"
+
+    def ask(self, op: str, payload: bytes = b"", **fields: Any) -> Dict[str, Any]:
+        """The last answer to a request.
+
+        Raises:
+            ConnectionLost: it broke. Refusal: the board refuses.
+        """
+        self.send(op, payload, **fields)
+        return self.answer()
+
+    def send(self, op: str, payload: bytes = b"", **fields: Any) -> None:
+        try:
+            self._wire.send({"op": op, **fields}, payload)
+        except WireClosed as e:
+            raise self._lost(e) from e
+
+    def answer(self, other: Optional[Callable[[Message, bytes], None]] = None) -> Dict[str, Any]:
+        """Waits for the answer with `done`; hands what comes before it to `other`."""
+        for message, payload in self.messages():
+            if message.get("done"):
+                if "error" in message:
+                    raise Refusal.of(message, self.where)
+                return message
+            if other is not None:
+                other(message, payload)
+        raise AssertionError("messages() ends by an exception only")
+
+    def messages(self) -> Iterator[Tuple[Message, bytes]]:
+        while True:
+            got = self.poll(SILENCE_S)
+            if got is None:
+                raise self._lost(WireClosed(f"nothing came for {SILENCE_S:.0f} s"))
+            yield got
+
+    def poll(self, timeout_s: float) -> Optional[Tuple[Message, bytes]]:
+        """The next message, None where none comes in time."""
+        try:
+            return self._wire.receive(timeout_s)
+        except (WireClosed, WireBroken) as e:
+            raise self._lost(e) from e
+
+    def close(self) -> None:
+        for pipe in (self._ssh.stdin, self._ssh.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        try:
+            self._ssh.wait(2)
+        except subprocess.TimeoutExpired:
+            self._ssh.kill()
+            self._ssh.wait()
+        self._stderr.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _lost(self, cause: Exception) -> ConnectionLost:
+        said = self._said()
+        return ConnectionLost(f"the connection broke: {' '.join(said.split())[-300:] or cause}", where=self.where)
+
+    def _why(self) -> EnvironmentMissing:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._ssh.wait(5)
+        return explain(self._said(), self.board.address)
+
+    def _said(self) -> str:
+        try:
+            self._stderr.seek(0)
+            return printable(self._stderr.read(1 << 16).decode("utf-8", "replace"))
+        except ValueError:
+            return ""
+
+
+class Refusal(RunError):
+    """The board refuses a request; `code` says of which kind: busy, disk, job, ended, refused, system."""
+
+    code = "refused"
+    holder: Dict[str, str] = {}
+
+    @classmethod
+    def of(cls, message: Message, where: str) -> Refusal:
+        holder = message.get("holder")
+        holder = {str(k): printable(str(v))[:200] for k, v in holder.items()} if isinstance(holder, dict) else {}
+        if message["error"] == "busy":
+            error = cls(
+                f"the board is in use by {in_use_by(holder)}",
+                where=where,
+                hint="--wait waits for it; `edgedla board jobs` shows what runs there",
+            )
+        else:
+            error = cls(
+                printable(str(message.get("what", "it refuses")))[:1000],
+                where=where,
+                hint=printable(str(message.get("hint") or ""))[:1000] or None,
+            )
+        error.code, error.holder = str(message["error"]), holder
+        return error
+
+
+def in_use_by(holder: Dict[str, str]) -> str:
+    return f"{holder.get('owner') or 'somebody'} since {holder.get('since') or 'a time unknown'}" + (
+        f" ({holder['what']})" if holder.get("what") else ""
+    )
+
+
+def printable(text: str) -> str:
+    """A text from the board without what a terminal would obey."""
+    return "".join(
+        c if c in "\n\t" or (c.isprintable() and c != "\x7f") else f"\\x{ord(c):02x}" if ord(c) < 256 else "�"
+        for c in text
+    )
+
+
+def bootstrap() -> bytes:
+    """The board's side as one program: its length in eight digits, then Python that makes its modules and runs it."""
+    folder = Path(__file__).resolve().parent / "board_side"
+    sources = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
+    packed = base64.b85encode(zlib.compress(json.dumps(sources).encode("utf-8"))).decode("ascii")
+    package = "edgedla.remote.board_side"
+    program = f"""\
+import base64, json, sys, types, zlib
+for name in ("edgedla", "edgedla.remote", "{package}"):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = []
+for name, source in json.loads(zlib.decompress(base64.b85decode("{packed}")).decode("utf-8")).items():
+    module = sys.modules["{package}." + name] = types.ModuleType("{package}." + name)
+    setattr(sys.modules["{package}"], name, module)
+    exec(compile(source, "<edgedla " + name + ">", "exec"), module.__dict__)
+sys.modules["{package}.agent"].main()
+"""
+    data = program.encode("ascii")
+    return b"%08d" % len(data) + data

@@ -1,0 +1,153 @@
+"""boards.yaml: the boards by name, read strictly."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from edgedla.errors import DocumentError, RuleError, UsageError
+from edgedla.files import write_atomic
+from edgedla.remote.address import Address, parse_address
+
+#: Sets another file than ~/.config/edgedla/boards.yaml.
+FILE_VARIABLE = "EDGEDLA_BOARDS"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
+#: A program on the board becomes part of ssh's one command line: no character that a shell reads.
+_PROGRAM = re.compile(r"[A-Za-z0-9_./+~][A-Za-z0-9_./+~-]*\Z")
+_KEYS = ("host", "groups", "python", "edgedla", "note")
+
+
+@dataclass(frozen=True)
+class BoardEntry:
+    """One board.
+
+    Attributes:
+        groups: names that `sweep --board-group` and `board list` select by.
+        python: the board's Python that serves the connection, 3.8 or newer.
+        edgedla: the board's edgedla; None: where jetson/setup.sh puts it, else on PATH.
+    """
+
+    name: str
+    address: Address
+    groups: Tuple[str, ...] = ()
+    python: str = "python3"
+    edgedla: Optional[str] = None
+    note: str = ""
+
+
+def inventory_file() -> Path:
+    chosen = os.environ.get(FILE_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "edgedla" / "boards.yaml"
+
+
+def read_inventory(path: Optional[Path] = None) -> Dict[str, BoardEntry]:
+    """The boards by name; none where there is no file.
+
+    Raises:
+        DocumentError: an unknown key, a wrong type, a name or address that cannot be one; `where` is file:line.
+    """
+    from edgedla import strict_yaml
+
+    path = path or inventory_file()
+    if not path.exists():
+        return {}
+    try:
+        document = strict_yaml.loads(path.read_text(encoding="utf-8"), str(path))
+        if not isinstance(document, strict_yaml.Table):
+            raise DocumentError("no mapping", where=str(path), allowed="boards: with one entry a board")
+        boards = document.only(["boards"]).table("boards")
+        return {name: _entry(name, boards) for name in boards}
+    except RuleError as e:
+        raise DocumentError(e.what, where=e.where, allowed=e.allowed, hint=e.hint) from e
+    except (OSError, UnicodeDecodeError) as e:
+        raise DocumentError(f"cannot be read: {e}", where=str(path)) from e
+
+
+def _entry(name: str, boards: Any) -> BoardEntry:
+    if not _NAME.match(name):
+        raise boards.error(f"{name!r} is no name of a board", name, allowed="letters, digits, - and _")
+    table = boards.table(name).only(["host"], _KEYS)
+    for key in ("python", "edgedla"):
+        if key in table and not _PROGRAM.match(table.text(key)):
+            raise table.error(f"{table[key]!r} is no path of a program", key, allowed="letters, digits and _./+~-")
+    try:
+        address = parse_address(table.text("host"))
+    except UsageError as e:
+        raise table.error(e.what, "host", allowed=e.allowed or "") from e
+    program = table.text("edgedla", "")
+    return BoardEntry(
+        name, address, table.texts("groups"), table.text("python", "python3"), program or None, table.text("note", "")
+    )
+
+
+def board_named(text: str, path: Optional[Path] = None) -> BoardEntry:
+    """A board of the inventory, or one that is given by its address.
+
+    Raises:
+        UsageError: neither. DocumentError: the inventory is wrong.
+    """
+    boards = read_inventory(path)
+    if text in boards:
+        return boards[text]
+    address = parse_address(text)
+    # A bare name may be a Host of ssh_config; ssh says so where it is none.
+    return BoardEntry(text, address)
+
+
+def boards_in(group: str, path: Optional[Path] = None) -> Tuple[BoardEntry, ...]:
+    """The boards of a group; "all" is every one.
+
+    Raises:
+        UsageError: the group has none.
+    """
+    boards = read_inventory(path)
+    found = tuple(b for b in boards.values() if group == "all" or group in b.groups)
+    if not found:
+        groups = sorted({g for b in boards.values() for g in b.groups} | {"all"})
+        raise UsageError(
+            f"no board is in the group {group!r}",
+            where="--board-group",
+            allowed=", ".join(groups),
+            hint=f"boards are listed in {path or inventory_file()}; `edgedla board add` adds one",
+        )
+    return found
+
+
+def save_inventory(boards: Dict[str, BoardEntry], path: Optional[Path] = None) -> Path:
+    """Writes the file whole, after a check that it reads back as the same.
+
+    Raises:
+        UsageError, DocumentError: a name or value that the file cannot hold.
+    """
+    path = path or inventory_file()
+    lines: List[str] = ["# The boards of `edgedla --board NAME`.", "boards:"]
+    for board in boards.values():
+        lines += [f"  {board.name}:", f"    host: {_quoted(str(board.address))}"]
+        if board.groups:
+            lines.append(f"    groups: [{', '.join(_quoted(g) for g in board.groups)}]")
+        if board.python != "python3":
+            lines.append(f"    python: {_quoted(board.python)}")
+        if board.edgedla:
+            lines.append(f"    edgedla: {_quoted(board.edgedla)}")
+        if board.note:
+            lines.append(f"    note: {_quoted(board.note)}")
+    text = "\n".join(lines) + "\n"
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        probe = Path(folder) / "boards.yaml"
+        probe.write_text(text, encoding="utf-8")
+        if read_inventory(probe) != boards:
+            raise UsageError("the inventory cannot hold these values", where=str(path))
+    return write_atomic(path, text)
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text)

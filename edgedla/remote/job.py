@@ -1,0 +1,274 @@
+"""A verb on a board: its files go over, it runs there as a job, its words come back as they fall, its results verified."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from edgedla.errors import EdgedlaError, EnvironmentMissing, RunError
+from edgedla.remote import client
+from edgedla.remote.board_side.wire import Message
+from edgedla.remote.connection import Connection, ConnectionLost, Refusal, in_use_by, printable
+from edgedla.remote.inventory import BoardEntry
+from edgedla.remote.results import by_slot, place, staging_of
+from edgedla.remote.transfer import Sent, checked_outputs, fetch, send_files
+from edgedla.version import __version__
+
+#: Waits between attempts to find a board again; what runs there does not need us.
+RECONNECT_S = (1.0, 2.0, 4.0, 8.0, 16.0)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to run on a board.
+
+    Attributes:
+        argv: words of the command behind `edgedla`; files are named as they stand below the job's folder.
+        files: what goes over, below `in/`.
+        slots: result below `out/` -> where it belongs here.
+        names: spelling on the board -> spelling of the user, for what is shown.
+        model: what an artifact among the results must have been built from.
+        exclusive: one at a time on the board.
+        wait_s: how long to wait while somebody else has the board.
+    """
+
+    what: str
+    argv: Tuple[str, ...]
+    files: Tuple[Sent, ...] = ()
+    slots: Mapping[str, Path] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    model: Optional[Path] = None
+    exclusive: bool = True
+    wait_s: float = 0.0
+    env: Mapping[str, str] = field(default_factory=dict)
+    program: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended: its exit code, and the results that stand here now."""
+
+    job: str
+    rc: int
+    written: Tuple[Path, ...]
+
+
+class Terminal:
+    """Where a job's words go. `stop` is asked while it runs; the answer, "interrupt" or "kill", is sent to the job."""
+
+    def __init__(
+        self,
+        out: Callable[[str], None] = lambda text: None,
+        err: Callable[[str], None] = lambda text: None,
+        stop: Callable[[], Optional[str]] = lambda: None,
+    ) -> None:
+        self.out, self.err, self.stop = out, err, stop
+
+    def say(self, line: str) -> None:
+        self.err(f"{line}\n")
+
+
+def run_on(board: BoardEntry, request: Request, terminal: Terminal) -> Ended:
+    """Runs a verb on a board as if it ran here; a broken connection is taken up again.
+
+    Raises:
+        EnvironmentMissing: no connection, no edgedla there or of another version. Refusal: busy, full disk.
+        ConnectionLost: the board did not come back; the job goes on. RunError: a result does not verify.
+    """
+    job = client.new_job_id()
+    slots = {slot: str(Path(path).absolute()) for slot, path in request.slots.items()}
+    model = str(request.model.absolute()) if request.model else None
+    # Before the job can exist: whatever happens to us, `attach` knows where its results belong.
+    client.remember(
+        job, {"board": board.name, "what": request.what, "slots": slots, "names": dict(request.names), "model": model}
+    )
+    started = False
+
+    def begin(connection: Connection) -> None:
+        nonlocal started
+        _start(connection, job, request, terminal)
+        started = True
+
+    try:
+        _with_reconnect(board, begin, terminal, f"the job {job}", lambda: started)
+    except BaseException:
+        if not started:
+            client.forget(job)
+        raise
+    return follow(board, job, terminal)
+
+
+def follow(board: BoardEntry, job: str, terminal: Terminal, into: Optional[Path] = None) -> Ended:
+    """A job's words from the first on, and its results when it has ended.
+
+    Args:
+        into: folder for the results of a job that another laptop started.
+
+    Raises:
+        As `run_on`. Refusal: the board has no such job.
+    """
+    known = client.remembered(job) or {}
+    slots = {str(k): Path(v) for k, v in known.get("slots", {}).items()}
+    names, model = known.get("names", {}), known.get("model")
+    offset, ended = 0, None
+
+    def read(connection: Connection) -> None:
+        nonlocal offset, ended
+        connection.send("follow", job=job, offset=offset)
+        while ended is None:
+            how = terminal.stop()
+            if how is not None:
+                connection.send("cancel", how=how)
+            got = connection.poll(0.2)
+            if got is None:
+                continue
+            message, _ = got
+            if message.get("done"):
+                if "error" in message:
+                    raise Refusal.of(message, connection.where)
+                ended = message
+            elif "text" in message:
+                _show(message, names, terminal)
+                offset = int(message["offset"])
+
+    def bring(connection: Connection) -> None:
+        assert ended is not None
+        written.extend(_results(connection, job, ended, slots, model, into))
+
+    written: List[Path] = []
+    goes_on = f"the job {job} goes on: edgedla board attach {board.name} {job}"
+    _with_reconnect(board, read, terminal, goes_on, lambda: True)
+    assert ended is not None
+    _with_reconnect(board, bring, terminal, goes_on, lambda: True)
+    client.forget(job)
+    if ended["state"] == "lost":
+        raise RunError(
+            "the job ended without a word: killed, a full disk, or the board lost power",
+            where=f"board {board.name}",
+            hint="run it again",
+        )
+    rc = ended["rc"]
+    return Ended(job, rc if isinstance(rc, int) and 0 <= rc <= 255 else 70, tuple(written))
+
+
+def _start(connection: Connection, job: str, request: Request, terminal: Terminal) -> None:
+    facts = connection.ask("hello", edgedla=connection.board.edgedla, version=request.program is None)
+    program = request.program or _program(facts, connection)
+    sizes = {f.sha256: f.size for f in request.files}
+    total = send_files(connection, request.files, client.client_id(), _progress(terminal, sum(sizes.values())))
+    if total:
+        terminal.say(f"{connection.where}: {len(request.files)} files, {_mb(total)} sent")
+    document = {
+        "id": job,
+        "kind": "verb",
+        "owner": client.owner(),
+        "what": request.what[:200],
+        "argv": [program, *request.argv],
+        "inputs": [{"path": f.path, "sha256": f.sha256} for f in request.files],
+        "folders": sorted({slot.rpartition("/")[0] for slot in request.slots} - {""}),
+        "env": dict(request.env),
+    }
+
+    def waiting(message: Message, _: bytes) -> None:
+        if isinstance(message.get("waiting"), dict):
+            who = {str(k): printable(str(v))[:200] for k, v in message["waiting"].items()}
+            terminal.say(f"{connection.where}: waiting, it is in use by {in_use_by(who)}")
+
+    connection.send("start", job=document, exclusive=request.exclusive, wait_s=request.wait_s)
+    connection.answer(waiting)
+
+
+def _program(facts: Dict[str, Any], connection: Connection) -> str:
+    program, version = facts.get("edgedla"), facts.get("version")
+    hint = f"edgedla board setup {connection.board.name}"
+    if not isinstance(program, str):
+        named = connection.board.edgedla
+        raise EnvironmentMissing(
+            f"there is no edgedla on the board{f' at {named}' if named else ''}", where=connection.where, hint=hint
+        )
+    if version != __version__:
+        raise EnvironmentMissing(
+            f"the board runs edgedla {printable(str(version))[:40]}, this is {__version__}",
+            where=connection.where,
+            allowed="the same version on both sides",
+            hint=hint,
+        )
+    return program
+
+
+def _results(
+    connection: Connection, job: str, ended: Message, slots: Dict[str, Path], model: Optional[str], into: Optional[Path]
+) -> List[Path]:
+    outputs = checked_outputs(ended.get("outputs"), connection.where)
+    if into is not None:
+        heads = {"/".join(o.path.split("/")[:2]) for o in outputs if "/" in o.path}
+        slots = {head: into / head.split("/")[1] for head in sorted(heads)}
+    written = []
+    for slot, found in by_slot(outputs, slots).items():
+        if not found:
+            continue
+        destination = slots[slot]
+        staging = staging_of(destination, job)
+        is_file = found[0].path == slot
+        for output in found:
+            fetch(connection, job, output, staging if is_file else staging / output.path[len(slot) + 1 :])
+        place(staging, is_file, destination, Path(model) if model else None)
+        written.append(destination)
+    return written
+
+
+def _with_reconnect(
+    board: BoardEntry,
+    use: Callable[[Connection], None],
+    terminal: Terminal,
+    goes_on: str,
+    started: Callable[[], bool],
+) -> None:
+    """Runs `use` over a connection, and over a new one where it breaks; everything that `use` asks can be asked again."""
+    waits = list(RECONNECT_S)
+    first: Optional[EdgedlaError] = None
+    while True:
+        before = time.monotonic()
+        try:
+            with contextlib.closing(Connection(board)) as connection:
+                use(connection)
+                return
+        except ConnectionLost as e:
+            first = e
+            if time.monotonic() - before > 60:
+                waits = list(RECONNECT_S)
+        except EnvironmentMissing as e:
+            # Before anything worked it is the answer; later the board may be starting again.
+            if first is None or "host key" in e.what:
+                raise
+        if not waits:
+            raise ConnectionLost(first.what, where=first.where, hint=goes_on if started() else "try again") from first
+        terminal.say(f"board {board.name}: the connection broke, connecting again")
+        time.sleep(waits.pop(0))
+
+
+def _show(message: Message, names: Mapping[str, str], terminal: Terminal) -> None:
+    text = printable(str(message["text"]))
+    for there in sorted(names, key=len, reverse=True):
+        text = text.replace(there, names[there])
+    (terminal.err if message.get("stream") == "err" else terminal.out)(text)
+
+
+def _progress(terminal: Terminal, total: int) -> Callable[[int, int], None]:
+    shown = time.monotonic()
+
+    def show(done: int, todo: int) -> None:
+        nonlocal shown
+        # Small files need no word; large ones one every other second.
+        if time.monotonic() - shown > 2.0:
+            shown = time.monotonic()
+            terminal.say(f"  {_mb(done)} of {_mb(todo)}")
+
+    return show
+
+
+def _mb(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"

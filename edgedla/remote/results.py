@@ -1,0 +1,72 @@
+"""What a job made, put where the user asked for it: an artifact verified and whole, a file in one step."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Dict, Iterable, List, Optional, Sequence
+
+from edgedla.errors import UsageError
+from edgedla.remote.transfer import Output
+
+#: The name by which a folder is known to be an artifact.
+MANIFEST = "manifest.json"
+
+
+def staging_of(destination: Path, job: str) -> Path:
+    """Where a job's results gather until they are whole: beside the destination, so that a rename suffices."""
+    return destination.parent / f".{destination.name}.{job}.part"
+
+
+def by_slot(outputs: Sequence[Output], slots: Iterable[str]) -> Dict[str, List[Output]]:
+    """Slot ("0/art") -> the results that belong to it. What belongs to none was not asked for and is left there.
+
+    A slot is a file, or a folder with what stands below it.
+    """
+    found: Dict[str, List[Output]] = {slot: [] for slot in slots}
+    for output in outputs:
+        for slot in slots:
+            if output.path == slot or output.path.startswith(slot + "/"):
+                found[slot].append(output)
+    return found
+
+
+def place(staging: Path, slot_is_file: bool, destination: Path, model: Optional[Path]) -> None:
+    """Moves what was fetched into `staging` to its destination; the staging place is gone afterwards.
+
+    Args:
+        model: what an artifact must have been built from.
+
+    Raises:
+        DocumentError: an artifact that does not verify. BuildError, UsageError: the destination cannot take it.
+    """
+    if slot_is_file:
+        if destination.is_dir():
+            raise UsageError("cannot write: this is a folder", where=str(destination), hint="Name a file.")
+        os.replace(staging, destination)
+        return
+    if (staging / MANIFEST).is_file():
+        from edgedla.builder.artifact.load import load_artifact
+        from edgedla.builder.artifact.store import adopt_artifact
+
+        adopt_artifact(load_artifact(staging, model=model), destination)
+        # Beside it only what outlives a build: its log, the drift file.
+        staging_work = staging / ".work"
+        if staging_work.is_dir():
+            _keep_files(staging_work, destination / ".work")
+    else:
+        _keep_files(staging, destination)
+    shutil.rmtree(staging, ignore_errors=True)
+
+
+def _keep_files(source: Path, destination: Path) -> None:
+    for parent, folders, files in os.walk(source):
+        folders.sort()
+        for name in sorted(files):
+            here = Path(parent) / name
+            there = destination / here.relative_to(source)
+            there.parent.mkdir(parents=True, exist_ok=True)
+            if there.is_dir():
+                raise UsageError("cannot write: this is a folder", where=str(there))
+            os.replace(here, there)

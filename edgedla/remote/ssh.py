@@ -1,0 +1,119 @@
+"""The OpenSSH client as a transport: the user's ssh_config, agent, ProxyJump and known_hosts hold, nothing is asked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.remote.address import Address
+
+#: The command to connect with, for example "ssh -F lab.config"; as git's GIT_SSH_COMMAND.
+SSH_VARIABLE = "EDGEDLA_SSH"
+#: A connection that brings nothing for so long is dead: ssh asks every 5 s and gives up after three.
+OPTIONS = (
+    "BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=5", "ServerAliveCountMax=3", "ClearAllForwardings=yes",
+    "RemoteCommand=none", "PermitLocalCommand=no", "LogLevel=ERROR",
+)  # fmt: skip
+#: Longest path of a Unix socket that Linux takes, less what ssh adds while it binds.
+_SOCKET_BYTES = 107 - 18
+#: What ssh says -> what it means here and what to do. The first that fits counts.
+CAUSES: Tuple[Tuple[str, str, str], ...] = (
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key is another than the one that is known",
+     "flashed anew? Make sure of it, then: ssh-keygen -R {host}. If not, somebody stands between you and the board."),
+    ("Host key verification failed", "its host key is not known here",
+     "connect once by hand and compare the fingerprint: ssh {host}"),
+    ("host key is known for", "its host key is not known here", "connect once by hand: ssh {host}"),
+    ("Permission denied", "it refuses the login", "a key must do without a password: ssh-copy-id {host}, ssh-add"),
+    ("Could not resolve hostname", "there is no host of this name", "`edgedla board list` shows the boards"),
+    ("Connection refused", "nothing listens there", "is sshd on, and is the port right?"),
+    ("Connection timed out", "it does not answer", "is it on, and in this network?"),
+    ("No route to host", "it does not answer", "is it on, and in this network?"),
+    ("Network is unreachable", "it does not answer", "is it on, and in this network?"),
+    ("No such file or directory", "what serves the connection cannot be started", "python: in boards.yaml names it"),
+    ("not found", "what serves the connection cannot be started", "the board needs python3; boards.yaml can name it"),
+)  # fmt: skip
+
+
+def ssh_command(address: Address, command: str) -> List[str]:
+    """Arguments that run `command` on the board, over a connection that further calls share.
+
+    Args:
+        command: read by the board's shell, so nothing that a user or a board named stands in it.
+
+    Raises:
+        UsageError: EDGEDLA_SSH cannot be read. EnvironmentMissing: there is no ssh.
+    """
+    base = _base()
+    target = _target(address)
+    options = list(OPTIONS)
+    settings = _settings(tuple(base), tuple(target))
+    ignores = settings.get("stricthostkeychecking") in ("no", "off", "false")
+    known = settings.get("userknownhostsfile", "").split() + settings.get("globalknownhostsfile", "").split()
+    if ignores or "/dev/null" in known:
+        # Set so for machines that change by the hour; a board that runs what we send is none of them.
+        options.append("StrictHostKeyChecking=yes")
+    sockets = _socket_folder()
+    if sockets is not None:
+        options += ["ControlMaster=auto", f"ControlPath={sockets}/%C", "ControlPersist=60"]
+    return [*base, "-T", "-a", "-x", *(f"-o{o}" for o in options), *target, command]
+
+
+def explain(stderr: str, address: Address) -> EnvironmentMissing:
+    """Why the connection failed, from ssh's own words."""
+    said = " ".join(stderr.split())[-500:]
+    for text, what, hint in CAUSES:
+        if text in stderr:
+            return EnvironmentMissing(
+                f"no connection: {what}", where=f"board {address}", hint=f"{hint.format(host=address)}\n  ssh: {said}"
+            )
+    return EnvironmentMissing(f"no connection: {said or 'ssh ended without a word'}", where=f"board {address}")
+
+
+def _base() -> List[str]:
+    try:
+        found = shlex.split(os.environ.get(SSH_VARIABLE) or "ssh")
+    except ValueError as e:
+        raise UsageError(f"{os.environ[SSH_VARIABLE]!r} is no command: {e}", where=SSH_VARIABLE) from e
+    import shutil
+
+    if shutil.which(found[0]) is None:
+        raise EnvironmentMissing(
+            f"there is no {found[0]}", hint="install the OpenSSH client: apt install openssh-client"
+        )
+    return found
+
+
+def _target(address: Address) -> List[str]:
+    found = ["-l", address.user] if address.user else []
+    found += ["-p", str(address.port)] if address.port else []
+    return [*found, "--", address.host]
+
+
+def _settings(base: Tuple[str, ...], target: Tuple[str, ...]) -> Dict[str, str]:
+    """What ssh_config means for this host, as `ssh -G` tells."""
+    try:
+        out = subprocess.run(
+            [*base, "-G", *target], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return {key: value for key, _, value in (line.partition(" ") for line in out.splitlines())}
+
+
+def _socket_folder() -> Optional[str]:
+    """A private folder for the shared connections; None where its path is too long or not ours alone."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    folder = Path(base) / "edgedla" if base else Path(tempfile.gettempdir()) / f"edgedla-{os.getuid()}"
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        stat = folder.lstat()
+        private = stat.st_uid == os.getuid() and not stat.st_mode & 0o077 and folder.is_dir()
+        if private and len(str(folder)) + 1 + 40 <= _SOCKET_BYTES:
+            return str(folder)
+    return None

@@ -1,0 +1,188 @@
+"""Files to and from a board: each content goes over once, goes on where it broke off, and is verified where it arrives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+
+from edgedla.errors import EnvironmentMissing, ModelError, RunError, UsageError
+from edgedla.files import sha256_of
+from edgedla.remote.board_side.store import SHA256
+from edgedla.remote.board_side.wire import CHUNK_BYTES, Message
+from edgedla.remote.connection import Connection, printable
+
+#: Chunks that are under way before the first answer is waited for.
+WINDOW = 8
+MAX_INPUTS = 20_000
+#: (bytes done, bytes in all) while files go over.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A file of ours and where it stands below a job's `in`."""
+
+    path: str
+    source: Path
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file that a board offers, checked to be a path below a folder."""
+
+    path: str
+    sha256: str
+    size: int
+
+
+def file_to_send(source: Path, path: str) -> Sent:
+    """Raises UsageError where it cannot be read."""
+    try:
+        return Sent(path, source, sha256_of(source), source.stat().st_size)
+    except OSError as e:
+        raise UsageError(f"cannot be read: {e.strerror}", where=str(source)) from e
+
+
+def model_files(source: Path, path: str) -> List[Sent]:
+    """An ONNX file and the files beside it that hold its weights; another kind of file alone.
+
+    Raises:
+        UsageError: unreadable. ModelError: the model names weights outside its folder.
+    """
+    found = [file_to_send(source, path)]
+    if source.suffix.lower() != ".onnx":
+        return found
+    from edgedla.importers.model_file.model_identity import model_identity
+
+    try:
+        external = model_identity(source)["external"]
+    except Exception:
+        # A broken model: the board's verb says what is wrong with it, as it would here.
+        return found
+    parent = path.rpartition("/")[0]
+    for name in external:
+        if os.path.isabs(name) or ".." in Path(name).parts:
+            raise ModelError(f"weights outside the model's folder: {name!r}", where=str(source))
+        found.append(file_to_send(source.parent / name, f"{parent}/{Path(name).as_posix()}"))
+    return found
+
+
+def folder_files(source: Path, path: str) -> List[Sent]:
+    """Every plain file of a folder but hidden ones.
+
+    Raises:
+        UsageError: too many.
+    """
+    found: List[Sent] = []
+    for parent, folders, files in os.walk(source):
+        folders[:] = sorted(f for f in folders if not f.startswith("."))
+        for name in sorted(files):
+            here = Path(parent) / name
+            if not name.startswith(".") and here.is_file():
+                found.append(file_to_send(here, f"{path}/{here.relative_to(source).as_posix()}"))
+        if len(found) > MAX_INPUTS:
+            raise UsageError(f"more than {MAX_INPUTS} files", where=str(source))
+    return found
+
+
+def send_files(connection: Connection, files: Sequence[Sent], client: str, progress: Progress) -> int:
+    """Sends what the board has not; returns how many bytes that were.
+
+    Raises:
+        Refusal: the disk is full. ConnectionLost: what arrived stays, the next call goes on with it.
+    """
+    unique = {f.sha256: f for f in files}
+    blobs = [{"sha256": f.sha256, "size": f.size} for f in unique.values()]
+    offsets = connection.ask("have", blobs=blobs, client=client)["offsets"]
+    if not isinstance(offsets, list) or len(offsets) != len(blobs) or not all(isinstance(o, int) for o in offsets):
+        raise RunError("the board answers something else than asked", where=connection.where)
+    todo = [(f, o) for f, o in zip(unique.values(), offsets) if o != f.size or f.size == 0]
+    total, done = sum(f.size - o for f, o in todo), 0
+    for file, offset in todo:
+        for sent in _send(connection, file, offset, client):
+            done += sent
+            progress(done, total)
+    return total
+
+
+def _send(connection: Connection, file: Sent, offset: int, client: str) -> Iterator[int]:
+    waiting = 0
+    with open(file.source, "rb") as f:
+        f.seek(offset)
+        at = offset
+        while True:
+            block = f.read(min(CHUNK_BYTES, file.size - at))
+            last = at + len(block) >= file.size
+            if not block and not last:
+                raise UsageError("it became shorter while it was sent", where=str(file.source))
+            fields: Dict[str, Any] = {"sha256": file.sha256, "size": file.size, "offset": at, "client": client}
+            connection.send("put", block, last=last, **fields)
+            at, waiting = at + len(block), waiting + 1
+            while waiting > (0 if last else WINDOW):
+                connection.answer()
+                waiting -= 1
+            yield len(block)
+            if last:
+                return
+
+
+def checked_outputs(entries: Any, where: str) -> Tuple[Output, ...]:
+    """What a board says that it has to offer, as values that cannot name a file anywhere else.
+
+    Raises:
+        RunError: a path that leaves its folder, a wrong type.
+    """
+    if not isinstance(entries, list):
+        raise RunError("the board's list of results is none", where=where)
+    found, names = [], set()
+    for e in entries:
+        path, sha256, size = (e.get(k) for k in ("path", "sha256", "size")) if isinstance(e, dict) else (None,) * 3
+        parts = path.split("/") if isinstance(path, str) else [""]
+        wrong = any(p in ("", ".", "..") or "\\" in p or printable(p) != p or "\n" in p or len(p) > 255 for p in parts)
+        if wrong or not isinstance(sha256, str) or not SHA256.match(sha256) or path in names:
+            raise RunError(f"the board names a result {printable(str(path))[:200]!r}", where=where)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            raise RunError(f"the board says that {path} has {printable(str(size))[:40]} bytes", where=where)
+        names.add(path)
+        found.append(Output(str(path), sha256, size))
+    return tuple(found)
+
+
+def fetch(connection: Connection, job: str, output: Output, target: Path) -> None:
+    """Brings one result to `target`, which may hold the beginning of it already.
+
+    Raises:
+        RunError: it is not what was announced; the file is removed. EnvironmentMissing: our disk is full.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    there = target.stat().st_size if target.is_file() else 0
+    if there > output.size:
+        target.unlink()
+        there = 0
+    if output.size - there > shutil.disk_usage(target.parent).free:
+        raise EnvironmentMissing(
+            f"{output.path} has {output.size >> 20} MB, more than is free", where=str(target.parent)
+        )
+    with open(target, "ab") as f:
+        connection.send("get", job=job, path=output.path, offset=there)
+
+        def write(message: Message, payload: bytes) -> None:
+            if f.tell() + len(payload) > output.size:
+                raise RunError(
+                    f"the board sends more than the {output.size} bytes of {output.path}", where=connection.where
+                )
+            f.write(payload)
+
+        try:
+            connection.answer(write)
+        except OSError as e:
+            raise EnvironmentMissing(f"cannot write: {e.strerror}", where=str(target)) from e
+    digest = sha256_of(target)
+    if digest != output.sha256 or target.stat().st_size != output.size:
+        target.unlink()
+        raise RunError(f"{output.path} is not what the board announced (another SHA-256)", where=connection.where)
