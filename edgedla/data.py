@@ -1,4 +1,4 @@
-"""Where the data folder rules/ stands: inside the wheel, or at the root of a checkout (editable install)."""
+"""Where the folders rules/ and jetson/ stand: inside the wheel, or at the root of a checkout (editable install)."""
 
 from __future__ import annotations
 
@@ -27,4 +27,20 @@ def rules_dir() -> Path:
         "the rule data is missing from this installation",
         where=str(_PACKAGE / "_rules"),
         hint="Install edgedla again; a checkout has the folder rules/ beside edgedla/.",
+    )
+
+
+def jetson_dir() -> Path:
+    """The folder with setup.sh and what else goes onto a board.
+
+    Raises:
+        RuleError: the installation has no such folder.
+    """
+    for folder in (_PACKAGE.parent / "jetson", _PACKAGE / "_jetson"):
+        if (folder / "setup.sh").is_file():
+            return folder
+    raise RuleError(
+        "jetson/setup.sh is missing from this installation",
+        where=str(_PACKAGE / "_jetson"),
+        hint="Install edgedla again.",
     )

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Sets up edgedla on a Jetson with JetPack 5, 6 or 7. Idempotent: running it again changes nothing that is right already.
 #
-#   jetson/setup.sh [--venv DIR] [--source DIR] [--service] [--dry-run]
+#   jetson/setup.sh [--venv DIR] [--source DIR] [--wheel FILE [--wheels DIR]] [--no-packages] [--service] [--dry-run]
 #
 # --venv DIR     virtual environment (default: ~/edgedla). It sees JetPack's TensorRT and OpenCV (--system-site-packages).
 # --service      for pipelines as services: environment in /opt/edgedla, user edgedla, folder /etc/edgedla, systemd unit.
 # --source DIR   install from this checkout (default: the one this script stands in).
+# --wheel FILE   install this wheel of edgedla instead; --wheels DIR: with no network, what it needs is in this folder.
+# --no-packages  leave system packages and groups as they are (no sudo).
 # --dry-run      print what would be done.
 #
 # EDGEDLA_ROOT=/path reads another tree than / for the board's files (used by the tests).
@@ -13,6 +15,9 @@ set -euo pipefail
 
 venv=""
 service=0
+wheel=""
+wheels=""
+packages_too=1
 source_dir="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 dry=0
 while (($#)); do
@@ -20,8 +25,11 @@ while (($#)); do
     --venv) venv="${2:?--venv needs a folder}"; shift 2 ;;
     --source) source_dir="${2:?--source needs a folder}"; shift 2 ;;
     --service) service=1; shift ;;
+    --wheel) wheel="$(realpath "${2:?--wheel needs a file}")"; shift 2 ;;
+    --wheels) wheels="$(realpath "${2:?--wheels needs a folder}")"; shift 2 ;;
+    --no-packages) packages_too=0; shift ;;
     --dry-run) dry=1; shift ;;
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "setup.sh: unknown option $1" >&2; exit 2 ;;
   esac
 done
@@ -55,7 +63,9 @@ missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2> /dev/null | grep -q 'install ok installed' || missing+=("$package")
 done
-if ((${#missing[@]})); then
+if ((!packages_too)); then
+  ((${#missing[@]})) && say "system packages left out, which edgedla needs: ${missing[*]}"
+elif ((${#missing[@]})); then
   say "installing: ${missing[*]}"
   as_root apt-get update -qq
   as_root apt-get install -y -qq "${missing[@]}"
@@ -73,7 +83,7 @@ join_groups() {
     fi
   done
 }
-join_groups "${SUDO_USER:-$(id -un)}"
+if ((packages_too)); then join_groups "${SUDO_USER:-$(id -un)}"; fi
 
 if [ ! -x "$venv/bin/python" ]; then
   say "virtual environment: $venv"
@@ -85,10 +95,17 @@ fi
 # pycuda has no wheel for these boards: nvcc must be on PATH. A wheel of OpenCV would hide JetPack's, which has GStreamer.
 # JetPack's OpenCV is built with NumPy 1 and cannot be imported beside NumPy 2.
 export PATH="/usr/local/cuda/bin:$PATH"
-in_venv "$venv/bin/python" -m pip install --quiet --upgrade pip
-in_venv "$venv/bin/python" -m pip install --quiet "$source_dir" prometheus-client 'numpy<2'
+from=()
+if [ -n "$wheels" ]; then from=(--no-index --find-links "$wheels"); else in_venv "$venv/bin/python" -m pip install --quiet --upgrade pip; fi
+# The same version may hold other code while it is developed, so a wheel's code is always put in.
+if [ -n "$wheel" ]; then in_venv "$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "${from[@]}" "$wheel"; fi
+in_venv "$venv/bin/python" -m pip install --quiet "${from[@]}" "${wheel:-$source_dir}" prometheus-client 'numpy<2'
 if ! "$venv/bin/python" -c 'import pycuda' 2> /dev/null; then
-  in_venv "$venv/bin/python" -m pip install --quiet pycuda 'numpy<2'
+  if [ -n "$wheels" ] || [ ! -x /usr/local/cuda/bin/nvcc ]; then
+    say "warning: no pycuda: it is built with nvcc and needs the network; engines cannot be run until it is there"
+  else
+    in_venv "$venv/bin/python" -m pip install --quiet pycuda 'numpy<2'
+  fi
 fi
 if ! ((dry)) && "$venv/bin/python" -m pip list 2> /dev/null | grep -qi '^opencv-python'; then
   say "warning: this environment holds an OpenCV wheel without GStreamer: pip uninstall opencv-python opencv-python-headless"

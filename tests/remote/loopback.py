@@ -52,9 +52,11 @@ def jetson_tree(root: Path) -> Path:
 
 
 class LoopbackBoard:
-    """One sshd on a port of its own. `python`: what runs the board's edgedla; `path`: further PYTHONPATH of it."""
+    """One sshd on a port of its own. `python` runs the board's edgedla; `path` is added to PYTHONPATH."""
 
-    def __init__(self, folder: Path, key: Path, python: str = sys.executable, path: str = "", login: str = "") -> None:
+    def __init__(
+        self, folder: Path, key: Path, python: str = sys.executable, path: str = "", **environment: str
+    ) -> None:
         self.folder, self.key = folder, key
         self.root, self.home = jetson_tree(folder / "root"), folder / "home"
         self.home.mkdir()
@@ -67,10 +69,11 @@ class LoopbackBoard:
         self.host_key = folder / "host_key"
         keygen(self.host_key)
         environment = {
-            "EDGEDLA_ROOT": self.root,
-            "EDGEDLA_BOARD_HOME": self.home,
+            "EDGEDLA_ROOT": str(self.root),
+            "EDGEDLA_BOARD_HOME": str(self.home),
             "PYTHONPATH": f"{CHECKOUT}:{path}",
             "OMP_NUM_THREADS": "1",
+            **environment,
         }
         (folder / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
         lines = [
@@ -84,10 +87,11 @@ class LoopbackBoard:
         self.start()
 
     def start(self) -> None:
-        log = open(self.folder / "sshd.log", "ab")
         command = [SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        log.close()
+        with open(self.folder / "sshd.log", "ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
         for _ in range(600):
             with socket.socket() as s:
                 if s.connect_ex(("127.0.0.1", self.port)) == 0:

@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -123,6 +124,8 @@ def run_job(folder: str, job: Dict[str, Any], held: List[int]) -> None:
     rc = child.wait()
     for copier in copiers:
         copier.join(5)  # a grandchild may keep the pipe open for ever
+    # The contents stay as blobs; a model twice on a board's disk is once too often.
+    shutil.rmtree(os.path.join(folder, "in"), ignore_errors=True)
     write_json(
         state,
         {

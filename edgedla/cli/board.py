@@ -1,0 +1,202 @@
+"""`edgedla board`: the boards that --board names: their list, set-up, lock and jobs."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Dict, Optional, Tuple
+
+import click
+
+from edgedla.errors import UsageError
+
+FORMAT = click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text")
+
+
+@click.group()
+def board() -> None:
+    """Boards over SSH: list them, set them up, lock them, follow what runs there.
+
+    A board is a name of the inventory (~/.config/edgedla/boards.yaml, or the file that EDGEDLA_BOARDS names), a Host of
+    ssh_config, or [user@]host[:port]. Connections are those of `ssh`, without questions: keys and known hosts must stand.
+    """
+
+
+@board.command()
+@click.argument("name")
+@click.argument("address", metavar="[USER@]HOST[:PORT]")
+@click.option("--group", "groups", multiple=True, metavar="NAME", help="For --board-group; may be given several times.")
+@click.option("--python", default="python3", show_default=True, help="The board's Python, 3.8 or newer.")
+@click.option("--edgedla", help="The board's edgedla.  [default: where setup puts it, else on PATH]")
+@click.option("--note", default="", help="For people.")
+@click.option("--replace", "again", is_flag=True, help="Overwrite a board of this name.")
+def add(
+    name: str, address: str, groups: Tuple[str, ...], python: str, edgedla: Optional[str], note: str, again: bool
+) -> None:
+    """Write a board into the inventory."""
+    from edgedla.remote.address import parse_address
+    from edgedla.remote.inventory import BoardEntry, inventory_file, read_inventory, save_inventory
+
+    boards = read_inventory()
+    if name in boards and not again:
+        raise UsageError(f"there is a board {name!r} already", where=str(inventory_file()), allowed="--replace")
+    boards[name] = BoardEntry(name, parse_address(address), tuple(groups), python, edgedla or None, note)
+    click.echo(f"{name} stands in {save_inventory(boards)}")
+
+
+@board.command("list")
+@click.option("--probe", is_flag=True, help="Ask each board what it is and who has it.")
+@FORMAT
+def list_boards(probe: bool, output_format: str) -> None:
+    """List the inventory."""
+    from edgedla.errors import EdgedlaError
+    from edgedla.remote.boards import state_of
+    from edgedla.remote.inventory import read_inventory
+
+    rows = []
+    for entry in read_inventory().values():
+        row: Dict[str, Any] = {"name": entry.name, "address": str(entry.address), "groups": list(entry.groups)}
+        if probe:
+            try:
+                row["state"] = state_of(entry).to_dict()
+            except EdgedlaError as e:
+                row["error"] = e.what
+        rows.append(row)
+    if output_format == "json":
+        click.echo(json.dumps({"schema": "edgedla.boards/1", "boards": rows}, indent=1))
+        return
+    for row in rows:
+        click.echo(f"{row['name']:<16} {row['address']:<28} {','.join(row['groups']):<16} {_probed(row)}".rstrip())
+
+
+def _probed(row: Dict[str, Any]) -> str:
+    if "error" in row:
+        return str(row["error"])
+    if "state" not in row:
+        return ""
+    from edgedla.remote.connection import in_use_by
+
+    state = row["state"]
+    free = "free" if state["holder"] is None else f"in use by {in_use_by(state['holder'])}"
+    return f"{state['machine']}, Python {state['python']}, edgedla {state['version'] or 'missing'}, {free}"
+
+
+@board.command()
+@click.argument("name", metavar="BOARD")
+@click.option("--offline", is_flag=True, help="The board has no network: wheels are downloaded here and sent.")
+@click.option("--service", is_flag=True, help="For pipelines as services: in /opt/edgedla, with a user of their own.")
+@click.option(
+    "--packages/--no-packages", default=True, help="Install system packages too (needs sudo without password)."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be done.")
+@click.option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while somebody has the board.")
+def setup(name: str, offline: bool, service: bool, packages: bool, dry_run: bool, wait_s: float) -> int:
+    """Install this very version of edgedla on a JetPack board."""
+    from edgedla.cli.board_option import terminal
+    from edgedla.remote.inventory import board_named
+    from edgedla.remote.setup import set_up
+
+    options = [
+        *(["--service"] if service else []),
+        *([] if packages else ["--no-packages"]),
+        *(["--dry-run"] if dry_run else []),
+    ]
+    return set_up(board_named(name), tuple(options), terminal(), offline=offline, wait_s=wait_s).rc
+
+
+@board.command()
+@click.argument("name", metavar="BOARD")
+@FORMAT
+def doctor(name: str, output_format: str) -> int:
+    """Look at the connection, and then at the board as `edgedla doctor` does there."""
+    from edgedla.cli.board_option import terminal
+    from edgedla.remote.boards import state_of
+    from edgedla.remote.connection import in_use_by
+    from edgedla.remote.inventory import board_named
+    from edgedla.remote.job import Request, run_on
+
+    entry = board_named(name)
+    if output_format == "text":
+        state = state_of(entry)
+        click.echo(f"ok   connection: {entry.address}, {state.machine}, Python {state.python}, user {state.user}")
+        click.echo(f"ok   disk: {state.free_bytes / 1e9:.1f} GB free")
+        if state.holder is not None:
+            click.echo(f"WARN lock: in use by {in_use_by(state.holder)}")
+    request = Request("edgedla doctor", ("doctor", f"--format={output_format}"), exclusive=False)
+    return run_on(entry, request, terminal()).rc
+
+
+@board.command()
+@click.argument("name", metavar="BOARD")
+@click.option("--for", "minutes", type=click.FloatRange(min=0.01), default=60.0, show_default=True, help="Minutes.")
+@click.option("--note", default="", help="Shown to whoever waits.")
+@click.option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while somebody has the board.")
+@click.option("--release", is_flag=True, help="Give the board back.")
+def lock(name: str, minutes: float, note: str, wait_s: float, release: bool) -> None:
+    """Reserve a board for yourself; your own builds and runs go on meanwhile."""
+    from edgedla.remote import boards
+    from edgedla.remote.inventory import board_named
+
+    entry = board_named(name)
+    if release:
+        count = boards.unlock(entry)
+        click.echo(f"{name} is given back" if count else f"you had not locked {name}")
+        return
+    boards.lock(entry, minutes * 60, note, wait_s)
+    click.echo(f"{name} is yours for {minutes:g} minutes; `edgedla board lock {name} --release` gives it back")
+
+
+@board.command()
+@click.argument("name", metavar="BOARD")
+@FORMAT
+def jobs(name: str, output_format: str) -> None:
+    """List a board's jobs, the last below."""
+    from edgedla.remote.boards import jobs_of
+    from edgedla.remote.inventory import board_named
+
+    found = jobs_of(board_named(name))
+    if output_format == "json":
+        click.echo(json.dumps({"schema": "edgedla.board_jobs/1", "jobs": [j.to_dict() for j in found]}, indent=1))
+        return
+    for job in found:
+        when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(job.started))
+        state = job.state if job.rc is None else f"{job.state} ({job.rc})"
+        click.echo(f"{job.id}  {state:<12} {when}  {job.owner}  {job.what}")
+
+
+@board.command()
+@click.argument("name", metavar="BOARD")
+@click.argument("job")
+@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="Folder for the results.")
+def attach(name: str, job: str, output: Optional[Path]) -> int:
+    """Follow a job from its first line, and take its results home.
+
+    They go where the command that started it said; of a job of another laptop, or to another place, with -o.
+    """
+    from edgedla.cli.board_option import terminal
+    from edgedla.remote import client
+    from edgedla.remote.inventory import board_named
+    from edgedla.remote.job import follow
+
+    entry, known = board_named(name), client.remembered(job)
+    if known is not None and known.get("board") != entry.name:
+        raise UsageError(f"the job {job} runs on {known.get('board')}", where="BOARD")
+    if known is None and output is None:
+        click.echo(
+            "the results stay on the board (another laptop's job, or fetched already): -o FOLDER brings them", err=True
+        )
+    return follow(entry, job, terminal(), into=output).rc
+
+
+@board.command()
+@click.argument("name", metavar="BOARD")
+@click.argument("job")
+@click.option("--kill", is_flag=True, help="End it at once, as SIGKILL.")
+def cancel(name: str, job: str, kill: bool) -> None:
+    """Interrupt a job as Ctrl-C would; what it had finished stays."""
+    from edgedla.remote import boards
+    from edgedla.remote.inventory import board_named
+
+    boards.cancel(board_named(name), job, "kill" if kill else "interrupt")
+    click.echo(f"{job} was told to end")

@@ -1,0 +1,147 @@
+"""What is asked of a board besides running a verb: its state, its jobs, its lock."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from edgedla.errors import RunError
+from edgedla.remote import client
+from edgedla.remote.connection import Connection, printable
+from edgedla.remote.inventory import BoardEntry
+
+
+@dataclass(frozen=True)
+class BoardState:
+    """What a board tells of itself; every text is its own word and made printable.
+
+    Attributes:
+        edgedla, version: program and version there, None where there is none.
+        l4t: first line of /etc/nv_tegra_release; None where it is no Jetson.
+        holder: who has the board; None while it is free.
+    """
+
+    python: str
+    machine: str
+    glibc: str
+    user: str
+    free_bytes: int
+    edgedla: Optional[str]
+    version: Optional[str]
+    l4t: Optional[str]
+    holder: Optional[Dict[str, str]]
+
+    def to_dict(self) -> Dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class BoardJob:
+    """One job. `state` is starting, running, ended or lost; `rc` is its exit code once it has ended."""
+
+    id: str
+    kind: str
+    owner: str
+    what: str
+    state: str
+    rc: Optional[int]
+    started: float
+
+    def to_dict(self) -> Dict[str, Any]:
+        return dict(vars(self))
+
+
+def state_of(board: BoardEntry) -> BoardState:
+    """Raises EnvironmentMissing where there is no connection."""
+    with contextlib.closing(Connection(board)) as connection:
+        facts = connection.ask("hello", edgedla=board.edgedla)
+    free = facts.get("free_bytes")
+    return BoardState(
+        python=_text(facts, "python") or "",
+        machine=_text(facts, "machine") or "",
+        glibc=_text(facts, "glibc") or "",
+        user=_text(facts, "user") or "",
+        free_bytes=free if isinstance(free, int) else 0,
+        edgedla=_text(facts, "edgedla"),
+        version=_text(facts, "version"),
+        l4t=_text(facts, "l4t"),
+        holder=_holder(facts),
+    )
+
+
+def jobs_of(board: BoardEntry) -> Tuple[BoardJob, ...]:
+    """The jobs a board remembers, oldest first."""
+    with contextlib.closing(Connection(board)) as connection:
+        entries = connection.ask("jobs").get("jobs")
+        if not isinstance(entries, list):
+            raise RunError("the board's list of jobs is none", where=connection.where)
+    return tuple(_jobs(entries))
+
+
+def cancel(board: BoardEntry, job: str, how: str = "interrupt") -> None:
+    """Sends a job the signal of Ctrl-C ("interrupt"), SIGTERM ("terminate") or SIGKILL ("kill").
+
+    Raises:
+        Refusal: there is no such job, or it has ended.
+    """
+    with contextlib.closing(Connection(board)) as connection:
+        connection.ask("cancel", job=job, how=how)
+
+
+def lock(board: BoardEntry, hold_s: float, note: str = "", wait_s: float = 0.0) -> str:
+    """Reserves a board for this user for at most `hold_s`; jobs of this user run meanwhile. Returns the lock's job.
+
+    Raises:
+        Refusal: somebody else has it.
+    """
+    document = {
+        "id": client.new_job_id(),
+        "kind": "hold",
+        "owner": client.owner(),
+        "what": f"reserved{': ' + note if note else ''}",
+        "argv": [],
+        "hold_s": hold_s,
+    }
+    with contextlib.closing(Connection(board)) as connection:
+        connection.send("start", job=document, exclusive=True, wait_s=wait_s)
+        return str(connection.answer()["job"])
+
+
+def unlock(board: BoardEntry) -> int:
+    """Gives back this user's reservations; returns how many there were."""
+    held = [j for j in jobs_of(board) if j.kind == "hold" and j.owner == client.owner() and j.state != "ended"]
+    for job in held:
+        cancel(board, job.id)
+    # The lock falls when its holder has seen it.
+    until = time.monotonic() + 10
+    while held and time.monotonic() < until and any(j.state != "ended" for j in jobs_of(board) if j.id == held[-1].id):
+        time.sleep(0.1)
+    return len(held)
+
+
+def _jobs(entries: List[Any]) -> Iterator[BoardJob]:
+    for e in entries:
+        if not isinstance(e, dict):
+            continue
+        rc, started = e.get("rc"), e.get("started")
+        yield BoardJob(
+            id=_text(e, "id") or "",
+            kind=_text(e, "kind") or "",
+            owner=_text(e, "owner") or "",
+            what=_text(e, "what") or "",
+            state=_text(e, "state") or "",
+            rc=rc if isinstance(rc, int) else None,
+            started=float(started) if isinstance(started, (int, float)) else 0.0,
+        )
+
+
+def _holder(facts: Dict[str, Any]) -> Optional[Dict[str, str]]:
+    found = facts.get("holder")
+    return {str(k): printable(str(v))[:200] for k, v in found.items()} if isinstance(found, dict) else None
+
+
+def _text(entry: Dict[str, Any], key: str) -> Optional[str]:
+    value = entry.get(key)
+    return printable(value)[:300] if isinstance(value, str) else None

@@ -1,0 +1,95 @@
+"""The wheel of this very installation, from a checkout or from site-packages, without a build tool."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zipfile
+from email.message import Message
+from pathlib import Path
+from typing import Dict, Iterator, List, Tuple
+
+from edgedla.data import jetson_dir, rules_dir
+from edgedla.errors import EnvironmentMissing
+from edgedla.version import __version__
+
+#: One moment for every file, so that the same installation makes the same bytes, which a board then has already.
+_TIME = (2020, 1, 1, 0, 0, 0)
+#: What the package consists of besides Python.
+_KEPT = (
+    ".py",
+    ".yaml",
+    ".json",
+    ".j2",
+    ".md",
+    ".cu",
+    ".css",
+    ".js",
+    ".csv",
+    ".typed",
+    ".sh",
+    ".service",
+    ".txt",
+    ".svg",
+)
+
+
+def write_wheel(folder: Path) -> Path:
+    """Writes edgedla-VERSION-py3-none-any.whl of the code that runs now.
+
+    Raises:
+        EnvironmentMissing: the installation's metadata is missing.
+    """
+    info = f"edgedla-{__version__}.dist-info"
+    contents: Dict[str, bytes] = {}
+    package = Path(__file__).resolve().parents[1]
+    trees: List[Tuple[Path, str]] = [(package, "edgedla")]
+    # A checkout has them beside the package, a wheel inside it.
+    trees += [(rules_dir(), "edgedla/_rules"), (jetson_dir(), "edgedla/_jetson")]
+    for base, name in trees:
+        contents.update((f"{name}/{path.relative_to(base).as_posix()}", path.read_bytes()) for path in _files(base))
+    contents[f"{info}/METADATA"] = _metadata()
+    contents[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: edgedla\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    contents[f"{info}/entry_points.txt"] = b"[console_scripts]\nedgedla = edgedla.cli.main:run\n"
+    record = [f"{name},sha256={_hash(data)},{len(data)}" for name, data in sorted(contents.items())]
+    contents[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,", ""]).encode("utf-8")
+    target = folder / f"edgedla-{__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in sorted(contents.items()):
+            archive.writestr(zipfile.ZipInfo(name, _TIME), data, zipfile.ZIP_DEFLATED)
+    return target
+
+
+def _files(base: Path) -> Iterator[Path]:
+    for path in sorted(base.rglob("*")):
+        parts = path.relative_to(base).parts
+        hidden = any(p.startswith(".") or p == "__pycache__" for p in parts)
+        if path.is_file() and not hidden and (path.suffix in _KEPT or path.name == "Dockerfile"):
+            yield path
+
+
+def _metadata() -> bytes:
+    from importlib import metadata
+
+    try:
+        found = metadata.metadata("edgedla")
+        needs = metadata.requires("edgedla") or []
+    except metadata.PackageNotFoundError as e:
+        raise EnvironmentMissing(
+            "edgedla runs from a folder that is not installed, so its needs are not known",
+            hint="pip install -e . in the checkout",
+        ) from e
+    message = Message()
+    message["Metadata-Version"] = "2.1"
+    message["Name"] = "edgedla"
+    message["Version"] = __version__
+    message["Requires-Python"] = found["Requires-Python"] or ">=3.8"
+    for extra in found.get_all("Provides-Extra") or []:
+        message["Provides-Extra"] = extra
+    for need in needs:
+        message["Requires-Dist"] = need
+    return message.as_bytes()
+
+
+def _hash(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode("ascii")

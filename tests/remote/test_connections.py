@@ -1,0 +1,152 @@
+"""Connections that fail: unknown and changed keys, no key, nobody there, a talking login, a jump host, cut lines."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+
+import pytest
+from conftest import MODEL
+from loopback import keygen
+
+from edgedla import load_artifact
+
+
+def build(laptop, *words, board="orin1", out="art"):
+    return laptop.edgedla("build", MODEL, "-o", out, "--backend", "host", "--board", board, *words)
+
+
+def test_an_unknown_and_a_changed_host_key_are_refused(laptop):
+    known = laptop.known.read_text()
+    laptop.known.write_text("")
+    # Whoever has this in ssh_config for passing virtual machines does not mean boards.
+    with open(laptop.folder / "ssh_config", "a") as f:
+        f.write("  StrictHostKeyChecking no\n")
+    done = laptop.edgedla("doctor", "--board", "orin1")
+    assert done.returncode == 4
+    assert "host key is not known here" in done.stderr
+    laptop.known.write_text(known)
+    board = laptop.boards["orin1"]
+    board.stop()
+    board.host_key.unlink()
+    keygen_over(board)
+    board.start()
+    done = laptop.edgedla("doctor", "--board", "orin1")
+    assert done.returncode == 4
+    assert "host key is another" in done.stderr
+    assert "ssh-keygen -R" in done.stderr
+    assert not board.jobs.exists(), "nothing was asked of it"
+
+
+def keygen_over(board):
+    board.host_key.with_suffix(".pub").unlink()
+    keygen(board.host_key)
+
+
+def test_nobody_there_no_login_no_python(laptop):
+    board = laptop.boards["orin1"]
+    (board.folder / "authorized_keys").write_text("")
+    done = laptop.edgedla("doctor", "--board", "orin1")
+    assert (done.returncode, "refuses the login" in done.stderr) == (4, True)
+    board.stop()
+    done = laptop.edgedla("doctor", "--board", "orin1")
+    assert (done.returncode, "nothing listens there" in done.stderr) == (4, True)
+    done = laptop.edgedla("doctor", "--board", "no-such-host.invalid")
+    assert (done.returncode, "no host of this name" in done.stderr) == (4, True)
+
+
+def test_a_login_that_talks_does_no_harm(laptop):
+    script = laptop.folder / "talks"
+    script.write_text('#!/bin/sh\necho "Welcome to the lab!"\nprintf "\\033[2J"\nexec ssh "$@"\n')
+    script.chmod(0o755)
+    laptop.env["EDGEDLA_SSH"] = f"{script} -F {laptop.folder}/ssh_config"
+    assert laptop.edgedla("monitor", "--board", "orin1", "--count", "1").returncode == 0
+
+
+def test_through_a_jump_host(laptop):
+    inner = laptop.add("inner")
+    entries = (laptop.folder / "boards.yaml").read_text().replace(f"127.0.0.1:{inner.port}", "behind")
+    (laptop.folder / "boards.yaml").write_text(entries)
+    with open(laptop.folder / "ssh_config", "r+") as f:
+        text = f.read()
+        f.seek(0)
+        jump = f"127.0.0.1:{laptop.boards['orin1'].port}"
+        f.write(f"Host behind\n  HostName 127.0.0.1\n  Port {inner.port}\n  ProxyJump {jump}\n" + text)
+    done = build(laptop, board="inner")
+    assert done.returncode == 0, done.stderr
+    assert any(inner.jobs.iterdir())
+    assert not laptop.boards["orin1"].jobs.exists(), "the jump host only passes it on"
+
+
+def cut_at_random(laptop, rounds, seed):
+    """Cuts the connection once or more in each build. Whatever happens: no half result, and the job ends."""
+    rng, board = random.Random(seed), laptop.boards["orin1"]
+    cuts = finished = 0
+    for n in range(rounds):
+        process = laptop.popen("build", MODEL, "-o", f"art{n}", "--backend", "host", "--board", "orin1", "--force")
+        until = time.monotonic() + rng.uniform(0.0, 2.5)
+        while time.monotonic() < until and process.poll() is None:
+            time.sleep(0.01)
+        cuts += board.cut() > 0
+        _, err = process.communicate(timeout=200)
+        if (laptop.folder / f"art{n}").exists():
+            load_artifact(laptop.folder / f"art{n}", model=MODEL)
+            finished += process.returncode == 0
+        else:
+            assert process.returncode != 0, err
+        if process.returncode != 0:
+            # Cut before anything had worked: the same answer as of a board that is off.
+            assert process.returncode in (4, 6), err
+            assert "Traceback" not in err
+        assert not list(laptop.folder.glob(".*.part")) or process.returncode != 0
+    return cuts, finished
+
+
+def test_a_connection_that_breaks_leaves_nothing_half(laptop):
+    cuts, finished = cut_at_random(laptop, 3, seed=1)
+    assert cuts >= 1
+    assert finished >= 1
+
+
+@pytest.mark.slow
+def test_a_connection_that_breaks_at_a_hundred_moments(laptop):
+    cuts, finished = cut_at_random(laptop, 100, seed=2)
+    assert cuts >= 70
+    assert finished >= 70
+
+
+def test_the_job_goes_on_and_can_be_attached_to(laptop):
+    process = laptop.popen("monitor", "--count", "12", "--interval", "0.2", "--board", "orin1")
+    while "dla0" not in process.stdout.readline():
+        assert process.poll() is None
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    jobs = laptop.edgedla("board", "jobs", "orin1").stdout.split()
+    assert jobs[1] == "running"
+    done = laptop.edgedla("board", "attach", "orin1", jobs[0])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("dla0") == 12, "from the first line to the last"
+    assert "ended (0)" in laptop.edgedla("board", "jobs", "orin1").stdout
+
+
+def test_results_of_a_laptop_that_died_are_brought_by_attach(laptop):
+    process = laptop.popen("build", MODEL, "-o", "art", "--backend", "host", "--board", "orin1")
+    while "building" not in process.stderr.readline():
+        assert process.poll() is None
+    process.kill()
+    process.communicate()
+    job = laptop.edgedla("board", "jobs", "orin1").stdout.split()[0]
+    done = laptop.edgedla("board", "attach", "orin1", job)
+    assert done.returncode == 0, done.stderr
+    assert load_artifact(laptop.folder / "art", model=MODEL)
+
+
+def test_ctrl_c_interrupts_the_job_as_it_would_here(laptop):
+    process = laptop.popen("monitor", "--interval", "0.1", "--board", "orin1")
+    assert "dla0" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "ended (130)" in laptop.edgedla("board", "jobs", "orin1").stdout

@@ -1,0 +1,119 @@
+"""One user at a time, whoever comes from which laptop; jobs are listed, cancelled, lost."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from conftest import MODEL
+
+from edgedla import load_artifact
+
+
+@pytest.fixture
+def two(new_laptop):
+    """Two laptops and one board that both know."""
+    ana, ben = new_laptop("ana"), new_laptop("ben")
+    board = ana.add("orin1")
+    with open(board.folder / "authorized_keys", "a") as f:
+        f.write(ben.key.with_suffix(".pub").read_text())
+    ben.boards["orin1"] = board
+    ben.known.write_text(ana.known.read_text())
+    ben.write()
+    del ben.boards["orin1"]
+    ana.env["LOGNAME"], ben.env["LOGNAME"] = "ana", "ben"
+    return ana, ben
+
+
+def bench(laptop, seconds, *words):
+    return ("bench", "art", "--duration", seconds, "--board", "orin1", *words)
+
+
+def built(laptop):
+    assert laptop.edgedla("build", MODEL, "-o", "art", "--backend", "host", "--board", "orin1").returncode == 0
+
+
+def test_two_laptops_at_once_take_turns(two):
+    ana, ben = two
+    built(ana)
+    built(ben)
+    first = ana.popen(*bench(ana, 4))
+    while "art" not in ana.edgedla("board", "jobs", "orin1").stdout.splitlines()[-1]:
+        assert first.poll() is None
+    refused = ben.edgedla(*bench(ben, 0.1))
+    assert refused.returncode == 6
+    assert "in use by ana@" in refused.stderr
+    assert "edgedla bench art" in refused.stderr
+    waited = ben.edgedla(*bench(ben, 0.1, "--wait"))
+    assert waited.returncode == 0, waited.stderr
+    assert "waiting, it is in use by ana@" in waited.stderr
+    assert first.wait(60) == 0, "nobody disturbed it"
+    first.communicate()
+
+
+def test_a_reserved_board_is_its_owners(two):
+    ana, ben = two
+    assert ana.edgedla("board", "lock", "orin1", "--for", "5", "--note", "long bench").returncode == 0
+    refused = ben.edgedla("build", MODEL, "-o", "art", "--backend", "host", "--board", "orin1")
+    assert "in use by ana@" in refused.stderr
+    assert "reserved: long bench" in refused.stderr
+    built(ana)
+    assert ben.edgedla("board", "lock", "orin1").returncode == 6
+    assert ben.edgedla("monitor", "--count", "1", "--board", "orin1").returncode == 0, "looking is free"
+    assert "not locked" in ben.edgedla("board", "lock", "orin1", "--release").stdout
+    assert "given back" in ana.edgedla("board", "lock", "orin1", "--release").stdout
+    built(ben)
+
+
+def test_a_job_is_cancelled_and_a_killed_one_is_lost(laptop):
+    built(laptop)
+    process = laptop.popen("bench", "art", "--duration", "60", "--board", "orin1")
+    listing = []
+    while not any(j["state"] == "running" for j in listing):
+        listing = json.loads(laptop.edgedla("board", "jobs", "orin1", "--format", "json").stdout)["jobs"]
+        assert process.poll() is None
+    job = listing[-1]["id"]
+    assert laptop.edgedla("board", "cancel", "orin1", job).returncode == 0
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert laptop.edgedla("board", "cancel", "orin1", job).returncode == 6, "it has ended"
+    assert laptop.edgedla("board", "attach", "orin1", "../../etc").returncode == 2
+    assert laptop.edgedla("board", "attach", "orin1", "20200101-000000-abcdef").returncode == 6
+    folder = laptop.boards["orin1"].jobs / job
+    (folder / "state.json").write_text(json.dumps({"state": "running", "pid": 0}))
+    os.utime(folder, (0, 0))
+    done = laptop.edgedla("board", "attach", "orin1", job)
+    assert (done.returncode, "ended without a word" in done.stderr) == (6, True)
+
+
+def test_results_of_another_laptop_need_a_place(two):
+    ana, ben = two
+    built(ana)
+    job = ana.edgedla("board", "jobs", "orin1").stdout.split()[0]
+    done = ben.edgedla("board", "attach", "orin1", job)
+    assert "-o FOLDER" in done.stderr
+    done = ben.edgedla("board", "attach", "orin1", job, "-o", "theirs")
+    assert done.returncode == 0, done.stderr
+    assert load_artifact(ben.folder / "theirs/art")
+
+
+def test_the_inventory_is_kept_and_read_strictly(laptop):
+    assert ", free" in laptop.edgedla("board", "list", "--probe").stdout
+    assert (
+        laptop.edgedla("board", "add", "nx2", "nvidia@10.0.0.7:2222", "--group", "lab", "--note", 'a "b"').returncode
+        == 0
+    )
+    assert laptop.edgedla("board", "add", "nx2", "other").returncode == 2
+    listed = laptop.edgedla("board", "list")
+    assert "nx2" in listed.stdout
+    assert "nvidia@10.0.0.7:2222" in listed.stdout
+    file = laptop.folder / "boards.yaml"
+    for text, line in (
+        ("boards:\n  a:\n    host: x\n    hosts: y\n", "boards.yaml:4"),
+        ("boards:\n  a:\n    host: '-x'\n", "boards.yaml:3"),
+        ("boards:\n  a:\n    host: x\n    python: 'python3; rm -rf /'\n", "boards.yaml:4"),
+    ):
+        file.write_text(text)
+        done = laptop.edgedla("board", "list")
+        assert (done.returncode, line in done.stderr) == (3, True), done.stderr
