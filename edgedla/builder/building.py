@@ -6,6 +6,7 @@ import os
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from platform import machine
 from typing import TYPE_CHECKING, Iterator, Optional, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact
@@ -20,7 +21,7 @@ from edgedla.builder.plan.make_plan import make_plan
 from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.builder.request import BuildRequest, Model, Say
 from edgedla.builder.trtexec.files import Scripts, scripts_of
-from edgedla.errors import BuildError, ModelError
+from edgedla.errors import BuildError, EnvironmentMissing, ModelError
 from edgedla.importers.model_file.model_identity import dynamic_inputs, model_identity
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.samples import Samples
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 #: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
 WORK = ".work"
-#: What a Jetson has; containers often lack the first.
-_JETSON_MARKS = (Path("/etc/nv_tegra_release"), Path("/proc/device-tree/model"))
 
 
 def plan_build(
@@ -175,17 +174,32 @@ def _plan(
 
 
 def _backend(asked: str) -> str:
+    """The backend that "auto" means here: TensorRT on a Jetson, the simulation elsewhere.
+
+    Raises:
+        EnvironmentMissing: a Jetson, or what looks like one, on which TensorRT cannot build: never a silent simulation.
+    """
     if asked != "auto":
         return asked
-    from edgedla.builder.tensorrt.api import installed_version
+    from edgedla.builder.tensorrt.api import dla_cores, installed_version
+    from edgedla.targets.board import BOARD_VARIABLE, on_jetson
 
-    # TensorRT for PCs knows no DLA, so only a Jetson's counts.
-    return "tensorrt" if _on_jetson() and installed_version() else "host"
-
-
-def _on_jetson() -> bool:
-    release, model = _JETSON_MARKS
-    return release.exists() or (model.exists() and b"jetson" in model.read_bytes().lower())
+    simulate = "--backend host simulates it"
+    if on_jetson():
+        if installed_version():
+            return "tensorrt"
+        raise EnvironmentMissing(
+            "this is a Jetson, but TensorRT's Python bindings cannot be imported",
+            hint=f"`edgedla doctor` names the package that is missing; {simulate}",
+        )
+    # TensorRT for PCs knows no DLA, so cores tell a Jetson's.
+    if machine() == "aarch64" and dla_cores():
+        raise EnvironmentMissing(
+            "this looks like a Jetson in a container: TensorRT sees DLA cores, but the board's files are hidden",
+            hint="start the container with -v /etc/nv_tegra_release:/etc/nv_tegra_release:ro, or point "
+            f"{BOARD_VARIABLE} at copies of the board's files; {simulate}",
+        )
+    return "host"
 
 
 def _build_on_host(

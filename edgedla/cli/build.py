@@ -164,7 +164,15 @@ def _take_board(given: Dict[str, Any], source: Any) -> None:
     from edgedla.targets.board import this_board
 
     board = this_board()
-    if board is None or board.target is None:
+    if board is None:
+        return
+    if board.target is None:
+        if source is click.core.ParameterSource.DEFAULT:
+            raise UsageError(
+                "this is a Jetson, but edgedla cannot tell which module",
+                where="--target",
+                hint="name it with --target; in a container `edgedla doctor` says which files to pass in",
+            )
         return
     if source is click.core.ParameterSource.DEFAULT:
         given["target"] = board.target

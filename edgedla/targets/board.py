@@ -1,14 +1,40 @@
-"""Which Jetson this is, what is installed on it, and which power mode it is in; None where it is no Jetson."""
+"""Which Jetson this is, what is installed on it, and which power mode it is in; None where it is no Jetson.
+
+The one answer to "is this a Jetson?": `this_board`. In a container the release file and the device tree are hidden (Docker
+masks /sys/firmware; NVIDIA's runtime passes neither), but the devices are there. A copy of either file can be given:
+EDGEDLA_BOARD_DIR names a folder with `nv_tegra_release`, `model` and `compatible`.
+"""
 
 from __future__ import annotations
 
+import glob
+import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Container, Dict, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.targets import releases
-from edgedla.targets.device_files import read_board, read_text, root
+from edgedla.targets.device_files import clock_caps_hz, read_board, read_text, root
+from edgedla.targets.platform import Module, PowerMode
+from edgedla.targets.versions import padded, parse_version
+
+#: A folder with copies of what a container hides.
+BOARD_VARIABLE = "EDGEDLA_BOARD_DIR"
+#: Where each file is looked for, below the root; the last are copies that containers are commonly given.
+FILES = {
+    "nv_tegra_release": ("etc/nv_tegra_release",),
+    "model": ("proc/device-tree/model", "sys/firmware/devicetree/base/model", "tmp/nv_jetson_model"),
+    "compatible": ("proc/device-tree/compatible", "sys/firmware/devicetree/base/compatible"),
+}
+#: Devices that only a Jetson has. JetPack 5 and 6 have nvhost devices; 7 has nvmap and nvgpu.
+DEVICES = (
+    "dev/nvmap",
+    "dev/nvhost-*",
+    "dev/nvgpu",
+    "sys/devices/platform/*/*.nvdla0",
+    "sys/devices/platform/*/*/*.nvdla0",
+)
 
 #: Device-tree model names (lower case) by module; the memory size tells the variants apart.
 MODELS: Tuple[Tuple[str, str], ...] = (
@@ -21,6 +47,24 @@ MODELS: Tuple[Tuple[str, str], ...] = (
     # What JetPack 5 calls the AGX Xavier.
     ("jetson-agx", "agx-xavier"),
 )
+#: Part numbers of modules as the device tree's `compatible` has them, whatever the carrier's maker calls its board.
+#: Source: NVIDIA's flash configurations (jetson-agx-orin-devkit.conf, jetson-orin-nano-devkit.conf, jetson-xavier*.conf).
+PARTS: Mapping[str, str] = {
+    "p3767-0000": "orin-nx-16gb",
+    "p3767-0001": "orin-nx-8gb",
+    "p3767-0003": "orin-nano-8gb",
+    "p3767-0004": "orin-nano-4gb",
+    "p3767-0005": "orin-nano-8gb",
+    # The first developer kit: 32 GB of memory, but the cores, clocks and power modes of the 64 GB module.
+    "p3701-0000": "agx-orin-64gb",
+    "p3701-0004": "agx-orin-32gb",
+    "p3701-0005": "agx-orin-64gb",
+    "p3668-0000": "xavier-nx-8gb",
+    "p3668-0001": "xavier-nx-8gb",
+    "p3668-0003": "xavier-nx-16gb",
+    "p2888": "agx-xavier",
+    "p3834-0008": "agx-thor-t5000",
+}
 SIZES_GB = {
     "orin-nano": (4, 8),
     "orin-nx": (8, 16),
@@ -28,10 +72,14 @@ SIZES_GB = {
     "xavier-nx": (8, 16),
     "agx-xavier": (32, 64),
 }
+#: Caps are set in steps of the clock's table; two within this share are the same.
+SAME_CLOCK = 0.01
 _L4T = re.compile(r"R(\d+) \(release\), REVISION: (\d+)\.(\d+)")
 #: nvpmodel's names of modes that differ only in how many CPU cores run: 30W_ALL, 30W_4CORE.
 _CPU_CORES = re.compile(r"_(ALL|\d+CORE)\Z")
-_MODE = re.compile(r"<\s*POWER_MODEL\s+ID=(\d+)\s+NAME=(\S+)\s*>")
+_MODE = re.compile(r"<\s*POWER_MODEL\s+ID=(\d+)\s+NAME=(\S+)\s*>([^<]*)")
+#: "DLA0_CORE MAX_FREQ 614400000" (Orin), "NAFLL_DLA MAX_FREQ ..." (Xavier, both cores); -1 is the chip's own limit.
+_DLA_CAP = re.compile(r"^\s*(?:DLA(\d)_CORE|NAFLL_DLA)\s+MAX_FREQ\s+(-?\d+)\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -41,7 +89,10 @@ class Board:
     Attributes:
         model: the device tree's name. target: edgedla's name, None if it knows no such module.
         l4t: "36.4.3". jetpack: the release that this L4T belongs to, None if unknown.
-        power_mode: nvpmodel's current mode. power_modes: all of them, in the order of their ids.
+        jetpack_nearest: the L4T is in no table; `jetpack` is that of the nearest older patch release.
+        power_mode: nvpmodel's name of the current mode. power_modes: names by nvpmodel's id.
+        dla_caps_mhz: by core, what the kernel, or else the mode's section of nvpmodel.conf, allows at most; a core is missing
+            where neither says it, or where the chip's own limit holds.
         container: runs inside one.
     """
 
@@ -50,29 +101,67 @@ class Board:
     l4t: Optional[str]
     jetpack: Optional[str]
     power_mode: Optional[str]
-    power_modes: Tuple[str, ...]
+    power_modes: Mapping[int, str]
     container: bool
+    jetpack_nearest: bool = False
+    dla_caps_mhz: Mapping[int, float] = field(default_factory=dict)
+
+    def mode_of(self, module: Module) -> Optional[PowerMode]:
+        """The mode of `module` that this board is in, by what the kernel allows; nvpmodel's name is only a label.
+
+        A super-flashed Orin NX calls "15W" what its plain image called otherwise, with other caps. Where no mode on record
+        has these caps, a mode made of them; None where there are neither caps nor a known name.
+        """
+        named = known_mode(self.power_mode, module.power_modes) if self.power_mode else None
+        capped = len(self.dla_caps_mhz) == module.dla_cores > 0
+        if not capped:
+            return module.power_modes[named] if named else None
+        caps = tuple(self.dla_caps_mhz[core] for core in sorted(self.dla_caps_mhz))
+        fitting = [m for m in module.power_modes.values() if _same(m.dla_mhz, caps)]
+        chosen = [m for m in fitting if m.name == named] or (fitting if len(fitting) == 1 else [])
+        if chosen:
+            return chosen[0]
+        return PowerMode(f"{self.power_mode or 'capped'} of this board", caps, sources=("the kernel's clock caps",))
 
 
 def this_board(base: Optional[Path] = None) -> Optional[Board]:
     base = base or root()
-    release = read_text(base / "etc/nv_tegra_release")
-    model = read_text(base / "proc/device-tree/model") or read_text(base / "sys/firmware/devicetree/base/model")
-    if release is None and (model is None or "jetson" not in model.lower()):
+    release, model = _file(base, "nv_tegra_release"), _file(base, "model")
+    named = model is not None and "jetson" in model.lower()
+    if release is None and not named and not jetson_devices(base):
         return None
     match = _L4T.search(release or "")
     l4t = ".".join(match.groups()) if match else None
-    modes = dict(_MODE.findall(read_text(base / "etc/nvpmodel.conf") or ""))
+    jetpack, exact = _jetpack(l4t)
+    config = read_text(base / "etc/nvpmodel.conf") or ""
+    modes = {int(number): (name, body) for number, name, body in _MODE.findall(config)}
     current = re.search(r"pmode:0*(\d+)", read_text(base / "var/lib/nvpmodel/status") or "")
+    mode = modes.get(int(current.group(1))) if current else None
+    caps = {core: hz / 1e6 for core, hz in clock_caps_hz(base).items()}
     return Board(
         model=model or "unknown Jetson",
-        target=_target(model or "", base),
+        target=_target(model or "", _file(base, "compatible") or "", base),
         l4t=l4t,
-        jetpack=_jetpack(l4t),
-        power_mode=modes.get(current.group(1)) if current else None,
-        power_modes=tuple(modes[k] for k in sorted(modes, key=int)),
-        container=(base / ".dockerenv").exists() or (base / "run/.containerenv").exists(),
+        jetpack=jetpack,
+        power_mode=mode[0] if mode else None,
+        power_modes={number: name for number, (name, _) in sorted(modes.items())},
+        container=in_container(base),
+        jetpack_nearest=jetpack is not None and not exact,
+        dla_caps_mhz=caps or _configured_caps(mode[1] if mode else ""),
     )
+
+
+def on_jetson(base: Optional[Path] = None) -> bool:
+    return this_board(base) is not None
+
+
+def in_container(base: Path) -> bool:
+    return (base / ".dockerenv").exists() or (base / "run/.containerenv").exists()
+
+
+def jetson_devices(base: Path) -> Tuple[str, ...]:
+    """Those of DEVICES that are here."""
+    return tuple(p for pattern in DEVICES for p in sorted(glob.glob(str(base / pattern))))
 
 
 def board_facts(base: Optional[Path] = None) -> Optional[Dict[str, Any]]:
@@ -94,14 +183,38 @@ def board_facts(base: Optional[Path] = None) -> Optional[Dict[str, Any]]:
     }
 
 
-def known_mode(name: str, known: Container[str]) -> Optional[str]:
+def known_mode(name: str, known: Mapping[str, object]) -> Optional[str]:
     """nvpmodel's name of a power mode as one of `known`: MODE_30W_ALL is 30W. None where none fits."""
     plain = name[5:] if name.startswith("MODE_") else name
     return next((n for n in (name, plain, _CPU_CORES.sub("", plain)) if n in known), None)
 
 
-def _target(model: str, base: Path) -> Optional[str]:
-    family = next((name for text, name in MODELS if text in model.lower()), None)
+def _file(base: Path, name: str) -> Optional[str]:
+    copies = os.environ.get(BOARD_VARIABLE)
+    places = [Path(copies) / name] if copies else []
+    places += [base / place for place in FILES[name]]
+    return next((text for text in map(read_text, places) if text), None)
+
+
+def _same(theirs: Tuple[Optional[float], ...], ours: Tuple[float, ...]) -> bool:
+    return len(theirs) == len(ours) and all(
+        a is not None and abs(a - b) <= SAME_CLOCK * b for a, b in zip(theirs, ours)
+    )
+
+
+def _configured_caps(section: str) -> Mapping[int, float]:
+    caps = {}
+    for core, hz in _DLA_CAP.findall(section):
+        if int(hz) > 0:
+            caps.update({int(core): int(hz) / 1e6} if core else {0: int(hz) / 1e6, 1: int(hz) / 1e6})
+    return caps
+
+
+def _target(model: str, compatible: str, base: Path) -> Optional[str]:
+    parts = re.findall(r"p\d{4}-\d{4}", compatible)
+    family = next((PARTS[p] for p in parts if p in PARTS), None)
+    family = family or next((PARTS[p[:5]] for p in parts if p[:5] in PARTS), None)
+    family = family or next((name for text, name in MODELS if text in model.lower()), None)
     if family is None or family not in SIZES_GB:
         return family
     kib = re.search(r"MemTotal:\s+(\d+)", read_text(base / "proc/meminfo") or "")
@@ -113,10 +226,17 @@ def _target(model: str, base: Path) -> Optional[str]:
     return f"{family}-{size}gb"
 
 
-def _jetpack(l4t: Optional[str]) -> Optional[str]:
-    if l4t is None:
-        return None
-    for row in releases().jetpack:
-        if l4t in row.l4t or f"{l4t}.0" in row.l4t or l4t.rsplit(".", 1)[0] in row.l4t:
-            return row.version
-    return None
+def _jetpack(l4t: Optional[str]) -> Tuple[Optional[str], bool]:
+    """(the JetPack of an L4T release, whether the table has that very release).
+
+    NVIDIA ships L4T patches between two JetPacks (35.6.3, 36.4.2); such a one is answered as the nearest older patch.
+    """
+    wanted = padded(parse_version(l4t) or ()) if l4t else None
+    if wanted is None:
+        return None, False
+    rows = [(padded(parse_version(text) or ()), row.version) for row in releases().jetpack for text in row.l4t]
+    older = [(version, name) for version, name in rows if version[:2] == wanted[:2] and version <= wanted]
+    if not older:
+        return None, False
+    version, name = max(older)
+    return name, version == wanted

@@ -6,10 +6,12 @@ import glob
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Optional, Tuple
+from typing import Dict, Iterator, Optional, Tuple
 
 #: Set EDGEDLA_ROOT to read another tree than "/".
 ROOT_VARIABLE = "EDGEDLA_ROOT"
+#: Clocks below this share of their limit are not locked (jetson_clocks sets them to the limit).
+LOCKED_SHARE = 0.99
 #: Where JetPack 5, 6 and 7 put the cores.
 CORE_PATTERNS = (
     "sys/devices/platform/*host1x*/*.nvdla{core}",
@@ -43,10 +45,22 @@ def core_folder(core: int, base: Optional[Path] = None) -> Optional[Path]:
     """The device folder of a DLA core; None where the kernel shows none."""
     base = base or root()
     for pattern in CORE_PATTERNS:
-        found = sorted(glob.glob(str(base / pattern.format(core=core))))
-        if found:
-            return Path(found[0])
+        folders = sorted(glob.glob(str(base / pattern.format(core=core))))
+        if folders:
+            return Path(folders[0])
     return None
+
+
+def clock_caps_hz(base: Optional[Path] = None) -> Dict[int, float]:
+    """By DLA core, the clock that the power mode allows at most. JetPack 6 has clk_cap beside the core, 5 below `acm`."""
+    caps: Dict[int, float] = {}
+    for core in range(4):
+        folder = core_folder(core, base)
+        for place in ("clk_cap", "acm/clk_cap"):
+            value = None if folder is None else read_number(folder / place / f"dla{core}_core")
+            if value is not None and value > 0:
+                caps.setdefault(core, value)
+    return caps
 
 
 def core_active_ms(core: int, base: Optional[Path] = None) -> Optional[float]:
@@ -61,8 +75,10 @@ class Reading:
 
     Attributes:
         core_active_ms, core_suspended_ms, core_status: by core number.
-        clocks_hz: current clock by name (gpu, emc, dla0, ...). clocks_max_hz: their limits.
+        clocks_hz: current clock by name (gpu, emc, dla0, ...). clocks_max_hz: their limits, in the power mode where it is told.
+        unlocked: clocks that may move: (name, what they are at or go down to, their limit), in Hz.
         temperatures_c: by zone. power_mw: by rail.
+        throttled_by: cooling devices at work now that slow something down. over_current_events: so far, since boot.
     """
 
     core_active_ms: Dict[int, Optional[float]]
@@ -72,6 +88,9 @@ class Reading:
     clocks_max_hz: Dict[str, float]
     temperatures_c: Dict[str, float]
     power_mw: Dict[str, float]
+    unlocked: Tuple[Tuple[str, float, float], ...] = ()
+    throttled_by: Tuple[str, ...] = ()
+    over_current_events: float = 0.0
 
 
 def read_board(base: Optional[Path] = None) -> Reading:
@@ -87,57 +106,108 @@ def read_board(base: Optional[Path] = None) -> Reading:
         highest,
         _temperatures(base),
         _power(base),
+        tuple(_unlocked(base, clocks, highest)),
+        tuple(_throttled_by(base)),
+        sum(read_number(Path(p)) or 0.0 for p in glob.glob(str(base / "sys/class/hwmon/hwmon*/oc*_event_cnt"))),
     )
 
 
-#: Clock names of the BPMP's debug tree (readable by root) by our name.
-BPMP_CLOCKS: Dict[str, Tuple[str, ...]] = {
-    "emc": ("emc",),
-    "dla0": ("nafll_dla0_core", "nafll_dla", "dla0_core"),
-    "dla1": ("nafll_dla1_core", "dla1_core"),
+#: Where root reads clocks: the BPMP's tree, then the kernel's own, each with the names of our clocks in it.
+DEBUG_CLOCKS: Dict[str, Tuple[str, ...]] = {
+    "emc": ("bpmp/debug/clk/emc/rate", "clk/emc/clk_rate"),
+    "dla0": (
+        "bpmp/debug/clk/nafll_dla0_core/rate",
+        "bpmp/debug/clk/nafll_dla/rate",
+        "bpmp/debug/clk/dla0_core/rate",
+        "clk/dla0_core/clk_rate",
+    ),
+    "dla1": ("bpmp/debug/clk/nafll_dla1_core/rate", "bpmp/debug/clk/dla1_core/rate", "clk/dla1_core/clk_rate"),
 }
+#: What nvpmodel allows the memory's clock: JetPack 6, then 5.
+EMC_CAPS = ("sys/kernel/nvpmodel_clk_cap/emc", "sys/kernel/nvpmodel_emc_cap/emc_iso_cap")
+_GPU = ("gpu", "gv11b", "ga10b", "gb10b")
+
+
+def _gpu_folder(base: Path) -> Optional[Path]:
+    folders = sorted(glob.glob(str(base / "sys/class/devfreq/*")))
+    return next((Path(f) for f in folders if any(k in os.path.basename(f) for k in _GPU)), None)
 
 
 def _clocks(base: Path) -> Tuple[Dict[str, float], Dict[str, float]]:
     now: Dict[str, float] = {}
     most: Dict[str, float] = {}
+    gpu = _gpu_folder(base)
     for folder in sorted(glob.glob(str(base / "sys/class/devfreq/*"))):
-        name = os.path.basename(folder)
-        short = "gpu" if any(k in name for k in ("gpu", "gv11b", "ga10b", "gv11")) else name
+        name = "gpu" if gpu is not None and folder == str(gpu) else os.path.basename(folder)
         for file, table in (("cur_freq", now), ("max_freq", most)):
             value = read_number(Path(folder) / file)
             if value is not None:
-                table.setdefault(short, value)
-    for short, names in BPMP_CLOCKS.items():
-        for name in names:
-            folder_path = base / "sys/kernel/debug/bpmp/debug/clk" / name
-            value = read_number(folder_path / "rate")
+                table.setdefault(name, value)
+    for name, files in DEBUG_CLOCKS.items():
+        for file in files:
+            path = base / "sys/kernel/debug" / file
+            value = read_number(path)
             if value is not None:
-                now[short] = value
-                limit = read_number(folder_path / "max_rate")
+                now[name] = value
+                limit = read_number(path.parent / "max_rate")
                 if limit is not None:
-                    most[short] = limit
+                    most[name] = limit
                 break
+    # The tree's max_rate is the chip's, whatever the power mode allows.
+    for core, cap in clock_caps_hz(base).items():
+        most[f"dla{core}"] = min(cap, most.get(f"dla{core}", cap))
+    cap_emc = next((v for v in (read_number(base / path) for path in EMC_CAPS) if v), None)
+    if cap_emc is not None and "emc" in now:
+        most["emc"] = min(cap_emc, most.get("emc", cap_emc))
     return now, most
 
 
+def _unlocked(base: Path, now: Dict[str, float], most: Dict[str, float]) -> Iterator[Tuple[str, float, float]]:
+    """What jetson_clocks would lock: GPU, CPU and memory. Other engines keep their own clocks, and it leaves them alone."""
+    gpu = _gpu_folder(base)
+    if gpu is not None and "gpu" in now and "gpu" in most:
+        least = read_number(gpu / "min_freq")
+        lowest = now["gpu"] if least is None else min(least, now["gpu"])
+        if lowest < LOCKED_SHARE * most["gpu"]:
+            yield "gpu", lowest, most["gpu"]
+    for folder in sorted(glob.glob(str(base / "sys/devices/system/cpu/cpufreq/policy*"))):
+        least, limit = (read_number(Path(folder) / f"scaling_{edge}_freq") for edge in ("min", "max"))
+        if least is not None and limit is not None and least < LOCKED_SHARE * limit:
+            # cpufreq counts in kHz.
+            yield "cpu", least * 1e3, limit * 1e3
+            break
+    if "emc" in now and now["emc"] < LOCKED_SHARE * most.get("emc", 0):
+        yield "emc", now["emc"], most["emc"]
+
+
+def _throttled_by(base: Path) -> Iterator[str]:
+    """Types of the cooling devices that slow something down now; fans are cooling devices too, and slow nothing down."""
+    for state in sorted(glob.glob(str(base / "sys/class/thermal/cooling_device*/cur_state"))):
+        kind = read_text(Path(state).parent / "type") or ""
+        if (
+            any(word in kind.lower() for word in ("throttle", "cpufreq", "devfreq"))
+            and (read_number(Path(state)) or 0) > 0
+        ):
+            yield kind
+
+
 def _temperatures(base: Path) -> Dict[str, float]:
-    found = {}
+    by_zone = {}
     for zone in sorted(glob.glob(str(base / "sys/class/thermal/thermal_zone*"))):
         name, value = read_text(Path(zone) / "type"), read_number(Path(zone) / "temp")
         # Zones that are switched off read an impossible value.
         if name and value is not None and -40000 < value < 150000:
-            found[name] = value / 1000.0
-    return found
+            by_zone[name] = value / 1000.0
+    return by_zone
 
 
 def _power(base: Path) -> Dict[str, float]:
     """INA3221 rails: millivolts times milliamperes."""
-    found = {}
+    by_rail = {}
     for label in sorted(glob.glob(str(base / "sys/class/hwmon/hwmon*/in*_label"))):
         folder, number = Path(label).parent, os.path.basename(label)[2:-6]
         volts, amps = read_number(folder / f"in{number}_input"), read_number(folder / f"curr{number}_input")
         name = read_text(Path(label))
         if name and volts is not None and amps is not None:
-            found[name] = volts * amps / 1000.0
-    return found
+            by_rail[name] = volts * amps / 1000.0
+    return by_rail

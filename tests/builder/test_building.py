@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List
@@ -306,8 +307,11 @@ def test_auto_takes_tensorrt_on_a_jetson_only(
     on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_device()
-    release, model = tmp_path / "nv_tegra_release", tmp_path / "model"
-    monkeypatch.setattr("edgedla.builder.building._JETSON_MARKS", (release, model))
+    root = tmp_path / "root"
+    release, model = root / "etc/nv_tegra_release", root / "proc/device-tree/model"
+    for file in (release, model):
+        file.parent.mkdir(parents=True)
+    monkeypatch.setenv("EDGEDLA_ROOT", str(root))
     # A PC with TensorRT, a device of another make, and then two kinds of Jetson.
     backends: List[str] = []
     for text in (None, b"Raspberry Pi 5\0", b"NVIDIA Jetson AGX Orin Developer Kit\0"):
@@ -318,7 +322,33 @@ def test_auto_takes_tensorrt_on_a_jetson_only(
     model.unlink()
     release.write_text("# R36")
     backends.append(build(chain(), tmp_path / "out", request(backend="auto")).backend)
-    assert backends == ["host", "host", "tensorrt", "tensorrt"]
+    release.unlink()
+    # A container: the board's files are hidden, its devices are not.
+    (root / "dev").mkdir()
+    (root / "dev/nvmap").touch()
+    backends.append(build(chain(), tmp_path / "out", request(backend="auto")).backend)
+    assert backends == ["host", "host", "tensorrt", "tensorrt", "tensorrt"]
+
+
+def test_auto_never_simulates_on_a_jetson_without_a_word(
+    fake_tensorrt: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    (root / "dev").mkdir(parents=True)
+    monkeypatch.setenv("EDGEDLA_ROOT", str(root))
+    monkeypatch.setattr("edgedla.builder.building.machine", lambda: "aarch64")
+    fake_tensorrt("10.3.0")
+    with pytest.raises(EnvironmentMissing, match="looks like a Jetson in a container") as hidden:
+        build(chain(), tmp_path / "out", request(backend="auto"))
+    assert hidden.value.exit_code == 4
+    assert "/etc/nv_tegra_release" in str(hidden.value)
+    # An ARM machine without a DLA is none.
+    fake_tensorrt("10.3.0", cores=0)
+    assert build(chain(), tmp_path / "out", request(backend="auto")).backend == "host"
+    (root / "dev/nvmap").touch()
+    monkeypatch.setitem(sys.modules, "tensorrt", None)
+    with pytest.raises(EnvironmentMissing, match="this is a Jetson, but TensorRT's Python bindings"):
+        build(chain(), tmp_path / "other", request(backend="auto"))
 
 
 def test_options_reach_the_plan(chain: Callable[..., Path], tmp_path: Path) -> None:

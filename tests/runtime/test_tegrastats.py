@@ -98,7 +98,18 @@ def test_a_tegrastats_that_does_not_start_is_no_error(tmp_path):
 
 @pytest.mark.parametrize(
     ("rails", "total"),
-    [({}, None), ({"VDD_GPU_SOC": 2.0, "VDD_CPU_CV": 3.0}, 5.0), ({"VDD_IN": 9.0, "VDD_SOC": 3.0}, 9.0)],
+    [
+        ({}, None),
+        ({"VDD_IN": 9.0, "VDD_SOC": 3.0}, 9.0),
+        # AGX Orin: VDDQ_VDD2_1V8AO is fed by VIN_SYS_5V0, so it is in the total already.
+        ({"VDD_GPU_SOC": 3150.0, "VDD_CPU_CV": 14312.0, "VIN_SYS_5V0": 4948.0, "VDDQ_VDD2_1V8AO": 1093.0}, 22410.0),
+        ({"GPU": 1.0, "CPU": 2.0, "SOC": 3.0, "CV": 4.0, "VDDRQ": 5.0, "SYS5V": 6.0}, 21.0),
+        # A carrier's rails measure more than the module.
+        ({"VDD_GPU_SOC": 1.0, "VDD_CPU_CV": 2.0, "VIN_SYS_5V0": 3.0, "CVB_ATX_12V": 9.0}, 6.0),
+        # An unknown set has no total.
+        ({"VDD_GPU_SOC": 2.0, "VDD_CPU_CV": 3.0}, None),
+        ({"VDD_NEW": 2.0}, None),
+    ],
 )
 def test_the_power_of_the_module(rails, total):
     assert Sample(1.0, {}, {}, {}, {}, rails, None).power_total_mw == total

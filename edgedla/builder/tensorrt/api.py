@@ -55,6 +55,16 @@ def installed_version() -> Optional[str]:
     return str(trt.__version__)
 
 
+def dla_cores() -> int:
+    """How many DLA cores TensorRT sees here; 0 where it cannot be imported or makes no builder."""
+    try:
+        trt = importlib.import_module("tensorrt")
+        builder = trt.Builder(process_logger(trt))
+        return int(builder.num_DLA_cores)
+    except (ImportError, OSError, TypeError, RuntimeError):
+        return 0
+
+
 def build_engine(
     plan: BuildPlan,
     model: Path,

@@ -33,14 +33,20 @@ class Check:
         return dict(self.__dict__)
 
 
+_NAME_TARGET = "give --target to every command"
+_NAME_TRT = "give --trt to every command"
+#: What a container must be started with so that edgedla sees which board it runs on.
+_SHOW_BOARD = (
+    "start it with -v /etc/nv_tegra_release:/etc/nv_tegra_release:ro, and with a copy of /proc/device-tree/model: "
+    "cat /proc/device-tree/model > /tmp/nv_jetson_model, then -v /tmp/nv_jetson_model:/tmp/nv_jetson_model:ro"
+)
+
+
 def doctor(base: Optional[Path] = None) -> Tuple[Check, ...]:
     """All findings, in the order of CHECKS."""
     base = base or root()
     board = this_board(base)
-    found: List[Check] = []
-    for check in CHECKS:
-        found.extend(check(board, base))
-    return tuple(found)
+    return tuple(finding for check in CHECKS for finding in check(board, base))
 
 
 def _machine(board: Optional[Board], base: Path) -> List[Check]:
@@ -53,13 +59,18 @@ def _machine(board: Optional[Board], base: Path) -> List[Check]:
         ]
     checks = [Check("machine", "ok", f"{board.model}, L4T {board.l4t or 'unknown'}")]
     if board.target is None:
-        checks.append(Check("module", "warn", "edgedla does not know this module", "give --target to every command"))
+        remedy = f"give --target to every command; in a container {_SHOW_BOARD}" if board.container else _NAME_TARGET
+        checks.append(Check("module", "warn", "edgedla does not know this module", remedy))
     else:
         checks.append(Check("module", "ok", board.target))
-    if board.jetpack is None:
-        checks.append(
-            Check("JetPack", "warn", f"L4T {board.l4t} is not in the release table", "give --trt to every command")
-        )
+    if board.jetpack is None and board.l4t is None:
+        remedy = f"give --trt to every command; in a container {_SHOW_BOARD}" if board.container else _NAME_TRT
+        checks.append(Check("JetPack", "warn", "unknown: there is no /etc/nv_tegra_release", remedy))
+    elif board.jetpack is None:
+        checks.append(Check("JetPack", "warn", f"L4T {board.l4t} is not in the release table", _NAME_TRT))
+    elif board.jetpack_nearest:
+        text = f"{board.jetpack}, the nearest older one: L4T {board.l4t} is not in the release table"
+        checks.append(Check("JetPack", "ok", text))
     else:
         checks.append(Check("JetPack", "ok", board.jetpack))
     return checks
@@ -89,9 +100,9 @@ def _platform(board: Optional[Board], base: Path) -> List[Check]:
 def _cores(board: Optional[Board], base: Path) -> List[Check]:
     if board is None:
         return []
-    there = [c for c in range(4) if core_folder(c, base) is not None]
-    if there:
-        return [Check("DLA cores in the kernel", "ok", ", ".join(f"nvdla{c}" for c in there))]
+    cores = [c for c in range(4) if core_folder(c, base) is not None]
+    if cores:
+        return [Check("DLA cores in the kernel", "ok", ", ".join(f"nvdla{c}" for c in cores))]
     remedy = (
         "start the container with --runtime nvidia"
         if board.container
@@ -105,11 +116,16 @@ def _library(board: Optional[Board], base: Path) -> List[Check]:
         return []
     checks = []
     for name, what, package in (
-        ("libcudla.so.1", "standalone loadables", "apt install cuda-libraries-*; containers: --runtime nvidia"),
+        (
+            "libcudla.so.1",
+            "standalone loadables",
+            "apt install libcudla-11-4 (JetPack 5) or libcudla-12-* (JetPack 6); containers: --runtime nvidia",
+        ),
         (
             "libnvdla_compiler.so",
-            "building for the DLA",
-            "apt install nvidia-l4t-dla-compiler; containers: mount it or --runtime nvidia",
+            "building for the DLA, and on JetPack 6 `import tensorrt` itself,",
+            "apt install nvidia-l4t-dla-compiler, in the version of nvidia-l4t-core; a container gets the host's with "
+            "--runtime nvidia (a host without it gives an empty file)",
         ),
     ):
         try:
@@ -122,11 +138,11 @@ def _library(board: Optional[Board], base: Path) -> List[Check]:
 
 def _module(name: str, label: str, needed: bool, remedy: str) -> Check:
     try:
-        found = import_onnxruntime() if name == "onnxruntime" else importlib.import_module(name)
+        module = import_onnxruntime() if name == "onnxruntime" else importlib.import_module(name)
     except Exception as e:
         # A broken installation raises anything here, not only ImportError.
         return Check(label, "fail" if needed else "info", f"cannot be imported: {e}", remedy)
-    return Check(label, "ok", str(getattr(found, "__version__", getattr(found, "VERSION_TEXT", "found"))))
+    return Check(label, "ok", str(getattr(module, "__version__", getattr(module, "VERSION_TEXT", "found"))))
 
 
 def _python(board: Optional[Board], base: Path) -> List[Check]:
@@ -144,27 +160,56 @@ def _python(board: Optional[Board], base: Path) -> List[Check]:
     return checks
 
 
+def _release_pair(board: Optional[Board], base: Path) -> List[Check]:
+    """Whether this TensorRT is one of this JetPack's: in a container TensorRT is the image's, the DLA compiler the host's."""
+    from edgedla.builder.tensorrt.api import installed_version
+
+    installed = installed_version() if board is not None else None
+    if board is None or board.jetpack is None or installed is None:
+        return []
+    from edgedla.targets import parse_version, releases
+
+    row = next(r for r in releases().jetpack if r.version == board.jetpack)
+    version = parse_version(".".join(installed.split(".")[:3]))
+    if version is not None and row.carries(version):
+        return [Check("TensorRT for this JetPack", "ok", f"{installed} belongs to JetPack {row.version}")]
+    wanted = ".".join(str(n) for n in row.trt)
+    remedy = f"take the image whose TensorRT is {wanted} (jetson/README.md has the table)"
+    text = f"{installed}, JetPack {row.version} has {wanted}: DLA builds may end in undefined `nvdla::` symbols"
+    remedy = remedy if board.container else f"install the TensorRT of JetPack {row.version}, or update JetPack"
+    return [Check("TensorRT for this JetPack", "warn", text, remedy)]
+
+
+def _compiler(board: Optional[Board], base: Path) -> List[Check]:
+    if board is None:
+        return []
+    if shutil.which("nvcc") or (base / "usr/local/cuda/bin/nvcc").exists():
+        return [Check("nvcc", "ok", "CUDA preprocessing can be compiled")]
+    text = "not here: frames are preprocessed on the CPU; everything else works"
+    return [Check("nvcc", "info", text, "apt install cuda-nvcc-11-4 (JetPack 5) or cuda-nvcc-12-* (JetPack 6)")]
+
+
 def _opencv(board: Optional[Board], base: Path) -> List[Check]:
-    found = _module(
+    opencv = _module(
         "cv2", "OpenCV", True, "on a Jetson: apt install python3-opencv; elsewhere: pip install 'edgedla[camera]'"
     )
-    if "numpy" in found.found.lower() and found.state != "ok":
+    if "numpy" in opencv.found.lower() and opencv.state != "ok":
         # JetPack's and Ubuntu's are built with NumPy 1.
-        return [dataclasses.replace(found, remedy="pip install 'numpy<2': this OpenCV is built with NumPy 1")]
-    if found.state != "ok":
-        return [found]
+        return [dataclasses.replace(opencv, remedy="pip install 'numpy<2': this OpenCV is built with NumPy 1")]
+    if opencv.state != "ok":
+        return [opencv]
     from edgedla.runtime.sources.opencv import has_gstreamer
 
     if has_gstreamer():
-        return [found, Check("OpenCV with GStreamer", "ok", "yes")]
+        return [opencv, Check("OpenCV with GStreamer", "ok", "yes")]
     launch = shutil.which("gst-launch-1.0")
     remedy = "pip uninstall opencv-python opencv-python-headless, then use JetPack's (venv with --system-site-packages)"
     if launch:
         text = "no: cameras and streams are read through gst-launch-1.0, one copy a frame more"
-        return [found, Check("OpenCV with GStreamer", "warn" if board else "info", text, remedy if board else "")]
+        return [opencv, Check("OpenCV with GStreamer", "warn" if board else "info", text, remedy if board else "")]
     text = "no, and no gst-launch-1.0: csi:// will not work"
     remedy = remedy if board else "apt install gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good"
-    return [found, Check("OpenCV with GStreamer", "fail" if board else "info", text, remedy)]
+    return [opencv, Check("OpenCV with GStreamer", "fail" if board else "info", text, remedy)]
 
 
 def _camera(board: Optional[Board], base: Path) -> List[Check]:
@@ -237,7 +282,7 @@ def _clocks(board: Optional[Board], base: Path) -> List[Check]:
 
 #: Every check takes (board or None, root) and returns findings. To add one, write it above and name it here.
 CHECKS: Tuple[Callable[[Optional[Board], Path], List[Check]], ...] = (
-    _machine, _platform, _cores, _library, _python, _opencv, _camera, _groups, _container, _clocks,
+    _machine, _platform, _cores, _library, _python, _release_pair, _compiler, _opencv, _camera, _groups, _container, _clocks,
 )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +11,19 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 from edgedla.errors import EnvironmentMissing
 from edgedla.runtime.board import tegrastats
 from edgedla.targets.board import Board, this_board
-from edgedla.targets.device_files import ROOT_VARIABLE, Reading, read_board, read_number, read_text, root
+from edgedla.targets.device_files import LOCKED_SHARE, ROOT_VARIABLE, Reading, read_board, root
 
-#: Clocks below this share of their limit are not locked (jetson_clocks sets them to the limit).
-LOCKED_SHARE = 0.99
-#: Rails that feed all the others (Xavier NX, Orin NX and Nano; older boards).
-TOTAL_RAILS = ("VDD_IN", "POM_5V_IN")
+#: Sets of rails that make up all that a module draws, by the board's rails; the first set that is there whole counts.
+#: Rails that lie behind another one are in no set: VDDQ_VDD2_1V8AO of AGX Orin is fed by VIN_SYS_5V0. Nor are those of the
+#: carrier (CVB_ATX_*). Source: Jetson Linux Developer Guide, power monitor rails of each module.
+TOTAL_RAILS: Tuple[Tuple[str, ...], ...] = (
+    ("VDD_IN",),
+    ("POM_5V_IN",),
+    ("VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"),
+    ("GPU", "CPU", "SOC", "CV", "VDDRQ", "SYS5V"),
+)
+#: A core is judged by its clock above this share: an idle core's clock is gated.
+BUSY_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -44,9 +50,9 @@ class Sample:
 
     @property
     def power_total_mw(self) -> Optional[float]:
-        """What the module draws: its input rail where that is measured (the others are parts of it), else their sum."""
-        whole = next((self.power_mw[name] for name in TOTAL_RAILS if name in self.power_mw), None)
-        return whole if whole is not None else sum(self.power_mw.values()) or None
+        """What the module draws; None where its rails are none of the known sets (TOTAL_RAILS)."""
+        rails = next((names for names in TOTAL_RAILS if all(name in self.power_mw for name in names)), None)
+        return None if rails is None else sum(self.power_mw[name] for name in rails)
 
     def to_dict(self) -> Dict[str, Any]:
         return {**self.__dict__, "power_total_mw": self.power_total_mw, "warnings": list(self.warnings)}
@@ -68,25 +74,21 @@ def samples(
     board = this_board(base)
     if board is None:
         raise EnvironmentMissing(
-            "this is no Jetson: there is no /etc/nv_tegra_release",
+            "this is no Jetson: neither its release file nor its devices are here",
             hint=f"run it on the board (tests set {ROOT_VARIABLE} to another tree)",
         )
     with contextlib.ExitStack() as stack:
         stats = stack.enter_context(tegrastats.running(base, interval_s)) if use_tegrastats else None
-        throttled = _throttle_events(base)
         before, at = read_board(base), time.monotonic()
         done = 0
         while not count or done < count:
             sleep(interval_s)
             now, t = read_board(base), time.monotonic()
-            events = _throttle_events(base)
-            yield _sample(board, before, now, t - at, events > throttled, stats.last if stats else None)
-            before, at, throttled, done = now, t, events, done + 1
+            yield _sample(board, before, now, t - at, stats.last if stats else None)
+            before, at, done = now, t, done + 1
 
 
-def _sample(
-    board: Board, before: Reading, now: Reading, seconds: float, throttled: bool, line: Optional[tegrastats.Line]
-) -> Sample:
+def _sample(board: Board, before: Reading, now: Reading, seconds: float, line: Optional[tegrastats.Line]) -> Sample:
     busy: Dict[str, Optional[float]] = {}
     for core, active in now.core_active_ms.items():
         first, asleep, slept = (
@@ -114,41 +116,32 @@ def _sample(
         source, power, temperatures = _from_jetson_stats()
     return Sample(
         round(seconds, 3), busy, clocks, limits, temperatures, power, board.power_mode, source,
-        tuple(_warnings(board, busy, clocks, limits, throttled)),
+        tuple(_warnings(board, before, now, busy, clocks)),
     )  # fmt: skip
 
 
 def _warnings(
-    board: Board, busy: Dict[str, Optional[float]], clocks: Dict[str, float], limits: Dict[str, float], throttled: bool
+    board: Board, before: Reading, now: Reading, busy: Dict[str, Optional[float]], clocks: Dict[str, float]
 ) -> Iterator[str]:
-    slow = [
-        f"{k} {clocks[k]:g} of {limits[k]:g} MHz" for k in sorted(clocks) if clocks[k] < LOCKED_SHARE * limits.get(k, 0)
-    ]
+    slow = [f"{name} {hz / 1e6:g} of {limit / 1e6:g} MHz" for name, hz, limit in now.unlocked]
     if slow:
         yield f"clocks are not locked at their limit ({', '.join(slow)}): times will vary; `sudo jetson_clocks` locks them"
-    if board.power_mode is not None and board.power_modes and not board.power_mode.upper().startswith("MAXN"):
-        best = next((m for m in board.power_modes if m.upper().startswith("MAXN")), None)
+    for name, share in busy.items():
+        limit_mhz = now.clocks_max_hz.get(name, 0) / 1e6
+        if (share or 0) > BUSY_SHARE and clocks.get(name, limit_mhz) < LOCKED_SHARE * limit_mhz:
+            yield f"{name} runs at {clocks[name]:g} of {limit_mhz:g} MHz: something holds it down"
+    if board.power_mode is not None and not board.power_mode.upper().startswith("MAXN"):
+        best = next(((n, m) for n, m in board.power_modes.items() if m.upper().startswith("MAXN")), None)
         if best:
-            yield f"power mode {board.power_mode}: {best} is faster (`sudo nvpmodel -m {board.power_modes.index(best)}`)"
-    if throttled:
-        yield "the board throttled because of current or temperature: cooling or power supply is too weak for this load"
+            yield f"power mode {board.power_mode}: {best[1]} is faster (`sudo nvpmodel -m {best[0]}`)"
+    if now.throttled_by:
+        yield f"the board throttles now ({', '.join(now.throttled_by)}): cooling is too weak for this load"
+    if now.over_current_events > before.over_current_events:
+        yield "the board throttled because of its current: the power supply or mode is too weak for this load"
     if not busy:
         yield "the kernel shows no DLA core" + (
             ": in a container the files of the host are hidden" if board.container else ""
         )
-
-
-def _throttle_events(base: Path) -> float:
-    """Over-current events so far (soctherm), and cooling devices at work now."""
-    files = glob.glob(str(base / "sys/class/hwmon/hwmon*/oc*_event_cnt"))
-    files += [p for p in glob.glob(str(base / "sys/class/thermal/cooling_device*/cur_state")) if _throttles(p)]
-    return sum(read_number(Path(p)) or 0.0 for p in files)
-
-
-def _throttles(state_file: str) -> bool:
-    kind = read_text(Path(state_file).parent / "type") or ""
-    # Fans are cooling devices too, and they slow nothing down.
-    return "throttle" in kind.lower() or "cpufreq" in kind.lower() or "devfreq" in kind.lower()
 
 
 def _from_jetson_stats() -> Tuple[str, Dict[str, float], Dict[str, float]]:

@@ -25,7 +25,7 @@ from edgedla.runtime.runners.chain import ChainRunner
 from edgedla.runtime.runners.layer_clock import LayerTimes
 from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
 from edgedla.targets import platform_for
-from edgedla.targets.board import known_mode, this_board
+from edgedla.targets.board import this_board
 
 SOURCE = "edgedla bench"
 
@@ -175,17 +175,23 @@ def cost_model_here(artifact: Artifact, power_mode: Optional[str] = None) -> Cos
         )
     if not module.power_modes:
         return CostModel.load(platform, artifact.precision)
-    told = known_mode(board.power_mode, module.power_modes) if board.power_mode else None
-    if told is None and power_mode is None:
+    mode = board.mode_of(module)
+    if mode is None and power_mode is None:
         raise EnvironmentMissing(
-            f"power mode {board.power_mode or 'unknown'}: times hold for a mode that edgedla knows",
+            f"power mode {board.power_mode or 'unknown'}: times hold for a mode whose clocks are known",
             where=module.id,
             allowed=", ".join(module.power_modes),
             hint="say which it is: --power-mode NAME",
         )
-    if told is not None and power_mode not in (None, told):
-        raise UsageError(f"the board is in power mode {told}", where="--power-mode", allowed=told)
-    return CostModel.load(platform, artifact.precision, power_mode or told)
+    if mode is None:
+        return CostModel.load(platform, artifact.precision, power_mode)
+    if mode.name in module.power_modes and power_mode not in (None, mode.name):
+        raise UsageError(f"the board is in power mode {mode.name}", where="--power-mode", allowed=mode.name)
+    if mode.name in module.power_modes or power_mode is not None:
+        return CostModel.load(platform, artifact.precision, power_mode or mode.name)
+    # A mode that nobody recorded, as its caps are: JetPack's later images add some.
+    modes = {**module.power_modes, mode.name: mode}
+    return CostModel.load(replace(platform, module=replace(module, power_modes=modes)), artifact.precision, mode.name)
 
 
 def check_shapes(artifact: Artifact, graph: LayerGraph) -> None:

@@ -17,8 +17,9 @@ from typing import Any, List, Optional, Tuple
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError
-from edgedla.runtime.sources.gstreamer import on_jetson, pipeline_head
+from edgedla.runtime.sources.gstreamer import pipeline_head
 from edgedla.runtime.sources.uri import SourceUri, without_password
+from edgedla.targets.board import on_jetson
 
 #: No frame size for so long after the start is a source that is not there.
 OPEN_S = 15.0

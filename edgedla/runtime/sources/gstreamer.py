@@ -6,8 +6,6 @@ drops old frames instead of growing memory and frame age.
 
 from __future__ import annotations
 
-import os
-
 from edgedla.errors import RunError
 from edgedla.runtime.sources.uri import SourceUri
 
@@ -34,8 +32,9 @@ def _fraction(rate: float) -> str:
 def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
     """The pipeline up to and including raw BGR caps, without its sink.
 
-    On a Jetson capture, decoding and scaling stay in NVMM memory (nvarguscamerasrc, nvv4l2decoder, nvvidconv). What a camera
-    cannot set itself (size and rate of a stream, flip) is done behind the queue, where late frames are gone already.
+    On a Jetson capture, decoding, scaling and turning stay in NVMM memory (nvarguscamerasrc, nvv4l2decoder, nvvidconv): a 4K
+    stream would cost 33 MB per frame as a full-size copy for the CPU. What a camera cannot set itself (size and rate of a
+    stream, flip) is done behind the queue, where late frames are gone already.
     """
     bgr = "video/x-raw,format=BGR"
     if uri.scheme == "csi":
@@ -54,28 +53,27 @@ def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
         # A stream may carry sound too.
         decoded = f"{source} ! application/x-rtp,media=video ! {_rtp_decoder(uri.codec, on_jetson)}"
     elif uri.scheme == "http":
-        decoded = f"uridecodebin uri={_quote(uri.place)} ! {_from_decoder(on_jetson)}"
+        decoded = f"uridecodebin uri={_quote(uri.place)}" + ("" if on_jetson else " ! videoconvert")
     elif uri.scheme == "gst":
         decoded = uri.place
     else:
         raise RunError(f"no GStreamer pipeline for {uri.scheme}://", where=uri.text)
     rate = f" ! videorate drop-only=true ! video/x-raw,framerate={_fraction(uri.rate)}" if uri.rate else ""
+    if on_jetson and uri.scheme != "gst":
+        # nvvidconv takes the hardware decoder's NVMM memory and a software decoder's alike.
+        size = f",width={uri.width},height={uri.height}" if uri.width else ""
+        turned = f"nvvidconv flip-method={NV_FLIP[uri.flip]} ! video/x-raw,format=BGRx{size}"
+        return f"{decoded} ! {LEAKY} ! {turned}{rate} ! videoconvert ! {bgr}"
     scale = f" ! videoscale ! video/x-raw,width={uri.width},height={uri.height}" if uri.width else ""
     return f"{decoded} ! {LEAKY}{rate}{turn}{scale} ! videoconvert ! {bgr}"
 
 
 def _rtp_decoder(codec: str, on_jetson: bool) -> str:
     if codec == "auto":
-        return f"decodebin ! {_from_decoder(on_jetson)}"
+        return "decodebin" if on_jetson else "decodebin ! videoconvert"
     if codec == "mjpeg":
         return "rtpjpegdepay ! " + ("nvjpegdec ! video/x-raw" if on_jetson else "jpegdec")
-    parsed = f"rtp{codec}depay ! {codec}parse"
-    return f"{parsed} ! nvv4l2decoder ! {_from_decoder(True)}" if on_jetson else f"{parsed} ! avdec_{codec}"
-
-
-def _from_decoder(on_jetson: bool) -> str:
-    """Out of NVMM memory, where the hardware decoder of a Jetson writes; nvvidconv takes both kinds."""
-    return "nvvidconv ! video/x-raw,format=BGRx" if on_jetson else "videoconvert"
+    return f"rtp{codec}depay ! {codec}parse ! " + ("nvv4l2decoder" if on_jetson else f"avdec_{codec}")
 
 
 def opencv_pipeline(uri: SourceUri, on_jetson: bool) -> str:
@@ -85,9 +83,3 @@ def opencv_pipeline(uri: SourceUri, on_jetson: bool) -> str:
 
 def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def on_jetson(root: str = "/") -> bool:
-    return os.path.exists(os.path.join(root, "etc/nv_tegra_release")) or os.path.exists(
-        os.path.join(root, "proc/device-tree/nvidia,dtsfilename")
-    )

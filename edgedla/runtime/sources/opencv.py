@@ -10,8 +10,9 @@ import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.sources.base import Pace
-from edgedla.runtime.sources.gstreamer import on_jetson, opencv_pipeline
+from edgedla.runtime.sources.gstreamer import opencv_pipeline
 from edgedla.runtime.sources.uri import SourceUri
+from edgedla.targets.board import on_jetson
 
 log = logging.getLogger("edgedla.runtime.sources")
 
