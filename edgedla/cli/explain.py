@@ -23,19 +23,25 @@ FORMATS = ("text", "json")
 def explain(line: Optional[str], list_all: bool, output_format: Optional[str], output: Tuple[str, ...]) -> int:
     """Say what a line of a TensorRT, trtexec or cuDLA log means and what to do.
 
-    LINE is the text itself, the id of a message (MSG201), a log file, or - for a log on standard input. A line that
-    nobody knows ends with exit code 1; so does a log in which no line is known.
+    LINE is the text itself, the id of a message (MSG201), the id of a remedy (average-pool), a log file, or - for a log
+    on standard input. A line that nobody knows ends with exit code 1; so does a log in which no line is known.
     """
     targets = destinations(output_format, output, FORMATS)
     if bool(line) == list_all:
         raise UsageError("nothing to explain", allowed="a line in quotes, a log file, -, or --list")
     from edgedla.reports.explain import render_explained
+    from edgedla.rules.docs import remedy_entry
     from edgedla.rules.messages import Explained, explain_log, messages
+    from edgedla.rules.remedies import remedies
 
     by_id = {message.id: message for message in messages()}
     if list_all:
         found = tuple(Explained(message) for message in messages())
         unknown: Tuple[Tuple[int, str], ...] = ()
+    elif line in remedies():
+        entry = remedy_entry(str(line))
+        deliver(targets, lambda wanted, terminal: render_explained((), (), wanted, terminal, [entry]))
+        return 0
     elif line in by_id:
         found, unknown = (Explained(by_id[line]),), ()
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence, Tuple
+from typing import Any, Iterator, Mapping, Sequence, Tuple
 
 from edgedla.documents import header
 from edgedla.reports.json_document import dump
@@ -17,18 +17,47 @@ _FATAL = {
 
 
 def render_explained(
-    found: Sequence[Explained], unknown: Sequence[Tuple[int, str]], output_format: str, terminal: bool
+    found: Sequence[Explained],
+    unknown: Sequence[Tuple[int, str]],
+    output_format: str,
+    terminal: bool,
+    remedies: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The messages of a log in order of first appearance, then the lines about the DLA that the catalogue lacks."""
+    """The messages of a log in order of first appearance, then the lines about the DLA that the catalogue lacks.
+
+    Args:
+        remedies: entries of `edgedla.rules.docs.remedy_entry`, where remedies were asked for.
+    """
     if output_format == "json":
         return dump(
             {
                 **header("edgedla.explain"),
                 "messages": [e.to_dict() for e in found],
                 "unknown": [{"number": number, "text": text} for number, text in unknown],
+                "remedies": [dict(entry) for entry in remedies],
             }
         )
-    return print_lines(list(_lines(found, unknown)), terminal)
+    lines = list(_remedy_lines(remedies)) if remedies else list(_lines(found, unknown))
+    return print_lines(lines, terminal)
+
+
+_EFFECTS = {
+    "moves": "the layer runs on the DLA then",
+    "removes": "the layer is gone then",
+    "stays": "the layer stays on the GPU; nothing has to be changed",
+}
+
+
+def _remedy_lines(remedies: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+    for entry in remedies:
+        yield "title", 0, f"{entry['id']}: {entry['title']}"
+        yield "", 2, entry["text"]
+        yield "", 2, f"Effect:  {_EFFECTS[entry['effect']]}"
+        if entry["rewrites"]:
+            yield "", 2, f"Does it: edgedla fix MODEL -o OUT --only {entry['id']} ({', '.join(entry['rewrites'])})"
+        for rule in entry["rules"]:
+            where = "; ".join(f"{fact}: {', '.join(str(v) for v in values)}" for fact, values in rule["where"].items())
+            yield "dim", 2, f"Helps:   {rule['id']} {rule['summary']}" + (f" (where {where})" if where else "")
 
 
 def _lines(found: Sequence[Explained], unknown: Sequence[Tuple[int, str]]) -> Iterator[Line]:

@@ -52,7 +52,7 @@ def findings_of(kind: Kind, name: str, active: Sequence[Active], element_bytes: 
             message=message,
             facts={k: list(v) if isinstance(v, tuple) else v for k, v in facts.items()},
             sources=case.sources,
-            fixes=rule.fixes,
+            fixes=rule.fixes_for(kind),
         )
         second = rule.stage == "subgraph" and effect in (Effect.REJECT, Effect.UNKNOWN)
         found.append(Found(finding, case.status == "observed", second))

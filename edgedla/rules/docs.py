@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from functools import lru_cache
-from typing import Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 from edgedla import strict_yaml
 from edgedla.data import rules_dir
@@ -103,6 +103,27 @@ def explain(rule_id: str) -> str:
         if remedy.rewrites:
             lines.append(f"  `edgedla fix MODEL -o OUT --only {fix}` does it: {', '.join(remedy.rewrites)}.")
     return "\n".join(lines) + "\n"
+
+
+def remedy_entry(remedy_id: str) -> Dict[str, Any]:
+    """What a remedy changes, what does it, and which rules name it, as plain values."""
+    remedy = remedies()[remedy_id]
+    return {
+        "id": remedy.id,
+        "title": remedy.title,
+        "text": remedy.text,
+        "effect": remedy.effect,
+        "rewrites": list(remedy.rewrites),
+        "rules": [
+            {
+                "id": rule.id,
+                "summary": rule.summary,
+                "where": {k: list(v) for k, v in rule.fix_where.get(remedy_id, {}).items()},
+            }
+            for rule in all_rules()
+            if remedy_id in rule.fixes
+        ],
+    }
 
 
 def rules_markdown() -> str:

@@ -97,6 +97,7 @@ def _rule(table: Table, kinds: Tuple[str, ...], facts: Type[Kind]) -> Rule:
         examples = table.tables("examples")
         if not examples:
             raise table.error("a rule without examples is not tested", "examples")
+    fixes = _fixes(table, facts)
     return Rule(
         id=rule_id,
         name=name,
@@ -107,7 +108,8 @@ def _rule(table: Table, kinds: Tuple[str, ...], facts: Type[Kind]) -> Rule:
         stage=stage,
         select=_select(table, facts),
         cases=_cases(table, check, facts),
-        fixes=table.texts("fixes"),
+        fixes=tuple(fixes),
+        fix_where={fix: where for fix, where in fixes.items() if where},
         covers=table.texts("covers"),
         note=table.text("note", ""),
         examples=examples,
@@ -115,10 +117,30 @@ def _rule(table: Table, kinds: Tuple[str, ...], facts: Type[Kind]) -> Rule:
     )
 
 
-def _select(table: Table, facts: Type[Kind]) -> Mapping[str, Tuple[Any, ...]]:
-    if "select" not in table:
+def _fixes(table: Table, facts: Type[Kind]) -> Dict[str, Mapping[str, Tuple[Any, ...]]]:
+    """Remedies, each an id or {id, where}, with what the layer must show for it to help."""
+    rows = table.get("fixes", [])
+    if not isinstance(rows, list):
+        raise table.error("'fixes' must be a list of remedies", "fixes")
+    fixes: Dict[str, Mapping[str, Tuple[Any, ...]]] = {}
+    for row in rows:
+        if isinstance(row, Table):
+            row.only(("id", "where"))
+            fix, where = row.text("id"), _select(row, facts, "where")
+        elif isinstance(row, str):
+            fix, where = row, {}
+        else:
+            raise table.error(f"{row!r} is no remedy", "fixes", allowed="an id, or {id, where}")
+        if fix in fixes:
+            raise table.error(f"the remedy {fix} stands twice", "fixes")
+        fixes[fix] = where
+    return fixes
+
+
+def _select(table: Table, facts: Type[Kind], name: str = "select") -> Mapping[str, Tuple[Any, ...]]:
+    if name not in table:
         return {}
-    select = table.table("select")
+    select = table.table(name)
     for key, values in select.items():
         if not isinstance(values, list):
             raise select.error(f"{key!r} must be a list of values", key)

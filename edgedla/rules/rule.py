@@ -42,6 +42,7 @@ class Rule:
         effect: what failing means: reject, unknown, warn or slow. A disputed rejection answers unknown.
         stage: "layer" (TensorRT's first check) or "subgraph" (its second look at a candidate).
         select: facts that must have one of these values for the rule to apply.
+        fixes: ids of remedies; `fix_where` says of some of them which facts the layer must show for it to help.
         cases: where it holds, with which limits.
         covers: ids of the documented facts that it encodes.
         examples: the YAML of its boundary examples, read by edgedla.rules.examples; () where a check loaded the rule.
@@ -62,6 +63,7 @@ class Rule:
     note: str
     examples: Tuple[Table, ...] = field(compare=False, default=())
     where: str = field(compare=False, default="")
+    fix_where: Mapping[str, Mapping[str, Tuple[Any, ...]]] = field(default_factory=dict)
 
     @property
     def sources(self) -> Tuple[str, ...]:
@@ -76,7 +78,13 @@ class Rule:
         return Effect.UNKNOWN if case.status == "disputed" and self.effect is Effect.REJECT else self.effect
 
     def applies_to(self, kind: Kind) -> bool:
-        return all(getattr(kind, fact) in values for fact, values in self.select.items())
+        return _shows(kind, self.select)
+
+    def fixes_for(self, kind: Kind) -> Tuple[str, ...]:
+        """The remedies that fit what stands around this layer."""
+        if not self.fix_where:
+            return self.fixes
+        return tuple(fix for fix in self.fixes if _shows(kind, self.fix_where.get(fix, {})))
 
     def failure(self, kind: Kind, case: Case, element_bytes: int) -> Optional[Dict[str, Any]]:
         """The numbers for the message where the layer does not meet the rule, else None."""
@@ -91,6 +99,10 @@ class Rule:
             if name not in facts:
                 facts[name] = case.parameters[name] if name in case.parameters else getattr(kind, name)
         return case.message.format(**{k: _shown(v) for k, v in facts.items()}), facts
+
+
+def _shows(kind: Kind, select: Mapping[str, Tuple[Any, ...]]) -> bool:
+    return all(getattr(kind, fact) in values for fact, values in select.items())
 
 
 @lru_cache(maxsize=None)

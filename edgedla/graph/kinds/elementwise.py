@@ -96,6 +96,24 @@ class Elementwise(Kind):
         return self.has_constant and len(dims) >= 3 and volume(dims) == dims[-3] > 1
 
     @property
+    def operands(self) -> str:
+        """Two tensors; or a constant that is one number or one row of numbers (with one reader, or shared by several),
+        part of the tensor's size, or all of it. A row lies along C, or along the last axis where channels come last.
+        """
+        if not self.has_constant:
+            return "two tensors"
+        if self.same_dims:
+            return "whole constant"
+        if sum(d > 1 for d in self.constant_dims) > 1:
+            return "partial constant"
+        return "shared constant" if self.constant_users > 1 else "channel constant"
+
+    @property
+    def by_constant(self) -> bool:
+        """A division by, or a power of, a constant."""
+        return self.op in ("DIV", "POW") and self.b_constant
+
+    @property
     def constant_is_foldable(self) -> bool:
         """A lone scalar or per-channel constant: TensorRT folds it into a SCALE before placement.
 

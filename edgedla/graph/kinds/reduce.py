@@ -32,6 +32,11 @@ class Reduce(Kind):
         )
 
     @property
+    def is_spatial_mean(self) -> bool:
+        """The mean of each channel, over H and W."""
+        return self.op == "AVG" and sorted(self.axes_from_channel) == [1, 2]
+
+    @property
     def axes_from_channel(self) -> Tuple[int, ...]:
         """0, 1, 2 for C, H, W; negative for the dims before them."""
         return tuple(a - (self.in_rank - 3) for a in self.axes)
