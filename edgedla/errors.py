@@ -1,6 +1,7 @@
 """The errors edgedla raises, each with the exit code of the command line.
 
 EdgedlaError            (never raised itself)
+├── NoPlacement         1   no placement keeps the limits: the answer is no
 ├── UsageError          2   wrong use: an unknown target, a flag that contradicts another
 ├── DataError           3   bad input data
 │   ├── ModelError      3   the model file is missing, broken, or refused by TensorRT's parser
@@ -66,6 +67,12 @@ class EdgedlaError(Exception):
 def _rebuild(cls: type, what: str, where: Optional[str], allowed: Optional[str], hint: Optional[str]) -> EdgedlaError:
     error: EdgedlaError = cls(what, where=where, allowed=allowed, hint=hint)
     return error
+
+
+class NoPlacement(EdgedlaError):
+    """No placement keeps the limits; `hint` says what is achievable."""
+
+    exit_code = 1
 
 
 class UsageError(EdgedlaError):

@@ -21,7 +21,8 @@ from edgedla.builder.plan.make_plan import make_plan
 from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.builder.request import BuildRequest, Model, Say
 from edgedla.builder.trtexec.files import Scripts, scripts_of
-from edgedla.errors import BuildError, EnvironmentMissing, ModelError
+from edgedla.errors import BuildError, EnvironmentMissing, ModelError, UsageError
+from edgedla.graph import LayerGraph
 from edgedla.importers.model_file.model_identity import dynamic_inputs, model_identity
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.samples import Samples
@@ -244,7 +245,12 @@ def _tell(say: Optional[Say], line: str) -> None:
 
 @contextmanager
 def _as_file(model: Model) -> Iterator[Path]:
-    """A path for a model given as path, bytes or ModelProto; the latter two go to a temporary file."""
+    """A path for a model given as path, bytes or ModelProto; the latter two go to a temporary file.
+
+    Raises:
+        ModelError: no such file.
+        UsageError: something else, such as a LayerGraph, which has no weights.
+    """
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         if not path.is_file():
@@ -253,6 +259,14 @@ def _as_file(model: Model) -> Iterator[Path]:
         return
     import tempfile
 
+    if not isinstance(model, bytes) and not hasattr(model, "SerializeToString"):
+        raise UsageError(
+            f"a {type(model).__name__} cannot be built",
+            allowed="path of an ONNX file, its bytes, or a ModelProto",
+            hint="a LayerGraph holds no weights: it can be checked and placed"
+            if isinstance(model, LayerGraph)
+            else None,
+        )
     data = model if isinstance(model, bytes) else model.SerializeToString()
     with tempfile.TemporaryDirectory(prefix="edgedla-") as folder:
         path = Path(folder) / "model.onnx"

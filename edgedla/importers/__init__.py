@@ -24,7 +24,8 @@ def load_onnx(
     """The TensorRT layers that NVIDIA's ONNX parser makes of a model.
 
     Args:
-        model: path, bytes or onnx.ModelProto. Weights are not needed: they may stand in a missing external file.
+        model: path, bytes or onnx.ModelProto. Weights are not needed: they may stand in a missing external file. A
+            LayerGraph of the same parser is handed back.
         trt: TensorRT version, as "10.3" or (10, 3). `LayerGraph.lowering` says which observed parser answers for it.
         shapes: dims of inputs by name, for dynamic ones and to override the model's.
         batch: the first dim of every input; `shapes` wins where both are given.
@@ -33,11 +34,35 @@ def load_onnx(
 
     Raises:
         ModelError: the file is no readable ONNX model, or TensorRT's parser refuses it.
-        UsageError: `trt` is no version; `shapes` names no input, or does not fit it.
+        UsageError: `trt` is no version; `shapes` names no input, or does not fit it; a LayerGraph of another parser.
     """
+    version = _version(trt)
+    if isinstance(model, LayerGraph):
+        return _as_imported(model, version, shapes, batch)
     from edgedla.importers.onnx_model import import_model
 
-    return import_model(model, trt=_version(trt), shapes=shapes, batch=batch, open_batch=open_batch)
+    return import_model(model, trt=version, shapes=shapes, batch=batch, open_batch=open_batch)
+
+
+def _as_imported(
+    graph: LayerGraph,
+    version: Tuple[int, ...],
+    shapes: Optional[Mapping[str, Sequence[int]]],
+    batch: Optional[int],
+) -> LayerGraph:
+    from edgedla.importers.parser_releases import lowering_name
+
+    if shapes or batch is not None:
+        raise UsageError("sizes of a graph that is already imported are fixed", hint="give them to load_onnx")
+    wanted = lowering_name(version)
+    if graph.lowering and graph.lowering != wanted:
+        raise UsageError(
+            f"the graph has the layers of TensorRT {graph.lowering}'s parser",
+            where=graph.name,
+            allowed=wanted,
+            hint=f'load_onnx(model, trt="{wanted}")',
+        )
+    return graph
 
 
 def _version(trt: Union[str, Sequence[int]]) -> Tuple[int, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from edgedla.placement.api import NoPlacement, place
+from edgedla.errors import NoPlacement
+from edgedla.placement.api import place
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import Evaluation, Region, evaluate
 from edgedla.placement.problem.goal import Goal, Solution

@@ -9,7 +9,7 @@ from typing import List, Mapping, Optional, Sequence, Tuple, Union
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import with_measurements
-from edgedla.errors import EdgedlaError, UsageError
+from edgedla.errors import NoPlacement, UsageError
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.goal import GAP, Goal, Solution
 from edgedla.placement.problem.inputs import problem_of
@@ -22,12 +22,6 @@ from edgedla.placement.solvers.solve import SOLVERS, solve
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import DEVICES, OBJECTIVES, PRECISIONS, one_of
-
-
-class NoPlacement(EdgedlaError):
-    """No placement keeps the limits; `hint` says what is achievable."""
-
-    exit_code = 1
 
 
 def place(

@@ -36,7 +36,7 @@ def check(
     A module or release without DLA is an answer: `platform.has_dla` is False and everything runs on the GPU.
 
     Args:
-        model: path of an ONNX file, its bytes, or a ModelProto. Weights are not needed.
+        model: path of an ONNX file, its bytes, a ModelProto, or a LayerGraph. Weights are not needed.
         target: a module's name, for example "agx-orin-64gb", or an alias.
         jetpack, trt: the software release; without both the module's newest with DLA.
         precision: "fp16", or "int8" (INT8 with FP16 allowed, as trtexec --int8 --fp16).

@@ -112,7 +112,7 @@ def parse(data: Any, where: str) -> Any:
     Raises:
         ModelError: it is something else, or broken.
     """
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError
 
     from edgedla.importers.model_file.proto import model_proto
 

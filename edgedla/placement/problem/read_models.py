@@ -53,9 +53,7 @@ def read_models(
 def read_graph(
     source: ModelSource, platform: Platform, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
 ) -> LayerGraph:
-    """The graph of a source; a LayerGraph stays as it is."""
-    if isinstance(source, LayerGraph):
-        return source
+    """The graph of a source; a LayerGraph of the platform's parser stays as it is."""
     from edgedla.importers import load_onnx
 
     return load_onnx(source, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any, Callable, Iterator, List, Optional, Union
 
 import numpy as np
@@ -81,7 +82,7 @@ def _tried(decoder: Decoder, kind: str, artifact: Artifact) -> Decoder:
 
 @contextlib.contextmanager
 def open_pipeline(
-    pipeline: Union[str, PipelineConfig],
+    pipeline: Union[str, Path, PipelineConfig],
     *,
     on_result: Optional[Callable[[FrameResult], Any]] = None,
     pool: Optional[Pool] = None,
@@ -100,7 +101,7 @@ def open_pipeline(
         DocumentError: the file or the artifact is wrong. EnvironmentMissing: a library or device is missing.
         RunError: the source cannot be opened.
     """
-    config = load_config(pipeline) if isinstance(pipeline, str) else pipeline
+    config = pipeline if isinstance(pipeline, PipelineConfig) else load_config(str(pipeline))
     artifact = load_artifact(config.artifact)
     _check_input(artifact)
     decoder = _tried(make_decoder(config.decode, artifact), config.decode.kind, artifact)
