@@ -245,7 +245,7 @@ def test_unknown_words_are_refused(model: bytes, changes: Dict[str, Any]) -> Non
 def test_real_networks_are_placed_with_proof_and_no_worse_than_any_legal_baseline(
     shared: Path, target: str, precision: str
 ) -> None:
-    parser = {"agx-orin-64gb": "10.3", "agx-xavier-32gb": "8.5"}[target]
+    parser = {"agx-orin-64gb": "10.3", "agx-xavier": "8.5"}[target]
     with gzip.open(shared / "golden" / "parser" / parser / "corpus.jsonl.gz", "rt", encoding="utf-8") as f:
         graphs = [from_document(d) for d in map(json.loads, f) if d["parsed"]]
     assert len(graphs) >= 30
