@@ -15,8 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgedla.builder.plan.plan import BuildPlan, IoPlan, LayerPlan, Pools
-from edgedla.builder.trtexec.script import options_of, trtexec_script
+from edgedla.builder.trtexec import options as option_table
+from edgedla.builder.trtexec.options import options_of
+from edgedla.builder.trtexec.script import trtexec_script
 from edgedla.data import rules_dir
+from edgedla.errors import RuleError
 from edgedla.version import __version__
 
 RELEASES = [(8, 5, 2), (8, 6, 2), (10, 3, 0), (11, 4, 1)]
@@ -84,7 +87,8 @@ def test_what_a_release_lacks_is_said_by_name(plan_for: Callable[..., BuildPlan]
     assert "autocast --target_dla" in "\n".join(trtexec_script(plan, (11, 4, 1)).unsaid)
     standalone = "\n".join(trtexec_script(plan_for("10.3.0", "standalone"), (8, 5, 2)).unsaid)
     assert "--buildDLAStandalone: arrives with 8.6" in standalone
-    assert "image as DLA_HWC4: this trtexec refuses it" in standalone
+    late = trtexec_script(plan_for("10.3.0", "standalone"), (8, 6, 2)).unsaid
+    assert not any("refuses it" in text for text in late)
 
 
 def test_formats_lose_their_type_in_11(plan_for: Callable[..., BuildPlan]) -> None:
@@ -139,16 +143,18 @@ def test_any_name_survives_the_shell(layer_names: list, model: str) -> None:
         check=False,
     )
     assert b"syntax" not in done.stderr
-    sayable = [n for n in layer_names if not set(n) & set(",:")]
+    # A comma ends an entry, a quote is one to trtexec, and '*' hits other layers, which then stand there too.
+    sayable = [n for n in layer_names if not set(n) & set(",'*")]
     if sayable:
-        wanted = "--layerDeviceTypes=" + ",".join(f"{n}:GPU" for n in sayable)
+        wanted = {f"{n}:GPU" for n in sayable}
         arguments = subprocess.run(
             ["bash", "-c", text.replace('"$TRTEXEC" "${arguments[@]}"', "printf '%s\\0' \"${arguments[@]}\"")],
             env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
             capture_output=True,
             check=True,
         ).stdout.decode()
-        assert wanted in arguments.split("\0")
+        option = next(a for a in arguments.split("\0") if a.startswith("--layerDeviceTypes="))
+        assert wanted <= set(option.partition("=")[2].split(","))
 
 
 @pytest.mark.skipif(BASH is None, reason="no bash here")
@@ -174,3 +180,121 @@ def test_scripts_pass_bash_and_run_trtexec_with_the_model(
     if release < (11,):
         assert (out / "calib.cache").read_text().startswith("TRT-")
         assert len((out / "calib.cache").read_text().splitlines()) == 5
+
+
+def with_layers(plan: BuildPlan, **devices: str) -> BuildPlan:
+    return replace(plan, layers=tuple(LayerPlan(n, "CONVOLUTION", d, None, "dla", (n,)) for n, d in devices.items()))
+
+
+def option(text: str, name: str) -> str:
+    import shlex
+
+    line = next((line for line in text.splitlines() if line.startswith(f"  {name}=")), f"  {name}=")
+    return shlex.split(line)[0].partition("=")[2]
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "expressed"),
+    [
+        ((8, 6, 1), "a:b:c", True), ((10, 3, 0), "a:b:c", True), ((11, 4, 1), "a:b:c", True),
+        ((8, 6, 1), "a,b", False), ((11, 4, 1), "a,b", False),
+        ((8, 6, 1), "it's", False), ((10, 7, 0), "it's", False), ((11, 4, 1), "it's", True),
+        ((8, 6, 1), "a b$(x)", True),
+    ],
+)  # fmt: skip
+def test_names_that_trtexec_can_take(
+    release: tuple, name: str, expressed: bool, plan_for: Callable[..., BuildPlan]
+) -> None:
+    script = trtexec_script(with_layers(plan_for("10.3.0"), **{name: "GPU", "other": "DLA0"}), release)
+    assert (option(script.text, "--layerDeviceTypes") == f"{name}:GPU") is expressed
+    assert any("cannot be written" in text and name in text for text in script.unsaid) is not expressed
+
+
+def test_a_star_in_a_name_hits_no_other_layer(plan_for: Callable[..., BuildPlan]) -> None:
+    """From 9 on '*' stands for any text, tried after exact names (samples/common, matchStringWithOneWildcard)."""
+    plan = with_layers(plan_for("10.3.0"), **{"scale*1": "GPU", "scale_2_1": "DLA0", "scale_2_2": "DLA0"})
+    assert option(trtexec_script(plan, (8, 6, 1)).text, "--layerDeviceTypes") == "scale*1:GPU"
+    assert option(trtexec_script(plan, (10, 3, 0)).text, "--layerDeviceTypes") == "scale*1:GPU,scale_2_1:DLA"
+    # Of precisions no value is known that changes nothing.
+    precise = replace(plan, layers=(replace(plan.layers[0], precision="fp16"), *plan.layers[1:]))
+    script = trtexec_script(precise, (10, 3, 0))
+    assert option(script.text, "--layerPrecisions") == ""
+    assert any("scale*1: they would also hit scale_2_1" in text for text in script.unsaid)
+    unnamed = with_layers(plan_for("10.3.0"), **{"(Unnamed Layer* 3) [X]": "GPU", "(Unnamed Layer* 13) [X]": "DLA0"})
+    assert option(trtexec_script(unnamed, (10, 3, 0)).text, "--layerDeviceTypes") == "(Unnamed Layer* 3) [X]:GPU"
+
+
+FORMATS = {
+    (8, 4, 1): ("int8:chw4", "int8:chw"), (8, 5, 1): ("int8:chw4", "int8:chw"), (8, 5, 2): ("int8:chw4", "int8:chw"),
+    (8, 5, 3): ("int8:chw4", "int8:dla_linear"), (8, 6, 0): ("int8:chw4", "int8:dla_linear"),
+    (8, 6, 1): ("int8:dla_hwc4", "int8:dla_linear"), (10, 3, 0): ("int8:dla_hwc4", "int8:dla_linear"),
+    (10, 7, 0): ("int8:dla_hwc4", "int8:dla_linear"), (11, 4, 1): ("dla_hwc4", "dla_linear"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("release", FORMATS, ids=text_of)
+def test_standalone_formats_have_the_names_that_the_patch_release_takes(
+    release: tuple, plan_for: Callable[..., BuildPlan]
+) -> None:
+    text = trtexec_script(plan_for("10.3.0", "standalone", "int8"), release).text
+    assert (option(text, "--inputIOFormats"), option(text, "--outputIOFormats")) == FORMATS[release]
+    renamed = "under the older name" in text
+    assert renamed is (release < (8, 6, 1))
+
+
+def test_hwc4_is_for_inputs_only(plan_for: Callable[..., BuildPlan]) -> None:
+    plan = plan_for("10.3.0", "standalone", "int8")
+    plan = replace(plan, io=(plan.io[0], replace(plan.io[1], format="DLA_HWC4")))
+    unsaid = trtexec_script(plan, (10, 3, 0)).unsaid
+    assert any(text.startswith("probabilities as DLA_HWC4: this trtexec refuses it") for text in unsaid)
+
+
+@pytest.mark.parametrize("release", [(8, 4, 1), (8, 5, 2), (8, 6, 1)], ids=text_of)
+@pytest.mark.parametrize("same", [True, False])
+def test_more_int8_outputs_than_inputs_on_old_releases(
+    release: tuple, same: bool, plan_for: Callable[..., BuildPlan]
+) -> None:
+    plan = plan_for("10.3.0", "standalone", "int8")
+    second = replace(plan.io[1], name="second", format="DLA_LINEAR" if same else "CHW32")
+    script = trtexec_script(replace(plan, io=(*plan.io, second)), release)
+    formats = option(script.text, "--outputIOFormats").split(",")
+    if release >= (8, 6, 1):
+        assert len(formats) == 2
+    elif same:
+        assert formats == ["int8:chw"]
+    else:
+        assert formats == [""]
+        assert any(text.startswith("--outputIOFormats=int8:chw,int8:chw32") for text in script.unsaid)
+
+
+def test_old_standalone_scripts_say_that_the_last_error_is_none(plan_for: Callable[..., BuildPlan]) -> None:
+    texts = {r: trtexec_script(plan_for("10.3.0", "standalone"), r).text for r in RELEASES}
+    assert [r for r, text in texts.items() if "kDLA_STANDALONE' and PASSED" in text] == [(8, 5, 2)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("--fp16: {first:", "--fp16: {frist:", "unknown key 'frist'"),
+        ('--calib: {first: "8.2"', "--calib: {first: 8.2", "text"),
+        ('--calib: {first: "8.2"', '--calib: {first: "eight"', "'eight' is no version"),
+        ("--onnx:", "onnx:", "'onnx' is no option"),
+        ("inputs: [LINEAR, CHW4", "inputs: [LINEAR, CHW5", "unknown format 'CHW5'"),
+        ('last: "8.5.2"', 'last: "8.3"', "it ends before it begins"),
+        ("older_names:", "oldest_names:", "oldest_names"),
+    ],
+)
+def test_the_option_table_is_read_strictly(
+    old: str, new: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (rules_dir() / "trtexec.yaml").read_text()
+    assert old in text
+    (tmp_path / "trtexec.yaml").write_text(text.replace(old, new, 1))
+    monkeypatch.setattr(option_table, "rules_dir", lambda: tmp_path)
+    option_table._table.cache_clear()
+    try:
+        with pytest.raises(RuleError, match=says) as wrong:
+            options_of((10, 3, 0))
+        assert "trtexec.yaml:" in (wrong.value.where or "")
+    finally:
+        option_table._table.cache_clear()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import fnmatch
 import shlex
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan, IoPlan
-from edgedla.data import rules_dir
-from edgedla.errors import RuleError
+from edgedla.builder.trtexec.options import Options, Version, options_of
 from edgedla.formats import IoFormat, TensorFormat
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.version import __version__
 from edgedla.vocabulary import GPU
 
-Version = Tuple[int, ...]
 MIB = 1 << 20
 DEFAULT_TRTEXEC = "/usr/src/tensorrt/bin/trtexec"
 #: Ends the calibration cache inside the script; no cache line looks like it.
@@ -37,46 +35,6 @@ class TrtexecScript:
     options_of: str
 
 
-@dataclass(frozen=True)
-class Options:
-    """trtexec of one release: the options it has."""
-
-    release: Version
-    read: str
-    names: Tuple[str, ...]
-    standalone_formats: Tuple[str, ...]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.names
-
-
-@lru_cache(maxsize=None)
-def _table() -> Mapping[str, Any]:
-    import yaml
-
-    path = rules_dir() / "trtexec.yaml"
-    try:
-        table: Mapping[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return table
-    except (OSError, yaml.YAMLError) as e:
-        raise RuleError(f"the option table cannot be read: {e}", where=str(path)) from e
-
-
-def options_of(trt: Version) -> Options:
-    """The options of this release; of the newest read release that is not newer, where its own help was not read."""
-    table = _table()
-    read = [r for r in table["read"] if _version(r)[:2] <= trt[:2]] or [table["read"][0]]
-    newest = max(read, key=_version)
-
-    def holds(entry: Mapping[str, str]) -> bool:
-        last = entry.get("last")
-        return _version(entry["first"])[:2] <= trt[:2] and (last is None or trt[:2] <= _version(last)[:2])
-
-    formats: List[str] = next((e["formats"] for e in table["standalone_formats"] if holds(e)), [])
-    names = tuple(name for name, entry in sorted(table["options"].items()) if holds(entry))
-    return Options(trt, newest, names, tuple(formats))
-
-
 def trtexec_script(plan: BuildPlan, trt: Optional[Version] = None) -> TrtexecScript:
     """The script for the plan's TensorRT, or for another release of the same plan.
 
@@ -95,6 +53,7 @@ class _Writer:
         self.plan, self.options = plan, options
         self.arguments: List[str] = []
         self.unsaid: List[str] = []
+        self.notes: List[str] = []
         self.typed = options.release >= (11,)
 
     def add(self, name: str, value: Optional[str] = None, otherwise: str = "") -> None:
@@ -149,6 +108,10 @@ class _Writer:
                     "trtexec that JetPack 5 ships was built without it: NVIDIA's sample patches and rebuilds it. "
                     "`edgedla build` on the device needs no patch"
                 )
+                self.notes.append(
+                    "a good build ends with [E] 'Cannot deserialize serialized engine built with "
+                    "EngineCapability::kDLA_STANDALONE' and PASSED: this trtexec tries to load what only cuDLA can"
+                )
 
     def _precision(self) -> None:
         plan = self.plan
@@ -174,17 +137,37 @@ class _Writer:
         for name, group in (("--inputIOFormats", self.plan.inputs), ("--outputIOFormats", self.plan.outputs)):
             if all(io.format == "LINEAR" and io.dtype == "FLOAT" for io in group):
                 continue
-            self.add(name, shlex.quote(",".join(self._format(io) for io in group)))
-        if self.plan.mode == "standalone" and self.options.standalone_formats:
-            for io in self.plan.io:
-                if io.format not in self.options.standalone_formats:
+            entries = [self._format(io) for io in group]
+            if name == "--outputIOFormats" and self._counts_outputs_as_inputs():
+                if len(set(entries)) > 1:
                     self.unsaid.append(
-                        f"{io.name} as {io.format}: this trtexec refuses it for standalone builds; it takes "
-                        + ", ".join(self.options.standalone_formats)
+                        f"{name}={','.join(entries)}: with INT8 inputs or outputs this trtexec takes one entry, or as many as "
+                        "there are inputs (mended in 8.6.1)"
                     )
+                    continue
+                # One entry holds for all.
+                entries = entries[:1]
+            self.add(name, shlex.quote(",".join(entries)))
+
+    def _counts_outputs_as_inputs(self) -> bool:
+        """setTensorScalesFromCalibration of 8.4.1 and 8.5.2 spreads the output formats over the number of inputs."""
+        plan = self.plan
+        has_int8 = any(io.dtype == "INT8" for io in plan.io)
+        return self.options.release < (8, 6, 1) and has_int8 and len(plan.inputs) != len(plan.outputs) > 1
 
     def _format(self, io: IoPlan) -> str:
-        return IoFormat(TensorFormat(io.format), io.dtype).trtexec(self.options.release)
+        name = io.format
+        if self.plan.mode == "standalone":
+            taken = self.options.standalone_format(io.format, io.is_input)
+            if taken is None:
+                known = self.options.input_formats if io.is_input else self.options.output_formats
+                self.unsaid.append(
+                    f"{io.name} as {io.format}: this trtexec refuses it for standalone builds; it takes {', '.join(known)}"
+                )
+            elif taken != io.format:
+                self.notes.append(f"{io.name}: {io.format} under the older name that this trtexec takes, {taken}")
+            name = taken or io.format
+        return IoFormat(TensorFormat(name), io.dtype).trtexec(self.options.release)
 
     def _pools(self) -> None:
         pools = self.plan.pools
@@ -224,13 +207,37 @@ class _Writer:
                 named = chosen if option == "--layerDeviceTypes" else sorted(values)
                 self.unsaid.append(f"{option}: not in this release, so TensorRT decides over: {', '.join(named)}")
             return
-        # The option separates its entries by these characters, and has no way to quote them.
-        said = {n: v for n, v in values.items() if not set(n) & set(",:")}
-        unsayable = [n for n in values if n not in said]
-        if unsayable:
-            self.unsaid.append(f"{option}: names with ',' or ':' cannot be written: {'; '.join(unsayable)}")
-        if said:
-            self.arguments.append(f"{option}={shlex.quote(','.join(f'{n}:{v}' for n, v in said.items()))}")
+        expressible = {n: v for n, v in values.items() if not self._problem(n)}
+        problems: Dict[str, List[str]] = {}
+        for name in values:
+            if name not in expressible:
+                problems.setdefault(self._problem(name), []).append(name)
+        for name in [n for n in expressible if self._is_pattern(n)]:
+            # A pattern also hits other layers; one that is named itself keeps its own value.
+            others = [x.name for x in self.plan.layers if x.name not in values and _hits(name, x.name)]
+            if others and option == "--layerDeviceTypes" and not any(self._problem(n) for n in others):
+                expressible.update({n: "DLA" for n in others})
+            elif others:
+                del expressible[name]
+                problems.setdefault(f"they would also hit {', '.join(others)} ('*' stands for any text)", []).append(
+                    name
+                )
+        for problem, names in problems.items():
+            self.unsaid.append(f"{option}: cannot be written: {'; '.join(names)}: {problem}")
+        if expressible:
+            entries = ",".join(f"{n}:{v}" for n, v in expressible.items())
+            self.arguments.append(f"{option}={shlex.quote(entries)}")
+
+    def _problem(self, name: str) -> str:
+        """Why the option cannot hold this name; "" where it can. A name ends at its last colon, so it may hold some."""
+        if "," in name:
+            return "',' separates the option's entries"
+        if "'" in name and self.options.release < (10, 8):
+            return 'this trtexec takes "\'" for a quote'
+        return ""
+
+    def _is_pattern(self, name: str) -> bool:
+        return "*" in name and self.options.release >= (9,)
 
     def text(self) -> str:
         plan, release = self.plan, ".".join(str(n) for n in self.options.release)
@@ -241,7 +248,7 @@ class _Writer:
             f"Plan made for TensorRT {plan.platform['trt']}; model sha256 {plan.model.get('sha256', '')[:16]}.",
             "usage: script [MODEL.onnx [OUTPUT_FOLDER]]; TRTEXEC=... names another trtexec.",
             *(f"NOT EXPRESSED: {text}" for text in self.unsaid),
-            *(f"note: {text}" for text in plan.notes),
+            *(f"note: {text}" for text in (*plan.notes, *self.notes)),
         ]
         # A line break in a name must not end the comment it stands in.
         head = ["#!/usr/bin/env bash", *(f"# {' '.join(text.splitlines())}" for text in comments)]
@@ -262,8 +269,10 @@ class _Writer:
         return "\n".join([*head, *body]) + "\n"
 
 
-def _version(text: str) -> Version:
-    return tuple(int(n) for n in text.split("."))
+def _hits(pattern: str, name: str) -> bool:
+    """Whether trtexec's '*' makes the pattern hit this name; other characters stand for themselves."""
+    parts = [part.translate({ord(c): f"[{c}]" for c in "[?"}) for part in pattern.split("*")]
+    return fnmatch.fnmatchcase(name, "*".join(parts))
 
 
 def _mib(size_bytes: int) -> str:

@@ -4,7 +4,9 @@
 # Plan made for TensorRT 10.3.0; model sha256 abababababababab.
 # usage: script [MODEL.onnx [OUTPUT_FOLDER]]; TRTEXEC=... names another trtexec.
 # NOT EXPRESSED: --buildDLAStandalone: arrives with 8.6. --safe with a DLA core asks for the same here, but the trtexec that JetPack 5 ships was built without it: NVIDIA's sample patches and rebuilds it. `edgedla build` on the device needs no patch
-# NOT EXPRESSED: image as DLA_HWC4: this trtexec refuses it for standalone builds; it takes DLA_LINEAR, CHW4, CHW16, CHW32
+# note: a good build ends with [E] 'Cannot deserialize serialized engine built with EngineCapability::kDLA_STANDALONE' and PASSED: this trtexec tries to load what only cuDLA can
+# note: image: DLA_HWC4 under the older name that this trtexec takes, CHW4
+# note: probabilities: DLA_LINEAR under the older name that this trtexec takes, LINEAR
 set -euo pipefail
 TRTEXEC="${TRTEXEC:-/usr/src/tensorrt/bin/trtexec}"
 MODEL=small.onnx
@@ -27,8 +29,8 @@ arguments=(
   --fp16
   --int8
   --calib="$OUT/calib.cache"
-  --inputIOFormats=int8:dla_hwc4
-  --outputIOFormats=int8:dla_linear
+  --inputIOFormats=int8:chw4
+  --outputIOFormats=int8:chw
   --memPoolSize=dlaSRAM:1,dlaLocalDRAM:1024,dlaGlobalDRAM:512
   --layerPrecisions=relu:fp16
   --precisionConstraints=prefer
