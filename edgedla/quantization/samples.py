@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 import sys
-import zipfile
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union, overload
 
 import numpy as np
 
 from edgedla.errors import DataError, UsageError
+from edgedla.quantization.array_file import load_arrays
 
 SYNTHETIC_SAMPLES = 4
 #: Type of an input as ONNX Runtime prints it -> NumPy.
@@ -166,7 +166,7 @@ def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Opt
             arrays = {inputs[0].name: next(iter(arrays.values()))}
         parts.append(feeds_of(arrays, inputs, str(file)))
         if "labels" in arrays and all(spec.name != "labels" for spec in inputs):
-            labels.extend(arrays["labels"])
+            labels.extend(islice(arrays["labels"], len(parts[-1])))
         read += len(parts[-1])
         if limit is not None and read >= limit:
             break
@@ -181,47 +181,6 @@ def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Opt
 def identity_of(files: Sequence[Path]) -> str:
     """Names, sizes and times of the files."""
     return " ".join(f"{f.resolve()}:{f.stat().st_size}:{f.stat().st_mtime_ns}" for f in files)
-
-
-def load_arrays(file: Path) -> Dict[str, Any]:
-    """The arrays of a .npy (under the name "") or .npz file; those that are not compressed stay in the file.
-
-    Raises:
-        DataError: no such file, or no arrays in it.
-    """
-    try:
-        # Pickled objects would run code of whoever made the file.
-        if file.suffix == ".npy":
-            return {"": np.load(str(file), mmap_mode="r", allow_pickle=False)}
-        stored = _stored(file)
-        with np.load(str(file), allow_pickle=False) as loaded:
-            return {key: stored[key] if key in stored else loaded[key] for key in loaded.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as e:
-        raise DataError(f"the samples cannot be read: {e}", where=str(file)) from e
-
-
-def _stored(file: Path) -> Dict[str, Any]:
-    """The uncompressed arrays of an .npz, mapped: np.savez stores them as they are."""
-    found: Dict[str, Any] = {}
-    with zipfile.ZipFile(str(file)) as archive, open(str(file), "rb") as data:
-        for entry in archive.infolist():
-            if entry.compress_type != zipfile.ZIP_STORED or not entry.filename.endswith(".npy"):
-                continue
-            data.seek(entry.header_offset + 26)
-            # The local header of a ZIP entry: name and extra field have lengths of their own there.
-            name_length, extra_length = struct.unpack("<HH", data.read(4))
-            data.seek(name_length + extra_length, 1)
-            version = np.lib.format.read_magic(data)
-            if version not in ((1, 0), (2, 0)):
-                continue
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = read(data)
-            if dtype.hasobject or 0 in shape:
-                continue
-            order: Any = "F" if fortran else "C"
-            mapped = np.memmap(str(file), dtype=dtype, mode="r", offset=data.tell(), shape=shape, order=order)
-            found[entry.filename[:-4]] = mapped
-    return found
 
 
 def _as_samples(array: Any, spec: InputSpec, where: str) -> Any:
