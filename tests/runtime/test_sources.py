@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from edgedla.errors import EnvironmentMissing, RunError, UsageError
 from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.gstreamer import LEAKY, SINK, opencv_pipeline, pipeline_head
+from edgedla.runtime.sources.uri import without_secrets
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 
@@ -139,14 +141,80 @@ def test_a_video_file_ends_and_can_loop(tmp_path):
     assert len(list(frames_of(looped))) == 12
 
 
-def test_a_password_reaches_the_camera_but_no_log():
-    uri = parse_source("rtsp://user:p:w@cam:554/1?latency=50")
-    assert uri.text == "rtsp://user:***@cam:554/1?latency=50"
-    assert uri.place == "rtsp://user:p:w@cam:554/1"
-    assert parse_source("rtsp://cam:554/a@b").text == "rtsp://cam:554/a@b"
+#: Addresses as cameras and people write them; "S3cret" stands for what nobody else may read.
+SECRET_SOURCES = [
+    ("rtsp://user:S3cret@cam:554/1?latency=50", "rtsp://cam:554/..."),
+    ("rtsp://user:p:S3cret@cam:554/1", "rtsp://cam:554/..."),
+    ("rtsp://user:a/S3cret@cam/1", "rtsp://..."),
+    ("rtsp://user:a?S3cret@cam/1", "rtsp://..."),
+    ("rtsp://user:a#S3cret@cam/1", "rtsp://..."),
+    ("rtsp://user:a@S3cret@cam/1", "rtsp://cam/..."),
+    ("rtsp://user:a@b/S3cret@cam/1", "rtsp://..."),
+    ("rtsp://user:S3cret@[fe80::1]:554/1", "rtsp://[fe80::1]:554/..."),
+    ("rtsp://S3cret@cam/1", "rtsp://cam/..."),
+    ("rtsps://user:S3cret@cam", "rtsps://cam"),
+    ("rtsp://user:S3cret", "rtsp://..."),
+    ("RTSP://user:S3cret@cam/1", "RTSP://cam/..."),
+    ("rtsp://cam/live?user=admin&password=S3cret", "rtsp://cam/..."),
+    ("rtsp://cam/live?password=a@S3cret", "rtsp://..."),
+    ("rtsp://cam/user=admin_password=S3cret_channel=1_stream=0.sdp", "rtsp://cam/..."),
+    ("rtsp://cam/S3cret/live", "rtsp://cam/..."),
+    ("http://cam/video?token=S3cret", "http://cam/..."),
+    ("https://user:S3cret@cam/video", "https://cam/..."),
+    ("http://cam:8080/?pwd=S3cret", "http://cam:8080/..."),
+    (
+        "gst://rtspsrc location=rtsp://cam/1 user-id=admin user-pw=S3cret ! decodebin",
+        "gst://rtspsrc ! decodebin",
+    ),
+    ("gst://souphttpsrc location=http://a:S3cret@cam/ ! jpegdec", "gst://souphttpsrc ! jpegdec"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), SECRET_SOURCES)
+def test_a_password_reaches_the_camera_but_no_log(text, expected):
+    uri = parse_source(text)
+    assert uri.text == expected
+    assert "S3cret" in uri.place
+    assert "S3cret" not in repr(uri)
+    said = without_secrets(f'Could not open resource "{uri.place}": refused. {uri.place}'.replace(uri.place, uri.text))
+    assert "S3cret" not in said
+    if uri.scheme != "gst":
+        assert "S3cret" not in without_secrets(f"ERROR: cannot resolve {text}; again: '{text}'")
     with pytest.raises(UsageError) as refused:
-        parse_source("rtps://user:secret@cam/1")
-    assert "secret" not in str(refused.value)
+        parse_source(text, {"colour": "red"})
+    assert "S3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["rtps://user:S3cret@cam/1", "srt://cam:9000?passphrase=S3cret", "rtsp:user:S3cret@cam", "rtsp:/S3cret@cam"]
+)
+def test_an_address_that_is_refused_is_not_repeated(text):
+    with pytest.raises(UsageError) as refused:
+        parse_source(text)
+    assert "S3cret" not in str(refused.value)
+
+
+def test_addresses_without_secrets_stay_readable():
+    assert parse_source("rtsp://cam:554").text == "rtsp://cam:554"
+    assert parse_source("csi://0").text == "csi://0"
+    assert parse_source("file:///data/a@b.mp4").text == "file:///data/a@b.mp4"
+    assert parse_source("synthetic://?rate=5").text == "synthetic://?rate=5"
+    assert parse_source("gst://videotestsrc num-buffers=7 ! video/x-raw,width=4").text == "gst://videotestsrc ! ..."
+    assert without_secrets("ERROR: udpsrc0: no data from 10.0.0.1") == "ERROR: udpsrc0: no data from 10.0.0.1"
+
+
+@pytest.mark.skipif(shutil.which("gst-launch-1.0") is None, reason="GStreamer is not installed")
+def test_no_argument_of_a_process_holds_the_address():
+    source = GstLaunchSource(
+        parse_source("gst://videotestsrc name=S3cret is-live=true ! video/x-raw,width=32,height=24")
+    )
+    try:
+        assert source.open() == (24, 32)
+        lines = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.is_file()]
+        assert any(b"gst_child" in line for line in lines)
+        assert not any(b"S3cret" in line and b"pytest" not in line for line in lines)
+    finally:
+        source.close()
 
 
 gstreamer = pytest.mark.skipif(

@@ -15,6 +15,7 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.pipeline.capture import CaptureOptions
 from edgedla.runtime.pipeline.pipeline import Limits
+from edgedla.runtime.sources.uri import without_secrets
 
 T = TypeVar("T")
 VERSION = 1
@@ -24,7 +25,7 @@ VERSION = 1
 class SourceConfig:
     """`uri` and, beside it, the options of sources.uri."""
 
-    uri: str = ""
+    uri: str = field(default="", repr=False)
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -193,8 +194,8 @@ def _build(cls: Type[T], given: Any, path: str, at: str) -> T:
 
 
 def _short(value: Any) -> str:
-    """A wrong value for a message: a few aliases in YAML make one of gigabytes."""
-    return reprlib.repr(value)
+    """A wrong value for a message: a few aliases in YAML make one of gigabytes, and it may be a camera's address."""
+    return without_secrets(reprlib.repr(value))
 
 
 def _typed(value: Any, default: Any, path: str, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.outputs.sinks import JsonLines
 from edgedla.runtime.pipeline.config import MetricsConfig
+from edgedla.runtime.pipeline.endpoint import serve
 from edgedla.runtime.pipeline.pipeline import Pipeline
 
 log = logging.getLogger("edgedla.runtime.pipeline.metrics")
@@ -93,26 +95,21 @@ def serve_metrics(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
 @contextlib.contextmanager
 def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
     try:
-        from prometheus_client import CollectorRegistry, start_http_server
+        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
     except ImportError as e:
         raise EnvironmentMissing(
             f"prometheus-client cannot be imported: {e}", hint="pip install 'edgedla[camera]'"
         ) from e
     registry = CollectorRegistry()
     registry.register(PipelineCollector(pipeline.summary))
-    try:
-        started = start_http_server(config.prometheus_port, addr=config.address, registry=registry)
-    except OSError as e:
-        raise RunError(f"cannot serve metrics: {e.strerror}", where=f"{config.address}:{config.prometheus_port}") from e
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            page = functools.partial(generate_latest, registry)
+            stack.enter_context(serve(config.address, config.prometheus_port, page, CONTENT_TYPE_LATEST))
+        except (OSError, OverflowError) as e:
+            where = f"{config.address}:{config.prometheus_port}"
+            raise RunError(f"cannot serve metrics: {getattr(e, 'strerror', None) or e}", where=where) from e
         yield
-    finally:
-        # Before prometheus-client 0.19 the server cannot be stopped; it ends with the process.
-        if started is not None:
-            server, thread = started
-            server.shutdown()
-            server.server_close()
-            thread.join(5)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Frames of a GStreamer pipeline through gst-launch-1.0 and a pipe, for an OpenCV without GStreamer."""
+"""Frames of a GStreamer pipeline that a child process runs, through a pipe; for an OpenCV without GStreamer."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.sources.gstreamer import pipeline_head
-from edgedla.runtime.sources.uri import SourceUri, without_password
+from edgedla.runtime.sources.uri import SourceUri, without_secrets
 from edgedla.targets.board import on_jetson
 
 #: No frame size for so long after the start is a source that is not there.
@@ -27,8 +29,7 @@ OPEN_S = 15.0
 TIMEOUT_S = 10.0
 #: How long frames may lie in the pipe before their size is taken from the queue's input.
 SAY_S = 1.0
-#: What `gst-launch-1.0 -v` says about the inputs of our queue and our sink, before the first frame and at every change. On a
-#: busy machine it loses what a thread says (seen with GStreamer 1.22); the two are on different threads.
+#: What gst_child.py says about the inputs of our queue and our sink, before the first frame and at every change.
 _CAPS = re.compile(rb"Gst(FdSink|Queue):edgedla[\w-]*\.GstPad:sink: caps = (.*)")
 _FIELD = re.compile(rb"(width|height|framerate)=\((?:int|fraction)\)([0-9/]+)")
 #: Linux: the size of a pipe. 64 KiB, its default, is a hundredth of a frame.
@@ -65,15 +66,13 @@ class GstLaunchSource:
         self._left = uri.frames or -1
 
     def open(self) -> Tuple[int, int]:
-        program = shutil.which("gst-launch-1.0")
-        if program is None:
+        if shutil.which("gst-launch-1.0") is None:
             raise EnvironmentMissing(
                 "GStreamer is not installed: no gst-launch-1.0",
                 where=self.uri,
                 hint="apt install gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good",
             )
-        # gst-launch parses its own quoting from one argument line; no shell is involved. Frames take a pipe of their own:
-        # stdout tells their size.
+        # GStreamer parses its own quoting; no shell is involved. Frames take a pipe of their own: stdout tells their size.
         self._log = tempfile.TemporaryFile()
         self._frames_fd, theirs = os.pipe()
         with contextlib.suppress(OSError):
@@ -81,10 +80,11 @@ class GstLaunchSource:
         pipeline = f"{pipeline_head(self._spec, on_jetson())} ! fdsink name=edgedla fd={theirs} sync=false"
         try:
             self._process = subprocess.Popen(
-                [program, "-v", "-X", "stats", *_words(pipeline)],
+                # -I, -S: it needs the standard library only, and starts in 20 ms.
+                [sys.executable, "-I", "-S", str(Path(__file__).with_name("gst_child.py"))],
                 stdout=subprocess.PIPE,
                 stderr=self._log,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 bufsize=0,
                 pass_fds=(theirs,),
                 start_new_session=True,
@@ -92,6 +92,10 @@ class GstLaunchSource:
         finally:
             os.close(theirs)
         assert self._process.stdout is not None
+        assert self._process.stdin is not None
+        # By a pipe, not as an argument: other users of the machine read arguments, and the address holds the password.
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as description:
+            description.write(pipeline.encode())
         os.set_blocking(self._process.stdout.fileno(), False)
         deadline, first = time.monotonic() + OPEN_S, 0.0
         while self._hw == (0, 0):
@@ -113,7 +117,7 @@ class GstLaunchSource:
         return self._hw
 
     def _listen(self) -> bool:
-        """Takes in what gst-launch said since the last time; False once it has ended.
+        """Takes in what GStreamer said since the last time; False once it has ended.
 
         Raises:
             RunError: the frames have another size from now on.
@@ -213,7 +217,7 @@ class GstLaunchSource:
             line = _ELEMENT.sub(r"\1: ", line).strip(": .")
             if line and line not in kept:
                 kept.append(line)
-        return without_password("; ".join(kept[-4:]))
+        return without_secrets("; ".join(kept[-4:]).replace(self._spec.place, self._spec.text))
 
     def interrupt(self) -> None:
         """Makes a `read` on another thread return: a pipeline without data would outlive us and hold the camera."""
@@ -241,22 +245,3 @@ class GstLaunchSource:
         if self._log is not None:
             self._log.close()
             self._log = None
-
-
-def _words(pipeline: str) -> list:
-    """Splits at spaces outside double quotes, and drops the quotes: gst-launch takes one argument a word."""
-    words, word, quoted, escaped = [], "", False, False
-    for c in pipeline:
-        if escaped:
-            word, escaped = word + c, False
-        elif c == "\\" and quoted:
-            escaped = True
-        elif c == '"':
-            quoted = not quoted
-        elif c == " " and not quoted:
-            if word:
-                words.append(word)
-            word = ""
-        else:
-            word += c
-    return [*words, word] if word else words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Dict, Mapping, Optional, Tuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -30,7 +30,15 @@ FLIPS = ("none", "rotate-180", "horizontal", "vertical")
 CODECS = {"v4l2": ("auto", "raw", "mjpeg"), "rtsp": ("auto", "h264", "h265", "mjpeg")}
 #: No camera and no network here has larger frames.
 MOST_PIXELS = 32768
-_PASSWORD = re.compile(r"(://[^:/@]*):[^/]*@")
+_NETWORK = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*)://([^\s\"'<>]*)")
+#: A host name or address with its port.
+_HOST = re.compile(r"(?i)(\[[0-9a-f:.%]+\]|[\w.-]+)(:\d+)?\Z")
+#: `user-pw=...` of GStreamer's elements, and what cameras and services call their keys.
+_SECRET = re.compile(
+    r"(?i)([\w-]*(?:pass|pw|pwd|secret|token|key|auth|user)[\w-]*\s*[=:]\s*)(\"[^\"]*\"|[^\s&;,!\"']+)"
+)
+#: Schemes whose text holds no secret: devices, files, made-up frames.
+_LOCAL = frozenset({"csi", "v4l2", "file", "images", "synthetic"})
 
 
 @dataclass(frozen=True)
@@ -38,8 +46,8 @@ class SourceUri:
     """A parsed source.
 
     Attributes:
-        text: as the user wrote it, without a password: it goes to logs and results. scheme: one of SCHEMES.
-        place: device, path, address (with its password) or pipeline.
+        text: as logs and results may hold it (see `shown`). scheme: one of SCHEMES.
+        place: device, path, address (with its password) or pipeline; not part of the repr.
         width, height: pixels, both or neither; 0 = the source's own.
         rate: frames a second, 0 = its own. A file or folder with a rate is paced like a camera, and late frames are dropped.
         flip: one of FLIPS. codec: one of CODECS; auto: the stream's own, and raw of a v4l2 camera.
@@ -49,7 +57,7 @@ class SourceUri:
 
     text: str
     scheme: str
-    place: str
+    place: str = field(repr=False)
     width: int = 0
     height: int = 0
     rate: float = 0.0
@@ -62,9 +70,33 @@ class SourceUri:
     loop: bool = False
 
 
-def without_password(text: str) -> str:
-    """ "rtsp://user:secret@cam/1" is "rtsp://user:***@cam/1"."""
-    return _PASSWORD.sub(r"\1:***@", text)
+def shown(text: str) -> str:
+    """A source as logs, metrics and results may hold it: of a network address only scheme and host.
+
+    Cameras take passwords in every part of an address (user:password@, /user=a_password=b, ?token=c), so nothing of the
+    rest is told. "rtsp://user:secret@cam:554/1" is "rtsp://cam:554/..."; of a pipeline the elements' names stay.
+    """
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme.lower() in _LOCAL:
+        return text
+    if scheme.lower() == "gst":
+        elements = [part.split()[0] for part in rest.split("!") if part.split()]
+        return "gst://" + " ! ".join("..." if "=" in e or ":" in e else e for e in elements)
+    return _address(scheme, rest)
+
+
+def _address(scheme: str, rest: str) -> str:
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    host = authority.rpartition("@")[2]
+    # An @ further on may end a password that holds a slash: then what looks like the host is a part of it.
+    if "@" in rest[len(authority) :] or not _HOST.match(host):
+        return f"{scheme}://..."
+    return f"{scheme}://{host}" + ("/..." if len(rest) > len(authority) + 1 else "")
+
+
+def without_secrets(text: str) -> str:
+    """Words of GStreamer or OpenCV with every address cut down to scheme and host, and values of secret keys hidden."""
+    return _SECRET.sub(r"\1***", _NETWORK.sub(lambda m: _address(m.group(1), m.group(2)), text))
 
 
 def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> SourceUri:
@@ -99,15 +131,17 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
             near = difflib.get_close_matches(scheme, SCHEMES, 1)
             raise UsageError(
                 f"unknown source scheme {scheme!r}",
-                where=without_password(text),
+                where=shown(text),
                 allowed=", ".join(SCHEMES),
                 hint=f"did you mean {near[0]}://?" if near else None,
             )
+    elif re.match(r"(?i)(rtsps?|https?|rtmp|srt|gst):", text):
+        raise UsageError("this address lacks its //", where=text.partition(":")[0] + ":...", allowed="rtsp://host/path")
     else:
         scheme = "images" if os.path.isdir(text) or text.lower().endswith(IMAGE_ENDINGS) else "file"
     given: Dict[str, object] = dict(parse_qsl(query, keep_blank_values=True))
     given.update(options or {})
-    uri = SourceUri(without_password(text), scheme, place)
+    uri = SourceUri(shown(text), scheme, place)
     return _with_options(replace(uri, place=_device(uri)), given)
 
 

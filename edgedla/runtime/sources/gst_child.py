@@ -1,0 +1,131 @@
+"""A process that runs one GStreamer pipeline, whose description it reads from stdin. Imports nothing of edgedla.
+
+gst-launch-1.0 takes the pipeline as arguments, and every user of the machine reads arguments: a camera's password would
+stand in `ps`. It says what gst-launch-1.0 -v says: on stdout the caps of the pads that `gst_launch.py` listens to, on
+stderr errors and warnings. Functions and constants: GStreamer 1.0's C API (gst/gst.h), stable since 1.0.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import sys
+from typing import Any
+
+NULL, PAUSED, PLAYING = 1, 3, 4
+STATE_CHANGE_FAILURE = 0
+EOS, ERROR, WARNING, CLOCK_LOST = 1 << 0, 1 << 1, 1 << 2, 1 << 8
+FOR_EVER = 2**64 - 1
+#: Name of an element in our pipeline, and its type as gst-launch prints it.
+WATCHED = ((b"edgedla-queue", b"GstQueue"), (b"edgedla", b"GstFdSink"))
+#: The element's path in the debug text of a message.
+_PATH = re.compile(r"\(\): (/GstPipeline:\S+):$", re.MULTILINE)
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class GError(ctypes.Structure):
+    _fields_ = [("domain", ctypes.c_uint32), ("code", ctypes.c_int), ("message", ctypes.c_char_p)]
+
+
+def libraries() -> Any:
+    gst = ctypes.CDLL("libgstreamer-1.0.so.0")
+    for name in (
+        "gst_parse_launch gst_bin_get_by_name gst_element_get_static_pad gst_element_get_bus gst_pad_get_current_caps "
+        "gst_caps_to_string gst_bus_timed_pop_filtered gst_message_get_structure"
+    ).split():
+        getattr(gst, name).restype = ctypes.c_void_p
+    gst.gst_structure_get_name.restype = ctypes.c_char_p
+    return gst
+
+
+def text_of(pointer: Any) -> str:
+    return ctypes.cast(pointer, ctypes.c_char_p).value.decode("utf-8", "replace") if pointer else ""  # type: ignore[union-attr]
+
+
+def fail(text: str) -> None:
+    os.write(2, f"ERROR: {text}\n".encode())
+    # Threads of a pipeline that hangs would keep a normal exit waiting.
+    os._exit(1)
+
+
+def watch(gst: Any, gobject: Any, pipeline: Any) -> list:
+    """Prints the caps of the watched pads, in the thread and before the frame that brings them."""
+
+    def said(pad: Any, _: Any, number: Any) -> None:
+        caps = gst.gst_pad_get_current_caps(ctypes.c_void_p(pad))
+        if caps:
+            name, kind = WATCHED[number or 0]
+            caps_text = text_of(gst.gst_caps_to_string(ctypes.c_void_p(caps))).encode()
+            os.write(1, b"/%s:%s.GstPad:sink: caps = %s\n" % (kind, name, caps_text))
+            gst.gst_mini_object_unref(ctypes.c_void_p(caps))
+
+    callback = _CALLBACK(said)
+    for number, (name, _) in enumerate(WATCHED):
+        element = gst.gst_bin_get_by_name(ctypes.c_void_p(pipeline), name)
+        pad = element and gst.gst_element_get_static_pad(ctypes.c_void_p(element), b"sink")
+        if pad:
+            gobject.g_signal_connect_data(
+                ctypes.c_void_p(pad), b"notify::caps", callback, ctypes.c_void_p(number), None, 0
+            )
+    # Python would free it while C still calls it.
+    return [callback]
+
+
+def main() -> None:
+    # As in any program of C: ended when nobody takes the frames any more.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    description = sys.stdin.buffer.read()
+    try:
+        gst, gobject = libraries(), ctypes.CDLL("libgobject-2.0.so.0")
+    except (OSError, AttributeError) as e:
+        fail(f"GStreamer's library cannot be loaded: {e}")
+    gst.gst_init(None, None)
+    error = ctypes.POINTER(GError)()
+    pipeline = gst.gst_parse_launch(description, ctypes.byref(error))
+    if error or not pipeline:
+        fail(text_of(error.contents.message) if error else "the pipeline cannot be made")
+    kept = watch(gst, gobject, pipeline)
+    bus = ctypes.c_void_p(gst.gst_element_get_bus(ctypes.c_void_p(pipeline)))
+    started = gst.gst_element_set_state(ctypes.c_void_p(pipeline), PLAYING)
+    # The reason for a failure waits on the bus.
+    wait = ctypes.c_uint64(0 if started == STATE_CHANGE_FAILURE else FOR_EVER)
+    while True:
+        message = gst.gst_bus_timed_pop_filtered(bus, wait, EOS | ERROR | WARNING | CLOCK_LOST)
+        if not message:
+            fail("pipeline doesn't want to play")
+        structure = gst.gst_message_get_structure(ctypes.c_void_p(message))
+        kind = gst.gst_structure_get_name(ctypes.c_void_p(structure)) if structure else b""
+        if kind in (b"GstMessageError", b"GstMessageWarning"):
+            say(gst, message, kind)
+        elif kind == b"GstMessageClockLost":
+            gst.gst_element_set_state(ctypes.c_void_p(pipeline), PAUSED)
+            gst.gst_element_set_state(ctypes.c_void_p(pipeline), PLAYING)
+        else:
+            gst.gst_element_set_state(ctypes.c_void_p(pipeline), NULL)
+            kept.clear()
+            os._exit(0)
+
+
+def say(gst: Any, message: Any, kind: bytes) -> None:
+    """Prints an error, and ends with it, or a warning."""
+    error, debug = ctypes.POINTER(GError)(), ctypes.c_void_p()
+    wrong = kind == b"GstMessageError"
+    parse = gst.gst_message_parse_error if wrong else gst.gst_message_parse_warning
+    parse(ctypes.c_void_p(message), ctypes.byref(error), ctypes.byref(debug))
+    path = _PATH.search(text_of(debug))
+    where = f"from element {path.group(1)}: " if path else ""
+    text = (
+        where
+        + (text_of(error.contents.message) if error else "unknown")
+        + "\nAdditional debug info:\n"
+        + text_of(debug)
+    )
+    if wrong:
+        fail(text)
+    os.write(2, f"WARNING: {text}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

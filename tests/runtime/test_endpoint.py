@@ -1,0 +1,101 @@
+"""The metrics page under visitors who hold connections, send nothing, or send nonsense."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import resource
+import socket
+import threading
+import time
+
+import pytest
+
+from edgedla.runtime.pipeline import endpoint
+
+
+def page(port: int, path: str = "/metrics") -> tuple:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body
+
+
+@pytest.fixture
+def port(monkeypatch):
+    monkeypatch.setattr(endpoint, "TOTAL_S", 1.0)
+    with endpoint.serve("127.0.0.1", 0, lambda: b"numbers 1\n", "text/plain") as server:
+        yield server.server_address[1]
+
+
+def test_the_page_stands_at_its_paths_only(port):
+    assert page(port) == (200, b"numbers 1\n")
+    assert page(port, "/?x=1") == (200, b"numbers 1\n")
+    assert page(port, "/etc/passwd")[0] == 404
+
+
+def test_connections_that_are_held_cost_a_bounded_number_of_threads_and_end(port):
+    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    held = []
+    for _ in range(4 * endpoint.MOST_CONNECTIONS):
+        held.append(socket.create_connection(("127.0.0.1", port)))
+        held[-1].sendall(b"GET ")
+    time.sleep(0.5)
+    assert threading.active_count() <= threads + endpoint.MOST_CONNECTIONS
+    # Our own ends of the connections are descriptors too.
+    assert len(os.listdir("/proc/self/fd")) <= files + len(held) + endpoint.MOST_CONNECTIONS
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            if page(port)[0] == 200:
+                break
+        except (OSError, http.client.HTTPException):
+            time.sleep(0.1)
+    else:
+        pytest.fail("the page never came back")
+    for s in held:
+        s.close()
+
+
+def test_a_byte_now_and_then_holds_no_connection(port):
+    with socket.create_connection(("127.0.0.1", port)) as s:
+        s.settimeout(30)
+        s.sendall(b"GET / HTTP/1.0\r\n")
+        end = time.monotonic() + 30
+        try:
+            while time.monotonic() < end:
+                s.sendall(b"x")
+                time.sleep(0.2)
+        except OSError:
+            return
+    pytest.fail("the connection was still open after 30 s")
+
+
+@pytest.mark.parametrize("data", [b"\0" * 1000, b"GET\r\n\r\n", b"POST / HTTP/1.0\r\n\r\n", b"A" * 100_000 + b"\r\n"])
+def test_nonsense_is_answered_or_cut_off_and_nothing_is_printed(port, data, capfd):
+    with socket.create_connection(("127.0.0.1", port)) as s:
+        try:
+            s.sendall(data)
+            s.shutdown(socket.SHUT_WR)
+            s.recv(1000)
+        except OSError:
+            pass
+    assert page(port)[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_a_server_without_descriptors_recovers(port):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    waiting = socket.socket()
+    free = os.open("/dev/null", os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        waiting.connect(("127.0.0.1", port))
+        time.sleep(0.5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    waiting.close()
+    assert page(port)[0] == 200
