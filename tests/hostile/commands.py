@@ -36,6 +36,8 @@ COMMANDS: Dict[str, Tuple[Tuple[str, ...], ...]] = {
         ("{m}", "--target", "orin", "--plan"),
     ),
     "run": (("{art}", "--source", "synthetic://?rate=20", "--seconds", "{seconds}"),),
+    # The other commands of `board` open the connection that they are asked for.
+    "board": (("list",),),
     "bench": (("{art}", "--duration", "1"),),
     "inspect": (("{art}",), ("{m}",), ("{log}",)),
     "monitor": (("--count", "1"),),
