@@ -47,6 +47,7 @@ def row_of(path: Path, config: str, objective: str, purpose: str) -> Dict[str, A
         "before": {k: before[k] for k in SHOWN},
         "after": {k: after[k] for k in SHOWN},
         "refused_before": before["refused"],
+        "refused_after": after["refused"],
         "passes_before": before["passes"],
         "passes": after["passes"],
         "offenders": len(after["offenders"]),
@@ -62,7 +63,7 @@ def summary_of(rows: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     shares = [r["after"]["share_macs_dla"] for r in rows]
     return {
         "networks": len(rows),
-        "parser_refusals_cured": len(rows) - len(parsed),
+        "parser_refusals": [sum(bool(r[f"refused_{when}"]) for r in rows) for when in ("before", "after")],
         "loadables": [sum(r[when]["loadables"] for r in parsed) for when in ("before", "after")],
         "loadables_after_all": sum(r["after"]["loadables"] for r in rows),
         "transitions": [sum(r[when]["transitions"] for r in parsed) for when in ("before", "after")],

@@ -17,6 +17,7 @@ _PACKAGE = "edgedla.fixes.rewrites"
 ORDER: Tuple[str, ...] = (
     "shapes.no_ops",
     "shapes.int32_slice",
+    "elementwise.expand_layer_norm",
     "pooling.average_flag",
     "resampling.resize_scales",
     "resampling.resize_asymmetric",

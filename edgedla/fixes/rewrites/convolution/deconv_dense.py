@@ -20,6 +20,9 @@ def match(network: Network, node: Any) -> Optional[Site]:
         return None
     if attribute(node, "output_shape", None):
         raise Refused("it names its output's size instead of its padding")
+    extra = attribute(node, "output_padding", [0, 0])
+    if any(e >= s for e, s in zip(extra, found.strides)):
+        raise Refused(f"output_padding {extra} is legal beside its dilation only")
     c, per_group = found.weights[:2]
     out = per_group * found.group
     kernel = [(k - 1) * d + 1 for k, d in zip(found.kernel, found.dilations)]
@@ -42,7 +45,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
         added = [] if found.bias is None else [found.bias]
         return editor.op(
             "ConvTranspose", x, weights, *added, kernel_shape=kernel, strides=found.strides,
-            pads=found.pads, output_padding=attribute(node, "output_padding", [0, 0]),
+            pads=found.pads, output_padding=extra,
         )  # fmt: skip
 
     return Site(node.outputs[0], (node,), build)

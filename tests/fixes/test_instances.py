@@ -1,0 +1,46 @@
+"""Random instances of each pattern: what a rewrite applies to gives the same numbers.
+
+The suite runs a few of each; `benchmarks/bench_fix_proofs.py` runs 2,000.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from edgedla.fixes.examples import example_model, outcome
+from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.network import Goal
+from edgedla.fixes.rewrites import all_rewrites
+
+COUNT = 12
+
+
+def load_instances():
+    spec = importlib.util.spec_from_file_location("instances", Path(__file__).with_name("instances.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATORS = load_instances().GENERATORS
+
+
+def test_every_rewrite_has_a_generator():
+    assert set(GENERATORS) == {rewrite.id for rewrite in all_rewrites()}
+
+
+@pytest.mark.parametrize("rewrite", all_rewrites(), ids=lambda r: r.id)
+def test_random_instances(rewrite):
+    applied = 0
+    for seed in range(COUNT):
+        example = GENERATORS[rewrite.id](np.random.default_rng([seed, 2]))
+        found = outcome(rewrite, example_model(example), Goal(**dict(example.goal)))
+        applied += len(found.changes.applied)
+        assert [p.detail for p in found.proofs] == [""] * len(found.changes.applied), example
+        onnx.checker.check_model(onnx_ir().to_proto(found.model), full_check=True)
+    assert applied
