@@ -21,6 +21,8 @@ LAYERS_TRIED = 9_000
 FEWEST_TRIALS, MOST_TRIALS = 10, 120
 #: A gain below this part of the value is rounding of the cost model, not a gain.
 NEGLIGIBLE = 1e-4
+#: Single sites tried in a row without a gain; after these the rest is taken to be worth it too.
+MOST_IN_VAIN = 8
 #: Least gain for which another form of the same site is taken than the first.
 SWAP_GAIN = 0.02
 
@@ -84,9 +86,10 @@ class Chooser:
         bundles: List[Bundle] = []
         rounds = (self._by_rewrite, self._by_loadable, self._one_by_one)
         for group in rounds:
+            in_vain = 0
             for title, keys in group(dropped):
                 keys = keys - dropped
-                if not keys or len(self._seen) >= most:
+                if not keys or len(self._seen) >= most or (group == self._one_by_one and in_vain >= MOST_IN_VAIN):
                     continue
                 kept_with, kept_sites = self._trial(dropped)
                 without, fewer_sites = self._trial(dropped | keys)
@@ -97,6 +100,7 @@ class Chooser:
                 bundles.append(
                     Bundle(title, tuple(sorted(keys)), not better, self._value(kept_with), self._value(without))
                 )
+                in_vain = 0 if better else in_vain + 1
                 if better:
                     dropped = dropped | keys
         after, sites = self._trial(dropped)
@@ -181,4 +185,11 @@ class Chooser:
         return [(title, frozenset(keys)) for title, keys in groups.items()] if len(groups) > 1 else []
 
     def _one_by_one(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
-        return [(f"{s.rewrite} at {s.output}", frozenset([s.key])) for s in self._trial(dropped)[1]]
+        """Each site by itself, one of each rewrite in turn."""
+        turns: Dict[str, int] = {}
+        order: List[Tuple[int, int, Applied]] = []
+        for place, site in enumerate(self._trial(dropped)[1]):
+            turns[site.rewrite] = turns.get(site.rewrite, 0) + 1
+            order.append((turns[site.rewrite], place, site))
+        ordered = sorted(order, key=lambda entry: entry[:2])
+        return [(f"{site.rewrite} at {site.output}", frozenset([site.key])) for _, _, site in ordered]

@@ -96,14 +96,14 @@ def fix(
     _check_opset(work, model)
     set_shapes(work, shapes or {}, batch)
     judge = Judge(platform, precision, purpose, power_mode)
-    before = judge.figures(outline(work))
+    before = judge.figures(outline(work), with_gpu=True)
     folded = fold_constants(work)
     chooser = Chooser(work, goal, rewrites, judge, objective)
     choice = chooser.choose()
     fixed, changes, proofs, failures = _apply_proven(
         work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights
     )
-    after = choice.after if not failures else judge.figures(outline(fixed))
+    after = judge.figures(outline(fixed), with_gpu=True)
     complete = prove and has_all_weights(work)
     network = _network_proof(work, fixed, changes, complete, data, approximate)
     interface = tuple(a.new_interface for a in changes.applied if a.new_interface)

@@ -85,8 +85,11 @@ class Judge:
     asked: int = 0
     _costs: Optional[CostModel] = field(default=None, repr=False)
 
-    def figures(self, model: Any) -> Figures:
+    def figures(self, model: Any, with_gpu: bool = False) -> Figures:
         """Of an onnx.ModelProto, weights not needed; a refusal of the parser is an answer.
+
+        Args:
+            with_gpu: also the time with everything on the GPU, which the search does not ask for.
 
         Raises:
             UsageError: unknown power mode.
@@ -97,7 +100,7 @@ class Judge:
         except ModelError as e:
             self.last = None
             return Figures(refused=e.what)
-        report = check_graph(graph, self.platform, self.precision, PURPOSES[self.purpose])
+        report = check_graph(graph, self.platform, self.precision, PURPOSES[self.purpose], ranked=False)
         self.last = (graph, report)
         totals = report.totals
         found = Figures(
@@ -112,9 +115,9 @@ class Judge:
             passes=report.strict.passes if report.strict else None,
             offenders=report.strict.offenders if report.strict else (),
         )
-        return self._with_times(found, graph)
+        return self._with_times(found, graph, with_gpu)
 
-    def _with_times(self, found: Figures, graph: LayerGraph) -> Figures:
+    def _with_times(self, found: Figures, graph: LayerGraph, with_gpu: bool) -> Figures:
         if not graph.layers or any(graph.tensors[t].is_dynamic for layer in graph.layers for t in layer.outputs):
             # Open dims have no size, and so no cost.
             return found
@@ -124,7 +127,7 @@ class Judge:
         try:
             predictor = Predictor((Model(graph, verdicts, {}, 1.0),), self._costs, self.platform)
             stream = predictor.predict("tensorrt" if self.platform.has_dla else "GPU").streams[0]
-            gpu = predictor.predict("GPU").streams[0]
+            gpu_us = predictor.predict("GPU").streams[0].latency.latency_us if with_gpu else None
         except EdgedlaError:
             # No cost is known: the counts stand for themselves.
             return found
@@ -134,7 +137,7 @@ class Judge:
             latency_us=stream.latency.latency_us,
             energy_mj=stream.energy_mj,
             period_us=stream.latency.latency_us * busiest,
-            gpu_us=gpu.latency.latency_us,
+            gpu_us=gpu_us,
         )
 
 

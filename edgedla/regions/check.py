@@ -89,14 +89,23 @@ def compare(
 
 
 def check_graph(
-    graph: LayerGraph, platform: Platform, precision: str, mode: str = "fallback", rules: Optional[RuleSet] = None
+    graph: LayerGraph,
+    platform: Platform,
+    precision: str,
+    mode: str = "fallback",
+    rules: Optional[RuleSet] = None,
+    ranked: bool = True,
 ) -> CheckReport:
-    """The same for a graph that is already imported."""
+    """The same for a graph that is already imported.
+
+    Args:
+        ranked: False leaves the ranking empty, for callers that ask about many forms of one network.
+    """
     from edgedla.rules import load_rules
 
     rules = rules or load_rules()
     verdicts = rules.check(graph, platform, precision, mode=mode)
-    prediction = predict(graph, verdicts, platform, precision, mode)
+    prediction = predict(graph, verdicts, platform, precision, mode, ranked)
     strict: Optional[StrictResult] = None
     if mode != "fallback":
         from edgedla.regions.strict import check_strict, known_as

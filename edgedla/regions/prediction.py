@@ -17,7 +17,12 @@ from edgedla.targets import Platform
 
 
 def predict(
-    graph: LayerGraph, verdicts: Sequence[Verdict], platform: Platform, precision: str, mode: str = "fallback"
+    graph: LayerGraph,
+    verdicts: Sequence[Verdict],
+    platform: Platform,
+    precision: str,
+    mode: str = "fallback",
+    ranked: bool = True,
 ) -> Prediction:
     """What TensorRT will do with the network on this platform.
 
@@ -30,6 +35,7 @@ def predict(
         verdicts: one a live layer, in the same order.
         precision: "fp16" or "int8".
         mode: "fallback", "strict" or "standalone"; recorded in no field.
+        ranked: also rank the changes, which takes longer than the rest.
     """
     supported = [v.support is Support.DLA and platform.has_dla for v in verdicts]
     units = fuse(graph)
@@ -45,7 +51,7 @@ def predict(
         nodes=tuple(_node(node, layers, graph) for node in graph.nodes),
         regions=regions,
         transitions=transitions_of(graph, units, layers, precision),
-        ranking=rank_changes(graph, units, verdicts, layers, limit, precision) if platform.has_dla else (),
+        ranking=rank_changes(graph, units, verdicts, layers, limit, precision) if platform.has_dla and ranked else (),
         notes=_notes(regions, limit),
     )
 

@@ -22,8 +22,9 @@ def match(network: Network, node: Any) -> Optional[Site]:
         raise Refused(f"a window of {found.kernel} is above {kernel()}, the largest kernel of a convolution")
     x = node.inputs[0]
     _, c, h, w = network.nchw(x)
-    # A window as large as the map is a global average, whose stride is without meaning.
-    strides = [1 if n == k else s for n, k, s in zip((h, w), found.kernel, found.strides)]
+    # A window as large as the padded map gives one element, whatever the stride says.
+    sides = (h + found.pads[0] + found.pads[2], w + found.pads[1] + found.pads[3])
+    strides = [1 if n == k else s for n, k, s in zip(sides, found.kernel, found.strides)]
     if max(strides) > conv_stride():
         raise Refused(f"a stride of {strides} is above {conv_stride()}")
     kh, kw = found.kernel
