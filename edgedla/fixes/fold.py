@@ -17,8 +17,8 @@ from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Goal, Network, data_of, has_data
 from edgedla.quantization.session import open_session
 
-#: Each round folds what the shapes of the last one made known; YOLO's decoders need three.
-MOST_ROUNDS = 12
+#: Each round folds what the shapes of the last one made known: YOLO's decoders need three, Swin one a shifted window.
+MOST_ROUNDS = 200
 #: Results above this stay computed, unless they replace constants of their size.
 MOST_ELEMENTS = 1 << 16
 #: Never folded: random numbers, and quantization, which says where scales are.
