@@ -91,7 +91,7 @@ def from_document(document: Mapping[str, Any]) -> LayerGraph:
             inputs=network_inputs,
             outputs=tuple(add(t) for t in document["outputs"]),
             nodes=tuple(OnnxNode(n, ops[n], tuple(ix)) for n, ix in of_node.items()),
-            lowering=document.get("lowering", "10.3"),
+            lowering=str(document.get("lowering") or ""),
             stands_in_for=document.get("stands_in_for", ""),
             notes=tuple(document.get("notes", ())),
             constant_users=users,
