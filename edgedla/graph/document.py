@@ -8,6 +8,7 @@ from edgedla.documents import header
 from edgedla.errors import DocumentError
 from edgedla.graph.layer import Layer, OnnxNode
 from edgedla.graph.layer_graph import LayerGraph
+from edgedla.graph.source import SourceLocation
 from edgedla.graph.tensor import Tensor
 
 
@@ -36,6 +37,7 @@ def to_document(graph: LayerGraph) -> Dict[str, Any]:
                 "inputs": [tensor(t) for t in layer.inputs if t],
                 "outputs": [tensor(t) for t in layer.outputs],
                 "params": dict(layer.params),
+                **({} if layer.source is None else {"source": layer.source.to_dict()}),
             }
             for layer in graph.layers
         ],
@@ -77,6 +79,7 @@ def from_document(document: Mapping[str, Any]) -> LayerGraph:
                 inputs=tuple(add(t) for t in entry["inputs"]),
                 outputs=tuple(add(t) for t in entry["outputs"]),
                 params=dict(entry["params"]),
+                source=SourceLocation(**entry["source"]) if entry.get("source") else None,
             )
             layers.append(layer)
             for t in set(layer.inputs):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Tuple
+from typing import Any, Mapping, Optional, Tuple
+
+from edgedla.graph.source import SourceLocation
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Layer:
         inputs, outputs: tensor names, in order.
         params: the layer's parameters under the parser's own names (`kernel`, `stride`, `pre_padding`, `op`, `axis`, ...).
             edgedla.graph.kinds reads them into numbers named by axis.
+        source: where in the user's code the node comes from; None where the exporter left no trace.
     """
 
     index: int
@@ -29,6 +32,7 @@ class Layer:
     inputs: Tuple[str, ...]
     outputs: Tuple[str, ...]
     params: Mapping[str, Any] = field(default_factory=dict)
+    source: Optional[SourceLocation] = None
 
 
 @dataclass(frozen=True)

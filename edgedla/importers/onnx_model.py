@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
+from edgedla.graph.source import SourceLocation
 from edgedla.importers.context import Context
 from edgedla.importers.model_file.described_shapes import described_tensors
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
@@ -18,6 +19,7 @@ from edgedla.importers.node import readable
 from edgedla.importers.parser_releases import newest_opset, stands_in_for
 from edgedla.importers.ports import Batch, import_inputs, output_tensors
 from edgedla.importers.refuse import CannotTell, Refused
+from edgedla.importers.source_location import source_of
 from edgedla.importers.walk import DEFAULT_DOMAINS, Walk
 
 #: Constants of up to this many elements keep their value in the LayerGraph.
@@ -160,7 +162,10 @@ def _collect(
         return name
 
     input_names = tuple(name_of(t) for t in inputs)
+    sources: Dict[int, Optional[SourceLocation]] = {}
     for index, made in enumerate(ctx.net.layers):
+        if id(made.node) not in sources:
+            sources[id(made.node)] = source_of(made.node.proto)
         read: Dict[str, None] = {}
         names = []
         for t in made.inputs:
@@ -183,6 +188,7 @@ def _collect(
                 tuple(names),
                 tuple(name_of(t) for t in made.outputs),
                 made.params,
+                sources[id(made.node)],
             )
         )
         of_node.setdefault(id(made.node), []).append(index)

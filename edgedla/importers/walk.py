@@ -76,7 +76,7 @@ class Walk:
                     f"more than {MAX_FUNCTION_NODES} nodes in calls of the model's functions", where=self.where
                 )
         node = Node(proto, ctx.function_attributes[-1] if ctx.function_attributes else None)
-        record = NodeRecord(node.name, node.op, ctx.depth > 0)
+        record = NodeRecord(node.name, node.op, ctx.depth > 0, proto)
         ctx.nodes.append(record)
         ctx.net.node = record
         outputs = self.lower(node, record)

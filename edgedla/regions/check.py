@@ -153,6 +153,7 @@ def _layer(graph: LayerGraph, verdict: Verdict, prediction: Prediction, work: Se
         because_of=p.because_of,
         findings=verdict.findings + (verdict.validation if p.cause.is_root else ()),
         predecessors=graph.predecessors(p.index),
+        source=layer.source,
     )
 
 

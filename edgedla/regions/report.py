@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.documents import header
+from edgedla.graph.source import SourceLocation
 from edgedla.regions.values import Cause, Cut, NodePrediction, Placed, RankedChange, Transition
 from edgedla.rules.verdict import Finding, Support
 from edgedla.targets.platform import Platform
@@ -15,7 +16,8 @@ from edgedla.targets.platform import Platform
 class LayerReport:
     """One live TensorRT layer: its own verdict, where it ends and why. See LayerPrediction.
 
-    `predecessors` are the indices of the live layers that feed it.
+    `predecessors` are the indices of the live layers that feed it. `source` is where in the user's code it comes from,
+    None where the exporter left no trace.
     """
 
     index: int
@@ -32,6 +34,7 @@ class LayerReport:
     because_of: Tuple[int, ...]
     findings: Tuple[Finding, ...]
     predecessors: Tuple[int, ...] = ()
+    source: Optional[SourceLocation] = None
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -50,6 +53,7 @@ class LayerReport:
             "because_of": list(self.because_of),
             "predecessors": list(self.predecessors),
             "findings": [f.to_dict() for f in self.findings],
+            **({} if self.source is None else {"source": self.source.to_dict()}),
         }
 
 

@@ -119,11 +119,12 @@ class NetLayer:
 class NodeRecord:
     """What has become of one ONNX node so far."""
 
-    __slots__ = ("constant_layers", "name", "nested", "op", "unknown")
+    __slots__ = ("constant_layers", "name", "nested", "op", "proto", "unknown")
 
-    def __init__(self, name: str, op: str, nested: bool = False) -> None:
+    def __init__(self, name: str, op: str, nested: bool = False, proto: Any = None) -> None:
         self.name = name
         self.op = op
+        self.proto = proto
         self.nested = nested
         self.constant_layers: List[str] = []
         self.unknown = ""
