@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import DocumentError
-from edgedla.records.real_placement import DLA, Real
+from edgedla.records.real_placement import DLA, GPU, Real
 from edgedla.regions.report import CheckReport
-from edgedla.vocabulary import GPU
 
 
 @dataclass(frozen=True)
