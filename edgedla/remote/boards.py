@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from edgedla.errors import RunError
+from edgedla.errors import EnvironmentMissing, RunError, UsageError
 from edgedla.remote import client
 from edgedla.remote.connection import Connection, printable
 from edgedla.remote.inventory import BoardEntry
+from edgedla.remote.job import Request, Terminal, run_on
+from edgedla.targets import module_for
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,26 @@ def state_of(board: BoardEntry) -> BoardState:
         l4t=_text(facts, "l4t"),
         holder=_holder(facts),
     )
+
+
+def module_of(board: BoardEntry) -> str:
+    """The module that a board says it is, "agx-orin-64gb".
+
+    Raises:
+        EnvironmentMissing: no connection, or no module that edgedla knows.
+    """
+    said: List[str] = []
+    run_on(board, Request("edgedla doctor", ("doctor", "--format=json"), exclusive=False), Terminal(out=said.append))
+    try:
+        checks = json.loads("".join(said))["checks"]
+        target = next(c["found"] for c in checks if c["name"] == "module" and c["state"] == "ok")
+        return module_for(target).id
+    except (ValueError, KeyError, TypeError, StopIteration, UsageError) as e:
+        raise EnvironmentMissing(
+            "it does not tell which module it is",
+            where=f"board {board.name}",
+            hint=f"edgedla board doctor {board.name}",
+        ) from e
 
 
 def jobs_of(board: BoardEntry) -> Tuple[BoardJob, ...]:

@@ -1,0 +1,215 @@
+"""`edgedla sweep MODELS...`: every model on every platform, checked, placed, fixed or measured; rows and a page."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import click
+
+from edgedla.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgedla.sweep.row import Row
+
+ENDINGS = (".jsonl", ".csv", ".parquet", ".html")
+#: Writes a row's page in the process that checks it.
+PAGES = "edgedla.reports.sweeps.page:page_writer"
+
+
+@click.command()
+@click.argument("models", nargs=-1, metavar="MODEL|FOLDER...")
+@click.option(
+    "--target",
+    "targets",
+    default="agx-orin-64gb",
+    show_default=True,
+    metavar="A,B",
+    help="Platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), or both (xavier-nx-8gb@jp5.1.4).",
+)
+@click.option("--precision", "precisions", default="fp16", show_default=True, metavar="A,B", help="fp16,int8.")
+@click.option("--mode", type=click.Choice(["fallback", "strict", "standalone"]), default="fallback", show_default=True)
+@click.option(
+    "--objective",
+    type=click.Choice(["latency", "throughput", "energy"]),
+    help="Place each model too, at least cost; with --fix what rewrites are judged by.",
+)
+@click.option("--fix", "with_fix", is_flag=True, help="Say what `edgedla fix` would gain (predicted, not proven).")
+@click.option(
+    "--board-group", metavar="GROUP", help="Build and measure on the boards of this group, each on its module."
+)
+@click.option("--power-mode", metavar="NAME", help="nvpmodel mode that predicted costs hold for.")
+@click.option("--profile", type=click.Path(exists=True, dir_okay=False), help="Measured times replace predictions.")
+@click.option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input.")
+@click.option(
+    "--engine",
+    default="local",
+    show_default=True,
+    metavar="local|tcp://HOST:PORT",
+    help="Processes of this machine, or the workers of a Dask scheduler.",
+)
+@click.option(
+    "-j", "--jobs", type=click.IntRange(min=0), default=0, help="Processes of this machine.  [default: one a core]"
+)
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), default=300.0, show_default=True, help="Seconds a row; 0: none."
+)
+@click.option(
+    "--memory", type=click.IntRange(min=0), default=4096, show_default=True, help="MB a process; 0: no limit."
+)
+@click.option(
+    "--reports", metavar="FOLDER", help="Write the page of each check below this folder; --output x.html links them."
+)
+@click.option("--retry-failed", is_flag=True, help="Work out again what ended by a limit, a crash or an error.")
+@click.option("--fresh", is_flag=True, help="Forget what an earlier run of this sweep has done.")
+@click.option(
+    "-o", "--output", "outputs", multiple=True, metavar="FILE", help="results.jsonl, .csv, .parquet or .html."
+)
+@click.option("--quiet", is_flag=True, help="No progress.")
+def sweep(models: Tuple[str, ...], targets: str, precisions: str, outputs: Tuple[str, ...], **given: Any) -> int:
+    """Check every model (folders: every *.onnx below) on every platform, and place, fix or measure where asked.
+
+    Killed and started again it goes on where it stopped: finished rows stand in FILE.journal beside the first output. A
+    model that crashes, hangs or eats memory costs its own row only. Exit code 0: every row is answered; 1: a row ended by
+    a limit, a crash or an error, or its model is broken.
+    """
+    from edgedla.cli.check import parse_platform
+    from edgedla.rules import load_rules
+    from edgedla.sweep.journal import Journal
+    from edgedla.sweep.row import FAILED
+    from edgedla.sweep.sweep import run_sweep
+    from edgedla.sweep.task import find_models, tasks_of
+    from edgedla.sweep.worker import Limits
+    from edgedla.vocabulary import PRECISIONS, one_of
+
+    if not models:
+        raise UsageError("no model given", allowed="MODEL.onnx, or a folder with models")
+    wrong = [o for o in outputs if not o.lower().endswith(ENDINGS)]
+    if wrong or not outputs:
+        raise UsageError(f"{wrong[0]!r} is no form of a sweep" if wrong else "no output given", where="-o",
+                         allowed=", ".join(ENDINGS))  # fmt: skip
+    settings = _settings(given)
+    labels = [t.strip() for t in targets.split(",") if t.strip()]
+    platforms = [(label, parse_platform(label, "agx-orin-64gb")) for label in labels]
+    wanted = [one_of("precision", p.strip(), PRECISIONS, "--precision") for p in precisions.split(",")]
+    load_rules()
+    tasks = list(tasks_of(find_models(models), platforms, wanted, settings, _boards(given["board_group"])))
+    folder = Path(given["reports"]) if given["reports"] else None
+    journal = Path(f"{outputs[0]}.journal")
+    if given["fresh"]:
+        Journal(journal).remove()
+    rows = run_sweep(
+        tasks,
+        limits=Limits(
+            given["timeout"], given["memory"], PAGES if folder else None, str(folder.absolute()) if folder else None
+        ),
+        engine=given["engine"],
+        jobs=given["jobs"],
+        journal=journal,
+        retry_failed=given["retry_failed"],
+        progress=_Bar(given["quiet"]).show,
+    )
+    for output in outputs:
+        _write(Path(output), rows, folder)
+    failed = [row for row in rows if row["status"] in (*FAILED, "model-error")]
+    click.echo(_summary(rows, outputs))
+    for row in failed[:10]:
+        click.echo(
+            f"  {row['model']} on {row['platform']}, {row['precision']}: {row['status']}: {row['reason']}", err=True
+        )
+    if len(failed) > 10:
+        click.echo(f"  and {len(failed) - 10} more", err=True)
+    return 1 if failed else 0
+
+
+def _settings(given: Mapping[str, Any]) -> Any:
+    from edgedla.files import sha256_of
+    from edgedla.sweep.task import Settings
+
+    if given["with_fix"] and given["board_group"]:
+        raise UsageError("a sweep either predicts rewrites or measures", where="--fix", allowed="without --board-group")
+    action = (
+        "bench" if given["board_group"] else "fix" if given["with_fix"] else "place" if given["objective"] else "check"
+    )
+    if action == "check" and (given["power_mode"] or given["profile"]):
+        raise UsageError("it is about costs", where="--power-mode" if given["power_mode"] else "--profile",
+                         allowed="with --objective or --fix")  # fmt: skip
+    profile = given["profile"]
+    return Settings(
+        action=action,
+        mode=given["mode"],
+        objective=given["objective"] or "latency",
+        power_mode=given["power_mode"],
+        profile=os.path.abspath(profile) if profile else None,
+        profile_sha256=sha256_of(profile) if profile else "",
+        batch=given["batch"],
+        board_group=given["board_group"],
+    )
+
+
+def _boards(group: Optional[str]) -> List[Tuple[str, str]]:
+    """(name, module) of a group's boards, as they tell it themselves."""
+    if group is None:
+        return []
+    from edgedla.remote.boards import module_of
+    from edgedla.remote.inventory import boards_in
+
+    return [(board.name, module_of(board)) for board in boards_in(group)]
+
+
+def _write(path: Path, rows: Sequence[Row], folder: Optional[Path]) -> None:
+    from edgedla.files import write_atomic
+    from edgedla.sweep import tables
+
+    ending = path.suffix.lower()
+    if ending == ".parquet":
+        tables.write_parquet(rows, path)
+    elif ending == ".html":
+        from edgedla.reports.sweeps.page import sweep_page
+        from edgedla.sweep.row import COLUMNS
+
+        write_atomic(path, sweep_page(rows, COLUMNS, _pages(path, rows, folder)))
+    else:
+        write_atomic(path, tables.to_csv(rows) if ending == ".csv" else tables.to_jsonl(rows))
+
+
+def _pages(page: Path, rows: Sequence[Row], folder: Optional[Path]) -> Dict[str, str]:
+    if folder is None:
+        return {}
+    from urllib.parse import quote
+
+    from edgedla.sweep.evaluate import page_of
+
+    base = os.path.relpath(folder, page.parent)
+    names = {row["key"]: page_of(row["key"]) for row in rows}
+    return {key: quote(os.path.join(base, name)) for key, name in names.items() if (folder / name).is_file()}
+
+
+def _summary(rows: Sequence[Row], outputs: Sequence[str]) -> str:
+    counts: Dict[str, int] = {}
+    for row in rows:
+        counts[row["status"]] = counts.get(row["status"], 0) + 1
+    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    return f"{len(rows)} rows ({told}): {', '.join(outputs)}"
+
+
+class _Bar:
+    """A progress bar on a terminal, nothing elsewhere."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._bar: Any = None
+        self._on = not quiet and sys.stderr.isatty()
+
+    def show(self, done: int, total: int, row: Optional[Row]) -> None:
+        if not self._on:
+            return
+        if self._bar is None:
+            self._bar = click.progressbar(length=total, file=sys.stderr, show_pos=True)
+            self._bar.__enter__()
+            self._bar.update(done)
+        elif row is not None:
+            self._bar.update(1)
+        if done == total:
+            self._bar.__exit__(None, None, None)

@@ -1,0 +1,94 @@
+"""A sweep as one HTML file. The browser draws the rows that are in sight, so that many thousands stay quick."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Sequence
+
+from edgedla.files import write_atomic
+from edgedla.regions.report import CheckReport
+from edgedla.reports.page.render import FOLDER, render_page
+
+#: Columns of the table that a person looks at first; the others stand in the row's tooltip and in the other formats.
+SHOWN = (
+    "model", "platform", "precision", "status", "share_macs_dla", "share_layers_dla", "layers_gpu", "layers_unknown",
+    "regions", "regions_dropped", "transitions", "latency_us", "gpu_latency_us", "energy_mj", "fixed_share_macs_dla",
+    "fixed_latency_us", "board", "reason",
+)  # fmt: skip
+
+
+def sweep_page(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], pages: Mapping[str, str]) -> str:
+    """The page.
+
+    Args:
+        rows: as `run_sweep` returns them. columns: name -> what it holds.
+        pages: a row's key -> its report's address, relative to this page.
+    """
+    kept = [name for name in SHOWN if any(row[name] is not None for row in rows) or name in ("model", "status")]
+    with open(os.path.join(FOLDER, "sweep.js"), encoding="utf-8") as f:
+        script = f.read()
+    data = {
+        "columns": [{"name": name, "about": columns[name]} for name in kept],
+        "rows": [[row[name] for name in kept] + [pages.get(row["key"])] for row in rows],
+        "basis": sorted({str(row["basis"]) for row in rows if row["basis"]}),
+    }
+    return render_page(
+        "sweep.html.j2",
+        command="sweep",
+        title=f"{len(rows)} checks",
+        data=_json(data),
+        script=_trusted(script),
+        # The one script of the page, and no other.
+        script_sha256=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
+        count=len(rows),
+        models=len({row["sha256"] for row in rows}),
+        counts=_counts(rows),
+        platforms=_platforms(rows),
+        basis=data["basis"],
+    )
+
+
+def page_writer(folder: Path) -> Callable[[Any, CheckReport], None]:
+    """Writes the page of one row below `folder`: called in the processes that check."""
+    from edgedla.reports.html import to_html
+    from edgedla.sweep.evaluate import page_of
+
+    def write(task: Any, report: CheckReport) -> None:
+        write_atomic(folder / page_of(task.key), to_html([report]))
+
+    return write
+
+
+def _counts(rows: Sequence[Mapping[str, Any]]) -> List[Any]:
+    found: Dict[str, int] = {}
+    for row in rows:
+        found[row["status"]] = found.get(row["status"], 0) + 1
+    return sorted(found.items(), key=lambda kv: (kv[0] != "ok", -kv[1]))
+
+
+def _platforms(rows: Sequence[Mapping[str, Any]]) -> List[Any]:
+    """(platform, precision, rows, of which wholly on the DLA, mean share of MACs on it) for readers without scripts."""
+    found: Dict[Any, List[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["platform"], row["precision"]), []).append(row)
+    table = []
+    for (platform, precision), here in found.items():
+        shares = [row["share_macs_dla"] for row in here if row["share_macs_dla"] is not None]
+        whole = sum(row["layers_gpu"] == 0 and row["layers_dla"] > 0 for row in here if row["layers_gpu"] is not None)
+        table.append((platform, precision, len(here), whole, sum(shares) / len(shares) if shares else None))
+    return table
+
+
+def _json(value: Any) -> Any:
+    # In a script element only "</" and "<!--" end the text.
+    return _trusted(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
+
+
+def _trusted(text: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(text)

@@ -1,0 +1,50 @@
+"""`python -m edgedla.sweep.child`: runs tasks from stdin, one line of JSON each, in a process that may be lost."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any, Optional
+
+from edgedla.sweep.evaluate import Evaluator, Keep
+from edgedla.sweep.task import Task
+
+
+def limit_memory(limit_mb: int) -> None:
+    """Private memory that this process may have from now on, beside what it has: then MemoryError, not a full machine."""
+    if limit_mb:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
+        limit = pages * os.sysconf("SC_PAGE_SIZE") + (limit_mb << 20)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def _keeper(name: Optional[str], folder: Optional[str]) -> Optional[Keep]:
+    """The function `module:function` that writes pages; it is named because pages stand right of sweeps."""
+    if not name or not folder:
+        return None
+    module, _, function = name.partition(":")
+    made: Keep = getattr(importlib.import_module(module), function)(Path(folder))
+    return made
+
+
+def main() -> None:
+    options: Any = json.loads(sys.stdin.readline())
+    # What a library prints must not stand between our answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    gc.set_threshold(100_000, 20, 20)
+    evaluator = Evaluator(_keeper(options.get("keep"), options.get("folder")))
+    limit_memory(int(options["memory_mb"]))
+    for line in sys.stdin:
+        row = evaluator.row(Task.from_dict(json.loads(line)))
+        answers.write(json.dumps(row, separators=(",", ":")) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""One task in this process: the library call that a verb makes, and its answer as a row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
+
+from edgedla.errors import EdgedlaError, UsageError
+from edgedla.sweep.row import Row, error_row, new_row
+from edgedla.sweep.task import Task
+
+if TYPE_CHECKING:
+    from edgedla.graph import LayerGraph
+    from edgedla.regions import CheckReport
+    from edgedla.targets import Platform
+
+#: Called with the task and its report; writes the page of a row.
+Keep = Callable[[Task, "CheckReport"], None]
+
+
+class Evaluator:
+    """Runs tasks one after the other and keeps the last import: a model's platforms come in a row and mostly share it."""
+
+    def __init__(self, keep: Optional[Keep] = None) -> None:
+        self._keep = keep
+        self._graph: Tuple[Any, Optional[LayerGraph]] = (None, None)
+
+    def row(self, task: Task) -> Row:
+        """The task's row; every error becomes one."""
+        try:
+            return _ACTIONS[task.settings.action](self, task)
+        except MemoryError as e:
+            self._graph = (None, None)
+            return error_row(task, e)
+        except (EdgedlaError, OSError) as e:
+            return error_row(task, e)
+        except Exception as e:
+            return error_row(task, e)
+
+    def graph(self, task: Task, platform: Platform) -> LayerGraph:
+        from edgedla.importers import load_onnx
+        from edgedla.importers.parser_releases import lowering_name
+
+        key = (task.model, task.sha256, lowering_name(platform.release.trt), task.settings.batch)
+        if self._graph[0] != key or self._graph[1] is None:
+            self._graph = (None, None)
+            self._graph = (key, load_onnx(task.model, trt=platform.release.trt, batch=task.settings.batch))
+        graph = self._graph[1]
+        assert graph is not None
+        return graph
+
+    def check(self, task: Task) -> Row:
+        from edgedla.regions import check_graph
+        from edgedla.targets import platform_for
+
+        platform = platform_for(task.target, jetpack=task.jetpack, trt=task.trt)
+        report = check_graph(self.graph(task, platform), platform, task.precision, task.settings.mode)
+        if self._keep is not None:
+            self._keep(task, report)
+        return new_row(task, *_status(report), **_figures(report))
+
+    def place(self, task: Task) -> Row:
+        from edgedla.placement import place
+        from edgedla.targets import platform_for
+
+        row = self.check(task)
+        platform = platform_for(task.target, jetpack=task.jetpack, trt=task.trt)
+        placement = place(
+            [self.graph(task, platform)],
+            target=task.target,
+            jetpack=task.jetpack,
+            trt=task.trt,
+            precision=task.precision,
+            objective=task.settings.objective,
+            power_mode=task.settings.power_mode,
+            profile=task.settings.profile,
+            time_limit_s=task.settings.time_limit_s,
+        )
+        f = placement.figures
+        gpu = next((b.figures for b in placement.baselines if b.name == "gpu"), None)
+        row.update(
+            latency_us=round(f.latency.latency_us, 1),
+            period_us=round(f.period.latency_us, 1),
+            energy_mj=round(f.energy.energy_mj, 3),
+            gpu_latency_us=round(gpu.latency.latency_us, 1) if gpu else None,
+            regions=sum(f.regions.values()),
+            transitions=sum(len(m.transitions) for m in placement.models),
+            layers_dla=sum(layer.device != "GPU" for m in placement.models for layer in m.layers),
+            layers_gpu=sum(layer.device == "GPU" for m in placement.models for layer in m.layers),
+            basis="predicted",
+        )
+        return row
+
+    def fix(self, task: Task) -> Row:
+        from edgedla.fixes.fix import fix
+
+        row = self.check(task)
+        found = fix(
+            task.model,
+            target=task.target,
+            jetpack=task.jetpack,
+            trt=task.trt,
+            precision=task.precision,
+            objective=task.settings.objective,
+            batch=task.settings.batch,
+            power_mode=task.settings.power_mode,
+            # A proof runs the network: that is for the model that is chosen, not for thousands.
+            prove=False,
+        )
+        row.update(
+            fixes=" ".join(f"{name}:{count}" for name, count in sorted(found.counts.items())),
+            fixed_share_macs_dla=round(found.after.share_macs_dla, 6),
+            latency_us=_rounded(found.before.latency_us),
+            fixed_latency_us=_rounded(found.after.latency_us),
+            gpu_latency_us=_rounded(found.before.gpu_us),
+            basis="predicted",
+        )
+        return row
+
+    def bench(self, task: Task) -> Row:
+        from edgedla.sweep.on_board import bench_on_board
+
+        if task.board is None:
+            raise UsageError(f"no board of the group is a {task.target}", where="--board-group")
+        row = self.check(task)
+        row.update(bench_on_board(task))
+        return row
+
+
+_ACTIONS: Dict[str, Callable[[Evaluator, Task], Row]] = {
+    "check": Evaluator.check,
+    "place": Evaluator.place,
+    "fix": Evaluator.fix,
+    "bench": Evaluator.bench,
+}
+
+
+def _status(report: CheckReport) -> Tuple[str, str]:
+    if not report.platform.has_dla:
+        return "no-dla", report.platform.no_dla or ""
+    first = next((layer for layer in report.layers if str(layer.placed) == "gpu" and layer.cause.is_root), None)
+    return "ok", f"{first.name}: {first.reason}" if first else ""
+
+
+def _figures(report: CheckReport) -> Dict[str, Any]:
+    t = report.totals
+    return {
+        "trt": report.platform.release.trt_text,
+        "layers": t.layers,
+        "layers_dla": t.layers_dla,
+        "layers_gpu": t.layers_gpu,
+        "layers_unknown": t.layers_unknown,
+        "share_layers_dla": round(t.share_layers_dla, 6),
+        "share_macs_dla": round(t.share_macs_dla, 6),
+        "macs": t.macs,
+        "regions": t.regions,
+        "regions_dropped": t.regions_dropped,
+        "transitions": t.transitions,
+    }
+
+
+def _rounded(value: Optional[float]) -> Optional[float]:
+    return None if value is None else round(value, 1)
+
+
+def page_of(key: str) -> Path:
+    """The name of a row's page below the folder of pages."""
+    return Path(f"{key[:16]}.html")

@@ -1,0 +1,61 @@
+"""What a sweep has done already, row by row on disk, so that a killed one goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import BinaryIO, Dict, Iterable, Optional
+
+from edgedla.errors import EnvironmentMissing
+from edgedla.sweep.row import COLUMNS, FAILED, Row
+
+
+class Journal:
+    """Rows by key in a file of JSON lines; a last line that a kill cut off is dropped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: Optional[BinaryIO] = None
+
+    def rows(self, retry_failed: bool = False) -> Dict[str, Row]:
+        """The rows that stand; without those that ended by a limit, a crash or an error where these are to be retried."""
+        found: Dict[str, Row] = {}
+        try:
+            text = self.path.read_bytes()
+        except FileNotFoundError:
+            return found
+        except OSError as e:
+            raise EnvironmentMissing(f"cannot be read: {e.strerror}", where=str(self.path)) from e
+        for line in text.split(b"\n"):
+            try:
+                row = json.loads(line.decode("utf-8"))
+            except ValueError:
+                continue
+            if isinstance(row, dict) and set(row) == set(COLUMNS) and isinstance(row["key"], str):
+                found[row["key"]] = row
+        return {k: r for k, r in found.items() if not (retry_failed and r["status"] in FAILED)}
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Appends rows; they outlive a kill of this process."""
+        try:
+            if self._file is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = open(self.path, "ab")  # noqa: SIM115 - closed by close()
+                if self._file.tell() and not self.path.read_bytes().endswith(b"\n"):
+                    self._file.write(b"\n")
+            for row in rows:
+                self._file.write(json.dumps(row, separators=(",", ":")).encode("utf-8") + b"\n")
+            self._file.flush()
+        except OSError as e:
+            raise EnvironmentMissing(f"cannot be written: {e.strerror}", where=str(self.path)) from e
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._file = None
+
+    def remove(self) -> None:
+        if self.path.exists():
+            self.path.unlink()

@@ -1,0 +1,100 @@
+"""The engine of many machines: the same tasks on the workers of a Dask scheduler."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+from edgedla.errors import EnvironmentMissing
+from edgedla.sweep.local import chunks_of
+from edgedla.sweep.row import Row
+from edgedla.sweep.task import Task
+from edgedla.sweep.worker import Limits, Worker
+from edgedla.version import __version__
+
+#: A worker that dies takes this many tries with it before a chunk's tasks become rows that say so.
+ALLOWED_RETRIES = 5
+#: Children by limits, one a thread of a Dask worker: they live as long as the worker.
+_WORKERS = threading.local()
+
+
+def run_chunk(documents: Sequence[Dict[str, Any]], limits: Limits, version: str) -> List[Row]:
+    """Runs on a Dask worker: tasks in a child process of its own, so that no model ends the worker."""
+    if version != __version__:
+        raise RuntimeError(f"this worker has edgedla {__version__}, the sweep is of {version}")
+    workers: Dict[Limits, Worker] = _WORKERS.__dict__.setdefault("by_limits", {})
+    worker = workers.setdefault(limits, Worker(limits))
+    return [worker.run(Task.from_dict(d)) for d in documents]
+
+
+def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator[Row]:
+    """Rows as they are finished. Board tasks carry the resource `board-NAME`, of which a worker has 1.
+
+    Args:
+        address: of the scheduler, "tcp://host:8786".
+
+    Raises:
+        EnvironmentMissing: no dask.distributed here, no scheduler there, no worker for a board.
+    """
+    distributed = _distributed()
+    try:
+        client = distributed.Client(address, timeout=15, set_as_default=False)
+    except (OSError, ValueError) as e:
+        raise EnvironmentMissing(
+            f"no Dask scheduler answers: {e}", where=address, hint="start one: dask scheduler --port 8786"
+        ) from e
+    try:
+        workers = client.scheduler_info(n_workers=-1) if _takes_n_workers(client) else client.scheduler_info()
+        if not workers["workers"]:
+            raise EnvironmentMissing(
+                "the Dask scheduler has no workers", where=address, hint=f"start some: dask worker {address}"
+            )
+        offered = {r for w in workers["workers"].values() for r in (w.get("resources") or {})}
+        futures: Dict[Any, Tuple[Task, ...]] = {}
+        for part in _parts(tasks):
+            resources = {f"board-{part[0].board}": 1} if part[0].board else {}
+            missing = set(resources) - offered
+            if missing:
+                # Dask would wait for such a worker for ever.
+                name = min(missing)
+                raise EnvironmentMissing(
+                    f"no Dask worker has the resource {name}",
+                    where=address,
+                    hint=f"start one where the board is reached: dask worker {address} --nthreads 1 --resources {name}=1",
+                )
+            future = client.submit(
+                run_chunk, [t.to_dict() for t in part], limits, __version__,
+                resources=resources or None, retries=ALLOWED_RETRIES, pure=False,
+            )  # fmt: skip
+            futures[future] = tuple(part)
+        for future in distributed.as_completed(list(futures), loop=client.loop):
+            if future.status != "finished":
+                raise EnvironmentMissing(f"the Dask workers failed: {future.exception()}", where=address)
+            yield from future.result()
+            future.release()
+    finally:
+        client.close()
+
+
+def _parts(tasks: Sequence[Task], size: int = 8) -> Iterator[List[Task]]:
+    """Chunks, large ones cut: what a worker that dies has not handed back is done again."""
+    for chunk in chunks_of(tasks):
+        for first in range(0, len(chunk), size):
+            yield chunk[first : first + size]
+
+
+def _takes_n_workers(client: Any) -> bool:
+    import inspect
+
+    # Since 2025 the answer holds five workers unless it is asked for all.
+    return "n_workers" in inspect.signature(client.scheduler_info).parameters
+
+
+def _distributed() -> Any:
+    try:
+        return importlib.import_module("distributed")
+    except ImportError as e:
+        raise EnvironmentMissing(
+            f"dask.distributed cannot be imported: {e}", hint="pip install 'edgedla[sweep]'"
+        ) from e

@@ -1,0 +1,86 @@
+"""Rows of a sweep: flat, the same columns whatever happened, and the same bytes from every engine."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+from edgedla.errors import EdgedlaError
+from edgedla.sweep.task import Task
+
+Row = Dict[str, Any]
+
+#: Column -> what it holds. Times are microseconds per frame, energies millijoules per frame above idle.
+COLUMNS: Mapping[str, str] = {
+    "key": "SHA-256 of model, rules, release and settings",
+    "model": "path as given",
+    "sha256": "of the model and its weights",
+    "platform": "as given",
+    "target": "module",
+    "jetpack": "release",
+    "trt": "TensorRT",
+    "precision": "fp16 or int8",
+    "action": "check, place, fix or bench",
+    "status": "ok, no-dla, model-error, timeout, memory, crashed, error",
+    "reason": "why it is not ok; for ok the first reason for a layer on the GPU",
+    "layers": "run-time layers",
+    "layers_dla": "on the DLA",
+    "layers_gpu": "on the GPU",
+    "layers_unknown": "of which nobody knows",
+    "share_layers_dla": "0 to 1",
+    "share_macs_dla": "0 to 1",
+    "macs": "multiply-accumulates per frame",
+    "regions": "loadables",
+    "regions_dropped": "by TensorRT's cap",
+    "transitions": "between GPU and DLA",
+    "latency_us": "one frame alone",
+    "period_us": "between frames with many in flight",
+    "energy_mj": "one frame",
+    "gpu_latency_us": "one frame with everything on the GPU",
+    "basis": "of the times: predicted, simulated or measured",
+    "fixes": "rewrites applied",
+    "fixed_share_macs_dla": "after them",
+    "fixed_latency_us": "after them, predicted",
+    "board": "that measured",
+    "rules_version": "",
+}  # fmt: skip
+#: Statuses of a row whose task might answer otherwise the next time.
+FAILED = ("timeout", "memory", "crashed", "error")
+
+
+def new_row(task: Task, status: str, reason: str = "", **values: Any) -> Row:
+    """A row with every column; what is not known is None."""
+    row: Row = dict.fromkeys(COLUMNS)
+    row.update(
+        key=task.key,
+        model=task.model,
+        sha256=task.sha256,
+        platform=task.label,
+        target=task.target,
+        jetpack=task.jetpack,
+        trt=task.trt,
+        precision=task.precision,
+        action=task.settings.action,
+        status=status,
+        reason=reason,
+        board=task.board,
+        rules_version=task.rules_version,
+    )
+    unknown = set(values) - set(COLUMNS)
+    assert not unknown, unknown
+    row.update(values)
+    return row
+
+
+def error_row(task: Task, error: BaseException) -> Row:
+    """The row of a task that ended with an error of ours, or with a bug."""
+    if isinstance(error, EdgedlaError):
+        status = "model-error" if error.exit_code == 3 else "error"
+        # The row names the model; the same content elsewhere has the same reason.
+        return new_row(task, status, one_line(str(error).replace(f"{task.model}, ", "").replace(f"{task.model}: ", "")))
+    if isinstance(error, MemoryError):
+        return new_row(task, "memory", "out of memory")
+    return new_row(task, "error", one_line(f"bug in edgedla: {type(error).__name__}: {error}"))
+
+
+def one_line(text: str, limit: int = 500) -> str:
+    return " ".join(text.split())[:limit]

@@ -1,0 +1,68 @@
+"""`sweep`: tasks through an engine, with a journal; rows in the order of the tasks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Optional, Sequence
+
+from edgedla.sweep.journal import Journal
+from edgedla.sweep.row import Row
+from edgedla.sweep.task import Task
+from edgedla.sweep.worker import Limits
+
+#: (rows that stand, rows in all, the newest) after each row.
+Progress = Callable[[int, int, Optional[Row]], None]
+
+
+def run_sweep(
+    tasks: Sequence[Task],
+    *,
+    limits: Limits,
+    engine: str = "local",
+    jobs: int = 0,
+    journal: Optional[Path] = None,
+    retry_failed: bool = False,
+    progress: Progress = lambda done, total, row: None,
+) -> List[Row]:
+    """The rows of all tasks, in their order.
+
+    Args:
+        engine: "local", or the address of a Dask scheduler.
+        jobs: child processes of the local engine; 0: one a core.
+        journal: file of rows; those that stand in it are not worked out again, new ones are added.
+        retry_failed: rows that ended by a limit, a crash or an error count as missing.
+
+    Raises:
+        EnvironmentMissing: no scheduler or workers, or the journal cannot be written. A task's own errors are rows.
+    """
+    wanted = {task.key: task for task in tasks}
+    book = Journal(journal) if journal is not None else None
+    found: Dict[str, Row] = {}
+    if book is not None:
+        found = {key: row for key, row in book.rows(retry_failed).items() if key in wanted}
+    todo = [task for key, task in wanted.items() if key not in found]
+    progress(len(found), len(wanted), None)
+    try:
+        for row in _engine(engine, todo, limits, jobs):
+            found[row["key"]] = row
+            if book is not None:
+                book.add([row])
+            progress(len(found), len(wanted), row)
+    finally:
+        if book is not None:
+            book.close()
+    # The same content under two names is worked out once; each name has its row, and so has each spelling of a platform.
+    return [{**found[task.key], "model": task.model, "platform": task.label} for task in tasks]
+
+
+def _engine(engine: str, todo: Sequence[Task], limits: Limits, jobs: int) -> Iterator[Row]:
+    if not todo:
+        return iter(())
+    if engine == "local":
+        from edgedla.sweep.local import run_local
+
+        return run_local(todo, limits, jobs or os.cpu_count() or 1)
+    from edgedla.sweep.on_dask import run_on_dask
+
+    return run_on_dask(engine, todo, limits)

@@ -1,0 +1,58 @@
+"""A sweep's rows as JSON lines, CSV and Parquet: the same rows give the same bytes."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+from pathlib import Path
+from typing import Any, Sequence
+
+from edgedla.errors import EnvironmentMissing
+from edgedla.files import write_atomic
+from edgedla.sweep.row import COLUMNS, Row
+
+_WHOLE = ("layers", "layers_dla", "layers_gpu", "layers_unknown", "macs", "regions", "regions_dropped", "transitions")
+_REAL = (
+    "share_layers_dla", "share_macs_dla", "latency_us", "period_us", "energy_mj", "gpu_latency_us",
+    "fixed_share_macs_dla", "fixed_latency_us",
+)  # fmt: skip
+
+
+def to_jsonl(rows: Sequence[Row]) -> str:
+    return "".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n" for row in rows)
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """With a line of names; None is an empty cell. A text that a spreadsheet would run is quoted by an apostrophe."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow([_cell(row[name]) for name in COLUMNS])
+    return out.getvalue()
+
+
+def write_parquet(rows: Sequence[Row], path: Path) -> None:
+    """Raises EnvironmentMissing without pyarrow."""
+    try:
+        arrow: Any = importlib.import_module("pyarrow")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+    except ImportError as e:
+        raise EnvironmentMissing(f"Parquet needs pyarrow: {e}", where=str(path), hint="pip install pyarrow") from e
+    kinds = {name: arrow.int64() for name in _WHOLE}
+    kinds.update((name, arrow.float64()) for name in _REAL)
+    # Columns of one kind whatever the rows hold, so that files of several sweeps can be read as one table.
+    schema = arrow.schema([(name, kinds.get(name, arrow.string())) for name in COLUMNS])
+    out = io.BytesIO()
+    parquet.write_table(arrow.Table.from_pylist(list(rows), schema=schema), out)
+    write_atomic(path, out.getvalue())
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return "'" + value
+    return value

@@ -1,0 +1,159 @@
+"""What a sweep consists of: one task per model, platform and precision, with a key that says everything it depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.errors import UsageError
+from edgedla.files import sha256_of
+from edgedla.version import __version__
+
+#: What a sweep does with each model.
+ACTIONS = ("check", "place", "fix", "bench")
+#: Raised when a row changes its meaning, so that rows of before are not taken for new ones.
+ROW_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is the same for every task.
+
+    Attributes:
+        action: check, place (at least cost), fix (rewrites), or bench (built and measured on a board).
+        objective: of place and fix.
+        power_mode: nvpmodel mode of the module that costs hold for; None: its default.
+        profile: file of measured times; `profile_sha256` is its content.
+        batch: replaces the first dim of every input.
+        board_group: boards that bench runs on.
+    """
+
+    action: str = "check"
+    mode: str = "fallback"
+    objective: str = "latency"
+    power_mode: Optional[str] = None
+    profile: Optional[str] = None
+    profile_sha256: str = ""
+    batch: Optional[int] = None
+    board_group: Optional[str] = None
+    time_limit_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """One row to be: a model on a platform with a precision.
+
+    Attributes:
+        model: path as given. sha256: of the file and the files beside it that hold its weights.
+        target, jetpack, trt: as `platform_for` takes them.
+        label: how the user named the platform.
+        board: name of the board that bench runs on.
+    """
+
+    model: str
+    sha256: str
+    target: str
+    jetpack: Optional[str]
+    trt: Optional[str]
+    label: str
+    precision: str
+    settings: Settings
+    rules_version: str
+    board: Optional[str] = None
+
+    @property
+    def key(self) -> str:
+        """SHA-256 over everything that the row depends on, and nothing else: the model's place is no part of it."""
+        parts = asdict(self)
+        del parts["model"], parts["label"]
+        # Its content counts, not where it stands.
+        del parts["settings"]["profile"]
+        text = json.dumps([ROW_VERSION, __version__, parts], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+    def to_dict(self) -> Dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(document: Mapping[str, Any]) -> Task:
+        return Task(**{**document, "settings": Settings(**document["settings"])})
+
+
+def find_models(arguments: Sequence[str]) -> List[str]:
+    """The ONNX files that arguments name: files as they are, folders with everything below, each once.
+
+    Raises:
+        UsageError: nothing there, or a folder without models.
+    """
+    found: Dict[str, None] = {}
+    for text in arguments:
+        path = Path(text)
+        if path.is_dir():
+            below = sorted(str(p) for p in path.rglob("*.onnx") if p.is_file())
+            if not below:
+                raise UsageError("no *.onnx below this folder", where=text)
+            found.update(dict.fromkeys(below))
+        elif path.is_file():
+            found[text] = None
+        else:
+            raise UsageError("no such file or folder", where=text)
+    return list(found)
+
+
+def content_of(model: str) -> str:
+    """SHA-256 of a model as far as the answer depends on it: its file, and the files that hold its weights.
+
+    A file that cannot be read as a model is its own content.
+    """
+    own = sha256_of(model)
+    from edgedla.importers.model_file.model_identity import model_identity
+
+    try:
+        external = model_identity(Path(model))["external"]
+    except Exception:
+        return own
+    if not external:
+        return own
+    return hashlib.sha256(json.dumps([own, sorted(external.items())]).encode("utf-8")).hexdigest()
+
+
+def tasks_of(
+    models: Sequence[str],
+    platforms: Sequence[Tuple[str, Mapping[str, str]]],
+    precisions: Sequence[str],
+    settings: Settings,
+    boards: Sequence[Tuple[str, str]] = (),
+) -> Iterator[Task]:
+    """Every task in the order of the result: models as given, then platforms, then precisions.
+
+    Args:
+        platforms: (label, arguments of platform_for). Checked here, so that a wrong name ends the sweep and not each row.
+        boards: of bench: (name, module); a task goes to a board of its module.
+
+    Raises:
+        UsageError: an unknown module or release.
+    """
+    from edgedla.rules import load_rules
+    from edgedla.targets import platform_for
+
+    for _, arguments in platforms:
+        platform_for(**arguments)
+    version = load_rules().version
+    by_module: Dict[str, List[str]] = {}
+    for name, module in boards:
+        by_module.setdefault(module, []).append(name)
+    turn = 0
+    for model in models:
+        sha256 = content_of(model)
+        for label, arguments in platforms:
+            here = by_module.get(arguments["target"], [])
+            for precision in precisions:
+                board = here[turn % len(here)] if here else None
+                turn += 1
+                yield Task(
+                    model, sha256, arguments["target"], arguments.get("jetpack"), arguments.get("trt"), label, precision,
+                    settings, version, board,
+                )  # fmt: skip

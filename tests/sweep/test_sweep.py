@@ -1,0 +1,253 @@
+"""Sweeps on this machine: rows, resuming, limits, forms; and the same rows from Dask."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from edgedla import check
+from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.sweep.journal import Journal
+from edgedla.sweep.row import COLUMNS, new_row
+from edgedla.sweep.sweep import run_sweep
+from edgedla.sweep.task import Settings, Task, find_models, tasks_of
+from edgedla.sweep.worker import Limits, Worker
+
+PLATFORMS = [("agx-orin-64gb", {"target": "agx-orin-64gb"}), ("nano", {"target": "orin-nano-8gb"})]
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def tasks(models, settings=None, precisions=("fp16", "int8")):
+    return list(tasks_of(find_models([str(models)]), PLATFORMS, precisions, settings or Settings()))
+
+
+def test_a_row_says_what_check_says(models):
+    rows = run_sweep(tasks(models), limits=Limits(), jobs=1)
+    assert [(r["model"], r["platform"], r["precision"]) for r in rows] == [
+        (t.model, t.label, t.precision) for t in tasks(models)
+    ], "in the order of models, platforms, precisions"
+    by_name = {(os.path.basename(r["model"]), r["platform"], r["precision"]): r for r in rows}
+    for name, precision in (("erf.onnx", "fp16"), ("a.onnx", "int8")):
+        row = by_name[name, "agx-orin-64gb", precision]
+        report = check(str(models / name), target="agx-orin-64gb", precision=precision)
+        assert row["status"] == "ok"
+        assert {k: row[k] for k in ("layers_dla", "layers_gpu", "regions", "transitions", "macs")} == {
+            k: report.totals.to_dict()[k] for k in ("layers_dla", "layers_gpu", "regions", "transitions", "macs")
+        }
+        assert row["share_macs_dla"] == round(report.totals.share_macs_dla, 6)
+    assert "act0" in by_name["erf.onnx", "agx-orin-64gb", "fp16"]["reason"]
+    assert by_name["a.onnx", "nano", "fp16"]["status"] == "no-dla"
+    assert by_name["broken.onnx", "agx-orin-64gb", "fp16"]["status"] == "model-error"
+    alike = [r for r in rows if r["platform"] == "nano" and os.path.basename(r["model"]) in ("a.onnx", "a_again.onnx")]
+    assert len({r["key"] for r in alike}) == 2, "the same content is worked out once a precision"
+
+
+def test_a_sweep_goes_on_where_it_stopped(models, tmp_path):
+    worked = []
+    journal = tmp_path / "j"
+
+    def run(task_list):
+        worked.clear()
+        return run_sweep(
+            task_list,
+            limits=Limits(),
+            jobs=1,
+            journal=journal,
+            progress=lambda d, t, row: worked.append(row and row["key"]),
+        )
+
+    whole = run(tasks(models))
+    text = journal.read_bytes()
+    # Killed in the middle of a line.
+    journal.write_bytes(text[: len(text) // 2])
+    again = run(tasks(models))
+    assert again == whole
+    assert 0 < len(worked) - 1 < len({t.key for t in tasks(models)})
+    assert run(tasks(models)) == whole
+    assert worked == [None], "nothing is left to do"
+    (models / "b.onnx").write_bytes((models / "erf.onnx").read_bytes())
+    run(tasks(models))
+    assert worked == [None], "a changed model is another content, and this one is known"
+
+
+def test_what_a_row_depends_on_is_in_its_key(models):
+    def key(**changes):
+        settings = {k: changes.pop(k) for k in list(changes) if k in Settings.__dataclass_fields__}
+        task = Task("m", "00", "agx-orin-64gb", None, None, "x", "fp16", Settings(**settings), "rules")
+        return Task(**{**task.__dict__, **changes}).key
+
+    assert key() == key(model="elsewhere", label="another name", profile="moved")
+    different = [key(), key(sha256="01"), key(target="orin-nx-16gb"), key(jetpack="6.1"), key(trt="8.6"),
+                 key(precision="int8"), key(action="place"), key(mode="strict"), key(batch=2), key(rules_version="r2"),
+                 key(profile_sha256="1"), key(objective="energy"), key(board="b")]  # fmt: skip
+    assert len(set(different)) == len(different)
+
+
+def child_that(monkeypatch, code):
+    """Workers' children run `code` for models whose name says so, and the real thing otherwise."""
+    import edgedla.sweep.worker as worker
+
+    script = (
+        "import sys\nfrom edgedla.sweep import child, evaluate\nreal = evaluate.Evaluator.row\n"
+        f"def row(self, task):\n    if 'b.onnx' in task.model:\n        {code}\n    return real(self, task)\n"
+        "evaluate.Evaluator.row = row\nchild.main()\n"
+    )
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        worker.subprocess, "Popen", lambda command, **kw: popen([sys.executable, "-c", script], **kw)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "reason"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "crashed", "SIGSEGV"),
+        ("import time; time.sleep(60)", "timeout", "no answer within 2 s"),
+        ("x = bytearray(3 << 30)", "memory", "out of memory"),
+        ("import os; os.write(2, b'fatal: no good'); os._exit(3)", "crashed", "exit code 3: fatal: no good"),
+    ],
+)  # fmt: skip
+def test_a_model_that_takes_its_process_along_costs_its_own_row(models, monkeypatch, code, status, reason):
+    if "bytearray" in code:
+        code = (
+            "from edgedla.sweep.row import error_row\n        try:\n            bytearray(3 << 30)\n"
+            "        except MemoryError as e:\n            return error_row(task, e)"
+        )
+    child_that(monkeypatch, code)
+    rows = run_sweep(tasks(models, precisions=("fp16",)), limits=Limits(2.0, 1024), jobs=1)
+    by_name = {os.path.basename(r["model"]): r for r in rows if r["platform"] == "agx-orin-64gb"}
+    assert (by_name["b.onnx"]["status"], reason in by_name["b.onnx"]["reason"]) == (status, True), by_name["b.onnx"]
+    assert by_name["a.onnx"]["status"] == by_name["erf.onnx"]["status"] == "ok"
+
+
+def test_memory_is_limited_in_the_child(models):
+    """Three megabytes are not enough to read the rules, so every row says so."""
+    task = tasks(models)[0]
+    worker = Worker(Limits(memory_mb=3))
+    try:
+        assert worker.run(task)["status"] in ("memory", "crashed")
+    finally:
+        worker.close()
+
+
+def test_failed_rows_are_kept_and_retried_when_asked(tmp_path, models):
+    task = tasks(models)[0]
+    journal = Journal(tmp_path / "j")
+    journal.add([new_row(task, "timeout", "x")])
+    journal.close()
+    assert list(journal.rows()) == [task.key]
+    assert journal.rows(retry_failed=True) == {}
+
+
+def test_place_and_fix_add_their_columns(models):
+    small = [t for t in tasks(models, Settings(action="place"), ("fp16",)) if "erf" in t.model]
+    placed = run_sweep(small, limits=Limits(), jobs=1)
+    assert placed[0]["latency_us"] > 0
+    assert placed[0]["basis"] == "predicted"
+    assert placed[0]["gpu_latency_us"] >= placed[0]["latency_us"]
+    assert placed[1]["status"] == "no-dla"
+    if sys.version_info >= (3, 10):
+        pytest.importorskip("onnx_ir")
+        fixed = run_sweep(
+            [t for t in tasks(models, Settings(action="fix"), ("fp16",)) if "erf" in t.model], limits=Limits(), jobs=1
+        )
+        assert fixed[0]["fixed_share_macs_dla"] is not None, fixed[0]
+
+
+def test_the_verb_writes_every_form(edgedla, models, tmp_path):
+    done = edgedla("sweep", "models", "--target", "agx-orin-64gb,orin-nx-16gb@jp6.1", "-o", "r.jsonl", "-o", "r.csv",
+                   "-o", "r.html", "--reports", "pages")  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert done.stdout == "10 rows (2 model-error, 8 ok): r.jsonl, r.csv, r.html\n"
+    assert "broken.onnx on agx-orin-64gb, fp16: model-error" in done.stderr
+    rows = rows_of(tmp_path / "r.jsonl")
+    assert [list(r) for r in rows] == [list(COLUMNS)] * 10
+    with open(tmp_path / "r.csv", newline="") as f:
+        assert [r["key"] for r in csv.DictReader(f)] == [r["key"] for r in rows]
+    page = (tmp_path / "r.html").read_text()
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert len(data["rows"]) == 10
+    linked = {r[-1] for r in data["rows"]}
+    assert None in linked, "a broken model has no page"
+    assert all((tmp_path / link).is_file() for link in linked - {None})
+    before = (tmp_path / "r.jsonl").read_bytes()
+    started = time.monotonic()
+    again = edgedla("sweep", "models", "--target", "agx-orin-64gb,orin-nx-16gb@jp6.1", "-o", "r.jsonl")
+    assert time.monotonic() > started
+    assert again.returncode == 1
+    assert (tmp_path / "r.jsonl").read_bytes() == before
+
+
+def test_names_of_models_are_text_in_every_form(edgedla, models, tmp_path):
+    os.rename(models / "a.onnx", models / "=cmd()<script>alert(1)<!--.onnx")
+    assert edgedla("sweep", "models", "-o", "r.html", "-o", "r.csv").returncode == 1
+    page = (tmp_path / "r.html").read_text()
+    assert "<script>alert" not in page
+    assert page.count("<script") == 2
+    assert "script-src 'sha256-" in page
+
+
+def test_parquet_has_the_same_rows_or_says_what_is_missing(edgedla, models, tmp_path):
+    done = edgedla("sweep", "models/a.onnx", "-o", "r.jsonl", "-o", "r.parquet")
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        assert done.returncode == 4
+        assert "pip install pyarrow" in done.stderr
+        return
+    assert parquet.read_table(tmp_path / "r.parquet").to_pylist() == rows_of(tmp_path / "r.jsonl")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sweep",), ("sweep", "models"), ("sweep", "models", "-o", "r.txt"), ("sweep", "nothing", "-o", "r.csv"),
+        ("sweep", "models", "-o", "r.csv", "--target", "orin-xx"), ("sweep", "models", "-o", "r.csv", "--precision", "fp8"),
+        ("sweep", "models", "-o", "r.csv", "--profile", "models/a.onnx"),
+    ],
+)  # fmt: skip
+def test_wrong_use(edgedla, models, words):
+    done = edgedla(*words)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_without_models_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no \\*.onnx below"):
+        find_models([str(tmp_path)])
+
+
+def test_no_scheduler_is_said(models):
+    if __import__("importlib").util.find_spec("distributed") is None:
+        with pytest.raises(EnvironmentMissing, match=r"edgedla\[sweep\]|cannot be imported"):
+            run_sweep(tasks(models), limits=Limits(), engine="tcp://127.0.0.1:1")
+
+
+def test_dask_gives_the_same_rows_and_a_killed_worker_loses_nothing(dask, models, tmp_path):
+    for n in range(6):
+        (models / f"more{n}.onnx").write_bytes((models / "a.onnx").read_bytes() + b"\x22" + bytes([1, 65 + n]))
+    wanted = tasks(models)
+    local = run_sweep(wanted, limits=Limits(), jobs=1)
+    first, _ = dask.worker(), dask.worker()
+    seen = []
+
+    def kill(done, total, row):
+        seen.append(done)
+        if len(seen) == 3:
+            os.killpg(first.pid, signal.SIGKILL)
+
+    spread = run_sweep(wanted, limits=Limits(), engine=dask.address, progress=kill)
+    assert spread == local
+    board = [Task(**{**wanted[0].__dict__, "board": "orin1"})]
+    with pytest.raises(EnvironmentMissing, match="no Dask worker has the resource board-orin1"):
+        run_sweep(board, limits=Limits(), engine=dask.address)
