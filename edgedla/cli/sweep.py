@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 import click
 
 from edgedla.errors import UsageError
+from edgedla.vocabulary import CHECK_MODES, PRECISIONS, one_of
 
 if TYPE_CHECKING:
     from edgedla.sweep.row import Row
@@ -30,7 +31,7 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
     help="Platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), or both (xavier-nx-8gb@jp5.1.4).",
 )
 @click.option("--precision", "precisions", default="fp16", show_default=True, metavar="A,B", help="fp16,int8.")
-@click.option("--mode", type=click.Choice(["fallback", "strict", "standalone"]), default="fallback", show_default=True)
+@click.option("--mode", type=click.Choice(CHECK_MODES), default="fallback", show_default=True)
 @click.option(
     "--objective",
     type=click.Choice(["latency", "throughput", "energy"]),
@@ -82,7 +83,6 @@ def sweep(models: Tuple[str, ...], targets: str, precisions: str, outputs: Tuple
     from edgedla.sweep.sweep import run_sweep
     from edgedla.sweep.task import find_models, tasks_of
     from edgedla.sweep.worker import Limits
-    from edgedla.vocabulary import PRECISIONS, one_of
 
     if not models:
         raise UsageError("no model given", allowed="MODEL.onnx, or a folder with models")
