@@ -49,6 +49,7 @@ DOCUMENTS: Mapping[str, Document] = {
         Document("edgedla.doctor", 1, "doctor", "edgedla doctor --format json"),
         Document("edgedla.drift", 1, "drift", "edgedla build --backend tensorrt"),
         Document("edgedla.explain", 1, "explanation", "edgedla explain --format json"),
+        Document("edgedla.fixes", 1, "fixes", "edgedla fix --format json"),
         Document("edgedla.inspect", 1, "inspection", "edgedla inspect --format json"),
         Document("edgedla.inspect-diff", 1, "inspect-diff", "edgedla inspect A B --format json"),
         Document("edgedla.layers", 1, "layers", "edgedla layers --format json"),

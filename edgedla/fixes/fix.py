@@ -17,7 +17,7 @@ from edgedla.fixes.judge import PURPOSES, Judge
 from edgedla.fixes.network.model_file import checked, open_model, outline, remove_unused
 from edgedla.fixes.network.network import Goal, Network, has_data
 from edgedla.fixes.prove import MOST_WEIGHT_BYTES, NetworkProof, Proof, prove_network, prove_sites, unproved
-from edgedla.fixes.result import FixedSite, FixResult, RefusedSite
+from edgedla.fixes.result import FixedSite, FixResult, PlacedLayer, RefusedSite
 from edgedla.fixes.rewrites import all_rewrites
 from edgedla.fixes.seeded import has_all_weights, with_seeded_weights
 from edgedla.fixes.site import Rewrite
@@ -97,6 +97,7 @@ def fix(
     set_shapes(work, shapes or {}, batch)
     judge = Judge(platform, precision, purpose, power_mode)
     before = judge.figures(outline(work), with_gpu=True)
+    layers_before = _placed(judge)
     folded = fold_constants(work)
     chooser = Chooser(work, goal, rewrites, judge, objective)
     choice = chooser.choose()
@@ -104,6 +105,7 @@ def fix(
         work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights
     )
     after = judge.figures(outline(fixed), with_gpu=True)
+    layers_after = _placed(judge)
     complete = prove and has_all_weights(work)
     network = _network_proof(work, fixed, changes, complete, data, approximate)
     interface = tuple(a.new_interface for a in changes.applied if a.new_interface)
@@ -129,6 +131,19 @@ def fix(
         interface=interface,
         notes=(*_notes(work, prove, seeded_weights, platform.no_dla), *_outputs_note(purpose, goal, fixed)),
         trials=choice.trials,
+        layers_before=layers_before,
+        layers_after=layers_after,
+    )
+
+
+def _placed(judge: Judge) -> Tuple[PlacedLayer, ...]:
+    """The layers of the network that was judged last."""
+    if judge.last is None:
+        return ()
+    _, report = judge.last
+    return tuple(
+        PlacedLayer(x.name, x.type, x.onnx_nodes[0] if x.onnx_nodes else "", str(x.placed), x.region, x.reason)
+        for x in report.layers
     )
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
+from edgedla.documents import header
 from edgedla.fixes.choose import Bundle
 from edgedla.fixes.judge import Figures
 from edgedla.fixes.prove import NetworkProof, Proof
-
-DOCUMENT = "edgedla.fixes"
-VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,27 @@ class RefusedSite:
 
 
 @dataclass(frozen=True)
+class PlacedLayer:
+    """One TensorRT layer and where it is predicted to run.
+
+    Attributes:
+        node: the ONNX node that it comes from, or "".
+        placed: "dla", "gpu" or "folded". loadable: number of its DLA candidate, or None.
+        reason: why it does not run on the DLA, where it does not.
+    """
+
+    name: str
+    type: str
+    node: str
+    placed: str
+    loadable: Optional[int]
+    reason: str
+
+    def to_dict(self) -> Dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class FixResult:
     """The answer of `fix`.
 
@@ -73,6 +92,8 @@ class FixResult:
         network: proof of the whole network.
         interface: what changed at its inputs and outputs, one sentence each.
         notes: what else to know.
+        trials: forms of the network that were judged.
+        layers_before, layers_after: of both networks, in running order; empty where the parser refuses one.
     """
 
     model: Any
@@ -92,6 +113,8 @@ class FixResult:
     interface: Tuple[str, ...] = ()
     notes: Tuple[str, ...] = ()
     trials: int = 0
+    layers_before: Tuple[PlacedLayer, ...] = ()
+    layers_after: Tuple[PlacedLayer, ...] = ()
 
     @property
     def counts(self) -> Dict[str, int]:
@@ -128,8 +151,7 @@ class FixResult:
     def to_dict(self) -> Dict[str, Any]:
         """The versioned document, without the model."""
         return {
-            "document": DOCUMENT,
-            "version": VERSION,
+            **header("edgedla.fixes"),
             "model": self.name,
             "platform": dict(self.platform),
             "precision": self.precision,
@@ -144,6 +166,8 @@ class FixResult:
             "network_proof": self.network.to_dict(),
             "interface": list(self.interface),
             "notes": list(self.notes),
+            "layers_before": [layer.to_dict() for layer in self.layers_before],
+            "layers_after": [layer.to_dict() for layer in self.layers_after],
             "basis": "figures are predicted by edgedla's cost model; proofs are measured with ONNX Runtime on the CPU",
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -55,6 +56,7 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
         "edgedla.doctor": printed("doctor", "--format", "json"),
         "edgedla.drift": example_drift(),
         "edgedla.explain": printed("explain", "DLA supports only 16 subgraphs per DLA core.", "--format", "json"),
+        "edgedla.fixes": fixes_document(),
         "edgedla.inspect": printed("inspect", str(cache), "--format", "json"),
         "edgedla.inspect-diff": printed("inspect", str(cache), str(cache), "--format", "json"),
         "edgedla.layers": printed("layers", DETECTOR, "--format", "json"),
@@ -73,6 +75,20 @@ def example_profile() -> Dict[str, Any]:
         **header("edgedla.profile"), "target": "agx-orin-64gb", "power_mode": "MAXN", "source": "a test",
         "measurements": [], "unresolved": [],
     }  # fmt: skip
+
+
+def fixes_document() -> str:
+    if sys.version_info >= (3, 10):
+        return printed("fix", DETECTOR, *TARGET, "--dry-run", "--no-prove", "--format", "json")
+    # The command needs Python 3.10; the document does not.
+    from edgedla.fixes.judge import Figures
+    from edgedla.fixes.prove import NetworkProof
+    from edgedla.fixes.result import FixResult
+
+    empty = FixResult(
+        None, "m", "", {}, "fp16", "hybrid", "latency", 0, (), (), Figures(), Figures(), (), NetworkProof(None)
+    )
+    return json.dumps(empty.to_dict())
 
 
 def example_drift() -> str:

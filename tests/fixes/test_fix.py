@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import jsonschema
 import numpy as np
 import onnx
 import pytest
 
 import edgedla
 from edgedla.cli.main import exit_code_of
+from edgedla.documents import schema
 from edgedla.errors import ModelError, UsageError
 from edgedla.fixes.prove import compare
 from edgedla.quantization.session import open_session
@@ -151,7 +153,8 @@ def test_command_line(tmp_path, capsys):
     assert out.is_file()
     assert exit_code_of(["fix", str(path), "--dry-run", *options, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["document"] == "edgedla.fixes"
+    jsonschema.validate(document, schema("edgedla.fixes"))
+    assert document["applied"]
     assert document["files"] == []
     assert exit_code_of(["fix", str(path), "--dry-run", "--for", "standalone", "--keep-interface", *options]) == 1
     assert exit_code_of(["fix", str(path), *options]) == 2
