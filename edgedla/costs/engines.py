@@ -37,11 +37,12 @@ class DlaEngine:
 
 @dataclass(frozen=True)
 class GpuEngine:
-    """The module's GPU: multiply-accumulates a clock of all streaming multiprocessors that are switched on."""
+    """The module's GPU: multiply-accumulates per clock of all streaming multiprocessors that are switched on, L2 cache."""
 
     chip: str
     precision: str
     mac_per_clock: int
+    l2_bytes: int
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class _ModuleEngines:
 class _Engines:
     dla: Mapping[Tuple[int, str], DlaEngine]
     gpu_mac_per_sm: Mapping[Tuple[str, str], int]
+    gpu_l2_bytes: Mapping[str, int]
     modules: Mapping[str, _ModuleEngines]
 
 
@@ -89,8 +91,10 @@ def _engines() -> _Engines:
         )
         dla[engine.version, engine.precision] = engine
     gpu: Dict[Tuple[str, str], int] = {}
+    l2: Dict[str, int] = {}
     for row in table.tables("gpu"):
-        row.only(("chip", *PRECISIONS, "sources"))
+        row.only(("chip", *PRECISIONS, "l2_kib", "sources"))
+        l2[row.text("chip")] = row.integer("l2_kib") * 1024
         gpu.update({(row.text("chip"), p): row.integer(p) for p in PRECISIONS})
     modules: Dict[str, _ModuleEngines] = {}
     for row in table.tables("modules"):
@@ -99,7 +103,7 @@ def _engines() -> _Engines:
         modules[row.text("id")] = _ModuleEngines(
             row.integer("sm"), row.number("gpu_mhz"), row.number("emc_mhz"), {m: modes.integer(m) for m in modes}
         )
-    return _Engines(dla, gpu, modules)
+    return _Engines(dla, gpu, l2, modules)
 
 
 def dla_engine(version: int, precision: str) -> Optional[DlaEngine]:
@@ -110,7 +114,7 @@ def dla_engine(version: int, precision: str) -> Optional[DlaEngine]:
 def gpu_engine(module: Module, precision: str, power_mode: Optional[str] = None) -> GpuEngine:
     """The module's GPU in a power mode (low modes switch multiprocessors off)."""
     per_sm = _engines().gpu_mac_per_sm[module.chip, precision]
-    return GpuEngine(module.chip, precision, multiprocessors(module, power_mode) * per_sm)
+    return GpuEngine(module.chip, precision, multiprocessors(module, power_mode) * per_sm, _engines().gpu_l2_bytes[module.chip])
 
 
 def multiprocessors(module: Module, power_mode: Optional[str] = None) -> int:

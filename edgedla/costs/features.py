@@ -16,8 +16,10 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
 GPU features:
     mac.dense, mac.depthwise = macs' / (mac_per_clock * gpu_mhz)
         macs' = macs, with the input channels of a group widened to all channels (to 1024 of them)
-    memory = traffic_bytes / dram peak
-    operator = 1; kernel = 1000 / gpu_mhz        each operator: its launch, and its start and tail at the GPU's clock
+    memory = bytes of tensors larger than the GPU's L2 cache, and of weights, / dram peak
+    memory.cached = bytes of smaller tensors / dram peak: the operator before has left them in the cache
+    kernel = 1000 / gpu_mhz                      each operator: its launch, start and tail. Modes that lower the GPU's clock
+                                                 lower the CPU's, which launches; the GPU's clock stands for both
 
 A DLA's memory terms follow the memory clock, not the module's bus width: one core cannot fill the bus (28 to 63 GB/s of 136
 to 205 measured), so that its transfers are bound by latency. The GPU's follow the DRAM's peak bandwidth.
@@ -25,7 +27,7 @@ to 205 measured), so that its transfers are bound by latency. The GPU's follow t
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Tuple
+from typing import Dict, Mapping, Sequence, Tuple
 
 from edgedla.costs.engines import Clocks, DlaEngine, GpuEngine
 from edgedla.costs.work import Work
@@ -33,15 +35,15 @@ from edgedla.costs.work import Work
 Features = Dict[str, float]
 
 #: Every feature that has a coefficient, by kind of engine. loadable, loadable_clock, engine: once a loadable or GPU engine;
-#: reformat, reformat_bytes: transitions.
+#: reformat, reformat_bytes: transitions. lut: see `dla_features`.
 DLA_FEATURES: Tuple[str, ...] = (
     "mac.dense", "mac.first", "mac.depthwise", "read", "write", "weight", "stream", "operator", "loadable", "loadable_clock",
     "reformat", "reformat_bytes",
 )  # fmt: skip
-GPU_FEATURES: Tuple[str, ...] = ("mac.dense", "mac.depthwise", "memory", "operator", "kernel", "engine")
+GPU_FEATURES: Tuple[str, ...] = ("mac.dense", "mac.depthwise", "memory", "memory.cached", "kernel", "engine")
 
 #: Features of bytes that move to or from the DRAM.
-MEMORY_FEATURES = frozenset({"read", "write", "weight", "stream", "memory", "reformat_bytes"})
+MEMORY_FEATURES = frozenset({"read", "write", "weight", "stream", "memory", "memory.cached", "reformat_bytes"})
 
 #: Most channels over which a GPU is known to work on a grouped convolution as on a dense one: the widest published layers.
 WIDEST_GROUPED = 1024
@@ -72,19 +74,28 @@ def gpu_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:
     """Features of a layer that leads an operator on the GPU."""
     if work.kind == "free":
         return {}
-    found: Features = {
-        "operator": 1.0,
-        "kernel": 1000.0 / clocks.gpu_mhz,
-        "memory": work.traffic_bytes / (clocks.dram_gb_s * 1000.0),
-    }
+    moved = (work.read_bytes, work.operand_bytes, work.write_bytes)
+    features = {"kernel": 1000.0 / clocks.gpu_mhz, **_gpu_memory(moved, work.weight_bytes, engine, clocks)}
     if work.macs:
         kind = "dense" if work.kind == "first" else work.kind
-        found[f"mac.{kind}"] = widened_macs(work) / (engine.mac_per_clock * clocks.gpu_mhz)
-    return found
+        features[f"mac.{kind}"] = widened_macs(work) / (engine.mac_per_clock * clocks.gpu_mhz)
+    return features
 
 
-def gpu_follower_features(work: Work, clocks: Clocks) -> Features:
-    return {"memory": (work.operand_bytes + work.weight_bytes) / (clocks.dram_gb_s * 1000.0)}
+def gpu_follower_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:
+    return _gpu_memory((work.operand_bytes,), work.weight_bytes, engine, clocks)
+
+
+def _gpu_memory(tensors: Sequence[float], weights: float, engine: GpuEngine, clocks: Clocks) -> Features:
+    """Weights come from the DRAM in every frame."""
+    cached = sum(b for b in tensors if b <= engine.l2_bytes)
+    bytes_per_us = clocks.dram_gb_s * 1000.0
+    return {"memory": (sum(tensors) - cached + weights) / bytes_per_us, "memory.cached": cached / bytes_per_us}
+
+
+def engine_features(clocks: Clocks) -> Features:
+    """Features of one call of an engine, whatever it holds: the host's work and the GPU's start."""
+    return {"engine": 1000.0 / clocks.gpu_mhz}
 
 
 def loadable_features(clocks: Clocks) -> Features:

@@ -10,7 +10,7 @@ from edgedla.costs.contention import Slowdown, slowdown_of
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.energy import energy_for
 from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for
-from edgedla.costs.features import loadable_features
+from edgedla.costs.features import engine_features, loadable_features
 from edgedla.costs.layer_costs import LayerCosts, layer_costs_of
 from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.prices import Prices
@@ -154,7 +154,7 @@ class CostModel(Prices):
 
     def engine(self) -> Cost:
         """What one call of a TensorRT engine costs, whatever it holds: once a frame of each model."""
-        return self.cost("GPU", self.gpu_numbers(), {"engine": 1.0}, 0)
+        return self.cost("GPU", self.gpu_numbers(), engine_features(self.clocks), 0)
 
     def contention(self, gpu_load: float, dla_load: float) -> Slowdown:
         """Slowdown while the GPU and the DLA cores run together.

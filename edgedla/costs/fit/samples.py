@@ -81,7 +81,7 @@ def graph_features(
                 part = dla_follower_features(work, clocks) if position else dla_features(work, engine, clocks)
             else:
                 gpu = gpu_engine(target, row.precision, row.power_mode)
-                part = gpu_follower_features(work, clocks) if position else gpu_features(work, gpu, clocks)
+                part = gpu_follower_features(work, gpu, clocks) if position else gpu_features(work, gpu, clocks)
             for name, value in part.items():
                 total[name] = total.get(name, 0.0) + value
     return total
