@@ -164,7 +164,7 @@ def _report(
     )
     if not static or (costed_layers is not None and len(graph.layers) > costed_layers):
         return report
-    from edgedla.placement.forecast import forecast
+    from edgedla.placement.prediction.forecast import forecast
 
     return replace(
         report, cost=tuple(f.to_dict() for f in forecast(graph, platform, network["precision"], None, **costs))

@@ -49,6 +49,8 @@ class PowerNumbers:
     idle_w: float
     active_w: Mapping[str, float]
     gpu_pj_per_mac: Mapping[str, float]
+    dla_pj_per_mac: Mapping[str, float]
+    loadable_mj: float
     spread: float
 
 
@@ -93,12 +95,16 @@ def coefficients(name: str) -> Coefficients:
 
 @lru_cache(maxsize=None)
 def power_numbers() -> PowerNumbers:
-    table = _load("power").only(("idle_w", "active_w", "gpu_pj_per_mac", "spread"), ("data",))
-    active, per_mac = table.table("active_w"), table.table("gpu_pj_per_mac")
+    table = _load("power").only(
+        ("idle_w", "active_w", "gpu_pj_per_mac", "dla_pj_per_mac", "loadable_mj", "spread"), ("data",)
+    )
+    active, per_mac, dla_per_mac = (table.table(k) for k in ("active_w", "gpu_pj_per_mac", "dla_pj_per_mac"))
     return PowerNumbers(
         table.number("idle_w"),
         {k: active.number(k) for k in active},
         {k: per_mac.number(k) for k in per_mac},
+        {k: dla_per_mac.number(k) for k in dla_per_mac},
+        table.number("loadable_mj"),
         table.number("spread"),
     )
 

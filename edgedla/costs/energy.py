@@ -1,7 +1,8 @@
 """Energy of work above the board's idle power.
 
 GPU: energy_mj = active_w * activity * latency_ms + pj_per_mac * macs / 1e9
-DLA: energy_mj = active_w * (dla_mhz / highest) * latency_ms
+DLA: energy_mj = active_w * (dla_mhz / highest) * latency_ms + pj_per_mac * macs / 1e9; loadable_mj for each loadable, the
+host's work to submit it and to wait
 activity = units that are on * clock, against those of the module that was measured (AGX Orin 64 GB at its highest clocks).
 
 The figures hold for an engine that runs all the time. At a low duty cycle the governors lower the clocks and the engines'
@@ -28,7 +29,8 @@ class Energy:
     Attributes:
         idle_w: of the board.
         gpu_w: while the GPU works, without its arithmetic; pj_per_mac is that.
-        dla_w: of one core at `dla_top_mhz`.
+        dla_w: of one core at `dla_top_mhz`, without its arithmetic; dla_pj_per_mac is that.
+        loadable_mj: of the host, per loadable.
         basis: "fitted" on the measured module, "guessed" on others.
     """
 
@@ -36,6 +38,8 @@ class Energy:
     gpu_w: float
     pj_per_mac: float
     dla_w: float
+    dla_pj_per_mac: float
+    loadable_mj: float
     dla_top_mhz: float
     basis: str
     spread: float
@@ -45,22 +49,23 @@ class Energy:
         if kind == "GPU":
             return self.gpu_w * latency_us / 1e3 + self.pj_per_mac * macs / 1e9
         clock = dla_mhz / self.dla_top_mhz if self.dla_top_mhz else 0.0
-        return self.dla_w * clock * latency_us / 1e3
+        return self.dla_w * clock * latency_us / 1e3 + self.dla_pj_per_mac * macs / 1e9
 
 
 def energy_for(module: Module, precision: str, power_mode: str, clocks: Clocks) -> Energy:
     """Power figures for a module and mode, carried over by units and clocks from the module that was measured."""
     numbers, reference = power_numbers(), module_for(MEASURED)
     top = highest_clocks(reference)
-    here = _gpu_rate(module, power_mode, clocks.gpu_mhz)
-    there = _gpu_rate(reference, "", top.gpu_mhz)
+    rate = _gpu_rate(module, power_mode, clocks.gpu_mhz) / _gpu_rate(reference, "", top.gpu_mhz)
     measured = module.id == reference.id
     guessed = coefficients(f"gpu-{module.chip}").guessed_spread
     return Energy(
         idle_w=numbers.idle_w,
-        gpu_w=numbers.active_w["gpu-orin"] * here / there,
+        gpu_w=numbers.active_w["gpu-orin"] * rate,
         pj_per_mac=numbers.gpu_pj_per_mac[precision],
         dla_w=numbers.active_w[f"dla2-{precision}"],
+        dla_pj_per_mac=numbers.dla_pj_per_mac[precision],
+        loadable_mj=numbers.loadable_mj,
         dla_top_mhz=top.dla_mhz,
         basis="fitted" if measured else "guessed",
         spread=numbers.spread if measured else max(numbers.spread, guessed),

@@ -37,19 +37,19 @@ class DlaEngine:
 
 @dataclass(frozen=True)
 class GpuEngine:
-    """The module's GPU: multiply-accumulates per clock of all streaming multiprocessors that are switched on, L2 cache."""
+    """The module's GPU: multiply-accumulates per clock of all streaming multiprocessors that are switched on."""
 
     chip: str
     precision: str
     mac_per_clock: int
-    l2_bytes: int
 
 
 @dataclass(frozen=True)
 class Clocks:
     """Clocks in MHz and the DRAM's peak at that memory clock.
 
-    `assumed` names the clocks that no source states for the mode; they are the module's highest.
+    `assumed` names the clocks that no source states for the mode. They are the lowest that a source states for a higher
+    mode, so that no mode comes out faster than the next one for want of a figure, or else the module's highest.
     """
 
     dla_mhz: float
@@ -71,7 +71,6 @@ class _ModuleEngines:
 class _Engines:
     dla: Mapping[Tuple[int, str], DlaEngine]
     gpu_mac_per_sm: Mapping[Tuple[str, str], int]
-    gpu_l2_bytes: Mapping[str, int]
     modules: Mapping[str, _ModuleEngines]
 
 
@@ -91,10 +90,8 @@ def _engines() -> _Engines:
         )
         dla[engine.version, engine.precision] = engine
     gpu: Dict[Tuple[str, str], int] = {}
-    l2: Dict[str, int] = {}
     for row in table.tables("gpu"):
-        row.only(("chip", *PRECISIONS, "l2_kib", "sources"))
-        l2[row.text("chip")] = row.integer("l2_kib") * 1024
+        row.only(("chip", *PRECISIONS, "sources"))
         gpu.update({(row.text("chip"), p): row.integer(p) for p in PRECISIONS})
     modules: Dict[str, _ModuleEngines] = {}
     for row in table.tables("modules"):
@@ -103,7 +100,7 @@ def _engines() -> _Engines:
         modules[row.text("id")] = _ModuleEngines(
             row.integer("sm"), row.number("gpu_mhz"), row.number("emc_mhz"), {m: modes.integer(m) for m in modes}
         )
-    return _Engines(dla, gpu, l2, modules)
+    return _Engines(dla, gpu, modules)
 
 
 def dla_engine(version: int, precision: str) -> Optional[DlaEngine]:
@@ -114,7 +111,7 @@ def dla_engine(version: int, precision: str) -> Optional[DlaEngine]:
 def gpu_engine(module: Module, precision: str, power_mode: Optional[str] = None) -> GpuEngine:
     """The module's GPU in a power mode (low modes switch multiprocessors off)."""
     per_sm = _engines().gpu_mac_per_sm[module.chip, precision]
-    return GpuEngine(module.chip, precision, multiprocessors(module, power_mode) * per_sm, _engines().gpu_l2_bytes[module.chip])
+    return GpuEngine(module.chip, precision, multiprocessors(module, power_mode) * per_sm)
 
 
 def multiprocessors(module: Module, power_mode: Optional[str] = None) -> int:
@@ -155,14 +152,31 @@ def clocks_for(
             raise UsageError(f"the {name} clock {mhz!r} is no number of MHz", allowed="a number above 0")
         known[name] = float(mhz)
     assumed = tuple(n for n, mhz in known.items() if mhz is None and not (n == "dla" and not module.dla_cores))
+    most = _most_of_higher_modes(module, power_mode, top, core)
     clocks = replace(
         top,
-        dla_mhz=known["dla"] or top.dla_mhz,
-        gpu_mhz=known["gpu"] or top.gpu_mhz,
-        emc_mhz=known["emc"] or top.emc_mhz,
+        dla_mhz=known["dla"] or most["dla"],
+        gpu_mhz=known["gpu"] or most["gpu"],
+        emc_mhz=known["emc"] or most["emc"],
         assumed=assumed,
     )
     return replace(clocks, dram_gb_s=module.dram_gb_s * clocks.emc_mhz / top.emc_mhz)
+
+
+def _most_of_higher_modes(module: Module, power_mode: Optional[str], top: Clocks, core: int) -> Dict[str, float]:
+    """The lowest stated clock of the modes above, by "dla", "gpu", "emc"; modes are listed the fastest first.
+
+    The modes of a SUPER flash configuration are a list of their own.
+    """
+    most = {"dla": top.dla_mhz, "gpu": top.gpu_mhz, "emc": top.emc_mhz}
+    for name, mode in module.power_modes.items():
+        if name == power_mode or power_mode is None:
+            break
+        if name.endswith("_SUPER") != power_mode.endswith("_SUPER"):
+            continue
+        stated = {"dla": mode.dla_mhz[core], "gpu": mode.gpu_mhz, "emc": mode.emc_mhz}
+        most = {k: min(v, stated[k] or v) for k, v in most.items()}
+    return most
 
 
 def _of(module: Module) -> _ModuleEngines:

@@ -13,11 +13,11 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
         buffer-full of the other: min(weight_bytes * (n_input - 1), read_bytes * (n_weight - 1))
     stream = read_bytes / emc_mhz                the input of a layer without weights
     operator = 1                                 each operator
+    lut = 1000 / dla_mhz                         an activation that is looked up in a table, alone or behind a convolution
 GPU features:
     mac.dense, mac.depthwise = macs' / (mac_per_clock * gpu_mhz)
         macs' = macs, with the input channels of a group widened to all channels (to 1024 of them)
-    memory = bytes of tensors larger than the GPU's L2 cache, and of weights, / dram peak
-    memory.cached = bytes of smaller tensors / dram peak: the operator before has left them in the cache
+    memory = traffic_bytes / dram peak
     kernel = 1000 / gpu_mhz                      each operator: its launch, start and tail. Modes that lower the GPU's clock
                                                  lower the CPU's, which launches; the GPU's clock stands for both
 
@@ -27,7 +27,7 @@ to 205 measured), so that its transfers are bound by latency. The GPU's follow t
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Sequence, Tuple
+from typing import Dict, Mapping, Tuple
 
 from edgedla.costs.engines import Clocks, DlaEngine, GpuEngine
 from edgedla.costs.work import Work
@@ -37,13 +37,13 @@ Features = Dict[str, float]
 #: Every feature that has a coefficient, by kind of engine. loadable, loadable_clock, engine: once a loadable or GPU engine;
 #: reformat, reformat_bytes: transitions. lut: see `dla_features`.
 DLA_FEATURES: Tuple[str, ...] = (
-    "mac.dense", "mac.first", "mac.depthwise", "read", "write", "weight", "stream", "operator", "loadable", "loadable_clock",
+    "mac.dense", "mac.first", "mac.depthwise", "read", "write", "weight", "stream", "operator", "lut", "loadable", "loadable_clock",
     "reformat", "reformat_bytes",
 )  # fmt: skip
-GPU_FEATURES: Tuple[str, ...] = ("mac.dense", "mac.depthwise", "memory", "memory.cached", "kernel", "engine")
+GPU_FEATURES: Tuple[str, ...] = ("mac.dense", "mac.depthwise", "memory", "kernel", "engine")
 
 #: Features of bytes that move to or from the DRAM.
-MEMORY_FEATURES = frozenset({"read", "write", "weight", "stream", "memory", "memory.cached", "reformat_bytes"})
+MEMORY_FEATURES = frozenset({"read", "write", "weight", "stream", "memory", "reformat_bytes"})
 
 #: Most channels over which a GPU is known to work on a grouped convolution as on a dense one: the widest published layers.
 WIDEST_GROUPED = 1024
@@ -54,7 +54,11 @@ def dla_features(work: Work, engine: DlaEngine, clocks: Clocks) -> Features:
     if work.kind == "free":
         return {}
     emc = clocks.emc_mhz
-    found: Features = {"operator": 1.0, "write": (work.write_bytes + work.operand_bytes) / emc}
+    found: Features = {
+        "operator": 1.0,
+        "write": (work.write_bytes + work.operand_bytes) / emc,
+        **_lut_features(work, clocks),
+    }
     if work.macs or work.kind in ("dense", "first", "depthwise"):
         found[f"mac.{work.kind}"] = rounded_macs(work, engine) / (engine.mac_per_clock * clocks.dla_mhz)
         found["read"] = work.read_bytes / emc
@@ -67,30 +71,30 @@ def dla_features(work: Work, engine: DlaEngine, clocks: Clocks) -> Features:
 
 def dla_follower_features(work: Work, clocks: Clocks) -> Features:
     """Features of a layer fused behind another: only its second operand moves; its output replaces the leader's."""
-    return {"write": work.operand_bytes / clocks.emc_mhz, "weight": work.weight_bytes / clocks.emc_mhz}
+    return {
+        "write": work.operand_bytes / clocks.emc_mhz,
+        "weight": work.weight_bytes / clocks.emc_mhz,
+        **_lut_features(work, clocks),
+    }
+
+
+def _lut_features(work: Work, clocks: Clocks) -> Features:
+    return {"lut": 1000.0 / clocks.dla_mhz} if work.has_table else {}
 
 
 def gpu_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:
     """Features of a layer that leads an operator on the GPU."""
     if work.kind == "free":
         return {}
-    moved = (work.read_bytes, work.operand_bytes, work.write_bytes)
-    features = {"kernel": 1000.0 / clocks.gpu_mhz, **_gpu_memory(moved, work.weight_bytes, engine, clocks)}
+    features = {"kernel": 1000.0 / clocks.gpu_mhz, "memory": work.traffic_bytes / (clocks.dram_gb_s * 1000.0)}
     if work.macs:
         kind = "dense" if work.kind == "first" else work.kind
         features[f"mac.{kind}"] = widened_macs(work) / (engine.mac_per_clock * clocks.gpu_mhz)
     return features
 
 
-def gpu_follower_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:
-    return _gpu_memory((work.operand_bytes,), work.weight_bytes, engine, clocks)
-
-
-def _gpu_memory(tensors: Sequence[float], weights: float, engine: GpuEngine, clocks: Clocks) -> Features:
-    """Weights come from the DRAM in every frame."""
-    cached = sum(b for b in tensors if b <= engine.l2_bytes)
-    bytes_per_us = clocks.dram_gb_s * 1000.0
-    return {"memory": (sum(tensors) - cached + weights) / bytes_per_us, "memory.cached": cached / bytes_per_us}
+def gpu_follower_features(work: Work, clocks: Clocks) -> Features:
+    return {"memory": (work.operand_bytes + work.weight_bytes) / (clocks.dram_gb_s * 1000.0)}
 
 
 def engine_features(clocks: Clocks) -> Features:

@@ -150,7 +150,8 @@ class CostModel(Prices):
 
     def loadable(self) -> Cost:
         """What one DLA region costs by being one: submit, wait, start. The call of the engine around it: `engine`."""
-        return self.cost("DLA0", self.dla_numbers(), loadable_features(self.clocks), 0)
+        cost = self.cost("DLA0", self.dla_numbers(), loadable_features(self.clocks), 0)
+        return replace(cost, energy_mj=cost.energy_mj + self.energy.loadable_mj)
 
     def engine(self) -> Cost:
         """What one call of a TensorRT engine costs, whatever it holds: once a frame of each model."""
@@ -229,10 +230,26 @@ def _notes(platform: Platform, mode: Optional[str], clocks: Clocks, cores: Tuple
     if clocks.assumed:
         listed = " and ".join(names[a] for a in clocks.assumed) + (" clocks" if len(clocks.assumed) > 1 else " clock")
         where = " ".join(w for w in (platform.module.title, mode) if w)
-        found.append(f"{where}: no source states the {listed}; the highest is assumed.")
+        found.append(
+            f"{where}: no source states the {listed}; that of the next higher mode is assumed, so compare no modes by it."
+        )
+    for name, mhz in _faster_below(platform, mode, clocks):
+        found.append(
+            f"{name} states a higher GPU clock ({mhz:g} MHz) than {mode} ({clocks.gpu_mhz:g} MHz): measure before you choose."
+        )
     if len(set(cores)) > 1:
         found.append(
             "DLA cores at different clocks: " + ", ".join(f"DLA{i} {mhz:g} MHz" for i, mhz in enumerate(cores))
         )
     found.append("Energy is above the board's idle power at full duty; at low duty the DLA can cost more than the GPU.")
     return tuple(found)
+
+
+def _faster_below(platform: Platform, mode: Optional[str], clocks: Clocks) -> List[Tuple[str, float]]:
+    """Lower power modes whose stated GPU clock is higher."""
+    names = list(platform.module.power_modes)
+    if mode not in names:
+        return []
+    below = [n for n in names[names.index(mode) + 1 :] if n.endswith("_SUPER") == mode.endswith("_SUPER")]
+    stated = [(n, platform.module.power_modes[n].gpu_mhz) for n in below]
+    return [(n, mhz) for n, mhz in stated if mhz is not None and mhz > clocks.gpu_mhz]

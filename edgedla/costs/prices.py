@@ -49,7 +49,7 @@ class Prices:
         known = work.known and layer.type in FITTED_TYPES[device_kind(device)]
         if device == "GPU":
             features = (
-                gpu_follower_features(work, self._gpu(), self.clocks) if fused else gpu_features(work, self._gpu(), self.clocks)
+                gpu_follower_features(work, self.clocks) if fused else gpu_features(work, self._gpu(), self.clocks)
             )
             return self.cost(device, self.gpu_numbers(), features, macs, known)
         clocks = self._core_clocks(device)

@@ -60,6 +60,10 @@ FITTED_TYPES: Mapping[str, Tuple[str, ...]] = MappingProxyType(
     {"DLA": _FITTED_ANYWHERE, "GPU": (*_FITTED_ANYWHERE, "SOFTMAX")}
 )
 
+#: Activations that NVDLA computes by its lookup tables (NVDLA hardware manual, "Single Data Point Processor"); RELU and
+#: its kin are a comparison.
+TABLE_ACTIVATIONS = frozenset({"SIGMOID", "TANH", "ELU", "SELU", "SOFTPLUS", "SOFTSIGN", "GELU_ERF", "GELU_TANH"})
+
 #: Integer tensors keep their own width; all others take the engine's precision.
 _OWN_WIDTH = ("INT32", "INT64", "BOOL", "UINT8", "INT4")
 
@@ -79,6 +83,7 @@ class Work:
         write_bytes: the outputs.
         weight_bytes: constants, read once.
         groups: of a convolution.
+        has_table: an activation that a DLA looks up in a table.
         known: False for a layer type that WORK_CLASS does not name; it is counted as a stream.
     """
 
@@ -92,6 +97,7 @@ class Work:
     write_bytes: float = 0.0
     weight_bytes: float = 0.0
     groups: int = 1
+    has_table: bool = False
     known: bool = True
 
     @property
@@ -142,6 +148,7 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
         operand_bytes=sum(activations[1:]),
         write_bytes=written,
         weight_bytes=sum(tensor_bytes(t, element_bytes) for t in graph.input_tensors(layer) if t.is_constant),
+        has_table=layer.type == "ACTIVATION" and layer.params.get("op") in TABLE_ACTIVATIONS,
         known=known,
     )
 

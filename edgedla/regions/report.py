@@ -193,7 +193,7 @@ class CheckReport:
         lowering: the TensorRT release whose observed ONNX parser answers.
         stands_in_for: the platform's own release, where its parser was not observed; else "".
         strict: the answer for a build without fallback; None in mode "fallback".
-        cost: predicted cost of a frame, one entry a way to run it (placement.forecast), where it was asked for.
+        cost: predicted cost of a frame, one entry a way to run it (placement.prediction.forecast), where it was asked for.
     """
 
     model: str

@@ -36,7 +36,7 @@ def test_the_published_advantage_of_the_dla_is_met_though_not_fitted_to(row) -> 
 
 def test_fp16_on_orins_dla_costs_many_times_the_energy_of_int8() -> None:
     fp16, int8 = (energy_mj(CostModel.load(ORIN, p), "resnet50_b1", "DLA") for p in ("fp16", "int8"))
-    assert 7 < fp16 / int8 < 20
+    assert 7 < fp16 / int8 < 30
 
 
 def test_other_modules_are_a_guess_with_a_wide_spread() -> None:

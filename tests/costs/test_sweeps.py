@@ -124,3 +124,22 @@ def test_networks_keep_the_known_order_of_engines_and_modules(name: str) -> None
 
 def test_every_module_is_of_a_chip_that_is_swept() -> None:
     assert {m.chip for m in modules().values()} == {platform_for(t).module.chip for t in TARGETS}
+
+
+@pytest.mark.parametrize("target", sorted(modules()))
+@pytest.mark.parametrize("device", ["GPU", "DLA0"])
+def test_no_power_mode_is_faster_than_the_next_higher_one_for_want_of_a_clock(target: str, device: str) -> None:
+    platform = platform_for(target)
+    graph = network("resnet50_b1")
+    before = {}
+    for name, mode in platform.module.power_modes.items():
+        if device != "GPU" and not platform.has_dla:
+            continue
+        costs = CostModel.load(platform, "int8", name)
+        time_us = total(costs.layer_costs(graph)[i, device] for i in range(len(graph.layers))).latency_us
+        series = name.endswith("_SUPER")
+        # A clock that a source states stands, whatever the order of the modes; nothing that is assumed may break it.
+        stated = mode.gpu_mhz if device == "GPU" else mode.dla_mhz[0]
+        if series in before and stated is None:
+            assert time_us >= before[series] * (1 - 1e-9), name
+        before[series] = max(time_us, before.get(series, 0.0))

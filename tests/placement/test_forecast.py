@@ -9,7 +9,7 @@ import pytest
 
 from edgedla.errors import UsageError
 from edgedla.importers import load_onnx
-from edgedla.placement.forecast import forecast
+from edgedla.placement.prediction.forecast import forecast
 from edgedla.targets import platform_for
 
 MODEL = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"

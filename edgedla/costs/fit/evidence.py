@@ -24,11 +24,13 @@ class Row:
     Attributes:
         use: "fit" (the coefficients rest on it), "check" (predicted and compared only), "context" (carried, not used).
         clocks: in MHz by "dla", "gpu", "emc", where the source states others than the power mode's.
-        work: what ran: `net NAME [FIRST-LAST] [batch=N]`, `conv C K KERNEL STRIDE HxW GROUPS`, `fc C K`, `tensor CxHxW`,
+        work: what ran: `net NAME [FIRST-LAST] [batch=N]`, `yolox VARIANT SIZE`, `features NAME=VALUE ...` (the sums of a
+            network that may not be carried), `conv C K KERNEL STRIDE HxW GROUPS`, `fc C K`, `tensor CxHxW`,
             `demand=A external=B`, `power`.
         includes: what the figure holds beside the work: loadable (or loadable=N) and engine (the call around it; a
             loadable implies it), io (reformats of input and output), fc (the reshapes around a fully connected layer),
-            overlapped (an upper bound), sparse, run_ms=T (time of one inference, for power).
+            overlapped (an upper bound), sparse, tuned (a submission with CUDA graphs), runner (a Python loop around it),
+            run_ms=T (time of one inference, for power).
     """
 
     id: str

@@ -66,6 +66,9 @@ def power_yaml(power: Power) -> str:
     lines += [f"  {name}: {number(power.active_w[name])}\n" for name in sorted(power.active_w)]
     lines.append("gpu_pj_per_mac:\n")
     lines += [f"  {name}: {number(power.pj_per_mac[name])}\n" for name in sorted(power.pj_per_mac)]
+    lines.append("dla_pj_per_mac:\n")
+    lines += [f"  {name}: {number(power.dla_pj_per_mac[name])}\n" for name in sorted(power.dla_pj_per_mac)]
+    lines.append(f"loadable_mj: {number(power.loadable_mj)}\n")
     lines.append(f"data: [{', '.join(power.ids)}]\n")
     return "".join(lines)
 

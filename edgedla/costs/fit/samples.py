@@ -10,11 +10,13 @@ from edgedla.costs.features import (
     Features,
     dla_features,
     dla_follower_features,
+    engine_features,
     gpu_features,
     gpu_follower_features,
     loadable_features,
 )
 from edgedla.costs.fit.evidence import Row
+from edgedla.costs.fit.yolox import yolox
 from edgedla.costs.networks import network
 from edgedla.costs.operators import operators_of
 from edgedla.costs.transition import reformat_bytes
@@ -54,7 +56,11 @@ def sample_of(row: Row) -> Sample:
         moved = reformat_bytes(Tensor(row.id, (1, *dims)), row.precision)
         return Sample(row, dla_group, {"reformat": 1.0, "reformat_bytes": moved / clocks.emc_mhz}, _time_us(row))
     if row.work == "floor":
-        return Sample(row, dla_group, {"engine": 1.0, **loadable_features(clocks)}, _time_us(row))
+        return Sample(row, dla_group, {**engine_features(clocks), **loadable_features(clocks)}, _time_us(row))
+    if row.work.startswith("features "):
+        stated = dict(word.split("=") for word in row.work.split()[1:])
+        features = {name: float(value) for name, value in stated.items()}
+        return Sample(row, dla_group if on_dla else f"gpu-{module.chip}", features, _time_us(row))
     graph, layers = _graph(row)
     batch = _batch(row, graph)
     features = graph_features(graph, row, clocks, layers, batch)
@@ -81,7 +87,7 @@ def graph_features(
                 part = dla_follower_features(work, clocks) if position else dla_features(work, engine, clocks)
             else:
                 gpu = gpu_engine(target, row.precision, row.power_mode)
-                part = gpu_follower_features(work, gpu, clocks) if position else gpu_features(work, gpu, clocks)
+                part = gpu_follower_features(work, clocks) if position else gpu_features(work, gpu, clocks)
             for name, value in part.items():
                 total[name] = total.get(name, 0.0) + value
     return total
@@ -92,9 +98,15 @@ def _include(features: Features, row: Row, graph: LayerGraph, clocks: Clocks, ba
         if name.startswith("loadable"):
             loadables = int(name.partition("=")[2] or 1)
             features.update({n: loadables * v for n, v in loadable_features(clocks).items()})
-            features["engine"] = 1.0
-        elif name in ("engine", "fc"):
+            features.update(engine_features(clocks))
+        elif name == "engine":
+            features.update(engine_features(clocks))
+        elif name in ("fc", "runner"):
             features[name] = 1.0
+        elif name == "tuned":
+            # With CUDA graphs and no copies: what a launch and a call cost there says nothing of ordinary use.
+            for feature in ("kernel", "engine"):
+                features[f"{feature}.tuned"] = features.pop(feature, 0.0)
         elif name == "io":
             moved = sum(reformat_bytes(graph.tensors[t], row.precision) for t in graph.inputs + graph.outputs)
             features["reformat_bytes"] = moved * batch / clocks.emc_mhz
@@ -106,6 +118,8 @@ def _graph(row: Row) -> Tuple[LayerGraph, Optional[Tuple[int, int]]]:
         ranges = [r for r in rest[1:] if "=" not in r]
         first, last = (int(n) for n in ranges[0].split("-")) if ranges else (0, 0)
         return network(rest[0]), (first, last) if ranges else None
+    if kind == "yolox":
+        return yolox(rest[0], int(rest[1])), None
     if kind == "conv":
         c, k, kernel, stride = (int(n) for n in rest[:4])
         h, w = (int(n) for n in rest[4].split("x"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -13,8 +13,8 @@ from edgedla.costs.fit.samples import Sample
 
 #: Operator times that overlap count half: they are upper bounds of nine operators of one network.
 WEIGHTS: Mapping[str, float] = {"operator time": 0.5, "operator gap": 0.5}
-#: Where two terms of a sum cannot be told apart by the figures, they are pulled together with this weight.
-BALANCE_WEIGHT = 0.3
+#: Weight of a prior: that of a figure which is met to so many percent when the coefficient is one deviation off.
+PRIOR_WEIGHT = 0.08
 
 
 @dataclass(frozen=True)
@@ -25,22 +25,35 @@ class Group:
         name: dla1-fp16, dla2-int8, ...
         tied: feature -> the feature whose coefficient it shares, where the figures cannot tell them apart.
         borrowed: feature -> group whose coefficient is taken over, where the group has no figure for it.
-        balanced: two features of which only the sum is seen.
-        rescale: the group from which `borrowed` per-byte coefficients come runs at the same memory clock.
+        priors: feature -> (value, standard deviation), one more equation each: what another source than the group's
+            figures says, for terms that its figures cannot tell apart.
     """
 
     name: str
     tied: Mapping[str, str]
     borrowed: Mapping[str, str]
-    balanced: Optional[Tuple[str, str]] = None
+    priors: Mapping[str, Tuple[float, float]] = field(default_factory=dict)
 
+
+#: Terms of a GPU on which few figures bear: a depthwise kernel reaches a third of the peak at best.
+GPU_PRIORS: Mapping[str, Tuple[float, float]] = {
+    "mac.dense": (1.3, 0.3),
+    "mac.depthwise": (3.0, 3.0),
+    "memory": (1.2, 0.5),
+    "kernel.tuned": (6.0, 6.0),
+    "engine.tuned": (50.0, 40.0),
+}
+
+#: DLA v1: the fully connected layers of AlexNet show 60 GB/s, and what the groups of GoogleNet leave for arithmetic is 1.03
+#: of 1.43 TMAC/s. Groups of many small layers alone would put all of it into the time of an operator.
+DLA1_PRIORS: Mapping[str, Tuple[float, float]] = {"mac.dense": (1.39, 0.05), "read": (0.034, 0.015)}
 
 #: In the order of fitting: a group borrows only from earlier ones. A figure of a DLA holds the call of one engine, which a
 #: figure of a GPU holds too; the rest of what is constant is the loadable's.
 GROUPS: Tuple[Group, ...] = (
-    Group("gpu-orin", {}, {}, ("operator", "kernel")),
-    Group("gpu-xavier", {}, {}, ("operator", "kernel")),
-    Group("dla2-int8", {}, {"engine": "gpu-orin"}),
+    Group("gpu-orin", {}, {}, {**GPU_PRIORS, "kernel": (6.0, 3.0), "engine": (60.0, 20.0)}),
+    Group("gpu-xavier", {}, {}, {**GPU_PRIORS, "kernel": (15.0, 7.0), "engine": (80.0, 40.0)}),
+    Group("dla2-int8", {}, {"engine": "gpu-orin"}, {"lut": (0.0, 5.0)}),
     # Convolutions hide the memory at FP16; the same paths move the bytes, and the same host submits. There is one mode of
     # work: with the vectors of engines.yaml the figures of all kinds of convolution agree on one rate.
     Group(
@@ -64,8 +77,10 @@ GROUPS: Tuple[Group, ...] = (
             "engine": "gpu-xavier",
             "loadable": "dla2-int8",
             "loadable_clock": "dla2-int8",
+            "lut": "dla2-int8",
             "mac.depthwise": "dla2-int8",
         },
+        DLA1_PRIORS,
     ),
 )
 
@@ -73,7 +88,7 @@ GROUPS: Tuple[Group, ...] = (
 CARRIED: Tuple[Tuple[str, str], ...] = (("dla1-int8", "dla1-fp16"), ("gpu-thor", "gpu-orin"))
 
 #: Features that belong to a figure, not to the model.
-NUISANCE = ("fc",)
+NUISANCE = ("fc", "runner", "kernel.tuned", "engine.tuned")
 
 
 @dataclass(frozen=True)
@@ -166,34 +181,32 @@ def _solve(
     """(coefficients, sum of squared weighted relative errors) at one overlap factor."""
     fixed = {name: done[source][name] for name, source in group.borrowed.items()}
     features = [tied_features(s.features, group) for s in samples]
-    free = sorted({n for f in features for n in f if n not in fixed})
-    # No engine is faster than its published peak: a mac coefficient is at least 1.
-    low = np.array([1.0 if n.startswith("mac.") else 0.0 for n in free])
+    free = sorted({n for f in [*features, group.priors] for n in f if n not in fixed})
+    # Nothing is faster than its published peak: arithmetic, and bytes from the DRAM.
+    low = np.array([1.0 if n.startswith("mac.") or n == "memory" else 0.0 for n in free])
     target = np.array([s.time_us / (overlap if "overlapped" in s.row.includes else 1.0) for s in samples])
     weight = np.array([WEIGHTS.get(s.row.metric, 1.0) for s in samples]) / target
     a = np.array([[f.get(n, 0.0) for n in free] for f in features])
     known = np.array([sum(fixed.get(n, 0.0) * v for n, v in f.items()) for f in features])
     rows, right = a * weight[:, None], (target - known - a @ low) * weight
-    x = low + nnls(rows, right)
-    if group.balanced and all(n in free for n in group.balanced):
-        x = low + nnls(*_balanced(rows, right, free, x, group.balanced, features))
+    x = low + nnls(*_with_priors(rows, right, free, low, group.priors))
     residual = (a @ x + known - target) * weight
     coefficients = dict(zip(free, (float(v) for v in x)))
     coefficients.update(fixed)
     return coefficients, float(residual @ residual)
 
 
-def _balanced(
-    rows: np.ndarray, right: np.ndarray, free: List[str], x: np.ndarray, pair: Tuple[str, str], features: List[Features]
+def _with_priors(
+    rows: np.ndarray, right: np.ndarray, free: List[str], low: np.ndarray, priors: Mapping[str, Tuple[float, float]]
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """One more equation: both terms of the pair contribute the same, with BALANCE_WEIGHT against the sum found before."""
-    size = {n: max(f.get(n, 0.0) / max(f.get(pair[0], 0.0), 1.0) for f in features) for n in pair}
-    together = sum(x[free.index(n)] * size[n] for n in pair)
-    extra = np.zeros(len(free))
-    if together > 0:
-        for n, sign in zip(pair, (1.0, -1.0)):
-            extra[free.index(n)] = sign * size[n] * BALANCE_WEIGHT / together
-    return np.vstack([rows, extra]), np.append(right, 0.0)
+    """One more equation a prior: (coefficient - value) / deviation * PRIOR_WEIGHT = 0."""
+    for name, (value, deviation) in priors.items():
+        if name in free:
+            k = free.index(name)
+            row = np.zeros(len(free))
+            row[k] = PRIOR_WEIGHT / deviation
+            rows, right = np.vstack([rows, row]), np.append(right, (value - low[k]) * row[k])
+    return rows, right
 
 
 def _tells(rest: List[Sample], sample: Sample, group: Group) -> bool:

@@ -86,8 +86,10 @@ def evaluate(problem: Problem, assignment: Sequence[str]) -> Evaluation:
 
     for item, device in zip(problem.items, devices):
         charge(item.model, device, item.cost(device))
-    for model in sorted({item.model for item, device in zip(problem.items, devices) if device == GPU and item.layers}):
-        charge(model, GPU, problem.engine)
+    for model in range(len(problem.models)):
+        caller = engine_device(problem, devices, model)
+        if caller is not None:
+            charge(model, caller, problem.engine)
     regions = tuple(Region(core, problem.items[group[0]].model, group) for core, group in problem.regions(devices))
     for region in regions:
         charge(region.model, region.core, problem.loadable)
@@ -105,6 +107,15 @@ def evaluate(problem: Problem, assignment: Sequence[str]) -> Evaluation:
     summed = {key: total(costs) for key, costs in sorted(loads.items())}
     engines = frozenset(d for item, d in zip(problem.items, devices) if item.layers)
     return Evaluation(devices, regions, crossings, separations, summed, engines)
+
+
+def engine_device(problem: Problem, devices: Sequence[str], model: int) -> Optional[str]:
+    """Whose time the call of a model's engine takes: the GPU's where it has layers there, else that of the core with its
+    last item. None for a model without layers."""
+    own = [i for i in problem.items_of(model) if problem.items[i].layers]
+    if not own:
+        return None
+    return GPU if any(devices[i] == GPU for i in own) else devices[own[-1]]
 
 
 def crossings_of(problem: Problem, index: int, devices: Sequence[str]) -> List[Crossing]:

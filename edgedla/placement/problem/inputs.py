@@ -13,9 +13,9 @@ from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
 from edgedla.graph.kinds import kind_of
 from edgedla.graph.open_sizes import dims_text, open_sizes_text
-from edgedla.placement.borders import Borders, border_format
-from edgedla.placement.loops import in_order, loops_of
+from edgedla.placement.problem.borders import Borders, border_format
 from edgedla.placement.problem.grouping import tensorrt_grouping
+from edgedla.placement.problem.loops import in_order, loops_of
 from edgedla.placement.problem.model import Model, legal_units, why_not
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.regions.fusions import Unit, UnitGraph, fuse

@@ -127,7 +127,7 @@ class Problem:
     Attributes:
         models: names, by `Item.model`.
         loadable: what one region costs by being one.
-        engine: what a model's frame costs on the GPU as soon as any of its layers is there.
+        engine: what the call of a model's engine costs per frame, wherever its layers are; see `evaluate.engine_device`.
         devices: the devices that may be used at all.
         rates: for throughput of several models, frames of each model per period.
         slowdown: by set of engines that run together, the factor (>= 1) on each engine's time. Sets that are missing,

@@ -12,7 +12,7 @@ import heapq
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
-from edgedla.placement.problem.evaluate import Evaluation
+from edgedla.placement.problem.evaluate import Evaluation, engine_device
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
@@ -86,6 +86,9 @@ def segments(problem: Problem, evaluation: Evaluation, model: int) -> Tuple[Segm
     on_gpu = [n for n in order if assignment[members[n][0]] == GPU and problem.items[members[n][0]].layers]
     if on_gpu:
         compute[on_gpu[0]] += problem.engine.latency_us
+    elif engine_device(problem, assignment, model) is not None:
+        last = max(i for i in problem.items_of(model) if problem.items[i].layers)
+        compute[node_of[last]] += problem.engine.latency_us
     for index, device in evaluation.separations:
         link = problem.links[index]
         if link.consumer in node_of:

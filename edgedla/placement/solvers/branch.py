@@ -58,13 +58,13 @@ def solve_branching(
 
 
 def _over_cuts(search: Search, gap: float) -> Solution:
-    """Best first over fixed items; bound = minimum cut + one loadable + the engine's call where a layer must be on the GPU.
+    """Best first over fixed items; bound = minimum cut + one loadable + the call of each model's engine.
 
     Leaving further loadables out never overestimates. The assignment without any loadable is tried by itself first.
     """
     problem, core, weight = search.problem, search.problem.cores[0], search.goal.objective
     one = problem.loadable.latency_us if weight == "latency" else problem.loadable.energy_mj
-    if any(item.layers and item.allowed == (GPU,) for item in problem.items):
+    for _ in {item.model for item in problem.items if item.layers}:
         one += problem.engine.latency_us if weight == "latency" else problem.engine.energy_mj
     if all(GPU in item.allowed for item in problem.items):
         search.offer((GPU,) * len(problem.items))

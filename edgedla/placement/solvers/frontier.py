@@ -20,7 +20,7 @@ class State(NamedTuple):
         counts: loadables by core, while items without predecessors are to come; else 0.
         ends: by core, while items that nothing reads are to come: 2 when one of them is on the core; 1 when none is and
             a path with as many stretches as the core has loadables ended elsewhere; else 0.
-        engine: 1 when the model's call of the GPU engine is paid.
+        engine: 1 when the call of the model's engine is paid.
     """
 
     items: Tuple[Tuple[int, ...], ...]
@@ -56,6 +56,7 @@ class _Step:
     is_kept: bool
     kept_masks: Callable[[Any], Tuple[Any, ...]]
     has_layers: bool
+    is_last: bool
     rate: float
     is_end: bool
     more_ends: bool
@@ -108,6 +109,7 @@ class Frontier:
         self._is_end = [last[k] < 0 for k in range(n)]
         self._last_end = {i.model: k for k, i in enumerate(problem.items) if self._is_end[k]}
         self._last_source = {i.model: k for k, i in enumerate(problem.items) if not problem.predecessors(k)}
+        self._last_layers = {i.model: k for k, i in enumerate(problem.items) if i.layers}
         self._last_of = {i.model: k for k, i in enumerate(problem.items)}
         begins, ends = [], []
         for k, flow in enumerate(problem.flows):
@@ -162,6 +164,7 @@ class Frontier:
             is_kept=i in self.live_items[i + 1],
             kept_masks=_picker([mask_at[k] for k in self.live_flows[i + 1]]),
             has_layers=bool(item.layers),
+            is_last=self._last_layers.get(item.model) == i,
             rate=problem.rates[item.model],
             is_end=self._is_end[i],
             more_ends=self._last_end[item.model] > i,
@@ -177,6 +180,9 @@ class Frontier:
         load[device] = s.times[device]
         if device == 0 and s.has_layers and not engine:
             load[0] += self.engine_us
+            engine = 1
+        elif s.is_last and not engine:
+            load[device] += self.engine_us
             engine = 1
         masks = list(paid)
         for x in s.inputs:

@@ -80,7 +80,10 @@ def relax(problem: Problem, engines: Tuple[str, ...]) -> Relaxation:
 
 
 def _engines(r: Relaxation) -> None:
-    """An engine with layers on the GPU: e >= x[item, GPU] for every item of the model."""
+    """The call of a model's engine: on the GPU with e >= x[item, GPU] for every item of the model, else with its last one.
+
+    e <= sum of them; on core c: e[c] >= x[last, c] - e, and e + sum over c of e[c] >= 1.
+    """
     cost = r.problem.engine
     if cost.latency_us <= 0 and cost.energy_mj <= 0:
         return
@@ -88,11 +91,20 @@ def _engines(r: Relaxation) -> None:
         there = [r.on(i, GPU) for i in r.problem.items_of(m) if r.problem.items[i].layers]
         if any(x == {None: 1.0} for x in there):
             _charge(r, m, GPU, {None: 1.0}, cost.latency_us, cost.energy_mj)
-        elif any(there):
-            e = r.model.column()
+        elif there:
+            e = r.model.column(upper=1.0)
             _charge(r, m, GPU, {e: 1.0}, cost.latency_us, cost.energy_mj)
             for x in there:
                 r.model.at_least(add({e: 1.0}, x, -1.0))
+            last = max(i for i in r.problem.items_of(m) if r.problem.items[i].layers)
+            total: Linear = {e: 1.0}
+            for core in (d for d in r.engines if d != GPU and r.on(last, d)):
+                on_core = r.model.column(upper=1.0)
+                _charge(r, m, core, {on_core: 1.0}, cost.latency_us, cost.energy_mj)
+                r.model.at_least(add(add({e: 1.0}, {on_core: 1.0}), r.on(last, core), -1.0))
+                add(total, {on_core: 1.0})
+            r.model.at_least(total, 1.0)
+            r.model.at_least(add(_sum(there), {e: 1.0}, -1.0))
 
 
 def _sum(expressions: object) -> Linear:
