@@ -213,4 +213,4 @@ def _gpu_alone_is_best(problem: Problem) -> bool:
     core = problem.cores[0]
     gains = sum(max(i.time_us(GPU) - i.time_us(core), 0.0) for i in problem.items if core in i.allowed)
     separated = sum(link.cost(GPU).latency_us for link in problem.links)
-    return gains + separated + problem.engine.latency_us <= problem.loadable.latency_us
+    return gains + separated <= problem.loadable.latency_us

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Tuple
 
-from edgedla.placement.problem.evaluate import Evaluation
+from edgedla.placement.problem.evaluate import Evaluation, engine_device
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
@@ -31,8 +31,8 @@ class Breakdown:
     """The latency of one frame of one model in parts: gpu_us + dla_us + moving_us.
 
     Attributes:
-        gpu_us: layers on the GPU, and what the frame costs there as soon as any layer is.
-        dla_us: layers on DLA cores.
+        gpu_us: layers on the GPU, and the call of the engine.
+        dla_us: layers on DLA cores, and the call of an engine that is wholly there.
         moving_us: starts of loadables, and tensors that cross between devices.
         layer_us: by layer index, on its device; the first layer of a fused operator bears the operator's time.
         crossings: how many tensors cross.
@@ -66,8 +66,9 @@ def breakdown(problem: Problem, evaluation: Evaluation, model: int = 0) -> Break
         by_kind[device == GPU] += time_us
         for n, layer in enumerate(item.layers):
             layer_us[layer] = time_us if n == 0 else 0.0
-    if any(evaluation.assignment[i] == GPU and problem.items[i].layers for i in problem.items_of(model)):
-        by_kind[True] += problem.engine.latency_us
+    caller = engine_device(problem, evaluation.assignment, model)
+    if caller is not None:
+        by_kind[caller == GPU] += problem.engine.latency_us
     for index, device in evaluation.separations:
         link = problem.links[index]
         if problem.items[link.consumer].model == model:
