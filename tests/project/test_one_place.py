@@ -1,0 +1,71 @@
+"""What CONTRIBUTING.md calls one place is one: what is written and forgotten in its table is named here."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Set
+
+import pytest
+
+from edgedla.cli.main import VERBS
+from edgedla.graph.kinds import KINDS, kind_class
+from edgedla.graph.kinds.base import Kind
+from edgedla.rules import load_rules
+from edgedla.runtime.decode import DECODERS
+from edgedla.targets.modules import modules
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "edgedla"
+
+
+def stems(folder: str) -> Set[str]:
+    return {p.stem for p in (PACKAGE / folder).glob("*.py")}
+
+
+def test_every_layer_kind_stands_in_its_table() -> None:
+    shared = {"__init__", "base", "kernelled"}
+    assert stems("graph/kinds") - shared == {module for module, _ in KINDS.values()}
+
+
+@pytest.mark.parametrize("layer_type", sorted(KINDS))
+def test_every_layer_kind_has_numbers_and_rules(layer_type: str) -> None:
+    assert issubclass(kind_class(layer_type), Kind)
+    assert kind_class(layer_type) is not Kind
+    assert any(layer_type in rule.kinds for rule in load_rules().rules()), f"rules/layers/ has no rule for {layer_type}"
+
+
+def test_every_command_stands_in_its_table() -> None:
+    modules = {place.partition(":")[0].rpartition(".")[2] for place, _ in VERBS.values()}
+    commands = {
+        path.stem
+        for path in (PACKAGE / "cli").glob("*.py")
+        if re.search(r"^@click\.(command|group)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert commands - {"main"} == modules
+    for verb, (place, line) in VERBS.items():
+        module, _, attribute = place.partition(":")
+        assert getattr(importlib.import_module(module), attribute).help, verb
+        assert line.endswith("."), verb
+
+
+def test_every_module_file_is_a_target() -> None:
+    files = {p.stem for p in (ROOT / "rules" / "targets").glob("*.yaml")}
+    assert files == set(modules())
+
+
+def test_every_decoder_is_a_function() -> None:
+    assert all(callable(d) for d in DECODERS.values())
+
+
+@pytest.mark.parametrize("place", sorted(set(re.findall(r"`((?:edgedla|rules|tests|examples)/[\w/.-]+)`",
+                                                        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))))  # fmt: skip
+def test_every_place_that_contributing_names_exists(place: str) -> None:
+    assert "NN_" in place or (ROOT / place).exists()
+
+
+def test_every_example_has_a_page_that_readme_or_another_page_names() -> None:
+    folders = {p.name for p in (ROOT / "examples").iterdir() if p.is_dir() and not p.name.startswith((".", "_"))}
+    pages = {p.parent.name for p in (ROOT / "examples").glob("*/README.md")}
+    assert folders == pages
