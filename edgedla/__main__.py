@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgedla.cli.main import run
+from edgedla.cli import run
 
 if __name__ == "__main__":
     run()

@@ -17,7 +17,10 @@ Exit code 0 is success, 1 means that the answer is no (`--fail-on`), 70 is a bug
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar, Dict, Optional
+
+_LINE_END = re.compile("\n(?!  )")
 
 
 class EdgedlaError(Exception):
@@ -42,7 +45,9 @@ class EdgedlaError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.what}" if self.where else self.what
+        # A name with a line end in it must not begin a line that looks like one of ours.
+        what = _LINE_END.sub("\n  ", self.what)
+        text = f"{self.where}: {what}" if self.where else what
         if self.allowed:
             text += f" (allowed: {self.allowed})"
         if self.hint:

@@ -1,3 +1,19 @@
 """The command line: one verb a file, each parses its options, makes one library call, and renders the result."""
 
 from __future__ import annotations
+
+import sys
+
+
+def run() -> None:
+    """Runs the command line and ends the process with the documented exit code."""
+    try:
+        from edgedla.cli.main import run as run_command
+    except ImportError as e:
+        if not e.name or e.name.partition(".")[0] == "edgedla":
+            raise
+        text = f"edgedla: error: the Python library {e.name!r} cannot be imported ({e})\n  pip install edgedla\n"
+        sys.stderr.write(text)
+        # EnvironmentMissing's exit code: something is missing here.
+        sys.exit(4)
+    run_command()

@@ -10,7 +10,7 @@ import click
 
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import shape_options
-from edgedla.cli.output import deliver, destinations
+from edgedla.cli.output import deliver, destinations, echo
 from edgedla.documents import header
 from edgedla.errors import UsageError
 
@@ -28,7 +28,7 @@ FLAGS_WITHOUT_EFFECT = (
 
 def _says_so(context: click.Context, option: click.Parameter, value: Any) -> None:
     if value not in (None, False):
-        click.echo(f"{option.opts[0]} changes nothing here", err=True)
+        echo(f"{option.opts[0]} changes nothing here", err=True)
 
 
 def _trtexec_options(command: Callable) -> Callable:

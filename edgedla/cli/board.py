@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional, Tuple
 
 import click
 
+from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 
 FORMAT = click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text")
@@ -42,7 +43,7 @@ def add(
     if name in boards and not again:
         raise UsageError(f"there is a board {name!r} already", where=str(inventory_file()), allowed="--replace")
     boards[name] = BoardEntry(name, parse_address(address), tuple(groups), python, edgedla or None, note)
-    click.echo(f"{name} stands in {save_inventory(boards)}")
+    echo(f"{name} stands in {save_inventory(boards)}")
 
 
 @board.command("list")
@@ -64,10 +65,10 @@ def list_boards(probe: bool, output_format: str) -> None:
                 row["error"] = e.what
         rows.append(row)
     if output_format == "json":
-        click.echo(json.dumps({"schema": "edgedla.boards/1", "boards": rows}, indent=1))
+        echo(json.dumps({"schema": "edgedla.boards/1", "boards": rows}, indent=1))
         return
     for row in rows:
-        click.echo(f"{row['name']:<16} {row['address']:<28} {','.join(row['groups']):<16} {_probed(row)}".rstrip())
+        echo(f"{row['name']:<16} {row['address']:<28} {','.join(row['groups']):<16} {_probed(row)}".rstrip())
 
 
 def _probed(row: Dict[str, Any]) -> str:
@@ -119,10 +120,10 @@ def doctor(name: str, output_format: str) -> int:
     entry = board_named(name)
     if output_format == "text":
         state = state_of(entry)
-        click.echo(f"ok   connection: {entry.address}, {state.machine}, Python {state.python}, user {state.user}")
-        click.echo(f"ok   disk: {state.free_bytes / 1e9:.1f} GB free")
+        echo(f"ok   connection: {entry.address}, {state.machine}, Python {state.python}, user {state.user}")
+        echo(f"ok   disk: {state.free_bytes / 1e9:.1f} GB free")
         if state.holder is not None:
-            click.echo(f"WARN lock: in use by {in_use_by(state.holder)}")
+            echo(f"WARN lock: in use by {in_use_by(state.holder)}")
     request = Request("edgedla doctor", ("doctor", f"--format={output_format}"), exclusive=False)
     return run_on(entry, request, terminal()).rc
 
@@ -141,10 +142,10 @@ def lock(name: str, minutes: float, note: str, wait_s: float, release: bool) -> 
     entry = board_named(name)
     if release:
         count = boards.unlock(entry)
-        click.echo(f"{name} is given back" if count else f"you had not locked {name}")
+        echo(f"{name} is given back" if count else f"you had not locked {name}")
         return
     boards.lock(entry, minutes * 60, note, wait_s)
-    click.echo(f"{name} is yours for {minutes:g} minutes; `edgedla board lock {name} --release` gives it back")
+    echo(f"{name} is yours for {minutes:g} minutes; `edgedla board lock {name} --release` gives it back")
 
 
 @board.command()
@@ -157,12 +158,12 @@ def jobs(name: str, output_format: str) -> None:
 
     found = jobs_of(board_named(name))
     if output_format == "json":
-        click.echo(json.dumps({"schema": "edgedla.board_jobs/1", "jobs": [j.to_dict() for j in found]}, indent=1))
+        echo(json.dumps({"schema": "edgedla.board_jobs/1", "jobs": [j.to_dict() for j in found]}, indent=1))
         return
     for job in found:
         when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(job.started))
         state = job.state if job.rc is None else f"{job.state} ({job.rc})"
-        click.echo(f"{job.id}  {state:<12} {when}  {job.owner}  {job.what}")
+        echo(f"{job.id}  {state:<12} {when}  {job.owner}  {job.what}")
 
 
 @board.command()
@@ -183,7 +184,7 @@ def attach(name: str, job: str, output: Optional[Path]) -> int:
     if known is not None and known.get("board") != entry.name:
         raise UsageError(f"the job {job} runs on {known.get('board')}", where="BOARD")
     if known is None and output is None:
-        click.echo(
+        echo(
             "the results stay on the board (another laptop's job, or fetched already): -o FOLDER brings them", err=True
         )
     return follow(entry, job, terminal(), into=output).rc
@@ -199,4 +200,4 @@ def cancel(name: str, job: str, kill: bool) -> None:
     from edgedla.remote.inventory import board_named
 
     boards.cancel(board_named(name), job, "kill" if kill else "interrupt")
-    click.echo(f"{job} was told to end")
+    echo(f"{job} was told to end")

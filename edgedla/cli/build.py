@@ -10,6 +10,7 @@ import click
 
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import platform_options, resolve_models, shape_options, split_trtexec
+from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 from edgedla.vocabulary import PRECISIONS
 
@@ -121,19 +122,19 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     request = _request(model, given)
 
     def say(line: str) -> None:
-        click.echo(line, err=True)
+        echo(line, err=True)
 
     if given["plan_only"]:
-        click.echo(render_plans(plan_stages(model, request, say=say), given["output_format"]), nl=False)
+        echo(render_plans(plan_stages(model, request, say=say), given["output_format"]), nl=False)
         return 0
     if given["backend"] == "trtexec":
         said = write_scripts(model, out, request, say=say)
         lines = [f"written   {path}" for path in (*said.stages, said.script)]
         lines += [f"not said  {text}" for text in said.unsaid]
-        click.echo(json.dumps(said.to_dict(), indent=1) if given["output_format"] == "json" else "\n".join(lines))
+        echo(json.dumps(said.to_dict(), indent=1) if given["output_format"] == "json" else "\n".join(lines))
         return 0
     artifact = build_artifact(model, out, request, say=say)
-    click.echo(render_build(artifact, given["output_format"]), nl=False)
+    echo(render_build(artifact, given["output_format"]), nl=False)
     outside = artifact.accuracy is not None and artifact.accuracy["within"] is False
     return 1 if outside and given["fail_on"] == "accuracy" else 0
 

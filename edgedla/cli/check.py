@@ -18,7 +18,7 @@ from edgedla.cli.options import (
     shape_options,
     split_trtexec,
 )
-from edgedla.cli.output import deliver, destinations
+from edgedla.cli.output import deliver, destinations, echo
 from edgedla.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def check(
         lambda wanted, terminal: render_check(found, wanted, files=files, fail_on=fail_on, terminal=terminal),
     )
     for error in broken:
-        click.echo(f"edgedla: error: {error}", err=True)
+        echo(f"edgedla: error: {error}", err=True)
     if broken:
         return ModelError.exit_code
     return 0 if all(gate.passes(report, fail_on) for report in found) else 1

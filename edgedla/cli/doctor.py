@@ -8,6 +8,7 @@ import sys
 import click
 
 from edgedla.cli.board_option import BoardCommand
+from edgedla.cli.output import echo
 
 MARK = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL", "info": "    "}
 
@@ -27,11 +28,11 @@ def doctor(output_format: str) -> None:
     found = look()
     document = summary(found)
     if output_format == "json":
-        click.echo(json.dumps(document, indent=1))
+        echo(json.dumps(document, indent=1))
     else:
         for c in sorted(found, key=lambda c: ("fail", "warn", "ok", "info").index(c.state)):
-            click.echo(f"{MARK[c.state]} {c.name}: {c.found}")
+            echo(f"{MARK[c.state]} {c.name}: {c.found}")
             if c.remedy and c.state != "ok":
-                click.echo(f"       {c.remedy}")
+                echo(f"       {c.remedy}")
     if not document["ok"]:
         sys.exit(4)

@@ -15,7 +15,7 @@ from edgedla.cli.options import (
     shape_options,
     split_trtexec,
 )
-from edgedla.cli.output import deliver, destinations
+from edgedla.cli.output import deliver, destinations, echo
 from edgedla.errors import RunError, UsageError
 
 FORMATS = ("text", "json", "markdown")
@@ -105,7 +105,7 @@ def fix(
     if listed:
         from edgedla.rules.remedies import fixes_markdown
 
-        click.echo(fixes_markdown(), nl=False)
+        echo(fixes_markdown(), nl=False)
         return 0
     trtexec = split_trtexec(options)
     models = resolve_models(models, trtexec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import gc
 import importlib
@@ -14,6 +15,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import click
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing
+from edgedla.printable import printable_text
 from edgedla.version import __version__
 
 #: verb -> (where its command stands, one line for `edgedla --help`). The table keeps the help line so that
@@ -114,10 +116,10 @@ def exit_code_of(args: Optional[List[str]] = None) -> int:
             sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.ClickException as e:
-        e.show()
+        _complain(_usage(e))
         return e.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("edgedla: interrupted", err=True)
+        _complain("edgedla: interrupted")
         return 130
     except (PipeClosed, BrokenPipeError):
         # Python flushes stdout once more at exit; without this it would complain about the closed pipe there.
@@ -125,10 +127,25 @@ def exit_code_of(args: Optional[List[str]] = None) -> int:
         return 128 + 13
     except Exception as e:
         if os.environ.get("EDGEDLA_DEBUG", "") not in ("", "0"):
-            traceback.print_exc()
+            _complain(traceback.format_exc())
         text, code = _explained(e)
-        click.echo(f"edgedla: {text}", err=True)
+        _complain(f"edgedla: {text}")
         return code
+
+
+def _complain(text: str) -> None:
+    """Words on stderr. Where it cannot be written (closed, a full disk), the exit code still tells."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(printable_text(text), err=True)
+
+
+def _usage(error: click.ClickException) -> str:
+    """As click shows it: usage, hint, message."""
+    ctx = getattr(error, "ctx", None)
+    lines = [ctx.get_usage()] if ctx is not None else []
+    if ctx is not None and ctx.command.get_help_option(ctx) is not None:
+        lines.append(f"Try '{ctx.command_path} {ctx.help_option_names[0]}' for help.\n")
+    return "\n".join([*lines, f"Error: {error.format_message()}"])
 
 
 def _explained(error: Exception) -> Tuple[str, int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Optional
 import click
 
 from edgedla.cli.board_option import BoardCommand
+from edgedla.cli.output import echo
 
 if TYPE_CHECKING:
     from edgedla.runtime.board.monitor import Sample
@@ -34,12 +35,12 @@ def monitor(interval: float, count: int, output_format: str) -> None:
     shown: Optional[tuple] = None
     for sample in samples(interval, count):
         if output_format == "json":
-            click.echo(json.dumps(sample.to_dict(), sort_keys=True))
+            echo(json.dumps(sample.to_dict(), sort_keys=True))
             continue
-        click.echo(_line(sample))
+        echo(_line(sample))
         if sample.warnings != shown:
             for warning in sample.warnings:
-                click.echo(f"warning: {warning}", err=True)
+                echo(f"warning: {warning}", err=True)
             shown = sample.warnings
 
 

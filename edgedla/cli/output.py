@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Callable, Mapping, Optional, Sequence, Tuple
 
@@ -9,6 +10,7 @@ import click
 
 from edgedla.errors import UsageError
 from edgedla.files import write_atomic
+from edgedla.printable import printable_text
 
 #: Ending -> format. The longest ending that fits wins.
 FORMAT_OF_ENDING: Mapping[str, str] = {
@@ -50,6 +52,13 @@ def destinations(
     return tuple(found)
 
 
+def echo(text: str, *, err: bool = False, nl: bool = True, color: Optional[bool] = None) -> None:
+    """Prints text of which no name can move the cursor, clear the screen or set the title. Every verb prints by it."""
+    # Progress and warnings that nobody can read (stderr closed, or on a full disk) end no work.
+    with contextlib.suppress(*((OSError, ValueError) if err else ())):
+        click.echo(printable_text(text), err=err, nl=nl, color=color)
+
+
 def deliver(targets: Sequence[Tuple[str, str]], render: Callable[[str, bool], str]) -> None:
     """Renders each format and writes it. `render(format, terminal)` gets True where a person looks at a terminal."""
     for wanted, path in targets:
@@ -57,7 +66,7 @@ def deliver(targets: Sequence[Tuple[str, str]], render: Callable[[str, bool], st
             # Started with stdout closed there is no stream at all.
             text = render(wanted, sys.stdout is not None and sys.stdout.isatty())
             # color=True: the renderer has already decided; click must not strip what it chose.
-            click.echo(text, nl=not text.endswith("\n"), color=True)
+            echo(text, nl=not text.endswith("\n"), color=True)
         else:
             text = render(wanted, False)
             write_atomic(path, text if text.endswith("\n") else text + "\n")

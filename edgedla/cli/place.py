@@ -16,7 +16,7 @@ from edgedla.cli.options import (
     shape_options,
     split_trtexec,
 )
-from edgedla.cli.output import deliver, destinations
+from edgedla.cli.output import deliver, destinations, echo
 from edgedla.errors import UsageError
 from edgedla.vocabulary import OBJECTIVES
 
@@ -175,8 +175,8 @@ def _verify(path: str, models: Tuple[str, ...], shapes: Any, batch: Optional[int
     document = placement.read_placement(path)
     broken = placement.verify(document, models, shapes=shapes, batch=batch)
     for violation in broken:
-        click.echo(f"{violation.rule}: {violation.message}")
-    click.echo(
+        echo(f"{violation.rule}: {violation.message}")
+    echo(
         f"{path}: {len(broken)} broken constraint{'s' * (len(broken) > 1)}"
         if broken
         else f"{path}: every constraint is kept"

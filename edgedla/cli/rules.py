@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 import click
 
 from edgedla.cli.options import output_options
-from edgedla.cli.output import deliver, destinations
+from edgedla.cli.output import deliver, destinations, echo
 
 FORMATS = ("text", "json")
 
@@ -36,7 +36,7 @@ def explain_rule(rule: str) -> None:
     """Say what RULE (an id such as CONV009, or a name) asks for, where it holds, its sources and remedies."""
     from edgedla.rules import explain
 
-    click.echo(explain(rule), nl=False)
+    echo(explain(rule), nl=False)
 
 
 @rules.command("docs")

@@ -6,6 +6,7 @@ import json
 from typing import Any, List, Mapping, Sequence
 
 from edgedla.documents import header
+from edgedla.printable import json_escaped
 from edgedla.regions.report import CheckReport
 
 
@@ -36,4 +37,4 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def _compact(value: Any) -> str:
-    return _ENCODER.encode(value)
+    return json_escaped(_ENCODER.encode(value))

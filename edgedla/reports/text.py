@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Iterator, List, Sequence, Tuple
 
+from edgedla.printable import printable
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
 from edgedla.reports import summary
@@ -26,8 +26,8 @@ STYLES = {
 
 #: So many of the ranked changes stand on the first screen; the others behind the findings.
 FIRST_CHANGES = 5
-
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+#: One Concat of 20,000 branches lists their dims in one cell: padding each row to it takes gigabytes.
+MOST_PADDING = 80
 
 
 def to_text(reports: Sequence[CheckReport], terminal: bool = False) -> str:
@@ -63,12 +63,12 @@ def print_lines(lines: Sequence[Line], terminal: bool) -> str:
 
 def clean(name: str) -> str:
     """A name from a model, with control characters shown instead of obeyed."""
-    return _CONTROL.sub(lambda m: ascii(m.group())[1:-1], name)
+    return printable(name)
 
 
 def aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The rows of a table with columns of one width."""
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    """The rows of a table with columns of one width; a cell wider than MOST_PADDING moves only its own row."""
+    widths = [min(MOST_PADDING, max(len(row[i]) for row in table)) for i in range(len(table[0]))]
     for row in table:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
 

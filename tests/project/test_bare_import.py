@@ -59,6 +59,14 @@ def test_what_is_missing_is_named_and_is_no_bug() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_without_the_library_of_the_command_line_itself() -> None:
+    """A wheel installed with --no-deps."""
+    done = run("from edgedla.__main__ import run; run()", [*LIBRARIES, "click"])
+    assert done.returncode == 4
+    assert "'click'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_starting_up_imports_little() -> None:
     """Times differ by machine and load; the number of imported modules does not. `--help` imports click, not the verbs."""
 

@@ -16,7 +16,7 @@ ORDER = (
     "inspection runtime remote sweep reports cli"
 ).split()
 #: Modules beside the folders that everybody may import. `data`, `files` and `strict_yaml` stand on errors alone.
-FOUNDATION = {"errors", "version", "data", "files", "strict_yaml", "documents", "vocabulary"}
+FOUNDATION = {"errors", "version", "data", "files", "strict_yaml", "documents", "vocabulary", "printable"}
 
 ALLOWED: Dict[str, Tuple[str, ...]] = {
     "onnx": ("importers/", "fixes/", "quantization/", "builder/onnx_input", "builder/host/", "builder/chain/"),

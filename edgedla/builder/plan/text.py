@@ -6,6 +6,9 @@ from typing import Any, Dict, List
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.pools import format_size
+from edgedla.printable import printable
+
+_MOST_PADDING = 80
 
 
 def describe(plan: BuildPlan) -> str:
@@ -35,11 +38,11 @@ def describe(plan: BuildPlan) -> str:
     devices = sorted({layer.device for layer in plan.layers})
     counts = ", ".join(f"{d}: {sum(x.device == d for x in plan.layers)}" for d in devices)
     lines.append(f"layers    {len(plan.layers)} ({counts})")
-    width = max((len(x.name) for x in plan.layers), default=0)
+    width = min(_MOST_PADDING, max((len(x.name) for x in plan.layers), default=0))
     for layer in plan.layers:
         precision = f"  {layer.precision}" if layer.precision else ""
         lines.append(f"  {layer.device:5} {layer.name:{width}}  {layer.type}{precision}".rstrip())
-    return "\n".join(lines) + "\n"
+    return "\n".join(printable(line) for line in lines) + "\n"
 
 
 def _scales(plan: BuildPlan) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.costs.cost import Cost, weakest
 from edgedla.documents import header
+from edgedla.printable import json_escaped
 
 
 @dataclass(frozen=True)
@@ -192,4 +193,4 @@ class Prediction:
 
     def to_json(self) -> str:
         """The document as text: the same bytes for the same input."""
-        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_escaped(json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)) + "\n"

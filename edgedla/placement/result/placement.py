@@ -8,6 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.costs.cost import Cost
 from edgedla.documents import header
+from edgedla.printable import json_escaped
 
 #: Why a layer stands where it stands.
 WHY: Mapping[str, str] = {
@@ -184,7 +185,7 @@ class Placement:
 
     def to_json(self) -> str:
         """The document as text: the same bytes for the same input."""
-        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_escaped(json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def _document_of(placement: Placement) -> Dict[str, Any]:

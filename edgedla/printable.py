@@ -1,0 +1,30 @@
+"""Names of a model, a file or a log may hold what a terminal obeys; here they become what it shows.
+
+Besides C0 and C1: separators that begin a line, and marks that turn the direction of what follows.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TURNS = "\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_TURNS}]")
+#: As above, without line ends, tabs and the colours (SGR) that our own text has.
+_IN_TEXT = re.compile(f"\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f{_TURNS}]")
+#: What JSON may hold raw in a string and a terminal obeys; and halves of surrogate pairs, which are no UTF-8.
+_IN_JSON = re.compile(f"[\x7f-\x9f{_TURNS}\ud800-\udfff]")
+
+
+def printable(name: str) -> str:
+    """One line: "a\\x1b[2J" for a name that would clear the screen."""
+    return _CONTROL.sub(lambda m: ascii(m.group())[1:-1], name)
+
+
+def printable_text(text: str) -> str:
+    """Several lines, with their colours."""
+    return _IN_TEXT.sub(lambda m: ascii(m.group())[1:-1], text)
+
+
+def json_escaped(document: str) -> str:
+    """The same JSON document, with \\u escapes for what a terminal would obey. C0 is escaped by every encoder."""
+    return _IN_JSON.sub(lambda m: f"\\u{ord(m.group()):04x}", document)
