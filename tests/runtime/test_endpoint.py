@@ -99,3 +99,27 @@ def test_a_server_without_descriptors_recovers(port):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     waiting.close()
     assert page(port)[0] == 200
+
+
+def test_healthz_says_whether_results_are_fresh() -> None:
+    import urllib.error
+    import urllib.request
+
+    from edgedla.runtime.pipeline.metrics import health_of
+
+    age = {"last_result_age_s": None}
+
+    def ask(port: int) -> tuple:
+        try:
+            answer = urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5)
+        except urllib.error.HTTPError as e:
+            answer = e
+        return answer.status, answer.read().decode()
+
+    with endpoint.serve("127.0.0.1", 0, lambda: b"", "text/plain", lambda: health_of(lambda: age, 10.0)) as server:
+        port = server.server_address[1]
+        assert ask(port) == (503, "no result yet\n")
+        age["last_result_age_s"] = 10.0
+        assert ask(port) == (200, "last result 10.0 s ago, fresh is 10 s\n")
+        age["last_result_age_s"] = 10.1
+        assert ask(port)[0] == 503

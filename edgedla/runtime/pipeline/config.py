@@ -62,13 +62,15 @@ class OutputConfig:
 class MetricsConfig:
     """`jsonl` gets the summary every `interval_s`; `prometheus_port` serves it on `address` (0: not served).
 
-    At `rotate_mb` a new file is started, and `keep` full ones stay (rotate_mb 0: it grows without end).
+    At `rotate_mb` a new file is started, and `keep` full ones stay (rotate_mb 0: it grows without end). /healthz on the same
+    port answers 200 while the last result is at most `fresh_s` old, else 503.
     """
 
     jsonl: str = ""
     interval_s: float = 10.0
     prometheus_port: int = 0
     address: str = "127.0.0.1"
+    fresh_s: float = 10.0
     rotate_mb: float = 50.0
     keep: int = 3
 

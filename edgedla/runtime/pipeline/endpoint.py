@@ -8,7 +8,7 @@ import socketserver
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
-from typing import Any, Callable, Dict, Iterator, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
 
 #: Connections at one time; a scraper needs one. Each costs a thread and a descriptor, which the sinks need too.
 MOST_CONNECTIONS = 16
@@ -18,6 +18,9 @@ TOTAL_S = 15.0
 #: The system gives no descriptor: wait before asking again, instead of spinning.
 NO_DESCRIPTOR_WAIT_S = 0.2
 PATHS = ("/", "/metrics")
+#: Answers 200 or 503, for probes of Kubernetes, Ansible and load balancers.
+HEALTH_PATH = "/healthz"
+Health = Callable[[], Tuple[bool, str]]
 
 
 class BoundedServer(socketserver.ThreadingTCPServer):
@@ -74,8 +77,10 @@ class BoundedServer(socketserver.ThreadingTCPServer):
 
 
 @contextlib.contextmanager
-def serve(address: str, port: int, page: Callable[[], bytes], content_type: str) -> Iterator[BoundedServer]:
-    """Serves `page` at PATHS until the block ends; `port` 0 takes a free one.
+def serve(
+    address: str, port: int, page: Callable[[], bytes], content_type: str, health: Optional[Health] = None
+) -> Iterator[BoundedServer]:
+    """Serves `page` at PATHS and `health` at HEALTH_PATH until the block ends; `port` 0 takes a free one.
 
     Raises:
         OSError: the address is taken, or is none of this machine.
@@ -85,12 +90,18 @@ def serve(address: str, port: int, page: Callable[[], bytes], content_type: str)
         timeout = SILENCE_S
 
         def do_GET(self) -> None:
-            if self.path.partition("?")[0] not in PATHS:
+            path = self.path.partition("?")[0]
+            if path == HEALTH_PATH and health is not None:
+                healthy, text = health()
+                self.answer(200 if healthy else 503, "text/plain; charset=utf-8", text.encode("utf-8"))
+            elif path in PATHS:
+                self.answer(200, content_type, page())
+            else:
                 self.send_error(404)
-                return
-            body = page()
-            self.send_response(200)
-            self.send_header("Content-Type", content_type)
+
+        def answer(self, status: int, kind: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -7,7 +7,7 @@ import functools
 import logging
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.outputs.sinks import JsonLines
@@ -39,6 +39,10 @@ class PipelineCollector:
         ):
             yield CounterMetricFamily(f"edgedla_{name}", text, value=frames[name])
         yield GaugeMetricFamily("edgedla_throughput_fps", "results a second since the start", value=s["throughput_fps"])
+        if s.get("last_result_age_s") is not None:
+            age = GaugeMetricFamily("edgedla_last_result_age_seconds", "since the last result was handed out")
+            age.add_metric([], s["last_result_age_s"])
+            yield age
         yield GaugeMetricFamily("edgedla_simulated", "1 where a runner is no device", value=int(s["simulated"]))
         stages = SummaryMetricFamily("edgedla_stage_ms", "time of each stage in milliseconds", labels=["stage"])
         quantiles = GaugeMetricFamily(
@@ -77,6 +81,14 @@ class PipelineCollector:
         yield times
 
 
+def health_of(summary: Callable[[], Dict[str, Any]], fresh_s: float) -> Tuple[bool, str]:
+    """Whether results are fresh, and one line that says so: what /healthz answers with 200 or 503."""
+    age = summary().get("last_result_age_s")
+    if age is None:
+        return False, "no result yet\n"
+    return age <= fresh_s, f"last result {age:.1f} s ago, fresh is {fresh_s:g} s\n"
+
+
 @contextlib.contextmanager
 def serve_metrics(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
     """Writes and serves the pipeline's numbers until the block ends.
@@ -105,7 +117,8 @@ def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             page = functools.partial(generate_latest, registry)
-            stack.enter_context(serve(config.address, config.prometheus_port, page, CONTENT_TYPE_LATEST))
+            health = functools.partial(health_of, pipeline.summary, config.fresh_s)
+            stack.enter_context(serve(config.address, config.prometheus_port, page, CONTENT_TYPE_LATEST, health))
         except (OSError, OverflowError) as e:
             where = f"{config.address}:{config.prometheus_port}"
             raise RunError(f"cannot serve metrics: {getattr(e, 'strerror', None) or e}", where=where) from e

@@ -78,6 +78,7 @@ class Pipeline:
         self.stages = {name: Latency() for name in STAGES}
         self.submitted = self.results = 0
         self.started_s = self.ended_s = 0.0
+        self._last_result_s: Optional[float] = None
 
     def run(self) -> Dict[str, Any]:
         """Runs to the end and returns the summary. The capture must have been started.
@@ -206,6 +207,7 @@ class Pipeline:
                 sink.write(result)
             self.stages["output"].add((time.monotonic() - decoded) * 1e3)
             self.results += 1
+            self._last_result_s = time.monotonic()
 
     def _close_sinks(self) -> None:
         for sink in self._sinks:
@@ -220,10 +222,12 @@ class Pipeline:
         """Counts, rates and the latency of every stage so far."""
         seconds = (self.ended_s or time.monotonic()) - self.started_s
         runners: List[Dict[str, Any]] = self.pool.to_dict()
+        last = self._last_result_s
         return {
             "simulated": self.pool.simulated,
             "seconds": round(seconds, 3),
             "frames": {**self.capture.to_dict(), "submitted": self.submitted, "results": self.results},
+            "last_result_age_s": None if last is None else round(time.monotonic() - last, 3),
             "throughput_fps": round(self.results / seconds, 3) if seconds > 0 else 0.0,
             "stages": {name: stage.to_dict() for name, stage in self.stages.items()},
             "runners": runners,
