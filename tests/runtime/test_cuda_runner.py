@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
 from edgedla.builder.artifact.artifact import Artifact, Binding, Stage
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.formats import TensorFormat
+from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.runtime.cuda.memory import CudaContext, cuda_driver
 from edgedla.runtime.outputs.sinks import Callback
 from edgedla.runtime.pipeline.capture import Capture
@@ -21,7 +24,6 @@ from edgedla.runtime.runners.cuda_base import CudaRunner
 from edgedla.runtime.sources import open_source
 
 pytestmark = pytest.mark.gpu
-pytest.importorskip("cv2", reason="OpenCV is not installed")
 SPEC = Preprocess((48, 64), (3, 32, 40), dtype="INT8", scale=1 / 127, format=TensorFormat.DLA_HWC4, chip="orin")
 SIZE = SPEC.layout.size_bytes
 
@@ -29,17 +31,35 @@ SIZE = SPEC.layout.size_bytes
 @pytest.fixture(autouse=True)
 def _cuda():
     try:
-        cuda_driver()
+        DriverContext()
     except EnvironmentMissing as e:
         pytest.skip(str(e))
 
 
+@pytest.fixture
+def preprocessor():
+    """CudaFramePreprocessor, where its compiler is."""
+    try:
+        cuda_driver()
+    except EnvironmentMissing as e:
+        pytest.skip(str(e))
+    pytest.importorskip("cv2", reason="OpenCV is not installed")
+    return CudaFramePreprocessor
+
+
+def copy(runner, target, source):
+    size, stream = ctypes.c_size_t(SIZE), ctypes.c_void_p(runner._stream.handle)
+    runner._context.driver.call("cuMemcpyDtoDAsync_v2", ctypes.c_uint64(target), ctypes.c_uint64(source), size, stream)
+
+
 class CopyRunner(CudaRunner):
+    non_blocking = True
+
     def _start(self):
         """Nothing to open."""
 
     def _enqueue(self, pointers):
-        self._context.driver.memcpy_dtod_async(pointers["y"], pointers["x"], SIZE, self._stream)
+        copy(self, pointers["y"], pointers["x"])
 
 
 def runner(name="GPU"):
@@ -62,8 +82,8 @@ def test_bytes_go_to_the_device_and_back():
     one.close()
 
 
-def test_the_preprocessors_memory_is_read_on_the_device():
-    one = CudaFramePreprocessor(SPEC, slots=2)
+def test_the_preprocessors_memory_is_read_on_the_device(preprocessor):
+    one = preprocessor(SPEC, slots=2)
     frame = np.random.default_rng(0).integers(0, 256, SPEC.frame_shape, np.uint8)
     with runner() as other:
         for _ in range(3):
@@ -75,10 +95,10 @@ def test_the_preprocessors_memory_is_read_on_the_device():
     one.close()
 
 
-def test_a_pipeline_on_cuda_gives_what_the_cpu_prepares():
+def test_a_pipeline_on_cuda_gives_what_the_cpu_prepares(preprocessor):
     capture = Capture(lambda: open_source("synthetic://?pattern=noise&width=64&height=48&frames=40"))
     capture.start()
-    one, cpu, wrong = CudaFramePreprocessor(SPEC, slots=4), CpuPreprocessor(SPEC), []
+    one, cpu, wrong = preprocessor(SPEC, slots=4), CpuPreprocessor(SPEC), []
 
     def compare(result):
         want = cpu(result.frame.image).view(np.int8).reshape(-1).astype(int)
@@ -101,7 +121,7 @@ def test_a_pipeline_on_cuda_gives_what_the_cpu_prepares():
     assert summary["simulated"] is False
 
 
-def test_the_stages_of_a_chain_read_each_other_on_the_device():
+def test_the_stages_of_a_chain_read_each_other_on_the_device(preprocessor):
     """x -> a -> (b, and a again) -> y: what passes stays on the device, and the host's side of it is never written."""
     wires = [("x", "a"), ("a", "b"), ("b", "y")]
     parts = []
@@ -114,7 +134,7 @@ def test_the_stages_of_a_chain_read_each_other_on_the_device():
         )  # fmt: skip
 
     class Step(CudaRunner):
-        seen = ()
+        seen, non_blocking = (), True
 
         def _start(self):
             self.seen = []
@@ -122,7 +142,7 @@ def test_the_stages_of_a_chain_read_each_other_on_the_device():
         def _enqueue(self, pointers):
             self.seen.append(dict(pointers))
             reads, gives = (b.name for b in self.bindings)
-            self._context.driver.memcpy_dtod_async(pointers[gives], pointers[reads], SIZE, self._stream)
+            copy(self, pointers[gives], pointers[reads])
 
     names = ("DLA0", "GPU", "DLA1")
     ends = tuple(b for part in (parts[0], parts[2]) for b in part.bindings if b.name in "xy")
@@ -131,7 +151,7 @@ def test_the_stages_of_a_chain_read_each_other_on_the_device():
         stages=tuple(Stage(n, p) for n, p in zip(names, parts)),
     )  # fmt: skip
     stages = [Step(p, n) for n, p in zip(names, parts)]
-    camera = CudaFramePreprocessor(SPEC, slots=5)
+    camera = preprocessor(SPEC, slots=5)
     frames = [np.random.default_rng(i).integers(0, 256, SPEC.frame_shape, np.uint8) for i in range(24)]
     found, wanted = [], []
     with ChainRunner(whole, stages) as chain, Pool([chain]) as pool:
@@ -157,13 +177,13 @@ def test_the_stages_of_a_chain_read_each_other_on_the_device():
     assert len(found) == len(frames)
 
 
-def test_opening_and_closing_gives_all_memory_back(recwarn):
+def test_opening_and_closing_gives_all_memory_back(recwarn, preprocessor):
     """A service opens pipelines again and again: device and pinned memory, streams and modules must not pile up."""
     driver = cuda_driver()
     watch = CudaContext()
     free = []
     for _ in range(6):
-        one = CudaFramePreprocessor(SPEC, slots=4)
+        one = preprocessor(SPEC, slots=4)
         with runner() as other:
             other.wait(other.submit({"x": one(np.zeros(SPEC.frame_shape, np.uint8))}), 10)
         one.close()

@@ -21,7 +21,6 @@ from edgedla.runtime.cuda import cudla_abi
 from edgedla.runtime.cuda.cudla_api import Cudla
 from edgedla.runtime.cuda.cudla_backends import BindingsBackend, CtypesBackend, open_backend
 from edgedla.runtime.cuda.memory import DeviceArray
-from edgedla.runtime.cuda.stream import NonBlockingStream
 from edgedla.runtime.cuda.trial_mark import mark_file
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.cudla import CudlaRunner
@@ -457,43 +456,3 @@ def test_the_core_is_proved_by_the_kernels_counter(runner_of, tmp_path, monkeypa
     runner.wait(runner.submit(inputs()))
     runner.close()
     assert runner.core_proved is proved
-
-
-class Driver:
-    """libcuda's stream functions; `fails` makes one of them fail with 911."""
-
-    def __init__(self, fails=""):
-        self.calls, self._fails = [], fails
-
-    def __getattr__(self, function):
-        def call(*arguments):
-            self.calls.append((function, [getattr(a, "value", a) for a in arguments]))
-            if function == "cuGetErrorName":
-                ctypes.cast(arguments[1], ctypes.POINTER(ctypes.c_char_p))[0] = b"CUDA_ERROR_EXTERNAL_DEVICE"
-                return 0
-            if function == "cuStreamCreate":
-                ctypes.cast(arguments[0], ctypes.POINTER(ctypes.c_void_p))[0] = 4711
-            return 911 if function == self._fails else 0
-
-        return call
-
-
-def test_streams_do_not_wait_for_the_default_stream():
-    driver = Driver()
-    stream = NonBlockingStream(driver)
-    host = np.zeros(8, np.uint8)
-    stream.upload(123, host)
-    stream.download(host, 123)
-    stream.synchronize()
-    stream.close()
-    stream.close()
-    assert driver.calls[0][1][1] == 1, "CU_STREAM_NON_BLOCKING"
-    assert [(name, values[-1]) for name, values in driver.calls[1:]] == [
-        ("cuMemcpyHtoDAsync_v2", 4711), ("cuMemcpyDtoHAsync_v2", 4711), ("cuStreamSynchronize", 4711),
-        ("cuStreamDestroy_v2", 4711),
-    ]  # fmt: skip
-
-
-def test_a_stream_that_fails_says_cudas_number_and_name():
-    with pytest.raises(RunError, match="cuStreamSynchronize failed with 911: CUDA_ERROR_EXTERNAL_DEVICE"):
-        NonBlockingStream(Driver(fails="cuStreamSynchronize")).synchronize()

@@ -1,4 +1,7 @@
-"""Buffers that CPU and CUDA share, through pycuda: mapped without a copy on a Jetson, copied over the bus elsewhere."""
+"""Buffers that CPU and the CUDA preprocessing share, through pycuda: mapped on a Jetson, copied over the bus elsewhere.
+
+The runners have theirs from runtime.cuda.driver, which needs no pycuda; both lie in the device's primary context.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from typing import Any, Optional
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.runtime.cuda.stream import NonBlockingStream
 
 
 def cuda_driver() -> Any:
@@ -61,8 +63,8 @@ class CudaContext:
         self._context.pop()
 
     def stream(self, non_blocking: bool = False) -> Any:
-        """A CUDA stream: `.handle` for libraries, `.synchronize()`. pycuda's own, unless it shall be a non-blocking one."""
-        return NonBlockingStream() if non_blocking else self.driver.Stream()
+        """A CUDA stream: `.handle` for libraries, `.synchronize()`. pycuda knows only blocking ones."""
+        return self.driver.Stream()
 
     def buffer(self, size_bytes: int, mapped: Optional[bool] = None) -> SharedBuffer:
         """Memory of CPU and device. `mapped`: one memory or two with copies; by default one where they share it."""
@@ -98,15 +100,11 @@ class SharedBuffer:
         self.pointer = int(allocation.get_device_pointer() if self.mapped else allocation)
 
     def upload(self, stream: Any) -> None:
-        if not self.mapped and isinstance(stream, NonBlockingStream):
-            stream.upload(self.pointer, self.host)
-        elif not self.mapped:
+        if not self.mapped:
             self._driver.memcpy_htod_async(self.pointer, self.host, stream)
 
     def download(self, stream: Any) -> None:
-        if not self.mapped and isinstance(stream, NonBlockingStream):
-            stream.download(self.host, self.pointer)
-        elif not self.mapped:
+        if not self.mapped:
             self._driver.memcpy_dtoh_async(self.host, self.pointer, stream)
 
     def array(self) -> DeviceArray:

@@ -9,12 +9,12 @@ import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import DeviceLost, RunError
-from edgedla.runtime.cuda.memory import CudaContext
+from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.runtime.runners.base import ThreadedRunner, describe
 
 
 class Memory(Protocol):
-    """Where buffers and streams come from: CudaContext on a device, host memory in tests."""
+    """Where buffers and streams come from: DriverContext on a device, host memory in tests."""
 
     def push(self) -> None: ...
     def pop(self) -> None: ...
@@ -34,7 +34,7 @@ class CudaRunner(ThreadedRunner):
     #: Memory that CPU and device share, or two with copies; None: as the board has it.
     mapped: Optional[bool] = None
 
-    def __init__(self, artifact: Artifact, name: str, memory: Callable[[], Memory] = CudaContext) -> None:
+    def __init__(self, artifact: Artifact, name: str, memory: Callable[[], Memory] = DriverContext) -> None:
         super().__init__(name, artifact.bindings, simulated=False)
         self.artifact = artifact
         self._memory = memory

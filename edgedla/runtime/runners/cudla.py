@@ -11,7 +11,7 @@ import numpy as np
 from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.errors import DeviceLost, RunError, UsageError
 from edgedla.runtime.cuda.cudla_api import Cudla
-from edgedla.runtime.cuda.memory import CudaContext
+from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.runtime.cuda.trial_mark import ended_a_process, trying
 from edgedla.runtime.runners.core_proof import CoreProof
 from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
@@ -40,7 +40,7 @@ class CudlaRunner(CudaRunner):
         self,
         artifact: Artifact,
         name: str,
-        memory: Callable[[], Memory] = CudaContext,
+        memory: Callable[[], Memory] = DriverContext,
         open_core: Callable[[int], Cudla] = Cudla,
     ) -> None:
         if not name.startswith("DLA"):

@@ -13,7 +13,7 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.load import Running, load_artifact
 from edgedla.builder.tensorrt.callbacks import process_logger
 from edgedla.errors import EnvironmentMissing, RunError
-from edgedla.runtime.cuda.memory import CudaContext
+from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.runtime.runners.core_proof import CoreProof
 from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
 from edgedla.runtime.runners.layer_clock import LayerClock, LayerTimes
@@ -30,7 +30,7 @@ class TensorRtRunner(CudaRunner):
 
     non_blocking = True
 
-    def __init__(self, artifact: Artifact, name: str, memory: Callable[[], Memory] = CudaContext) -> None:
+    def __init__(self, artifact: Artifact, name: str, memory: Callable[[], Memory] = DriverContext) -> None:
         self.core = int(name[3:]) if name.startswith("DLA") else None
         self._proof = CoreProof(self.core, name)
         self._runtime: Any = None
