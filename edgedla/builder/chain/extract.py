@@ -11,7 +11,7 @@ from edgedla.builder.chain.onnx_proto import inferred_types, reads, sized, witho
 from edgedla.errors import BuildError
 from edgedla.graph import LayerGraph
 from edgedla.importers.node import readable
-from edgedla.importers.walk import topological
+from edgedla.importers.node_order import topological
 
 #: TensorRT's type -> ONNX's (TensorProto.DataType), where ONNX's own shape inference does not tell a border tensor's.
 _ELEMENT_TYPE = {

@@ -40,10 +40,14 @@ def iou(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     top = np.maximum(a[:, None, :2], b[None, :, :2])
     low = np.minimum(a[:, None, 2:], b[None, :, 2:])
     inter = np.prod(np.clip(low - top, 0, None), -1)
-    area = lambda q: np.prod(np.clip(q[:, 2:] - q[:, :2], 0, None), -1)  # noqa: E731
-    union = area(a)[:, None] + area(b)[None] - inter
+    union = _area(a)[:, None] + _area(b)[None] - inter
     result: np.ndarray = inter / np.maximum(union, 1e-9)
     return result
+
+
+def _area(boxes: np.ndarray) -> np.ndarray:
+    area: np.ndarray = np.prod(np.clip(boxes[:, 2:] - boxes[:, :2], 0, None), -1)
+    return area
 
 
 def _matches(found: Sequence[Detection], truth: Truth, cls: int, threshold: float) -> List[Tuple[float, bool]]:
