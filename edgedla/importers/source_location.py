@@ -8,6 +8,7 @@ node's name, as "/features/features.0/features.0.2/Clip"; tf2onnx does alike, wi
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, List, Optional, Tuple
 
 from edgedla.graph.source import SourceLocation
@@ -22,9 +23,12 @@ _FRAMEWORK = re.compile(r"[/\\]torch[/\\](?:nn|_dynamo|fx|export|onnx|_ops|utils
 
 def source_of(proto: Any) -> Optional[SourceLocation]:
     """Where a node comes from; None where the exporter left no trace."""
-    scopes = stack = ""
     # ONNX 1.15 and before know no metadata of nodes.
-    for entry in getattr(proto, "metadata_props", ()):
+    metadata = getattr(proto, "metadata_props", ())
+    if not metadata:
+        return _of_module(proto.name.rpartition("/")[0]) if isinstance(proto.name, str) else None
+    scopes = stack = ""
+    for entry in metadata:
         if entry.key == SCOPES:
             scopes = entry.value
         elif entry.key == STACK:
@@ -32,6 +36,13 @@ def source_of(proto: Any) -> Optional[SourceLocation]:
     module = module_of_scopes(scopes) or module_of_name(proto.name)
     file, line, function = user_frame(stack)
     return SourceLocation(module, file, line, function) if module or file else None
+
+
+@lru_cache(maxsize=4096)
+def _of_module(folder: str) -> Optional[SourceLocation]:
+    """Most nodes share their module with others."""
+    module = module_of_name(folder + "/")
+    return SourceLocation(module) if module else None
 
 
 def module_of_scopes(text: str) -> str:
@@ -45,7 +56,7 @@ def module_of_name(name: Any) -> str:
     if not isinstance(name, str) or "/" not in name:
         return ""
     path: List[str] = []
-    for part in name.strip("/").split("/")[:-1]:
+    for part in name.lstrip("/").split("/")[:-1]:
         # A child of a Sequential repeats its parent's name: features, features.0.
         if path and part.startswith(path[-1] + "."):
             path[-1] = part
