@@ -155,7 +155,12 @@ def _report(
 
     platform = platform_for(target, jetpack=jetpack, trt=trt)
     graph = load_onnx(
-        model, trt=platform.release.trt, shapes=network["shapes"], batch=network["batch"], open_batch=TRTEXEC_BATCH
+        model,
+        trt=platform.release.trt,
+        shapes=network["shapes"],
+        batch=network["batch"],
+        open_batch=TRTEXEC_BATCH,
+        as_trained=True,
     )
     report = check_graph(graph, platform, network["precision"], network["mode"])
     # Dynamic dims have no size, and so no cost; neither has a network that is worked out when it is built.

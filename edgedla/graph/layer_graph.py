@@ -36,6 +36,7 @@ class LayerGraph:
         sha256: of the model file, hex; "" for a graph that came from no file.
         notes: what the reader should know (dynamic dims, missing external data).
         constant_users: how many live layers read each constant, by `Tensor.constant_of`.
+        as_exported: the layers of the file itself, where these are the ones that it has once it is trained; else None.
     """
 
     name: str
@@ -50,6 +51,7 @@ class LayerGraph:
     sha256: str = ""
     notes: Tuple[str, ...] = ()
     constant_users: Mapping[str, int] = field(default_factory=dict)
+    as_exported: Optional[LayerGraph] = field(default=None, repr=False, compare=False)
     _producer: Dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     _consumers: Dict[str, List[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
 

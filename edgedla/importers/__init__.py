@@ -20,6 +20,7 @@ def load_onnx(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
     open_batch: Optional[int] = None,
+    as_trained: bool = False,
 ) -> LayerGraph:
     """The TensorRT layers that NVIDIA's ONNX parser makes of a model.
 
@@ -31,6 +32,8 @@ def load_onnx(
         batch: the first dim of every input; `shapes` wins where both are given.
         open_batch: the first dim of inputs that leave it open and that neither `shapes` nor `batch` names; a note says so.
             Commands that answer for a build give graph.open_sizes.TRTEXEC_BATCH, as trtexec does. None: it stays open.
+        as_trained: a model that was exported before training shares equal parameters through Identity nodes; True gives
+            the layers that it has once they differ, with those of the file itself in `LayerGraph.as_exported`.
 
     Raises:
         ModelError: the file is no readable ONNX model, or TensorRT's parser refuses it.
@@ -41,7 +44,7 @@ def load_onnx(
         return _as_imported(model, version, shapes, batch)
     from edgedla.importers.onnx_model import import_model
 
-    return import_model(model, trt=version, shapes=shapes, batch=batch, open_batch=open_batch)
+    return import_model(model, trt=version, shapes=shapes, batch=batch, open_batch=open_batch, as_trained=as_trained)
 
 
 def _as_imported(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor, Network
@@ -33,6 +33,7 @@ class Context:
         opset: version of the default ONNX domain.
         tensors: ONNX tensor name -> Value.
         functions: model-local functions by name.
+        shared_parameters: outputs of Identity nodes that stand for weights of their own (see shared_parameters.py).
     """
 
     def __init__(self, trt: Tuple[int, ...], opset: int) -> None:
@@ -44,6 +45,7 @@ class Context:
         self.opset = opset
         self.index_type = "INT64" if self.v10 else "INT32"
         self.tensors: Dict[str, Value] = {}
+        self.shared_parameters: FrozenSet[str] = frozenset()
         self.functions: Dict[str, Any] = {}
         self.function_attributes: List[Dict[str, Any]] = []
         self.graph_outputs: Dict[str, None] = {}

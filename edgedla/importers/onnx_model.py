@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
@@ -19,9 +20,15 @@ from edgedla.importers.node import readable
 from edgedla.importers.parser_releases import newest_opset, stands_in_for
 from edgedla.importers.ports import Batch, import_inputs, output_tensors
 from edgedla.importers.refuse import CannotTell, Refused
+from edgedla.importers.shared_parameters import shared_parameters
 from edgedla.importers.source_location import source_of
 from edgedla.importers.walk import DEFAULT_DOMAINS, Walk
 
+#: What the reader of an untrained model should know.
+SHARED_NOTE = (
+    "equal parameters are shared through Identity nodes, as PyTorch exports a model that was never trained; they keep "
+    "normalisations and convolutions from having constant weights: export after training"
+)
 #: Constants of up to this many elements keep their value in the LayerGraph.
 MAX_VALUE_ELEMENTS = 64
 
@@ -33,10 +40,21 @@ def import_model(
     shapes: Optional[Mapping[str, Sequence[int]]],
     batch: Optional[int],
     open_batch: Optional[int] = None,
+    as_trained: bool = False,
 ) -> LayerGraph:
     source = read(model)
+    sizes = Batch(batch, open_batch)
     with paused_garbage_collection():
-        return _import(source, trt, shapes, Batch(batch, open_batch))
+        shared = shared_parameters(source.model.graph)
+        exported = _import(source, trt, shapes, sizes)
+        if not shared:
+            return exported
+        if not as_trained:
+            return replace(exported, notes=(*exported.notes, SHARED_NOTE))
+        trained = _import(source, trt, shapes, sizes, shared)
+    if [layer.type for layer in trained.layers] == [layer.type for layer in exported.layers]:
+        return exported
+    return replace(trained, as_exported=exported)
 
 
 @contextmanager
@@ -57,11 +75,16 @@ def paused_garbage_collection() -> Iterator[None]:
 
 
 def _import(
-    source: OnnxFile, trt: Tuple[int, ...], shapes: Optional[Mapping[str, Sequence[int]]], batch: Batch
+    source: OnnxFile,
+    trt: Tuple[int, ...],
+    shapes: Optional[Mapping[str, Sequence[int]]],
+    batch: Batch,
+    shared: FrozenSet[str] = frozenset(),
 ) -> LayerGraph:
     proto = source.model
     opset = _opset(source)
     ctx = Context(trt, opset)
+    ctx.shared_parameters = shared
     reader = TensorReader(ctx, source.folder)
     walk = Walk(ctx, source.where, reader.weights, lambda: described_tensors(ctx, proto))
     graph = proto.graph

@@ -53,7 +53,9 @@ def check(
     precision = one_of("precision", precision, PRECISIONS)
     mode = one_of("mode", mode, CHECK_MODES)
     platform = platform_for(target, jetpack=jetpack, trt=trt)
-    graph = load_onnx(model, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH)
+    graph = load_onnx(
+        model, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH, as_trained=True
+    )
     return check_graph(graph, platform, precision, mode)
 
 
@@ -83,7 +85,9 @@ def compare(
     for platform in platforms:
         trt = platform.release.trt
         if trt not in graphs:
-            graphs[trt] = load_onnx(model, trt=trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH)
+            graphs[trt] = load_onnx(
+                model, trt=trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH, as_trained=True
+            )
         reports.append(check_graph(graphs[trt], platform, precision, mode))
     return tuple(reports)
 
@@ -113,6 +117,7 @@ def check_graph(
         findings = rules.check_io(graph, platform, precision, mode)
         known = known_as(graph, verdicts, prediction, platform, precision)
         strict = check_strict(graph, prediction, platform, mode, findings, known)
+    as_exported = _as_exported(graph, platform, precision, mode, rules)
     work = work_of(graph)
     layers = tuple(_layer(graph, v, prediction, work) for v in verdicts)
     return CheckReport(
@@ -131,7 +136,8 @@ def check_graph(
         totals=_totals(layers, prediction, work_is_known(graph)),
         ranking=prediction.ranking,
         strict=strict,
-        notes=_notes(graph, platform, prediction),
+        notes=_notes(graph, platform, prediction, as_exported),
+        as_exported=as_exported,
     )
 
 
@@ -205,8 +211,26 @@ def _totals(layers: Sequence[LayerReport], prediction: Prediction, work_known: b
     )
 
 
-def _notes(graph: LayerGraph, platform: Platform, prediction: Prediction) -> Tuple[str, ...]:
+def _as_exported(graph: LayerGraph, platform: Platform, precision: str, mode: str, rules: RuleSet) -> Optional[Totals]:
+    """The figures of the file itself, where the graph is the model as training leaves it."""
+    if graph.as_exported is None:
+        return None
+    return check_graph(graph.as_exported, platform, precision, mode, rules, ranked=False).totals
+
+
+def _notes(
+    graph: LayerGraph, platform: Platform, prediction: Prediction, as_exported: Optional[Totals]
+) -> Tuple[str, ...]:
     notes = list(graph.notes) + list(prediction.notes)
+    if as_exported is not None:
+        live = as_exported.layers_dla + as_exported.layers_gpu
+        notes.insert(
+            0,
+            "answered for the trained model: this one was exported untrained, so that PyTorch wrote equal parameters once "
+            "and shares them through Identity nodes, which keeps BatchNormalization from folding; a build of this file "
+            f"has {as_exported.layers_dla} of {live} layers on the DLA in {as_exported.regions} "
+            f"loadable{'s' * (as_exported.regions != 1)}; export after training",
+        )
     if platform.no_dla:
         notes.insert(0, platform.no_dla)
     unknown = sum(p.cause is Cause.UNKNOWN for p in prediction.layers)

@@ -191,6 +191,7 @@ class CheckReport:
         mode: "fallback", "strict" or "standalone".
         rules_version: version of the rules that answered.
         lowering: the TensorRT release whose observed ONNX parser answers.
+        as_exported: totals of the file itself, where the answer is for the model as training leaves it; else None.
         stands_in_for: the platform's own release, where its parser was not observed; else "".
         strict: the answer for a build without fallback; None in mode "fallback".
         cost: predicted cost of a frame, one entry a way to run it (placement.prediction.forecast), where it was asked for.
@@ -213,6 +214,7 @@ class CheckReport:
     notes: Tuple[str, ...]
     cost: Optional[Tuple[Mapping[str, Any], ...]] = None
     stands_in_for: str = ""
+    as_exported: Optional[Totals] = None
 
     @property
     def parser(self) -> str:
@@ -238,4 +240,5 @@ class CheckReport:
             "strict": self.strict.to_dict() if self.strict else None,
             "notes": list(self.notes),
             "cost": None if self.cost is None else [dict(entry) for entry in self.cost],
+            **({} if self.as_exported is None else {"as_exported": self.as_exported.to_dict()}),
         }

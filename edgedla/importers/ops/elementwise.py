@@ -135,6 +135,8 @@ def cast_like(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 
 def identity(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+    if node.outputs and node.outputs[0] in ctx.shared_parameters and isinstance(inputs[0], Weights):
+        return [inputs[0].renamed(node.outputs[0])]
     return [ctx.name(arithmetic.identity(ctx.net, ctx.tensor(inputs[0])), node)]
 
 

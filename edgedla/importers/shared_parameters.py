@@ -1,0 +1,42 @@
+"""Parameters that an untrained model shares through Identity nodes, and the model as training would leave it.
+
+PyTorch's exporter writes equal tensors once and hands them on through Identity nodes. In a model that was never trained
+all BatchNormalization layers start with the same ones and zeros, so that their parameters are shared; the parser makes a
+layer of each Identity, and of a BatchNormalization whose parameters are no initializers four elementwise layers. After
+training the tensors differ, and neither is there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, FrozenSet, Tuple
+
+#: Inputs that hold parameters which training changes, by operator.
+TRAINED_INPUTS: Dict[str, Tuple[int, ...]] = {
+    "BatchNormalization": (1, 2, 3, 4),
+    "Conv": (1, 2),
+    "ConvTranspose": (1, 2),
+    "Gemm": (1, 2),
+    "InstanceNormalization": (1, 2),
+    "PRelu": (1,),
+}
+
+
+def shared_parameters(graph: Any) -> FrozenSet[str]:
+    """Names of the Identity outputs that hand an initializer on to trained parameters alone."""
+    identities = [node for node in graph.node if node.op_type == "Identity"]
+    if not identities:
+        return frozenset()
+    initializers = {i.name for i in graph.initializer}
+    shared = {n.output[0] for n in identities if n.input and n.output and n.input[0] in initializers}
+    if not shared:
+        return frozenset()
+    read = set()
+    for node in graph.node:
+        trained = TRAINED_INPUTS.get(node.op_type, ())
+        for position, name in enumerate(node.input):
+            if name in shared:
+                if position in trained:
+                    read.add(name)
+                else:
+                    shared.discard(name)
+    return frozenset((shared & read) - {o.name for o in graph.output})
