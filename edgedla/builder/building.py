@@ -61,7 +61,7 @@ def plan_stages(
     Raises:
         As `plan_build`.
     """
-    with _as_file(model) as path:
+    with as_file(model) as path:
         planned = _plan(path, request, work, say, weights=False)
         return tuple(s.plan for s in planned.stages) if isinstance(planned, ChainPlan) else (planned,)
 
@@ -75,7 +75,7 @@ def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *,
     Raises:
         As `build`.
     """
-    with _as_file(model) as path:
+    with as_file(model) as path:
         return scripts_of(_plan(path, request, None, say), Path(out))
 
 
@@ -91,7 +91,7 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
         UsageError, ModelError, BuildError, EnvironmentMissing, RunError.
     """
     folder = Path(out)
-    with _as_file(model) as path:
+    with as_file(model) as path:
         _writable(folder)
         with _alone(folder):
             work = folder / WORK
@@ -244,7 +244,7 @@ def _tell(say: Optional[Say], line: str) -> None:
 
 
 @contextmanager
-def _as_file(model: Model) -> Iterator[Path]:
+def as_file(model: Model) -> Iterator[Path]:
     """A path for a model given as path, bytes or ModelProto; the latter two go to a temporary file.
 
     Raises:

@@ -57,6 +57,10 @@ class HostSession:
             for b in self.artifact.outputs
         }
 
+    def input_type(self, name: str) -> type:
+        """NumPy type that `run_arrays` feeds an input as."""
+        return self._types[name]
+
     @staticmethod
     def as_bound(binding: Binding, array: np.ndarray) -> np.ndarray:
         """The array with INT64 as the binding has it: TensorRT before 10 knows INT32 only."""

@@ -13,12 +13,11 @@ import numpy as np
 
 from edgedla.builder.plan.plan import BuildPlan, LayerPlan
 from edgedla.formats.pack import dequantize, quantize
-from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.tensor_types import tensor_types
+from edgedla.quantization.weights import INT8_WEIGHT_AXIS
 from edgedla.vocabulary import GPU
 
-#: Operators whose weight the DLA holds in INT8, one scale an output channel: operator -> axis of the output channels.
-INT8_WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0, "MatMul": 1}
 #: LayerTypes that have no INT8 mode on the DLA and run in FP16 (developer guides 8.4 to 8.6.1: Sigmoid, TanH, LRN are
 #: promoted; Softmax and Slice are FP16 only).
 FP16_ONLY_OPS = frozenset({"Sigmoid", "Tanh", "LRN", "Softmax", "LogSoftmax", "Slice", "Split", "HardSigmoid"})
@@ -37,15 +36,21 @@ class Simulated:
     nodes_fp16: int
     nodes_fp32: int
     notes: Tuple[str, ...] = ()
+    tensors: Tuple[str, ...] = ()
 
 
-def simulate(model: Any, plan: BuildPlan) -> Simulated:
-    """A copy of an onnx.ModelProto with the plan's precision in it. Inputs and outputs keep names and types."""
+def simulate(model: Any, plan: BuildPlan, *, adjustable: bool = False) -> Simulated:
+    """A copy of an onnx.ModelProto with the plan's precision in it. Inputs and outputs keep names and types.
+
+    Args:
+        adjustable: every tensor that is rounded to INT8 (`Simulated.tensors`) gets two more scalar inputs, `scale_input`
+            and `switch_input`: its scale, and whether it is rounded at all. One session then serves any scales.
+    """
     import onnx
 
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
-    writer = _Writer(changed, plan)
+    writer = _Writer(changed, plan, adjustable)
     writer.rewrite()
     return Simulated(
         changed,
@@ -53,7 +58,18 @@ def simulate(model: Any, plan: BuildPlan) -> Simulated:
         nodes_fp16=writer.counts["fp16"],
         nodes_fp32=writer.counts["fp32"],
         notes=tuple(writer.notes),
+        tensors=tuple(writer.adjusted),
     )
+
+
+def scale_input(tensor: str) -> str:
+    """Name of the FP32 scalar input that holds a tensor's scale in an adjustable simulation."""
+    return f"edgedla/scale/{tensor}"
+
+
+def switch_input(tensor: str) -> str:
+    """Name of the BOOL scalar input that says whether a tensor is rounded in an adjustable simulation."""
+    return f"edgedla/rounded/{tensor}"
 
 
 def node_modes(model: Any, plan: BuildPlan) -> List[str]:
@@ -97,8 +113,10 @@ def node_modes(model: Any, plan: BuildPlan) -> List[str]:
 class _Writer:
     """Walks the nodes in order and writes the changed graph. `state[t]`: how tensor t is already rounded."""
 
-    def __init__(self, model: Any, plan: BuildPlan) -> None:
+    def __init__(self, model: Any, plan: BuildPlan, adjustable: bool) -> None:
         self.model, self.plan = model, plan
+        self.adjustable = adjustable
+        self.adjusted: Dict[str, None] = {}
         self.modes = node_modes(model, plan)
         self.state: Dict[str, str] = {}
         self.copies: Dict[Tuple[str, str], str] = {}
@@ -110,9 +128,7 @@ class _Writer:
         self.nodes: List[Any] = []
         self.counts = {"int8": 0, "fp16": 0, "fp32": 0}
         self.notes: List[str] = []
-        inferred = with_inferred_shapes(model).graph
-        known = (*inferred.input, *inferred.value_info, *inferred.output)
-        self.types = {v.name: v.type.tensor_type.elem_type for v in known}
+        self.types = {name: kind for name, (kind, _) in tensor_types(model).items()}
         self.readers: Dict[str, List[int]] = {}
         for i, node in enumerate(model.graph.node):
             for t in node.input:
@@ -217,11 +233,28 @@ class _Writer:
         # (developer guide 8.6.1, quantization table). The factor moves a half, and what lies within 4 units in the last
         # place below it, past the half; the division itself is no more exact than that.
         name = target[: -len("/dla_int8")] if target.endswith("/dla_int8") else target
+        if self.adjustable:
+            self._round_adjustable(source, target, name)
+            return
         scale = self.plan.calibration.absmax[name] / INT8_MAX
         zero = self._scalar(0, np.int8)
         levels = f"{target}/levels"
         self._add("QuantizeLinear", [source, self._scalar(scale / (1 + 2.0**-22)), zero], levels)
         self._add("DequantizeLinear", [levels, self._scalar(scale), zero], target)
+
+    def _round_adjustable(self, source: str, target: str, name: str) -> None:
+        from onnx import TensorProto, helper
+
+        scale, switch, zero = scale_input(name), switch_input(name), self._scalar(0, np.int8)
+        if name not in self.adjusted:
+            self.adjusted[name] = None
+            self.model.graph.input.append(helper.make_tensor_value_info(scale, TensorProto.FLOAT, []))
+            self.model.graph.input.append(helper.make_tensor_value_info(switch, TensorProto.BOOL, []))
+            self._add("Div", [scale, self._scalar(1 + 2.0**-22)], f"{scale}/away")
+        levels, rounded = f"{target}/levels", f"{target}/rounded"
+        self._add("QuantizeLinear", [source, f"{scale}/away", zero], levels)
+        self._add("DequantizeLinear", [levels, scale, zero], rounded)
+        self._add("Where", [switch, rounded, source], target)
 
     def _add(self, op: str, inputs: List[str], output: str, **attributes: Any) -> None:
         from onnx import helper

@@ -97,7 +97,9 @@ class _Inserter:
         self.model.metadata_props.extend(entries)
 
     def _wants(self, name: str) -> bool:
-        return name in self.absmax and self.types.get(name, (FLOAT, ()))[0] == FLOAT
+        # What came with Q/DQ gets pairs where it had them, also where a rule gave more tensors a scale.
+        stood = not self.kept or name in self.kept["edges"] or name in self.kept["outputs"]
+        return stood and name in self.absmax and self.types.get(name, (FLOAT, ()))[0] == FLOAT
 
     def _output_through(self, name: str) -> bool:
         """A network output that leaves through its pair."""

@@ -1,0 +1,153 @@
+"""A network's metric on samples, with its confidence interval, and its difference to another network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from edgedla.accuracy.metrics import Metric
+from edgedla.errors import DataError, UsageError
+from edgedla.quantization.samples import Feed, InputSpec, Samples
+
+Run = Callable[[Feed], Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Network:
+    """Something that turns feeds into outputs. `basis`: "fp32", "simulated" or "measured" (a device computed it)."""
+
+    name: str
+    basis: str
+    inputs: Tuple[InputSpec, ...]
+    run: Run
+    close: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True)
+class Score:
+    """A metric over samples. `low`, `high`: its 95 % confidence interval."""
+
+    network: str
+    basis: str
+    metric: str
+    value: float
+    low: float
+    high: float
+    samples: int
+    values: Tuple[Any, ...] = ()
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "network": self.network, "basis": self.basis, "metric": self.metric, "value": _digits(self.value),
+            "low": _digits(self.low), "high": _digits(self.high), "samples": self.samples,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """`score`, and where there was another network to compare with its score and the difference, with its interval."""
+
+    score: Score
+    against: Optional[Score] = None
+    difference: Optional[Tuple[float, float, float]] = None
+    detail: str = ""
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "schema": "edgedla.evaluation/1",
+            "samples": self.detail,
+            "score": self.score.to_dict(),
+            "against": self.against.to_dict() if self.against else None,
+            "difference": dict(zip(("value", "low", "high"), map(_digits, self.difference)))
+            if self.difference
+            else None,
+        }
+
+
+def _digits(value: float) -> Optional[float]:
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Network:
+    """An onnx.ModelProto in FP32 by ONNX Runtime."""
+    from edgedla.builder.onnx_input import with_static_inputs
+    from edgedla.quantization.session import input_specs, open_session
+
+    static = with_static_inputs(model, {k: tuple(v) for k, v in (shapes or {}).items()})
+    session = open_session(static.SerializeToString())
+    names = [o.name for o in session.get_outputs()]
+    specs = input_specs(session, {k: list(v) for k, v in (shapes or {}).items()})
+    return Network(name, "fp32", tuple(specs), lambda feed: dict(zip(names, session.run(names, feed))))
+
+
+def open_network(path: Union[str, Path], shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Network:
+    """An artifact that the host backend built (simulated), or an ONNX file (FP32).
+
+    Raises:
+        UsageError: an artifact that needs a Jetson. DocumentError, ModelError, RunError.
+    """
+    where = Path(path)
+    if where.is_dir():
+        from edgedla.builder import load_artifact
+        from edgedla.builder.host.session import HostSession
+
+        artifact = load_artifact(where)
+        if artifact.backend != "host":
+            raise UsageError(
+                f"the artifact was built by {artifact.backend}: its engine runs on {artifact.platform['target']}",
+                where=str(where),
+                hint="build it here with --backend host, or evaluate on the Jetson",
+            )
+        session = HostSession(artifact)
+        specs = tuple(InputSpec(b.name, tuple(b.shape_nchw), session.input_type(b.name)) for b in artifact.inputs)
+        return Network(where.name, "simulated", specs, session.run_arrays)
+    from edgedla.builder.onnx_input import read_model
+
+    return onnx_network(read_model(where), where.name, shapes)
+
+
+def evaluate(
+    network: Network,
+    samples: Samples,
+    metric: Metric,
+    against: Optional[Network] = None,
+    progress: Optional[Callable[[int, int], None]] = None,
+) -> Evaluation:
+    """The metric of `network` on the samples; with `against` also that network's, and the difference.
+
+    Raises:
+        DataError: the metric needs labels, and there are none. UsageError: it compares with a reference, and there is none.
+    """
+    if metric.needs_labels and samples.labels is None:
+        raise DataError(
+            f"the metric {metric.name} needs labels", where=samples.detail,
+            allowed="an array `labels` in the .npz, a folder of pictures a class, or --labels",
+        )  # fmt: skip
+    if metric.needs_reference and against is None:
+        raise UsageError(f"the metric {metric.name} compares two networks", hint="name the other one with --against")
+    values: List[Any] = []
+    others: List[Any] = []
+    for i, feed in enumerate(samples.feeds):
+        label = samples.labels[i] if samples.labels is not None else None
+        reference = against.run(feed) if against is not None else None
+        values.append(metric.of_sample(network.run(feed), label, reference))
+        if reference is not None:
+            others.append(metric.of_sample(reference, label, reference))
+        if progress is not None:
+            progress(i + 1, len(samples.feeds))
+    if not values:
+        raise DataError("there is no sample", where=samples.detail)
+    score = _score(network, metric, values)
+    if against is None:
+        return Evaluation(score, detail=samples.detail)
+    other = _score(against, metric, others)
+    low, high = metric.difference_interval(values, others)
+    return Evaluation(score, other, (score.value - other.value, low, high), samples.detail)
+
+
+def _score(network: Network, metric: Metric, values: Sequence[Any]) -> Score:
+    low, high = metric.interval(values)
+    return Score(network.name, network.basis, metric.name, metric.figure(values), low, high, len(values), tuple(values))

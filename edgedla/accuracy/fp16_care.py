@@ -1,0 +1,61 @@
+"""What FP16 cannot hold: tensors that overflow, and tensors that drown in its smallest steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterable, Tuple
+
+from edgedla.accuracy.simulation import to_db
+from edgedla.quantization.collect import Collection
+
+FP16_MAX = 65504.0
+#: Distance of FP16 numbers below 2**-14: rounding there is off by up to half of it (IEEE 754, binary16).
+FP16_STEP = 2.0**-24
+#: Below this the smallest step of FP16 is as coarse for a tensor as INT8 would be.
+LEAST_DB = 40.0
+
+
+@dataclass(frozen=True)
+class Fp16Finding:
+    """A tensor that FP16 changes. `problem`: "overflow" or "underflow". `sqnr_db`: of the tensor, for an underflow.
+
+    Attributes:
+        absmax: largest magnitude on the samples. shift: powers of two that bring it into range: x * 2**shift is exact.
+    """
+
+    tensor: str
+    problem: str
+    absmax: float
+    sqnr_db: float
+    shift: int
+
+
+def fp16_findings(collection: Collection, tensors: Iterable[str] = ()) -> Tuple[Fp16Finding, ...]:
+    """Tensors that lose much in FP16, in the order of the network.
+
+    Overflow: max |x| > 65504. Underflow: the error of the smallest step, 2**-48 / 12, against the mean of x**2.
+
+    Args:
+        tensors: only these; empty means all.
+    """
+    wanted = set(tensors)
+    found = []
+    for name, histogram in collection.histograms.items():
+        if (wanted and name not in wanted) or histogram.absmax <= 0:
+            continue
+        top, power = histogram.absmax, histogram.power()
+        if top > FP16_MAX:
+            found.append(Fp16Finding(name, "overflow", top, float("-inf"), -_bits(top / 2.0**14)))
+            continue
+        sqnr = to_db(FP16_STEP**2 / 12 / power) if power > 0 else float("-inf")
+        if sqnr < LEAST_DB:
+            found.append(Fp16Finding(name, "underflow", top, sqnr, _bits(2.0**4 / top)))
+    return tuple(found)
+
+
+def _bits(factor: float) -> int:
+    """Smallest whole exponent with 2**exponent >= factor; 0 for a factor up to 1."""
+    exponent = 0
+    while 2.0**exponent < factor:
+        exponent += 1
+    return exponent

@@ -1,0 +1,157 @@
+"""Metrics over samples: a value a sample, how values become one figure, and its 95 % confidence interval."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.errors import DataError, UsageError
+
+Outputs = Mapping[str, np.ndarray]
+#: Resamples of a bootstrap interval.
+RESAMPLES = 1000
+_Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of merit; higher is better.
+
+    Attributes:
+        of_sample: (outputs, label, outputs of the reference) -> the sample's value, whatever `combine` takes.
+        combine: values of all samples -> the figure. None: their mean.
+        needs_labels, needs_reference: what `of_sample` reads. share: each value is 0 or 1.
+        resamples: of the bootstrap that gives the interval where `share` is False.
+    """
+
+    name: str
+    of_sample: Callable[[Outputs, Any, Optional[Outputs]], Any]
+    combine: Optional[Callable[[Sequence[Any]], float]] = None
+    needs_labels: bool = True
+    needs_reference: bool = False
+    share: bool = False
+    resamples: int = RESAMPLES
+
+    def figure(self, values: Sequence[Any]) -> float:
+        return float(np.mean(values)) if self.combine is None else float(self.combine(values))
+
+    def interval(self, values: Sequence[Any]) -> Tuple[float, float]:
+        """95 % confidence interval of the figure: Wilson's for shares, else a seeded bootstrap over samples."""
+        count = len(values)
+        if self.share:
+            return wilson(int(np.sum(values)), count)
+        return self._bootstrap(lambda picked: self.figure([values[i] for i in picked]), count)
+
+    def difference_interval(self, values: Sequence[Any], other: Sequence[Any]) -> Tuple[float, float]:
+        """95 % interval of figure(values) - figure(other), the same samples for both: a paired bootstrap."""
+
+        def difference(picked: np.ndarray) -> float:
+            return self.figure([values[i] for i in picked]) - self.figure([other[i] for i in picked])
+
+        return self._bootstrap(difference, len(values))
+
+    def _bootstrap(self, figure: Callable[[np.ndarray], float], count: int) -> Tuple[float, float]:
+        rng = np.random.default_rng(0)
+        found = [figure(rng.integers(0, count, count)) for _ in range(self.resamples)]
+        low, high = np.nanpercentile(found, [2.5, 97.5])
+        return float(low), float(high)
+
+
+def wilson(hits: int, count: int) -> Tuple[float, float]:
+    """Wilson's 95 % score interval of a share: it stays within 0 and 1, and is no point at either."""
+    if not count:
+        return 0.0, 1.0
+    p, z2 = hits / count, _Z95 * _Z95
+    middle = (p + z2 / (2 * count)) / (1 + z2 / count)
+    half = _Z95 * math.sqrt(p * (1 - p) / count + z2 / (4 * count * count)) / (1 + z2 / count)
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+def _scores(outputs: Outputs) -> np.ndarray:
+    if len(outputs) != 1:
+        raise UsageError(
+            f"top-1 of {len(outputs)} outputs", allowed="one output, or a metric of your own: module:function"
+        )
+    return np.asarray(next(iter(outputs.values()))).reshape(-1)
+
+
+def _top(k: int) -> Callable[[Outputs, Any, Optional[Outputs]], float]:
+    def value(outputs: Outputs, label: Any, _: Optional[Outputs]) -> float:
+        scores = _scores(outputs)
+        if not 0 <= int(label) < len(scores):
+            raise DataError(f"label {label} for {len(scores)} classes", allowed=f"0 to {len(scores) - 1}")
+        # How many classes score higher: ties count for the network.
+        return float(np.sum(scores > scores[int(label)]) < k)
+
+    return value
+
+
+def _cosine(outputs: Outputs, _: Any, reference: Optional[Outputs]) -> float:
+    assert reference is not None
+    found = []
+    for name, want in reference.items():
+        a, b = np.asarray(want, np.float64).reshape(-1), np.asarray(outputs[name], np.float64).reshape(-1)
+        norm = float(np.linalg.norm(a) * np.linalg.norm(b))
+        found.append(float(a @ b) / norm if norm > 0 else float(not a.any() and not b.any()))
+    return float(np.mean(found))
+
+
+def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray:
+    if len(outputs) != 1:
+        raise UsageError(f"mIoU of {len(outputs)} outputs", allowed="one output of class scores (1, C, H, W)")
+    scores = np.asarray(next(iter(outputs.values())))
+    classes = scores.shape[1] if scores.ndim == 4 else int(scores.max()) + 1
+    found = scores.argmax(1)[0] if scores.ndim == 4 else scores.reshape(scores.shape[-2:]).astype(int)
+    truth = np.asarray(label).astype(np.int64)
+    if truth.shape != found.shape:
+        raise DataError(f"a mask of {list(truth.shape)} pixels for an output of {list(found.shape)}")
+    # 255 marks pixels that do not count, as in Pascal VOC and Cityscapes.
+    used = (truth >= 0) & (truth < classes) & (truth != 255)
+    size = classes if scores.ndim == 4 else 256
+    result: np.ndarray = np.bincount(truth[used] * size + np.minimum(found[used], size - 1), minlength=size * size)
+    return result.reshape(size, size)
+
+
+def _mean_iou(values: Sequence[np.ndarray]) -> float:
+    total = np.sum(values, axis=0).astype(np.float64)
+    union = total.sum(0) + total.sum(1) - np.diag(total)
+    used = union > 0
+    return float((np.diag(total)[used] / union[used]).mean()) if used.any() else float("nan")
+
+
+METRICS: Mapping[str, Metric] = {
+    "top1": Metric("top1", _top(1), share=True),
+    "top5": Metric("top5", _top(5), share=True),
+    "miou": Metric("miou", _confusion, _mean_iou, resamples=200),
+    "cosine": Metric("cosine", _cosine, needs_labels=False, needs_reference=True),
+}
+
+
+def metric_of(text: str, more: Optional[Mapping[str, Metric]] = None) -> Metric:
+    """A metric by name, or `module:function`, called as function(outputs, label) -> float once a sample.
+
+    Args:
+        more: metrics beside the table's, for example `map`, which needs a decoder.
+
+    Raises:
+        UsageError: no such metric, module or function.
+    """
+    known: Dict[str, Metric] = {**METRICS, **(more or {})}
+    if text in known:
+        return known[text]
+    module, colon, function = text.partition(":")
+    if not colon or not module or not function:
+        raise UsageError(f"unknown metric {text!r}", where="--metric", allowed=", ".join((*known, "module:function")))
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as e:
+        raise UsageError(f"the metric cannot be imported: {e}", where=text, hint="is its folder on PYTHONPATH?") from e
+
+    def of_sample(outputs: Outputs, label: Any, _: Optional[Outputs]) -> float:
+        return float(found(dict(outputs), label))
+
+    return Metric(text, of_sample, needs_labels=False)

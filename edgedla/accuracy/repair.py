@@ -1,0 +1,140 @@
+"""Better thresholds, then layers in FP16, until the outputs are as close to FP32 as asked; every step is checked by a run."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.accuracy.choose_fp16 import Candidate, Choice, choose
+from edgedla.accuracy.layer_times import LayerTimes
+from edgedla.accuracy.simulation import Simulation, to_share
+from edgedla.accuracy.state import State, Step
+from edgedla.accuracy.triage import TensorError, repaired
+from edgedla.quantization.samples import Feed
+from edgedla.vocabulary import GPU
+
+#: Rounds in which the bound is drawn tighter because noise did not add up as assumed.
+_ROUNDS = 6
+#: A change must gain this much on held-out samples, else it is chance.
+_GAIN_DB = 0.05
+#: A tensor is worth another threshold where that gains this much on the tensor alone.
+LEAST_GAIN_DB = 1.0
+Enough = Callable[[float, Simulation], bool]
+
+
+def better_thresholds(state: State, errors: Sequence[TensorError], feeds: Sequence[Feed], enough: Enough) -> None:
+    """Takes the range of least error for as few tensors as are enough, those that weigh most at the outputs first.
+
+    Kept only if the held-out error falls with them.
+    """
+    better = repaired([e for e in errors if e.tensor in state.absmax], LEAST_GAIN_DB)
+    if not better:
+        return
+    order = sorted(better, key=lambda n: next((-(e.output_share or 0.0), -e.loss_db) for e in errors if e.tensor == n))
+    before = state.simulation().noise(feeds).sqnr_db
+    best: Optional[Tuple[float, int]] = None
+    for count in _growing(len(order)):
+        simulation = state.simulation({**state.absmax, **{n: better[n] for n in order[:count]}})
+        after = simulation.noise(feeds).sqnr_db
+        if best is None or after > best[0] + _GAIN_DB:
+            best = (after, count)
+        if enough(after, simulation):
+            best = (after, count)
+            break
+    assert best is not None
+    after, count = best
+    kept = after > before + _GAIN_DB
+    more = ", ..." if count > 4 else ""
+    detail = f"{count} tensors: {', '.join(order[:4])}{more}"
+    state.steps.append(Step("better thresholds", detail, before, after, kept))
+    if kept:
+        state.absmax = {**state.absmax, **{n: better[n] for n in order[:count]}}
+
+
+def _growing(most: int) -> List[int]:
+    """1, 2, 3, 4, 6, 8, 12, 16, ... and `most`: how many tensors are tried."""
+    counts = [c for k in range(16) for c in (2**k, 3 * 2**k // 2) if 0 < c < most]
+    return [*sorted(set(counts)), most]
+
+
+def candidates_of(state: State, errors: Sequence[TensorError]) -> List[Candidate]:
+    """The tensors whose noise at the outputs is known, with the layers that read or write them on the DLA."""
+    on_dla = set(state.on_dla())
+    found = []
+    for error in errors:
+        if not error.output_share:
+            continue
+        producer = state.graph.producer(error.tensor)
+        indices = [*(() if producer is None else (producer,)), *state.graph.consumers(error.tensor)]
+        layers = tuple(dict.fromkeys(state.graph.layers[i].name for i in indices))
+        layers = tuple(name for name in layers if name in on_dla)
+        if layers:
+            found.append(Candidate(error.tensor, error.output_share, layers))
+    return found
+
+
+def layers_to_fp16(
+    state: State,
+    errors: Sequence[TensorError],
+    times: LayerTimes,
+    feeds: Sequence[Feed],
+    enough: Enough,
+    goal_db: Optional[float] = None,
+) -> Optional[Choice]:
+    """Puts the layers of least predicted time into FP16 so that `enough` holds on held-out samples.
+
+    The knapsack assumes that noise adds up; the run at its end says whether it did. Where it did not, the bound is
+    drawn tighter. None, and nothing is changed, where no choice is enough.
+
+    Args:
+        enough: (SQNR in dB, simulation) -> the goal is met. goal_db: the SQNR in it, where it has one.
+    """
+    candidates = candidates_of(state, errors)
+    before = state.simulation().noise(feeds)
+    total, extra = before.share, times.extra_us()
+    kept: Dict[str, str] = dict(state.precisions)
+    # A goal in another unit is approached from half of the noise on.
+    excess = least_excess(total, goal_db) if goal_db is not None else total * 0.5
+    excess = excess if excess > 0 else total * 0.5
+    for _ in range(_ROUNDS):
+        choice = choose(candidates, extra, min(excess, 0.999 * sum(c.share for c in candidates)))
+        if choice is None:
+            break
+        state.precisions = {**kept, **dict.fromkeys(choice.layers, "fp16")}
+        simulation = state.simulation()
+        after = simulation.noise(feeds)
+        met = enough(after.sqnr_db, simulation)
+        detail = f"{len(choice.layers)} layers: {', '.join(choice.layers[:6])}" + (
+            ", ..." if len(choice.layers) > 6 else ""
+        )
+        good = met and after.sqnr_db > before.sqnr_db
+        state.steps.append(Step("layers in FP16", detail, before.sqnr_db, after.sqnr_db, good, choice.cost_us))
+        if good:
+            _cheaper_device(state, choice, times)
+            return choice
+        excess = min(excess + (total - excess) * 0.6, total)
+    state.precisions = kept
+    return None
+
+
+def least_excess(total: float, goal_db: float) -> float:
+    """The noise share that has to go for an SQNR of `goal_db`."""
+    return max(total - to_share(goal_db), 0.0)
+
+
+def _cheaper_device(state: State, choice: Choice, times: LayerTimes) -> None:
+    """Moves the chosen layers to the GPU where that is predicted to be faster than FP16 on the DLA."""
+    dla, gpu = times.extra_us(), times.extra_us("GPU")
+    on_dla = sum(max(dla.get(n, 0.0), 0.0) for n in choice.layers)
+    on_gpu = sum(gpu.get(n, 0.0) for n in choice.layers)
+    if choice.layers and on_gpu < on_dla:
+        moved: Mapping[str, str] = dict.fromkeys(choice.layers, GPU)
+        state.devices = {**state.devices, **moved}
+
+
+def goal(min_sqnr_db: Optional[float], drop_ok: Optional[Callable[[Simulation], bool]]) -> Enough:
+    """The goal that a user asked for, as `layers_to_fp16` takes it."""
+
+    def enough(sqnr_db: float, simulation: Simulation) -> bool:
+        return (min_sqnr_db is None or sqnr_db >= min_sqnr_db) and (drop_ok is None or drop_ok(simulation))
+
+    return enough

@@ -1,0 +1,38 @@
+"""What a user asks of `quantize`, for the command and Python alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Optional, Sequence
+
+from edgedla.accuracy.metrics import Metric
+
+
+@dataclass(frozen=True)
+class QuantizeRequest:
+    """Everything but the model and the samples; the fields are the options of `edgedla quantize`.
+
+    Attributes:
+        method: a name of quantization.methods.
+        min_sqnr_db: outputs with less are repaired: better thresholds, then layers in FP16. None: nothing is asked.
+        max_drop: largest fall of `metric` against FP32, in the metric's own unit (0.01 is one point of top-1).
+        bias_correction: correct Conv and Gemm biases for the mean error of rounding.
+        equalise: even out channels between two convolutions, where that helps.
+        everywhere: simulate every layer in INT8 on the DLA, in place of the devices that a build would use.
+        triage_samples: samples that a run per tensor uses. holdout_share: of the samples, where no others are held out.
+    """
+
+    target: str = "agx-orin-64gb"
+    jetpack: Optional[str] = None
+    trt: Optional[str] = None
+    method: str = "auto"
+    min_sqnr_db: Optional[float] = None
+    max_drop: Optional[float] = None
+    metric: Optional[Metric] = None
+    bias_correction: bool = False
+    equalise: bool = False
+    everywhere: bool = False
+    shapes: Optional[Mapping[str, Sequence[int]]] = None
+    batch: Optional[int] = None
+    triage_samples: int = 16
+    holdout_share: float = 0.2

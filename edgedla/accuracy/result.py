@@ -1,0 +1,171 @@
+"""What `quantize` found: scales, coverage, errors by tensor, steps, and the document and files of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+
+from edgedla.accuracy.evaluate import Score
+from edgedla.accuracy.fp16_care import Fp16Finding
+from edgedla.accuracy.state import Step
+from edgedla.accuracy.triage import TensorError
+from edgedla.files import write_atomic
+from edgedla.quantization.coverage import Coverage
+
+SCHEMA = "edgedla.quantization/1"
+CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
+
+
+@dataclass(frozen=True)
+class HistogramPicture:
+    """Counts of |x| in equal bins over [0, top], for a drawing; `thresholds` by method."""
+
+    tensor: str
+    top: float
+    counts: Tuple[float, ...]
+    thresholds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A network's INT8 scales for one platform and what they cost. Every error is simulated with ONNX Runtime.
+
+    Attributes:
+        absmax: tensor -> range as the DLA gets it; scale = range / 127. method: how the ranges were chosen.
+        precisions: layer -> "fp16". devices: layer -> "GPU".
+        sqnr_db: of the outputs on held-out samples. methods: the same by method, for comparison.
+        scores: FP32's and the simulated network's metric, where one was asked for.
+        met: the goal that was asked for is met; None where none was.
+        predicted_us: of the network as built: "int8" all layers, "extra" what the steps added, "missing" what missing
+            scales cost, "fp16" all layers in FP16 on the DLA.
+        cache: text of the calibration cache; "" for TensorRT 11. model: changed ONNX, serialised; None where unchanged.
+    """
+
+    network: str
+    platform: Mapping[str, Any]
+    method: str
+    samples: str
+    synthetic: bool
+    holdout: str
+    absmax: Mapping[str, float]
+    coverage: Coverage
+    errors: Tuple[TensorError, ...]
+    fp16: Tuple[Fp16Finding, ...]
+    steps: Tuple[Step, ...]
+    sqnr_db: float
+    methods: Mapping[str, float]
+    nodes: Mapping[str, int]
+    precisions: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, str] = field(default_factory=dict)
+    scores: Tuple[Score, ...] = ()
+    goal: str = ""
+    met: Optional[bool] = None
+    predicted_us: Mapping[str, float] = field(default_factory=dict)
+    histograms: Tuple[HistogramPicture, ...] = ()
+    notes: Tuple[str, ...] = ()
+    cache: str = ""
+    model: Optional[bytes] = None
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The document edgedla.quantization/1."""
+        return {
+            "schema": SCHEMA,
+            "network": self.network,
+            "platform": dict(self.platform),
+            "basis": "simulated",
+            "method": self.method,
+            "samples": {"calibration": self.samples, "held_out": self.holdout, "synthetic": self.synthetic},
+            "sqnr_db": digits(self.sqnr_db),
+            "methods": {name: digits(value) for name, value in self.methods.items()},
+            "goal": {"text": self.goal, "met": self.met},
+            "scores": [s.to_dict() for s in self.scores],
+            "nodes": dict(self.nodes),
+            "precisions": dict(self.precisions),
+            "devices": dict(self.devices),
+            "predicted_us": {name: digits(value) for name, value in self.predicted_us.items()},
+            "coverage": {
+                "counts": dict(self.coverage.counts),
+                "tensors": [
+                    {
+                        "tensor": t.tensor, "absmax": digits(t.absmax), "origin": t.origin, "rule": t.rule, "why": t.why,
+                        "layers": list(t.layers),
+                    }
+                    for t in self.coverage.tensors
+                ],
+            },
+            "errors": [
+                {
+                    "tensor": e.tensor, "absmax": digits(e.absmax), "best": digits(e.best),
+                    "alone_db": digits(e.alone_db), "best_db": digits(e.best_db), "loss_db": digits(e.loss_db),
+                    "output_share": digits(e.output_share), "accumulated_db": digits(e.accumulated_db),
+                    "cosine": digits(e.cosine), "suspect": e.suspect,
+                }
+                for e in self.errors
+            ],
+            "fp16": [
+                {"tensor": f.tensor, "problem": f.problem, "absmax": digits(f.absmax), "sqnr_db": digits(f.sqnr_db),
+                 "shift": f.shift}
+                for f in self.fp16
+            ],
+            "steps": [
+                {"name": s.name, "detail": s.detail, "before_db": digits(s.before_db), "sqnr_db": digits(s.sqnr_db),
+                 "kept": s.kept, "extra_us": digits(s.extra_us)}
+                for s in self.steps
+            ],
+            "histograms": [
+                {"tensor": h.tensor, "top": digits(h.top), "counts": [digits(c) for c in h.counts],
+                 "thresholds": {k: digits(v) for k, v in h.thresholds.items()}}
+                for h in self.histograms
+            ],
+            "notes": list(self.notes),
+        }  # fmt: skip
+
+    @property
+    def layer_precisions(self) -> str:
+        """trtexec's --layerPrecisions argument; "" where no layer differs."""
+        return ",".join(f"{name}:{value}" for name, value in sorted(self.precisions.items()))
+
+    def save(self, folder: Union[str, Path], more: Mapping[str, str] = {}) -> Tuple[Path, ...]:
+        """Writes calib.cache, layer-precisions.txt, model.onnx (where it changed) and quantization.json.
+
+        Args:
+            more: file name -> text, for example the report as a page.
+
+        Returns:
+            The paths. Each file is whole or not there; quantization.json comes last.
+        """
+        root = Path(folder)
+        root.mkdir(parents=True, exist_ok=True)
+        files: Dict[str, Union[str, bytes]] = {}
+        if self.cache:
+            files[CACHE] = self.cache
+        if self.precisions:
+            files[PRECISIONS] = self.layer_precisions + "\n"
+        if self.model is not None:
+            files[MODEL] = self.model
+        files.update(more)
+        files[REPORT] = json.dumps(self.to_dict(), indent=1) + "\n"
+        for name in (CACHE, PRECISIONS, MODEL):
+            if name not in files and (root / name).exists():
+                # Of an earlier run; beside this report it would be taken for its result.
+                (root / name).unlink()
+        for name, content in files.items():
+            write_atomic(root / name, content)
+        return tuple(root / name for name in files)
+
+
+def digits(value: Optional[float]) -> Optional[float]:
+    """Six digits; None for what JSON lacks (no number, infinity)."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
+
+
+def scores_of(names: Sequence[Tuple[str, str]], metric: Any, values: Sequence[Sequence[Any]]) -> Tuple[Score, ...]:
+    """One Score a network. `names`: (name, basis)."""
+    found = []
+    for (name, basis), column in zip(names, values):
+        low, high = metric.interval(column)
+        found.append(Score(name, basis, metric.name, metric.figure(column), low, high, len(column), tuple(column)))
+    return tuple(found)

@@ -1,0 +1,171 @@
+"""A network with the plan's INT8 rounding in it whose scales and roundings can be changed from run to run. Simulated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.builder.host.simulated_model import scale_input, simulate, switch_input
+from edgedla.builder.plan.plan import BuildPlan
+from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.samples import Feed
+from edgedla.quantization.session import open_session
+
+
+@dataclass
+class Noise:
+    """Sums over samples for SQNR and cosine of some tensors against FP32.
+
+    sqnr_db = -10 log10(mean over tensors of (sum of squared error / sum of squares)).
+    """
+
+    names: Sequence[str]
+    signal: np.ndarray = field(init=False)
+    error: np.ndarray = field(init=False)
+    product: np.ndarray = field(init=False)
+    other: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.signal, self.error, self.product, self.other = (np.zeros(len(self.names)) for _ in range(4))
+
+    def add(self, want: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
+        for i, (w, f) in enumerate(zip(want, found)):
+            a, b = np.asarray(w, np.float64).reshape(-1), np.asarray(f, np.float64).reshape(-1)
+            used = np.isfinite(a)
+            a, b = a[used], b[used]
+            self.signal[i] += a @ a
+            self.error[i] += float(((a - b) ** 2).sum())
+            self.product[i] += a @ b
+            self.other[i] += b @ b
+
+    @property
+    def share(self) -> float:
+        """Noise power over signal power, mean over the tensors that hold a signal."""
+        used = self.signal > 0
+        return float((self.error[used] / self.signal[used]).mean()) if used.any() else 0.0
+
+    @property
+    def sqnr_db(self) -> float:
+        return to_db(self.share)
+
+    def of(self, i: int) -> Tuple[float, float]:
+        """(SQNR in dB, cosine) of one tensor."""
+        if self.signal[i] <= 0:
+            return math.inf, 1.0
+        norm = math.sqrt(self.signal[i] * self.other[i])
+        return to_db(self.error[i] / self.signal[i]), float(self.product[i] / norm) if norm > 0 else 0.0
+
+
+def to_db(share: float) -> float:
+    """SQNR in dB of a noise share; inf without noise, -inf where the noise is no number."""
+    if not math.isfinite(share):
+        return -math.inf
+    return math.inf if share <= 0 else -10.0 * math.log10(share)
+
+
+def to_share(db: float) -> float:
+    """Noise share of an SQNR in dB."""
+    return float(10.0 ** (-db / 10.0))
+
+
+class Simulation:
+    """FP32 and simulated INT8 side by side on samples.
+
+    Attributes:
+        tensors: what is rounded to INT8, in the order of the network.
+        outputs: names of the float outputs, which errors are measured on.
+        nodes: how many ONNX nodes run as "dla_int8", "dla_fp16", "gpu_fp32".
+    """
+
+    def __init__(self, model: Any, plan: BuildPlan) -> None:
+        """Args:
+            model: onnx.ModelProto with static inputs and weights. plan: precision, devices and scales.
+
+        Raises:
+            RunError: ONNX Runtime refuses the model. EnvironmentMissing: no onnxruntime.
+        """
+        self.model, self.plan = model, plan
+        simulated = simulate(model, plan, adjustable=True)
+        self.tensors = simulated.tensors
+        self.nodes = {
+            "dla_int8": simulated.nodes_int8, "dla_fp16": simulated.nodes_fp16, "gpu_fp32": simulated.nodes_fp32,
+        }  # fmt: skip
+        self._session = open_session(simulated.model.SerializeToString())
+        self._reference = open_session(model.SerializeToString())
+        self.outputs = tuple(o.name for o in self._reference.get_outputs() if o.type == "tensor(float)")
+        self._kept: Dict[int, Tuple[Any, List[List[np.ndarray]]]] = {}
+
+    def inputs(self, absmax: Optional[Mapping[str, float]] = None, rounded: Optional[Collection[str]] = None) -> Feed:
+        """The scalar inputs: ranges that differ from the plan's, and which tensors are rounded (None: all)."""
+        ranges = self.plan.calibration.absmax
+        feed: Feed = {}
+        for name in self.tensors:
+            value = (absmax or {}).get(name, ranges[name])
+            feed[scale_input(name)] = np.asarray(value / INT8_MAX, np.float32)
+            feed[switch_input(name)] = np.asarray(rounded is None or name in rounded)
+        return feed
+
+    def run(
+        self, feed: Feed, absmax: Optional[Mapping[str, float]] = None, rounded: Optional[Collection[str]] = None
+    ) -> List[np.ndarray]:
+        """The float outputs of one sample, simulated."""
+        found: List[np.ndarray] = self._session.run(list(self.outputs), {**feed, **self.inputs(absmax, rounded)})
+        return found
+
+    def reference(self, feeds: Sequence[Feed]) -> List[List[np.ndarray]]:
+        """The float outputs of all samples in FP32; worked out once."""
+        key = id(feeds)
+        if key not in self._kept:
+            # The feeds are kept with the answer: another list could get the id of one that is gone.
+            self._kept[key] = (feeds, [self._reference.run(list(self.outputs), feed) for feed in feeds])
+        return self._kept[key][1]
+
+    def noise(
+        self,
+        feeds: Sequence[Feed],
+        absmax: Optional[Mapping[str, float]] = None,
+        rounded: Optional[Collection[str]] = None,
+    ) -> Noise:
+        """Error of the outputs over all samples together.
+
+        Args:
+            absmax: ranges in place of the plan's, by tensor. rounded: the tensors that are rounded; None is all.
+        """
+        noise = Noise(self.outputs)
+        scalars = self.inputs(absmax, rounded)
+        for want, feed in zip(self.reference(feeds), feeds):
+            noise.add(want, self._session.run(list(self.outputs), {**feed, **scalars}))
+        return noise
+
+
+def tensor_noise(model: Any, plan: BuildPlan, feeds: Sequence[Feed]) -> Dict[str, Tuple[float, float]]:
+    """(SQNR in dB, cosine) of every tensor that is rounded, with all rounding before it: the accumulated error.
+
+    Args:
+        feeds: a few samples: all tensors of one stand in memory at once.
+    """
+    import onnx
+
+    simulated = simulate(model, plan, adjustable=True)
+    written = {o for node in model.graph.node for o in node.output}
+    names = [t for t in simulated.tensors if t in written]
+    sessions = []
+    for base in (model, simulated.model):
+        own = {o.name for o in base.graph.output}
+        added = onnx.ModelProto()
+        for name in names:
+            if name not in own:
+                added.graph.output.add().name = name
+        sessions.append(open_session(base.SerializeToString() + added.SerializeToString()))
+    noise = Noise(names)
+    ranges = plan.calibration.absmax
+    scalars: Feed = {}
+    for name in simulated.tensors:
+        scalars[scale_input(name)] = np.asarray(ranges[name] / INT8_MAX, np.float32)
+        scalars[switch_input(name)] = np.asarray(True)
+    for feed in feeds:
+        noise.add(sessions[0].run(names, feed), sessions[1].run(names, {**feed, **scalars}))
+    return {name: noise.of(i) for i, name in enumerate(names)}

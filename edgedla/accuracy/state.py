@@ -1,0 +1,87 @@
+"""What `quantize` works on: model, plan and held-out samples, and how each change of them scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.accuracy.metrics import Metric
+from edgedla.accuracy.simulation import Simulation
+from edgedla.builder.plan.make_plan import make_plan
+from edgedla.builder.plan.plan import BuildPlan, Calibration
+from edgedla.builder.request import PlanOptions
+from edgedla.graph import LayerGraph
+from edgedla.quantization.samples import Samples
+from edgedla.quantization.unify import dla_scales
+from edgedla.regions import CheckReport
+from edgedla.vocabulary import GPU
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change that was tried. `kept`: the held-out error fell, so it stays.
+
+    Attributes:
+        name: what was tried. detail: in numbers. sqnr_db: of the outputs on held-out samples with it, simulated.
+        before_db: without it. extra_us: predicted time that it costs.
+    """
+
+    name: str
+    detail: str
+    before_db: float
+    sqnr_db: float
+    kept: bool
+    extra_us: float = 0.0
+
+
+@dataclass
+class State:
+    """Mutable: `quantize` changes ranges, precisions and the model, each time by way of `simulation()`."""
+
+    model: Any
+    graph: LayerGraph
+    report: CheckReport
+    holdout: Samples
+    absmax: Dict[str, float]
+    source: str
+    detail: str
+    everywhere: bool = False
+    precisions: Dict[str, str] = field(default_factory=dict)
+    devices: Dict[str, str] = field(default_factory=dict)
+    steps: List[Step] = field(default_factory=list)
+
+    def plan(self, absmax: Optional[Mapping[str, float]] = None) -> BuildPlan:
+        """The plan that a build would make of these ranges and precisions."""
+        calibration = Calibration(self.source, dict(self.absmax if absmax is None else absmax), self.detail)
+        typed = self.report.platform.release.strongly_typed
+        options = PlanOptions(precisions={} if typed else dict(self.precisions), devices=dict(self.devices))
+        plan = make_plan(self.graph, self.report, calibration=calibration, options=options)
+        if not self.everywhere:
+            return plan
+        if typed:
+            # The plan of a strongly typed release holds no scales: they come as Q/DQ in the model.
+            scales = dla_scales(self.graph, calibration.absmax, self.report.platform)
+            plan = replace(plan, calibration=replace(calibration, absmax=scales.absmax))
+        layers = (replace(x, device="DLA0", precision=self.precisions.get(x.name)) for x in plan.layers)
+        return replace(plan, layers=tuple(layers))
+
+    def simulation(self, absmax: Optional[Mapping[str, float]] = None, model: Any = None) -> Simulation:
+        return Simulation(self.model if model is None else model, self.plan(absmax))
+
+    def on_dla(self) -> Tuple[str, ...]:
+        """Names of the layers that the plan runs on the DLA."""
+        return tuple(x.name for x in self.plan().layers if x.device != GPU)
+
+
+def metric_values(
+    simulation: Simulation, samples: Samples, metric: Metric, absmax: Optional[Mapping[str, float]] = None
+) -> Tuple[List[Any], List[Any]]:
+    """The metric's value of every sample: (FP32, simulated)."""
+    feeds: Sequence[Any] = samples.feeds
+    exact, found = [], []
+    for i, (want, feed) in enumerate(zip(simulation.reference(feeds), feeds)):
+        label = samples.labels[i] if samples.labels is not None else None
+        reference = dict(zip(simulation.outputs, want))
+        exact.append(metric.of_sample(reference, label, reference))
+        found.append(metric.of_sample(dict(zip(simulation.outputs, simulation.run(feed, absmax))), label, reference))
+    return exact, found

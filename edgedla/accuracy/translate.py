@@ -1,0 +1,101 @@
+"""Q/DQ to a calibration cache and back, for the release that the network is built with; no samples are needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
+
+from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS
+from edgedla.errors import UsageError
+from edgedla.files import write_atomic
+from edgedla.quantization.calibration_cache import write_cache
+from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
+from edgedla.quantization.unify import dla_scales
+from edgedla.targets import Platform
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A model in the form that a release takes for INT8.
+
+    Attributes:
+        form: "cache" (plain ONNX, calibration cache, layer precisions) or "qdq" (one ONNX file with Q/DQ).
+        model: serialised ONNX. cache, precisions: text; "" where the form has none.
+        absmax: tensor -> range. fp16_layers: TensorRT layers that stay in FP16.
+    """
+
+    form: str
+    model: bytes
+    absmax: Mapping[str, float]
+    cache: str = ""
+    precisions: str = ""
+    fp16_layers: Tuple[str, ...] = ()
+    notes: Tuple[str, ...] = field(default=())
+
+    def save(self, folder: Union[str, Path]) -> Tuple[Path, ...]:
+        """Writes model.onnx and, for the form "cache", calib.cache and layer-precisions.txt. Returns the paths."""
+        root = Path(folder)
+        files: Dict[str, Union[bytes, str]] = {MODEL: self.model}
+        if self.cache:
+            files[CACHE] = self.cache
+        if self.precisions:
+            files[PRECISIONS] = self.precisions + "\n"
+        return tuple(write_atomic(root / name, content) for name, content in files.items())
+
+
+def translate(model: Any, platform: Platform, absmax: Optional[Mapping[str, float]] = None) -> Translated:
+    """INT8 of an onnx.ModelProto in the form that the platform's TensorRT takes for the DLA.
+
+    - Up to TensorRT 10: Q/DQ is taken out; scales go into a calibration cache of that release.
+    - TensorRT 11: Q/DQ stays, or is put in from `absmax`.
+
+    Args:
+        absmax: ranges of a model without Q/DQ, for example of a cache.
+
+    Raises:
+        UsageError: neither Q/DQ nor ranges. ModelError: the Q/DQ says what a cache cannot say, with the node.
+    """
+    typed = platform.release.strongly_typed
+    if has_qdq(model):
+        if absmax is not None:
+            raise UsageError("the model holds Q/DQ, and a cache gives scales too", allowed="one of them")
+        return _without(model, platform) if not typed else Translated("qdq", model.SerializeToString(), {})
+    if absmax is None:
+        raise UsageError(
+            "the model holds no Q/DQ, and there are no samples", where="--data",
+            hint="give samples with --data, or the scales of a cache with --calib",
+        )  # fmt: skip
+    if typed:
+        known = dict(absmax)
+        return Translated("qdq", with_qdq(model, known).SerializeToString(), known)
+    return Translated("cache", model.SerializeToString(), dict(absmax), write_cache(absmax, platform.release.trt))
+
+
+def _without(model: Any, platform: Platform) -> Translated:
+    from edgedla.builder.building import as_file
+    from edgedla.importers import load_onnx
+
+    stripped = strip_qdq(model)
+    with as_file(stripped.model) as path:
+        graph = load_onnx(path, trt=platform.release.trt)
+    scales = dla_scales(graph, stripped.absmax, platform)
+    nodes = set(stripped.fp16_nodes)
+    layers = tuple(x.name for x in graph.layers if x.onnx_node in nodes)
+    notes = [f"{stripped.pairs} Q/DQ pairs and {stripped.weights} quantised weights taken out"]
+    moved = sum(c.before is None for c in scales.changes)
+    if moved:
+        notes.append(f"{moved} tensors between them got a scale by rule (rules/int8_scales.yaml)")
+    if layers:
+        notes.append(f"{len(layers)} layers read or write a tensor without Q/DQ and stay in FP16")
+    # What the model says stays as it is, bit for bit; only tensors that it says nothing of are filled in.
+    absmax = {**{c.tensor: c.after for c in scales.changes if c.before is None}, **stripped.absmax}
+    return Translated(
+        "cache",
+        stripped.model.SerializeToString(),
+        absmax,
+        write_cache(absmax, platform.release.trt),
+        ",".join(f"{name}:fp16" for name in layers),
+        layers,
+        tuple(notes),
+    )

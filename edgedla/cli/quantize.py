@@ -1,0 +1,105 @@
+"""`edgedla quantize MODEL --data SAMPLES -o OUT`: INT8 scales for the DLA, their error, and its repair. Simulated."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional
+
+import click
+
+from edgedla.cli.options import platform_options, shape_options
+from edgedla.cli.samples import progress_bar, say
+from edgedla.errors import UsageError
+
+
+@click.command()
+@click.argument("model", metavar="MODEL")
+@click.option("-o", "--output", "out", metavar="FOLDER", help="Folder of the cache, layer precisions and report.")
+@click.option("--data", metavar="PATH", help="Calibration samples: a .npz or .npy, or a folder of them; 64 or more.")
+@click.option(
+    "--holdout",
+    metavar="PATH",
+    help="Samples that errors are measured on.  [default: the last fifth of --data, which calibration leaves out]",
+)
+@platform_options()
+@shape_options()
+@click.option(
+    "--method", default="auto", show_default=True, metavar="METHOD",
+    help="auto, minmax, entropy, percentile, percentile:99.9 or mse.",
+)  # fmt: skip
+@click.option("--calib", metavar="FILE", help="Judge and repair the scales of this calibration cache.")
+@click.option("--metric", metavar="NAME", help="top1, top5, miou, cosine, or module:function of (outputs, label).")
+@click.option(
+    "--min-sqnr", type=float, metavar="DB", help="Repair until the outputs have this SQNR on held-out samples."
+)
+@click.option("--max-drop", type=float, metavar="X", help="Repair until --metric falls by at most X (0.01: one point).")
+@click.option("--bias-correction", is_flag=True, help="Correct biases for the mean error of rounding.")
+@click.option(
+    "--everywhere", is_flag=True, help="Simulate every layer in INT8 on the DLA, wherever a build would put it."
+)
+@click.option("--report", "report", is_flag=True, help="Write the report as a page too: OUT/report.html.")
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--fail-on", type=click.Choice(["goal", "never"]), default="goal", show_default=True,
+    help="Exit with 1 where --min-sqnr or --max-drop is not met.",
+)  # fmt: skip
+def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optional[str], **given: Any) -> int:
+    """INT8 scales for the DLA: measured on your samples, explained, and repaired where you ask.
+
+    Writes the calibration cache that TensorRT takes, the layers that stay in FP16 as --layerPrecisions, and the report.
+    For TensorRT 11 it writes the model with Q/DQ. A model that holds Q/DQ becomes plain ONNX with a cache, without
+    samples. Errors are simulated with ONNX Runtime.
+    """
+    from edgedla.accuracy.metrics import metric_of
+    from edgedla.accuracy.quantize import quantize as run
+    from edgedla.accuracy.request import QuantizeRequest
+    from edgedla.quantization.calibration_cache import read_cache
+    from edgedla.reports.quantization import render_quantized
+
+    absmax = dict(read_cache(given["calib"]).absmax) if given["calib"] else None
+    if data is None:
+        return _translate(model, out, absmax, given)
+    request = QuantizeRequest(
+        target=given["target"],
+        jetpack=given["jetpack"],
+        trt=given["trt"],
+        method=given["method"],
+        min_sqnr_db=given["min_sqnr"],
+        max_drop=given["max_drop"],
+        metric=metric_of(given["metric"]) if given["metric"] else None,
+        bias_correction=given["bias_correction"],
+        everywhere=given["everywhere"],
+        shapes=given["shapes"],
+        batch=given["batch"],
+    )
+    with progress_bar() as progress:
+        result = run(model, data, request, holdout=holdout, absmax=absmax, say=say, progress=progress)
+    text = render_quantized(result, given["output_format"])
+    if out is not None:
+        more = {"report.html": render_quantized(result, "html")} if given["report"] else {}
+        for path in result.save(out, more):
+            say(f"written {path}")
+    elif given["report"]:
+        raise UsageError("a report needs a folder", where="--report", hint="-o FOLDER")
+    click.echo(text, nl=False)
+    return 1 if result.met is False and given["fail_on"] == "goal" else 0
+
+
+def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, float]], given: Dict[str, Any]) -> int:
+    """Without samples: Q/DQ to a cache, or a cache to Q/DQ, as the release takes it."""
+    from edgedla.accuracy.translate import translate
+    from edgedla.builder.onnx_input import read_model
+    from edgedla.targets import platform_for
+
+    if out is None:
+        raise UsageError("no output given", where="-o", allowed="a folder")
+    platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
+    result = translate(read_model(model), platform, absmax)
+    for path in result.save(out):
+        say(f"written {path}")
+    what = "plain ONNX with a calibration cache" if result.form == "cache" else "ONNX with Q/DQ"
+    lines = [f"form      {what}, for TensorRT {platform.release.trt_text}", f"scales    {len(result.absmax)} tensors"]
+    if result.fp16_layers:
+        lines.append(f"fp16      --layerPrecisions={result.precisions}")
+    lines += [f"note      {note}" for note in result.notes]
+    click.echo("\n".join(lines))
+    return 0

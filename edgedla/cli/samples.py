@@ -1,0 +1,34 @@
+"""What `quantize` and `evaluate` share: where samples come from, the metric, and progress on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, Optional
+
+import click
+
+
+def say(line: str) -> None:
+    """One line a phase, on stderr."""
+    click.echo(line, err=True)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Optional[Callable[[str, int, int], None]]]:
+    """A bar on stderr where that is a terminal, else None. Called with (phase, done, of)."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        tasks: Any = {}
+
+        def show(phase: str, done: int, of: int) -> None:
+            if phase not in tasks:
+                tasks[phase] = bars.add_task(phase, total=of)
+            bars.update(tasks[phase], completed=done)
+
+        yield show

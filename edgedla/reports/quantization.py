@@ -1,0 +1,130 @@
+"""What `edgedla quantize` and `edgedla evaluate` print: text and JSON. Every error of INT8 is marked as simulated."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Dict, List, Sequence
+
+from edgedla.accuracy.evaluate import Evaluation, Score
+from edgedla.accuracy.result import Quantized
+from edgedla.accuracy.triage import TensorError
+from edgedla.errors import UsageError
+from edgedla.quantization.scale_rules import scale_rules
+
+#: Forms of both. A page is there for `quantize` alone.
+FORMATS = ("text", "json", "html")
+_WORST = 8
+
+
+def render_quantized(result: Quantized, wanted: str) -> str:
+    """The result in one of FORMATS.
+
+    Raises:
+        UsageError: no such form.
+    """
+    if wanted == "json":
+        return json.dumps(result.to_dict(), indent=1) + "\n"
+    if wanted == "html":
+        from edgedla.reports.quantization_page import to_page
+
+        return to_page(result)
+    if wanted == "text":
+        return "\n".join(_lines(result)) + "\n"
+    raise UsageError(f"no form is called {wanted!r}", allowed=", ".join(FORMATS))
+
+
+def render_evaluation(result: Evaluation, wanted: str) -> str:
+    """The evaluation as "text" or "json"."""
+    if wanted == "json":
+        return json.dumps(result.to_dict(), indent=1) + "\n"
+    lines = [f"samples   {result.detail}", f"{score_text(result.score):60}"]
+    if result.against is not None and result.difference is not None:
+        value, low, high = result.difference
+        lines.append(score_text(result.against))
+        lines.append(f"difference {value:+.4f}  (95 %: {low:+.4f} to {high:+.4f})")
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def score_text(score: Score) -> str:
+    basis = {"fp32": "FP32 by ONNX Runtime", "simulated": "SIMULATED", "measured": "measured on a device"}[score.basis]
+    return (
+        f"{score.metric:9} {score.value:.4f}  (95 %: {score.low:.4f} to {score.high:.4f}, {score.samples} samples)  "
+        f"{score.network}, {basis}"
+    )
+
+
+def db(value: float) -> str:
+    """An SQNR: one decimal; `exact` where there is no error."""
+    if math.isinf(value):
+        return "exact" if value > 0 else "no signal"
+    return f"{value:.1f} dB"
+
+
+def _lines(r: Quantized) -> List[str]:
+    platform = r.platform
+    lines = [
+        f"network   {r.network}",
+        f"for       {platform['target']}, TensorRT {platform['trt']}, INT8",
+        f"scales    {r.method} on {r.samples}" + (" RANDOM INPUT: accuracy means nothing" if r.synthetic else ""),
+        f"error     outputs {db(r.sqnr_db)} SQNR on {r.holdout} (SIMULATED)",
+        "methods   " + ", ".join(f"{name} {db(value)}" for name, value in r.methods.items()),
+        f"nodes     {r.nodes['dla_int8']} INT8 and {r.nodes['dla_fp16']} FP16 on the DLA, {r.nodes['gpu_fp32']} on the GPU",
+    ]
+    lines += [score_text(score) for score in r.scores]
+    if r.met is not None:
+        lines.append(f"goal      {r.goal}: {'met' if r.met else 'NOT met'}")
+    lines += _coverage(r)
+    if r.predicted_us:
+        p = r.predicted_us
+        lines.append(
+            f"time      layers on the DLA {p['int8'] / 1e3:.2f} ms per frame in INT8, {p['fp16'] / 1e3:.2f} ms in FP16; "
+            f"steps add {p['extra'] / 1e3:.2f} ms, missing scales {p['missing'] / 1e3:.2f} ms (predicted)"
+        )
+    for s in r.steps:
+        cost = f", {s.extra_us / 1e3:+.2f} ms predicted" if s.extra_us else ""
+        kept = "kept" if s.kept else "not kept"
+        lines.append(f"tried     {s.name}: {db(s.before_db)} to {db(s.sqnr_db)}{cost}, {kept}; {s.detail}")
+    if r.precisions:
+        lines.append("fp16      " + ", ".join(f"{n}{' (GPU)' if n in r.devices else ''}" for n in sorted(r.precisions)))
+    lines += _worst(r.errors)
+    for f in r.fp16:
+        what = f"reaches {f.absmax:.4g}, FP16 ends at 65504" if f.problem == "overflow" else f"{db(f.sqnr_db)} in FP16"
+        sign = "divide by" if f.shift < 0 else "multiply by"
+        lines.append(f"FP16      {f.tensor} {what}: {sign} 2^{abs(f.shift)}, or keep its layers on the GPU")
+    lines += [f"note      {note}" for note in r.notes]
+    return lines
+
+
+def _coverage(r: Quantized) -> List[str]:
+    counts = r.coverage.counts
+    names = {rule.id: rule.name for rule in (*scale_rules().equal, *scale_rules().missing)}
+    by_rule: Dict[str, int] = {}
+    for t in r.coverage.tensors:
+        if t.rule:
+            by_rule[t.rule] = by_rule.get(t.rule, 0) + 1
+    told = ", ".join(f"{rule} {names[rule]} {count}" for rule, count in sorted(by_rule.items()))
+    total = sum(counts.values())
+    lines = [
+        f"coverage  {total - counts.get('missing', 0)} of {total} tensors have a scale: "
+        + ", ".join(f"{count} {origin}" for origin, count in counts.items())
+        + (f" ({told})" if told else "")
+    ]
+    lines += [f"missing   {t.tensor}: {t.why}; {', '.join(t.layers)} leave INT8" for t in r.coverage.missing]
+    return lines
+
+
+def _worst(errors: Sequence[TensorError]) -> List[str]:
+    rows = sorted(errors, key=lambda e: (-(e.output_share or 0.0), -e.loss_db))[:_WORST]
+    if not rows:
+        return []
+    lines = [f"{'worst tensors (SIMULATED)':44}{'alone':>9}{'best':>9}{'outputs':>9}{'so far':>9}{'cosine':>9}"]
+    for e in rows:
+        share = "-" if not e.output_share else f"{-10 * math.log10(e.output_share):.1f}"
+        so_far = "-" if e.accumulated_db is None else f"{e.accumulated_db:.1f}"
+        cosine = "-" if e.cosine is None else f"{e.cosine:.4f}"
+        name = e.tensor if len(e.tensor) <= 41 else "..." + e.tensor[-38:]
+        mark = " !" if e.suspect else ""
+        lines.append(f"  {name + mark:42}{e.alone_db:>9.1f}{e.best_db:>9.1f}{share:>9}{so_far:>9}{cosine:>9}")
+    lines.append("  in dB: the tensor rounded alone, with its best scale, its share at the outputs, with all before it")
+    return lines

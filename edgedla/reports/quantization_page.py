@@ -1,0 +1,75 @@
+"""The report of `edgedla quantize` as one page: error by tensor, histograms with thresholds, what was tried."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from edgedla.accuracy.result import Quantized
+from edgedla.reports.page.figures import Fact, Figure, Verdict
+from edgedla.reports.page.render import render_page
+from edgedla.reports.quantization import db
+from edgedla.reports.quantization_drawing import error_drawing, histogram_drawing
+
+
+def to_page(r: Quantized) -> str:
+    """One HTML file without scripts or loads."""
+    from markupsafe import Markup
+
+    missing = len(r.coverage.missing)
+    total = len(r.coverage.tensors)
+    return render_page(
+        "quantization.html.j2",
+        command="quantize",
+        title=f"{r.network} in INT8",
+        r=r,
+        verdicts=(_error(r), _goal(r)),
+        figures=(
+            Figure("Output SQNR", db(r.sqnr_db).replace(" dB", ""), "dB", "held-out samples, simulated"),
+            Figure("Tensors with a scale", f"{total - missing}", f"of {total}", "", (total - missing) / max(total, 1)),
+            Figure("INT8 nodes", str(r.nodes["dla_int8"]), f"of {sum(r.nodes.values())}", "on the DLA"),
+            Figure("Layers in FP16", str(len(r.precisions)), "", "chosen by repair"),
+            *(
+                [Figure("Steps add", f"{r.predicted_us['extra'] / 1e3:.2f}", "ms", "per frame, predicted")]
+                if r.predicted_us
+                else []
+            ),
+        ),
+        errors=Markup(error_drawing(r.errors)),
+        pictures=[(h, Markup(histogram_drawing(h))) for h in r.histograms],
+        basis=_basis(r),
+        db=db,
+    )
+
+
+def _error(r: Quantized) -> Verdict:
+    if r.synthetic:
+        return Verdict("unknown", "random input", "The scales come from random input: the accuracy means nothing.")
+    best = max(r.methods, key=lambda name: r.methods[name]) if r.methods else r.method
+    text = f"INT8 outputs stand {db(r.sqnr_db)} above their noise. Best single method: {best}, {db(r.methods[best])}."
+    tone = "good" if r.sqnr_db >= 20 else "mixed" if r.sqnr_db >= 10 else "bad"
+    return Verdict(tone, "simulated accuracy", text)
+
+
+def _goal(r: Quantized) -> Verdict:
+    if r.met is None:
+        worst = next((e for e in r.errors if e.suspect), None)
+        if worst is None:
+            return Verdict("good", "scales", "No scale is far from the best one for its tensor.")
+        return Verdict(
+            "bad", "scales", f"{worst.tensor} loses {worst.loss_db:.0f} dB to its scale alone. --min-sqnr repairs it."
+        )
+    if r.met:
+        return Verdict("good", "goal met", f"{r.goal}.")
+    return Verdict("bad", "goal not met", f"{r.goal}.")
+
+
+def _basis(r: Quantized) -> Tuple[Fact, ...]:
+    p = r.platform
+    return (
+        Fact("Platform", f"{p['target']}, TensorRT {p['trt']}"),
+        Fact("Calibration", f"{r.samples}, method {r.method}", "measured"),
+        Fact("Errors", f"{r.holdout}; ONNX Runtime with INT8 rounding of every stored tensor, no DLA", "simulated"),
+        Fact("Times", "cost model of this module", "predicted"),
+        Fact("Scale rules", "rules/int8_scales.yaml", code=True),
+        *(Fact("Note", note) for note in r.notes),
+    )

@@ -1,0 +1,77 @@
+"""Metrics: known values, intervals that hold what they say, and labels that do not fit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgedla.accuracy.metrics import METRICS, metric_of, wilson
+from edgedla.errors import DataError, UsageError
+
+SCORES = {"y": np.asarray([[0.1, 0.7, 0.2]])}
+
+
+def test_top1_and_top5() -> None:
+    assert [METRICS["top1"].of_sample(SCORES, label, None) for label in (0, 1, 2)] == [0.0, 1.0, 0.0]
+    assert METRICS["top5"].of_sample(SCORES, 0, None) == 1.0
+    with pytest.raises(DataError, match="label 3 for 3 classes"):
+        METRICS["top1"].of_sample(SCORES, 3, None)
+    with pytest.raises(UsageError, match="2 outputs"):
+        METRICS["top1"].of_sample({**SCORES, "z": SCORES["y"]}, 0, None)
+
+
+def test_cosine_is_against_the_reference() -> None:
+    metric = METRICS["cosine"]
+    assert metric.of_sample({"y": np.asarray([1.0, 0.0])}, None, {"y": np.asarray([1.0, 1.0])}) == pytest.approx(
+        0.5**0.5
+    )
+    assert metric.of_sample({"y": np.zeros(2)}, None, {"y": np.zeros(2)}) == 1.0
+
+
+def test_miou_is_over_all_pixels_of_all_samples() -> None:
+    scores = np.zeros((1, 2, 1, 4))
+    scores[0, 1, 0, 2:] = 1.0
+    metric = METRICS["miou"]
+    values = [metric.of_sample({"y": scores}, np.asarray([[0, 1, 1, 255]]), None)]
+    # Class 0: found 0, 1; true 0 -> 1/2. Class 1: found 2; true 1, 2 -> 1/2. The last pixel does not count.
+    assert metric.figure(values) == pytest.approx(0.5)
+    with pytest.raises(DataError, match="a mask of"):
+        metric.of_sample({"y": scores}, np.zeros((2, 2)), None)
+
+
+@given(st.integers(0, 300), st.integers(1, 300))
+def test_wilsons_interval_holds_the_share_and_stays_a_share(hits: int, more: int) -> None:
+    count = hits + more
+    low, high = wilson(hits, count)
+    assert 0 <= low <= hits / count <= high <= 1
+    assert high - low > 0
+
+
+def test_wilsons_interval_is_the_published_one() -> None:
+    # 81 of 263: 0.2553 to 0.3662 (Newcombe 1998, table I, method 3).
+    assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+
+
+def test_a_paired_difference_is_narrower_than_its_parts() -> None:
+    rng = np.random.default_rng(0)
+    first = (rng.random(500) < 0.9).astype(float)
+    second = first.copy()
+    second[:5] = 0.0
+    low, high = METRICS["top1"].difference_interval(list(first), list(second))
+    assert 0 <= low < high < 0.03
+
+
+def test_a_metric_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_metric.py").write_text("def peak(outputs, label):\n    return outputs['y'].max()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    metric = metric_of("own_metric:peak")
+    assert metric.figure([metric.of_sample(SCORES, None, None)]) == pytest.approx(0.7)
+    sys.modules.pop("own_metric")
+    for wrong in ("guess", "own_metric:", "no_such_module_here:f", "own_metric:nothing"):
+        with pytest.raises(UsageError):
+            metric_of(wrong)

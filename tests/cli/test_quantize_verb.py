@@ -1,0 +1,116 @@
+"""`edgedla quantize` and `edgedla evaluate`: files, exit codes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Tuple
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from edgedla.cli.main import exit_code_of
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Tuple[Path, Path]:
+    """(model, samples with labels)."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.standard_normal((8, 3, 3, 3)).astype(np.float32), "v": rng.standard_normal((4, 8, 8, 8)).astype(np.float32)
+    }  # fmt: skip
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", ["c"], ["r"], name="relu"),
+            helper.make_node("Conv", ["r", "v"], ["y"], name="last"),
+        ],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 1, 1])],
+        [numpy_helper.from_array(v, k) for k, v in weights.items()],
+    )
+    model = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(model))
+    samples = tmp_path / "samples.npz"
+    np.savez(samples, x=rng.standard_normal((80, 3, 8, 8)).astype(np.float32), labels=rng.integers(0, 4, 80))
+    return model, samples
+
+
+def run(*args: object) -> int:
+    return exit_code_of([str(a) for a in args])
+
+
+def test_quantize_writes_what_a_build_takes(
+    files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    model, samples = files
+    out = tmp_path / "out"
+    assert run("quantize", model, "--data", samples, "-o", out, "--report", "--metric", "top1") == 0
+    text = capsys.readouterr().out
+    assert "SIMULATED" in text
+    assert "the last 16 of 80 samples" in text
+    assert sorted(p.name for p in out.iterdir()) == ["calib.cache", "quantization.json", "report.html"]
+    page = (out / "report.html").read_text()
+    assert "simulated" in page
+    assert "<script" not in page
+    assert json.loads((out / "quantization.json").read_text())["schema"] == "edgedla.quantization/1"
+    artifact = tmp_path / "artifact"
+    assert (
+        run("build", model, "--precision", "int8", "--calib", out / "calib.cache", "-o", artifact, "--backend", "host")
+        == 0
+    )
+    capsys.readouterr()
+    assert run("evaluate", artifact, "--data", samples, "--against", model, "--format", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["score"]["basis"] == "simulated"
+    assert found["against"]["basis"] == "fp32"
+    assert found["difference"]["low"] <= found["difference"]["value"] <= found["difference"]["high"]
+
+
+def test_a_goal_that_is_not_met_is_exit_code_1(files: Tuple[Path, Path], capsys: pytest.CaptureFixture) -> None:
+    model, samples = files
+    assert run("quantize", model, "--data", samples, "--min-sqnr", 300) == 1
+    assert "NOT met" in capsys.readouterr().out
+    assert run("quantize", model, "--data", samples, "--min-sqnr", 300, "--fail-on", "never") == 0
+
+
+def test_qdq_there_and_back(files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    model, samples = files
+    assert run("quantize", model, "--data", samples, "-o", tmp_path / "a", "--trt", "11.4.1") == 0
+    typed = tmp_path / "a" / "model.onnx"
+    assert not (tmp_path / "a" / "calib.cache").exists()
+    assert run("quantize", typed, "-o", tmp_path / "b", "--trt", "8.6") == 0
+    assert "plain ONNX with a calibration cache, for TensorRT 8.6" in capsys.readouterr().out
+    plain, cache = tmp_path / "b" / "model.onnx", tmp_path / "b" / "calib.cache"
+    assert cache.read_text().startswith("TRT-860")
+    assert run("quantize", plain, "--calib", cache, "-o", tmp_path / "c", "--trt", "11.4.1") == 0
+    first, second = (onnx.load(str(p)) for p in (typed, tmp_path / "c" / "model.onnx"))
+    constants = [sorted(i.raw_data for i in m.graph.initializer) for m in (first, second)]
+    assert constants[0] == constants[1]
+    assert sorted(n.op_type for n in first.graph.node) == sorted(n.op_type for n in second.graph.node)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "why"),
+    [
+        (["quantize", "MODEL", "-o", "out"], 2, "no samples"),
+        (["quantize", "MODEL", "--data", "none.npz"], 2, "no calibration samples"),
+        (["quantize", "MODEL", "--data", "SAMPLES", "--method", "guess"], 2, "unknown calibration method"),
+        (["quantize", "MODEL", "--data", "SAMPLES", "--max-drop", "0.1"], 2, "needs a metric"),
+        (["quantize", "MODEL", "--data", "SAMPLES", "--metric", "guess"], 2, "unknown metric"),
+        (["quantize", "MODEL", "--data", "SAMPLES", "--report"], 2, "a report needs a folder"),
+        (["evaluate", "MODEL", "--data", "SAMPLES", "--metric", "cosine"], 2, "compares two networks"),
+        (["evaluate", "MODEL", "--data", "SAMPLES", "--max-drop", "0.1"], 2, "needs another network"),
+    ],
+)
+def test_wrong_use(
+    files: Tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture,
+    args: list, code: int, why: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    known = {"MODEL": files[0], "SAMPLES": files[1]}
+    assert run(*(known.get(a, a) for a in args)) == code
+    assert why in capsys.readouterr().err
