@@ -48,6 +48,7 @@ DOCUMENTS: Mapping[str, Document] = {
         Document("edgedla.compare", 1, "comparison", "edgedla check --compare --format json"),
         Document("edgedla.doctor", 1, "doctor", "edgedla doctor --format json"),
         Document("edgedla.drift", 1, "drift", "edgedla build --backend tensorrt"),
+        Document("edgedla.evaluation", 1, "evaluation", "edgedla evaluate --format json"),
         Document("edgedla.explain", 1, "explanation", "edgedla explain --format json"),
         Document("edgedla.fixes", 1, "fixes", "edgedla fix --format json"),
         Document("edgedla.inspect", 1, "inspection", "edgedla inspect --format json"),
@@ -58,6 +59,7 @@ DOCUMENTS: Mapping[str, Document] = {
         Document("edgedla.plan-list", 1, "plan-list", "edgedla build --plan --format json"),
         Document("edgedla.prediction", 1, "prediction", "edgedla place --evaluate --format json"),
         Document("edgedla.profile", 1, "cost-profile", "edgedla bench --export-profile --onnx"),
+        Document("edgedla.quantization", 1, "quantization", "edgedla quantize --format json"),
         Document("edgedla.rules", 1, "rules", "edgedla rules list --format json"),
         Document("edgedla.targets", 1, "targets", "edgedla targets --format json"),
     )

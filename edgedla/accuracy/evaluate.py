@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.accuracy.metrics import Metric
+from edgedla.documents import header
 from edgedla.errors import DataError, UsageError
 from edgedla.quantization.samples import Feed, InputSpec, Samples
 
@@ -57,7 +58,7 @@ class Evaluation:
 
     def to_dict(self) -> Dict[str, Any]:
         return {
-            "schema": "edgedla.evaluation/1",
+            **header("edgedla.evaluation"),
             "samples": self.detail,
             "score": self.score.to_dict(),
             "against": self.against.to_dict() if self.against else None,

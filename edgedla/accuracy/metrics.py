@@ -68,7 +68,8 @@ def wilson(hits: int, count: int) -> Tuple[float, float]:
     p, z2 = hits / count, _Z95 * _Z95
     middle = (p + z2 / (2 * count)) / (1 + z2 / count)
     half = _Z95 * math.sqrt(p * (1 - p) / count + z2 / (4 * count * count)) / (1 + z2 / count)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
+    # Rounding may carry a limit past the share itself where that is 0 or 1.
+    return min(max(middle - half, 0.0), p), max(min(middle + half, 1.0), p)
 
 
 def _scores(outputs: Outputs) -> np.ndarray:

@@ -12,10 +12,10 @@ from edgedla.accuracy.evaluate import Score
 from edgedla.accuracy.fp16_care import Fp16Finding
 from edgedla.accuracy.state import Step
 from edgedla.accuracy.triage import TensorError
+from edgedla.documents import header
 from edgedla.files import write_atomic
 from edgedla.quantization.coverage import Coverage
 
-SCHEMA = "edgedla.quantization/1"
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
 
 
@@ -72,7 +72,7 @@ class Quantized:
     def to_dict(self) -> Dict[str, Any]:
         """The document edgedla.quantization/1."""
         return {
-            "schema": SCHEMA,
+            **header("edgedla.quantization"),
             "network": self.network,
             "platform": dict(self.platform),
             "basis": "simulated",

@@ -29,10 +29,13 @@ VERBS: Dict[str, Tuple[str, str]] = {
     "targets": ("edgedla.cli.targets:targets", "List the Jetson modules and releases edgedla knows."),
     "build": ("edgedla.cli.build:build", "Build for the DLA: on a Jetson with TensorRT, elsewhere simulated."),
     "quantize": (
-        "edgedla.cli.quantize:quantize",
+        "edgedla.cli.accuracy.quantize:quantize",
         "INT8 scales for the DLA: measured, explained, repaired (simulated).",
     ),
-    "evaluate": ("edgedla.cli.evaluate:evaluate", "Accuracy of a model or artifact on samples, with its interval."),
+    "evaluate": (
+        "edgedla.cli.accuracy.evaluate:evaluate",
+        "Accuracy of a model or artifact on samples, with its interval.",
+    ),
     "run": ("edgedla.cli.run:run", "Run a camera pipeline over GPU and DLA cores."),
     "bench": ("edgedla.cli.bench:bench", "Measure latency and throughput of a built network."),
     "inspect": (

@@ -56,7 +56,7 @@ def test_quantize_writes_what_a_build_takes(
     page = (out / "report.html").read_text()
     assert "simulated" in page
     assert "<script" not in page
-    assert json.loads((out / "quantization.json").read_text())["schema"] == "edgedla.quantization/1"
+    assert json.loads((out / "quantization.json").read_text())["document"] == "edgedla.quantization"
     artifact = tmp_path / "artifact"
     assert (
         run("build", model, "--precision", "int8", "--calib", out / "calib.cache", "-o", artifact, "--backend", "host")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -45,6 +46,8 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
     profile.write_text(json.dumps(example_profile()))
     copy = work / "copy.onnx"
     copy.write_bytes(Path(DETECTOR).read_bytes())
+    samples = work / "samples.npy"
+    np.save(samples, np.random.default_rng(0).random((3, 3, 256, 256), np.float32))
     cache = work / "a.cache"
     cache.write_text("TRT-8502-EntropyCalibration2\nimages: 3c010a14\n")
     return {
@@ -55,6 +58,18 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
         "edgedla.compare": printed("check", DETECTOR, "--compare", "xavier,orin", "--format", "json"),
         "edgedla.doctor": printed("doctor", "--format", "json"),
         "edgedla.drift": example_drift(),
+        "edgedla.evaluation": printed(
+            "evaluate",
+            DETECTOR,
+            "--data",
+            str(samples),
+            "--metric",
+            "cosine",
+            "--against",
+            DETECTOR,
+            "--format",
+            "json",
+        ),
         "edgedla.explain": printed("explain", "DLA supports only 16 subgraphs per DLA core.", "--format", "json"),
         "edgedla.fixes": fixes_document(),
         "edgedla.inspect": printed("inspect", str(cache), "--format", "json"),
@@ -65,6 +80,7 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
         "edgedla.plan-list": json.dumps({**header("edgedla.plan-list"), "stages": [json.loads(plan)]}),
         "edgedla.prediction": example_prediction(),
         "edgedla.profile": profile.read_text(),
+        "edgedla.quantization": printed("quantize", DETECTOR, "--data", str(samples), "--format", "json"),
         "edgedla.rules": printed("rules", "list", "--format", "json"),
         "edgedla.targets": printed("targets", "--format", "json"),
     }

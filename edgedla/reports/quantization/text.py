@@ -1,49 +1,31 @@
-"""What `edgedla quantize` and `edgedla evaluate` print: text and JSON. Every error of INT8 is marked as simulated."""
+"""What `edgedla quantize` and `edgedla evaluate` print. Every error of INT8 is marked as simulated."""
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Dict, List, Sequence
 
 from edgedla.accuracy.evaluate import Evaluation, Score
 from edgedla.accuracy.result import Quantized
 from edgedla.accuracy.triage import TensorError
-from edgedla.errors import UsageError
 from edgedla.quantization.scale_rules import scale_rules
 
-#: Forms of both. A page is there for `quantize` alone.
-FORMATS = ("text", "json", "html")
 _WORST = 8
 
 
-def render_quantized(result: Quantized, wanted: str) -> str:
-    """The result in one of FORMATS.
-
-    Raises:
-        UsageError: no such form.
-    """
-    if wanted == "json":
-        return json.dumps(result.to_dict(), indent=1) + "\n"
-    if wanted == "html":
-        from edgedla.reports.quantization_page import to_page
-
-        return to_page(result)
-    if wanted == "text":
-        return "\n".join(_lines(result)) + "\n"
-    raise UsageError(f"no form is called {wanted!r}", allowed=", ".join(FORMATS))
+def quantized_text(result: Quantized) -> str:
+    """The result as lines."""
+    return "\n".join(_lines(result)) + "\n"
 
 
-def render_evaluation(result: Evaluation, wanted: str) -> str:
-    """The evaluation as "text" or "json"."""
-    if wanted == "json":
-        return json.dumps(result.to_dict(), indent=1) + "\n"
-    lines = [f"samples   {result.detail}", f"{score_text(result.score):60}"]
+def evaluation_text(result: Evaluation) -> str:
+    """The evaluation as lines."""
+    lines = [f"samples   {result.detail}", score_text(result.score)]
     if result.against is not None and result.difference is not None:
         value, low, high = result.difference
         lines.append(score_text(result.against))
         lines.append(f"difference {value:+.4f}  (95 %: {low:+.4f} to {high:+.4f})")
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def score_text(score: Score) -> str:

@@ -1,4 +1,4 @@
-"""What `quantize` and `evaluate` share: where samples come from, the metric, and progress on a terminal."""
+"""Lines and bars on stderr while `quantize` and `evaluate` work."""
 
 from __future__ import annotations
 

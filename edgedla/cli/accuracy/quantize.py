@@ -6,8 +6,8 @@ from typing import Any, Dict, Mapping, Optional
 
 import click
 
+from edgedla.cli.accuracy.progress import progress_bar, say
 from edgedla.cli.options import platform_options, shape_options
-from edgedla.cli.samples import progress_bar, say
 from edgedla.errors import UsageError
 
 

@@ -6,8 +6,8 @@ from typing import Any, Optional
 
 import click
 
+from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.options import ShapesType
-from edgedla.cli.samples import progress_bar
 from edgedla.errors import UsageError
 
 

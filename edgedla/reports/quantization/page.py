@@ -7,8 +7,8 @@ from typing import Tuple
 from edgedla.accuracy.result import Quantized
 from edgedla.reports.page.figures import Fact, Figure, Verdict
 from edgedla.reports.page.render import render_page
-from edgedla.reports.quantization import db
-from edgedla.reports.quantization_drawing import error_drawing, histogram_drawing
+from edgedla.reports.quantization.drawing import error_drawing, histogram_drawing
+from edgedla.reports.quantization.text import db
 
 
 def to_page(r: Quantized) -> str:

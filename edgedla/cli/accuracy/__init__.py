@@ -1,0 +1,3 @@
+"""The verbs `quantize` and `evaluate`."""
+
+from __future__ import annotations

@@ -1,0 +1,41 @@
+"""The answers of `quantize` and `evaluate` in every form that they can be shown in."""
+
+from __future__ import annotations
+
+from edgedla.accuracy.evaluate import Evaluation
+from edgedla.accuracy.result import Quantized
+from edgedla.errors import UsageError
+
+FORMATS = ("text", "json", "html")
+
+
+def render_quantized(result: Quantized, wanted: str) -> str:
+    """The text of one form: "text", "json" (the document) or "html" (a page).
+
+    Raises:
+        UsageError: no such form.
+    """
+    if wanted == "json":
+        from edgedla.reports.json_document import dump
+
+        return dump(result.to_dict())
+    if wanted == "text":
+        from edgedla.reports.quantization.text import quantized_text
+
+        return quantized_text(result)
+    if wanted == "html":
+        from edgedla.reports.quantization.page import to_page
+
+        return to_page(result)
+    raise UsageError(f"the answer of quantize has no form {wanted!r}", allowed=", ".join(FORMATS))
+
+
+def render_evaluation(result: Evaluation, wanted: str) -> str:
+    """The text of one form: "text" or "json" (the document)."""
+    if wanted == "json":
+        from edgedla.reports.json_document import dump
+
+        return dump(result.to_dict())
+    from edgedla.reports.quantization.text import evaluation_text
+
+    return evaluation_text(result)
