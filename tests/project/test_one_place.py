@@ -40,7 +40,7 @@ def test_every_command_stands_in_its_table() -> None:
     modules = {place.partition(":")[0].rpartition(".")[2] for place, _ in VERBS.values()}
     commands = {
         path.stem
-        for path in (PACKAGE / "cli").glob("*.py")
+        for path in (PACKAGE / "cli").rglob("*.py")
         if re.search(r"^@click\.(command|group)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
     assert commands - {"main"} == modules
