@@ -59,6 +59,9 @@ _RELEASE = re.compile(r"^(?:(?:jp|jetpack)-?(?P<jetpack>\d[\d.]*)|(?:(?:trt|tens
 )
 @click.option("--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: which of them ran on the DLA.")
 @click.option(
+    "--with-fixes", is_flag=True, help="Also say what `edgedla fix` would make of it (Python 3.10, edgedla[fix])."
+)
+@click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
     default="unsupported",
@@ -82,6 +85,7 @@ def check(
     power_mode: Optional[str],
     profile: Optional[str],
     layer_info: Optional[str],
+    with_fixes: bool,
     fail_on: str,
     **options: Any,
 ) -> int:
@@ -115,7 +119,8 @@ def check(
     broken: List[ModelError] = []
     for model in models:
         try:
-            reports[model] = _report(model, most, costs, target=target, jetpack=jetpack, trt=trt, **network)
+            report = _report(model, most, costs, target=target, jetpack=jetpack, trt=trt, **network)
+            reports[model] = _with_fixes(report, model, power_mode, shapes, batch) if with_fixes else report
         except ModelError as e:
             broken.append(e)
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
@@ -174,6 +179,26 @@ def _report(
     return replace(
         report, cost=tuple(f.to_dict() for f in forecast(graph, platform, network["precision"], None, **costs))
     )
+
+
+def _with_fixes(report: CheckReport, model: str, power_mode: Optional[str], shapes: Any, batch: Optional[int]) -> Any:
+    """The report with what `edgedla fix` would make of the model; nothing is run for it."""
+    from edgedla.fixes.fix import fix
+    from edgedla.fixes.judge import PURPOSES
+
+    purpose = next(purpose for purpose, mode in PURPOSES.items() if mode == report.mode)
+    result = fix(
+        model,
+        target=report.platform.to_dict()["target"],
+        trt=report.platform.to_dict()["trt"],
+        precision=report.precision,
+        purpose=purpose,
+        shapes=shapes,
+        batch=batch,
+        power_mode=power_mode,
+        prove=False,
+    )
+    return replace(report, with_fixes=result.summary())
 
 
 def _compare(

@@ -148,6 +148,16 @@ class FixResult:
 
         return save_model(self.model, path)
 
+    def summary(self) -> Dict[str, Any]:
+        """What `edgedla check --with-fixes` shows: how many sites of each rewrite, the figures after, the command's end."""
+        return {
+            "rewrites": self.counts,
+            "after": self.after.to_dict(),
+            "speedup": speedup(self.before, self.after),
+            "interface": list(self.interface),
+            "options": f"--for {self.purpose}" if self.purpose != "hybrid" else "",
+        }
+
     def to_dict(self) -> Dict[str, Any]:
         """The versioned document, without the model."""
         return {

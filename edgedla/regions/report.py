@@ -195,6 +195,7 @@ class CheckReport:
         stands_in_for: the platform's own release, where its parser was not observed; else "".
         strict: the answer for a build without fallback; None in mode "fallback".
         cost: predicted cost of a frame, one entry a way to run it (placement.prediction.forecast), where it was asked for.
+        with_fixes: what `edgedla fix` would make of the model (fixes.FixResult.summary), where it was asked for.
     """
 
     model: str
@@ -215,6 +216,7 @@ class CheckReport:
     cost: Optional[Tuple[Mapping[str, Any], ...]] = None
     stands_in_for: str = ""
     as_exported: Optional[Totals] = None
+    with_fixes: Optional[Mapping[str, Any]] = None
 
     @property
     def parser(self) -> str:
@@ -241,4 +243,5 @@ class CheckReport:
             "notes": list(self.notes),
             "cost": None if self.cost is None else [dict(entry) for entry in self.cost],
             **({} if self.as_exported is None else {"as_exported": self.as_exported.to_dict()}),
+            **({} if self.with_fixes is None else {"with_fixes": dict(self.with_fixes)}),
         }

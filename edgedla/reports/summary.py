@@ -8,6 +8,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Tuple
 from edgedla.regions.report import CheckReport, LayerReport, NodeReport
 from edgedla.regions.values import Cause, Placed, RankedChange
 from edgedla.rules.docs import fixes as load_fixes
+from edgedla.rules.remedies import remedies
 from edgedla.rules.verdict import Effect, Finding, Support
 
 
@@ -185,6 +186,39 @@ def fix_text(fixes: Iterable[str]) -> str:
     """Remedies by title, with their ids: `Use a narrower input (narrower-input)`."""
     known = load_fixes()
     return "; ".join(f"{known[fix]['title']} ({fix})" if fix in known else fix for fix in fixes)
+
+
+def fix_command(report: CheckReport) -> List[str]:
+    """The command that does ranked changes, in one line; none where no remedy of theirs has a rewrite."""
+    named = dict.fromkeys(
+        f for change in report.ranking for f in change.fixes if f in remedies() and remedies()[f].rewrites
+    )
+    if not named or report.with_fixes is not None:
+        return []
+    return [f"`edgedla fix MODEL -o OUT` rewrites what pays and proves it; it knows {', '.join(named)}"]
+
+
+def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:
+    """(indent, line) of what `edgedla fix` would make of the model, where the report holds it."""
+    found = report.with_fixes
+    if found is None:
+        return []
+    after = found["after"]
+    lines = [(0, ""), (0, "With `edgedla fix` (predicted)")]
+    if not found["rewrites"]:
+        return [*lines, (2, "nothing changes: no rewrite holds here, or none lowers the predicted cost")]
+    lines.append((2, ", ".join(f"{n} {rewrite}" for rewrite, n in found["rewrites"].items())))
+    said = f"{count(after['loadables'], 'loadable')}, {count(after['transitions'], 'transition')}, "
+    said += (
+        f"{after['layers_dla']} of {after['layers']} layers and {percent(after['share_macs_dla'])} of MACs on the DLA"
+    )
+    if found["speedup"]:
+        said += f"; a frame takes {after['latency_us'] / 1e3:.3g} ms, 1/{found['speedup']:.2f} of now"
+    lines.append((2, said))
+    if after["passes"] is not None:
+        lines.append((2, f"a {report.mode} build {'passes' if after['passes'] else 'still fails'}"))
+    lines += [(2, text) for text in found["interface"]]
+    return [*lines, (2, f"edgedla fix MODEL -o OUT {found['options']}".rstrip())]
 
 
 def percent(share: float) -> str:

@@ -1,7 +1,8 @@
 """Every command in README.md and examples/ runs, ends with the exit code shown, and prints what is shown.
 
 A ```console block holds commands behind `$ ` and their output. `...` in an output line stands for any text, a line `...`
-for any lines. `$ echo $?` shows the exit code of the command before it; a command without one must end with 0.
+for any lines. `$ echo $?` shows the exit code of the command before it; a command without one must end with 0. A block marked
+`console python3.10` needs that Python or a newer one.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def blocks(page: Path) -> List[Tuple[str, str, str, int]]:
 def steps(page: Path) -> List[Step]:
     found: List[Step] = []
     for language, info, body, line in blocks(page):
-        if language != "console" or "jetson" in info:
+        if language != "console" or "jetson" in info or ("python3.10" in info and sys.version_info < (3, 10)):
             continue
         for offset, text in enumerate(body.splitlines()):
             if text.startswith("$ "):
