@@ -221,7 +221,9 @@ class CheckReport:
     @property
     def parser(self) -> str:
         """The release whose observed parser answers, and what it stands in for."""
-        return self.lowering + (f" for {self.stands_in_for} (not observed)" if self.stands_in_for else "")
+        return (self.lowering or "not known") + (
+            f" for {self.stands_in_for} (not observed)" if self.stands_in_for else ""
+        )
 
     def to_dict(self) -> Dict[str, Any]:
         return {

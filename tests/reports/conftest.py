@@ -48,6 +48,7 @@ def network(hostile: bool = False) -> LayerGraph:
         {
             "model": "small",
             "parsed": True,
+            "lowering": "10.3",
             "inputs": [{"name": "in", **io}],
             "outputs": [{"name": "f", **io}],
             "layers": layers,
