@@ -3,47 +3,54 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
 from pathlib import Path
-from typing import Iterator, Union
+from typing import Iterator, Tuple, Union
 
 from edgedla.errors import EnvironmentMissing, UsageError
 
 PathLike = Union[str, "os.PathLike[str]"]
+#: Windows has no such flag.
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+#: Of a name of up to 255 bytes, so much stands in the name of its partial file.
+_MOST_NAME = 50
 
 
-def write_atomic(path: PathLike, data: Union[bytes, str]) -> Path:
+def write_atomic(path: PathLike, data: Union[bytes, str], *, follow: bool = True) -> Path:
     """Writes `data` (text as UTF-8) to a temporary file beside `path`, syncs it, and renames it.
 
     Missing folders are made. An existing file keeps its permissions; a new one gets those of the process's umask. A
     symbolic link keeps pointing where it points, and the file behind it is replaced. Devices and pipes (`/dev/stdout`)
     are written directly.
 
+    Args:
+        follow: False replaces a symbolic link itself, for files in a folder that somebody else may have filled.
+
     Raises:
         UsageError: `path` is a folder, or something on the way to it is a file.
         EnvironmentMissing: the system refuses (permissions, full disk).
     """
-    import tempfile  # lazily: with what it imports it takes longer than most files that are written
-
     body = data.encode("utf-8") if isinstance(data, str) else data
     with _explained(path):
-        target = os.path.realpath(os.fspath(path))
-        mode = _mode(target)
-        if mode is not None and not stat.S_ISREG(mode):
+        target = os.path.realpath(os.fspath(path)) if follow else os.path.abspath(os.fspath(path))
+        mode = _mode(target, follow)
+        if mode is not None and not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
             # open() answers a folder with IsADirectoryError.
             with open(target, "wb") as special:
                 special.write(body)
             return Path(path)
         folder = os.path.dirname(target)
         os.makedirs(folder, exist_ok=True)
-        fd, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)}.", suffix=".part")
+        fd, temporary = open_partial(folder, os.path.basename(target))
         try:
             with os.fdopen(fd, "wb") as f:
                 f.write(body)
                 f.flush()
-                os.fchmod(f.fileno(), 0o666 & ~_umask() if mode is None else stat.S_IMODE(mode))
+                if mode is not None and stat.S_ISREG(mode):
+                    os.fchmod(f.fileno(), stat.S_IMODE(mode))
                 os.fsync(f.fileno())
             os.replace(temporary, target)
         except BaseException:
@@ -63,18 +70,35 @@ def sha256_of(path: PathLike) -> str:
     return digest.hexdigest()
 
 
-def _mode(path: str) -> Union[int, None]:
+def open_partial(folder: str, name: str) -> Tuple[int, str]:
+    """(descriptor, path) of a new file beside `name`, under a name that nobody can plant a link at."""
+    while True:
+        path = os.path.join(folder, f".{name[:_MOST_NAME]}.{os.urandom(8).hex()}.part")
+        try:
+            # The kernel takes the process's umask off 0666; reading it would mean to set it, for every thread.
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | _NOFOLLOW, 0o666), path
+        except FileExistsError:
+            continue
+
+
+def open_lock_file(path: PathLike) -> int:
+    """A descriptor of a file to lock, made where there is none. What stands in it stays, and no link is followed.
+
+    Raises:
+        OSError: a link stands there (ELOOP), or no plain file, or the system refuses.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _NOFOLLOW, 0o666)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a plain file", os.fspath(path))
+    return fd
+
+
+def _mode(path: str, follow: bool) -> Union[int, None]:
     try:
-        return os.stat(path).st_mode
+        return os.stat(path, follow_symlinks=follow).st_mode
     except FileNotFoundError:
         return None
-
-
-def _umask() -> int:
-    # The umask can only be read by setting it.
-    current = os.umask(0o077)
-    os.umask(current)
-    return current
 
 
 def _sync_folder(folder: str) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Iterator, Optional, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.of_plan import Contents, already_built, artifact_of
-from edgedla.builder.artifact.store import claim_folder, folder_lock, save_artifact, tidy
-from edgedla.builder.chain.build import build_chain
+from edgedla.builder.artifact.store import claim_folder, folder_lock, own_folder, save_artifact, tidy
+from edgedla.builder.chain.build import build_chain, discard_stages
 from edgedla.builder.chain.plan import ChainPlan, Whole, plan_chain
 from edgedla.builder.plan.devices import devices_of
 from edgedla.builder.plan.int8_scales import calibrate
@@ -105,10 +105,13 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
             if done is not None:
                 _tell(say, "this very build stands there already; --force builds it again")
                 tidy(done)
+                discard_stages(work)
                 return done
             _tell(say, f"building with the {backend} backend")
             artifact, contents = _build_one(plan, path, work, backend, request, say)
-            return save_artifact(replace(artifact, model=source, board=board_facts()), folder, contents)
+            saved = save_artifact(replace(artifact, model=source, board=board_facts()), folder, contents)
+            discard_stages(work)
+            return saved
 
 
 def _build_one(
@@ -233,7 +236,7 @@ def _alone(folder: Path) -> Iterator[None]:
     with ExitStack() as held:
         # Where no file can be made, none can be spoilt: what stands there may be this very build already.
         with suppress(OSError):
-            (folder / WORK).mkdir(exist_ok=True)
+            own_folder(folder / WORK)
             held.enter_context(folder_lock(folder, f"{WORK}/.lock"))
         yield
 

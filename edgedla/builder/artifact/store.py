@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -15,7 +16,7 @@ from typing import Iterator, List, Mapping, Tuple, Union
 from edgedla.builder.artifact.artifact import MANIFEST, STAGE_NAME, Artifact, ArtifactFile, written_name
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import BuildError, DocumentError, EnvironmentMissing
-from edgedla.files import sha256_of, write_atomic
+from edgedla.files import open_lock_file, sha256_of, write_atomic
 
 try:
     import fcntl
@@ -59,10 +60,10 @@ def _write(artifact: Artifact, target: Path, contents: Mapping[Tuple[str, str], 
         here = target / path
         # Left by a build that was killed: its name says its content, so it need not be written again.
         if not (here.is_file() and not here.is_symlink() and sha256_of(here) == sha256):
-            write_atomic(here, data)
+            write_atomic(here, data, follow=False)
         files.append(ArtifactFile(role, path, sha256, len(data)))
     saved = replace(artifact, files=tuple(files), folder=target, stages=stages)
-    write_atomic(target / MANIFEST, json.dumps(saved.to_dict(), indent=1, sort_keys=True) + "\n")
+    write_atomic(target / MANIFEST, json.dumps(saved.to_dict(), indent=1, sort_keys=True) + "\n", follow=False)
     _remove_unlisted(saved, target)
     return saved
 
@@ -86,7 +87,7 @@ def adopt_artifact(artifact: Artifact, folder: Union[str, Path]) -> Artifact:
                     # The number in a stage's name is its content's.
                     continue
                 os.replace(source / name, target / name)
-            write_atomic(target / MANIFEST, (source / MANIFEST).read_bytes())
+            write_atomic(target / MANIFEST, (source / MANIFEST).read_bytes(), follow=False)
             adopted = load_artifact(target)
             _remove_unlisted(adopted, target)
     except (OSError, EnvironmentMissing) as e:
@@ -174,10 +175,39 @@ def folder_lock(folder: Path, name: str = ".lock") -> Iterator[None]:
     Raises:
         BuildError: another process builds into the folder.
     """
-    with open(folder / name, "w", encoding="ascii") as handle:
+    try:
+        handle = open_lock_file(folder / name)
+    except OSError as e:
+        if e.errno not in (errno.ELOOP, errno.EINVAL, errno.EISDIR):
+            raise
+        raise _planted(folder / name) from e
+    try:
         if fcntl is not None:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as e:
                 raise BuildError("another build writes into this folder now", where=str(folder)) from e
         yield
+    finally:
+        os.close(handle)
+
+
+def own_folder(path: Path) -> Path:
+    """Makes the folder, whose content a build writes and removes.
+
+    Raises:
+        BuildError: a link or a file stands there: what is behind it is not ours. OSError: it cannot be made.
+    """
+    with contextlib.suppress(FileExistsError):
+        path.mkdir()
+    if path.is_symlink() or not path.is_dir():
+        raise _planted(path)
+    return path
+
+
+def _planted(path: Path) -> BuildError:
+    return BuildError(
+        "a link, or something else that no build puts there, stands in the place of its own",
+        where=str(path),
+        hint="remove it, or give another output folder: folders of other people may hold traps",
+    )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 from edgedla.builder.artifact.artifact import Artifact, Stage
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.artifact.of_plan import Contents, already_built, bindings_of
-from edgedla.builder.artifact.store import save_artifact, tidy
+from edgedla.builder.artifact.store import own_folder, save_artifact, tidy
 from edgedla.builder.chain.plan import ChainPlan, StagePlan
 from edgedla.documents import header
 from edgedla.errors import EdgedlaError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Say = Optional[Callable[[str], None]]
 #: Builds one engine: `building._build_one`.
+_STAGES = "stages"
 BuildOne = Callable[..., Tuple[Artifact, Contents]]
 
 
@@ -59,6 +60,7 @@ def build_chain(
     if done is not None:
         _tell(say, "this very build stands there already; --force builds it again")
         tidy(done)
+        discard_stages(work)
         return done
     _tell(say, f"building a chain of {len(chain.stages)} stages with the {backend} backend")
     measured = None
@@ -85,8 +87,14 @@ def build_chain(
             chain.calibration.absmax, chain.stages[0].plan.trt
         ).encode()
     saved = save_artifact(replace(_artifact(chain, stages, source, accuracy), board=board_facts()), folder, contents)
-    shutil.rmtree(work / "stages", ignore_errors=True)
+    discard_stages(work)
     return saved
+
+
+def discard_stages(work: Path) -> None:
+    """Removes the stages of a build that was killed, once the artifact stands that they were for, or another one."""
+    # Of a link rmtree removes nothing.
+    shutil.rmtree(work / _STAGES, ignore_errors=True)
 
 
 def _plan_text(chain: ChainPlan) -> str:
@@ -102,8 +110,10 @@ def _found(
     folder: Path, work: Path, k: int, stage: StagePlan, backend: str, own: Mapping[str, Any], given: bool
 ) -> Optional[Artifact]:
     """The stage, if it stands in the folder or was finished by a build that was killed."""
-    for place in (work / "stages", folder):
-        for candidate in sorted(place.glob(f"stage{k}-*")) if place.is_dir() else []:
+    for place in (work / _STAGES, folder):
+        for candidate in sorted(place.glob(f"stage{k}-*")) if place.is_dir() and not place.is_symlink() else []:
+            if candidate.is_symlink():
+                continue
             found = already_built(candidate, stage.plan.to_json(), backend, own, given)
             if found is not None:
                 return found
@@ -121,8 +131,7 @@ def _build_stage(
     samples: Optional[Samples],
     say: Say,
 ) -> Artifact:
-    place = work / "stages"
-    place.mkdir(parents=True, exist_ok=True)
+    place = own_folder(own_folder(work) / _STAGES)
     with tempfile.TemporaryDirectory(prefix=f".stage{k}-", dir=str(place)) as temporary:
         model = Path(temporary) / f"{stage.plan.model['name']}.onnx"
         write_atomic(model, stage.model)

@@ -58,7 +58,7 @@ def calibrate(
             say(f"measuring INT8 ranges on {samples.detail} ({method})")
         absmax = thresholds(collect(model, samples), method)
         if kept is not None:
-            write_atomic(kept, json.dumps(absmax, sort_keys=True))
+            write_atomic(kept, json.dumps(absmax, sort_keys=True), follow=False)
     return Calibration(source, absmax, f"{samples.detail}, {method}")
 
 

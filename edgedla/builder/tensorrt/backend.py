@@ -119,6 +119,6 @@ def real_placement(
 def _keep(path: Path, data: Union[str, bytes]) -> None:
     # A convenience of the next build or of the user; a full disk shows soon enough where it matters.
     try:
-        write_atomic(path, data)
+        write_atomic(path, data, follow=False)
     except EnvironmentMissing:
         return

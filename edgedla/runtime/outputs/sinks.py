@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Protocol, Tuple
 
 from edgedla.errors import RunError
+from edgedla.files import open_partial
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.sources.opencv import import_cv2
@@ -141,13 +142,15 @@ class AnnotatedImages:
         if not ok:
             raise RunError("OpenCV cannot encode the image", where=str(self._folder))
         path = self._folder / f"frame_{result.frame.index:06d}.jpg"
-        partial = path.with_suffix(".part")
+        partial = ""
         try:
-            partial.write_bytes(data.tobytes())
+            fd, partial = open_partial(str(self._folder), path.name)
+            with open(fd, "wb") as file:
+                file.write(data.tobytes())
             os.replace(partial, path)
         except OSError as e:
             with contextlib.suppress(OSError):
-                partial.unlink()
+                os.unlink(partial)
             raise RunError(f"cannot write: {e.strerror}", where=str(path)) from e
         self.written += 1
         if self._keep:

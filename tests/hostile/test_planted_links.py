@@ -1,0 +1,121 @@
+"""Folders that somebody else filled: what their links point to stays as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Callable
+
+import numpy as np
+import onnx
+import pytest
+
+from edgedla import BuildRequest, build
+from edgedla.errors import BuildError
+from edgedla.files import write_atomic
+from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.outputs.sinks import AnnotatedImages
+from tests.hostile.commands import small_model
+
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+REQUEST = BuildRequest(target="orin", backend="host")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    onnx.save(small_model(), str(tmp_path / "m.onnx"))
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "stages").mkdir()
+    (tmp_path / "precious" / "stages" / "notes.txt").write_text("mine")
+    (tmp_path / "bashrc").write_text("alias ll='ls -l'\n")
+    return tmp_path
+
+
+def unharmed(place: Path) -> bool:
+    kept = place / "precious" / "stages" / "notes.txt"
+    return (place / "bashrc").read_text() == "alias ll='ls -l'\n" and kept.read_text() == "mine"
+
+
+def lock(place: Path, out: Path) -> None:
+    (out / ".lock").unlink()
+    (out / ".lock").symlink_to(place / "bashrc")
+
+
+def work_lock(place: Path, out: Path) -> None:
+    (out / ".work" / ".lock").unlink()
+    (out / ".work" / ".lock").symlink_to(place / "bashrc")
+
+
+def work(place: Path, out: Path) -> None:
+    (out / ".work" / ".lock").unlink()
+    for path in (out / ".work").iterdir():
+        path.unlink()
+    (out / ".work").rmdir()
+    (out / ".work").symlink_to(place / "precious")
+
+
+def manifest(place: Path, out: Path) -> None:
+    (out / "manifest.json").unlink()
+    (out / "manifest.json").symlink_to(place / "bashrc")
+
+
+def lock_is_a_pipe(place: Path, out: Path) -> None:
+    (out / ".work" / ".lock").unlink()
+    os.mkfifo(str(out / ".work" / ".lock"))
+
+
+PLANTS = [lock, work_lock, work, manifest, lock_is_a_pipe]
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("force", [False, True])
+def test_a_build_into_a_foreign_artifact_touches_nothing_behind_its_links(
+    plant: Callable, force: bool, place: Path
+) -> None:
+    out = place / "out"
+    build(place / "m.onnx", out, REQUEST)
+    plant(place, out)
+    # The build replaces the link itself, or refuses the folder.
+    with contextlib.suppress(BuildError):
+        build(place / "m.onnx", out, BuildRequest(target="orin", backend="host", force=force))
+    assert unharmed(place)
+
+
+def test_a_lock_keeps_its_content(place: Path) -> None:
+    out = place / "out"
+    build(place / "m.onnx", out, REQUEST)
+    (out / ".lock").write_text("content")
+    build(place / "m.onnx", out, BuildRequest(target="orin", backend="host", force=True))
+    assert (out / ".lock").read_text() == "content"
+
+
+def test_images_are_not_written_through_links(place: Path) -> None:
+    pytest.importorskip("cv2", reason="OpenCV is not installed")
+    folder = place / "images"
+    folder.mkdir()
+    for name in ("frame_000000.part", ".frame_000000.jpg.part", "frame_000000.jpg"):
+        (folder / name).symlink_to(place / "bashrc")
+    frame = Frame(0, np.zeros((8, 8, 3), np.uint8), 0.0)
+    AnnotatedImages(str(folder)).write(FrameResult(frame, (), "host", True, 1.0, 1.0))
+    assert unharmed(place)
+    assert not (folder / "frame_000000.jpg").is_symlink()
+
+
+def test_a_file_that_a_user_names_may_be_a_link_of_his(place: Path) -> None:
+    (place / "link").symlink_to(place / "bashrc")
+    write_atomic(place / "link", "new")
+    assert (place / "link").is_symlink()
+    assert (place / "bashrc").read_text() == "new"
+    write_atomic(place / "link", "newer", follow=False)
+    assert not (place / "link").is_symlink()
+    assert (place / "bashrc").read_text() == "new"
+
+
+def test_new_files_have_the_permissions_of_the_umask(place: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        write_atomic(place / "new", "x")
+    finally:
+        os.umask(old)
+    assert (place / "new").stat().st_mode & 0o777 == 0o640
