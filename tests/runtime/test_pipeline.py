@@ -41,6 +41,16 @@ def pipeline(source, runners, sinks=(), limits=None, **pool):
     )
 
 
+def test_results_with_nan_or_infinity_are_counted_and_said(caplog):
+    """FP16 overflow on a DLA would else look like an empty scene."""
+    values = iter([1.0, np.nan, np.inf, 1.0, -np.inf, 1.0])
+    runner = FakeRunner((), 0.0, lambda g: {"y": np.full(4, next(values), np.float16)}, name="DLA0")
+    summary = pipeline("synthetic://?width=64&height=48&frames=6&rate=20", [runner]).run()
+    assert summary["frames"]["results"] == 6
+    assert summary["frames"]["non_finite"] == 3
+    assert "DLA0: output y holds NaN or infinity (1 results so far)" in caplog.text
+
+
 def chain_of(latencies_ms, computes=None):
     """A fake chain that hands the frame on; its output is `y`."""
     built = straight(*(f"DLA{k % 2}" for k in range(len(latencies_ms))))

@@ -136,27 +136,6 @@ def test_a_metrics_port_that_is_taken_is_named():
     assert str(port) in taken.value.where
 
 
-def test_an_old_prometheus_client_that_gives_no_server_back_still_serves(monkeypatch):
-    client = pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
-    real = client.start_http_server
-    started = []
-
-    def old(port, addr="", registry=None):
-        started.append(real(port, addr=addr, registry=registry))
-
-    monkeypatch.setattr(client, "start_http_server", old)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    with serve_metrics(FakePipeline(), MetricsConfig(prometheus_port=port)):
-        pass
-    for pair in started:
-        if pair is not None:
-            pair[0].shutdown()
-            pair[0].server_close()
-    assert len(started) == 1
-
-
 def test_metrics_in_a_folder_that_cannot_be_written_are_an_error_of_ours(tmp_path):
     (tmp_path / "file").write_text("")
     config = MetricsConfig(jsonl=str(tmp_path / "file" / "m.jsonl"))

@@ -119,6 +119,29 @@ def test_a_broken_image_names_its_file(tmp_path):
         open_source(str(tmp_path)).open()
 
 
+def test_a_broken_image_in_a_folder_is_skipped(tmp_path, caplog):
+    for name in ("a.png", "c.png"):
+        cv2.imwrite(str(tmp_path / name), np.zeros((8, 10, 3)))
+    for name in ("0.png", "b.png", "d.png"):
+        (tmp_path / name).write_bytes(b"not a png")
+    source = open_source(str(tmp_path))
+    assert source.open() == (8, 10)
+    assert len(list(frames_of(source))) == 2
+    assert [name for name in ("0.png", "b.png", "d.png") if name not in caplog.text] == []
+    looped = open_source(str(tmp_path), {"loop": "true", "frames": 5})
+    looped.open()
+    assert len(list(frames_of(looped))) == 5
+
+
+def test_a_looped_folder_whose_images_break_ends_with_an_error(tmp_path):
+    cv2.imwrite(str(tmp_path / "a.png"), np.zeros((8, 10, 3)))
+    source = open_source(str(tmp_path), {"loop": "true"})
+    source.open()
+    (tmp_path / "a.png").write_bytes(b"")
+    with pytest.raises(RunError, match="no image is left"):
+        source.read()
+
+
 def frames_of(source):
     frame = source.read()
     while frame is not None:

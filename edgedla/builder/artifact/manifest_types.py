@@ -40,6 +40,32 @@ def _map_of(check: Check) -> Check:
     return lambda value: isinstance(value, dict) and all(check(v) for v in value.values())
 
 
+def _record(fields: Mapping[str, Check]) -> Check:
+    """An object that has these fields; others may stand beside them."""
+    return lambda value: isinstance(value, dict) and all(k in value and check(value[k]) for k, check in fields.items())
+
+
+def _name(value: Any) -> bool:
+    # The longest name of a file that Linux takes.
+    return _text(value) and len(value.encode("utf-8", "replace")) <= 255
+
+
+_ERROR = {
+    "name": _text,
+    "rel_l2": _or_null(_number),
+    "max_abs": _or_null(_number),
+    "cosine": _or_null(_number),
+    "same": _or_null(_number),
+}
+_ACCURACY = {
+    "reference": _text,
+    "samples": _text,
+    "tolerance_rel_l2": _number,
+    "worst_rel_l2": _or_null(_number),
+    "within": _or_null(_flag),
+    "outputs": _list_of(_record(_ERROR)),
+    "nodes": _record({"dla_int8": _whole, "dla_fp16": _whole, "gpu_fp32": _whole}),
+}
 _FIELDS: Mapping[Tuple[str, ...], Check] = {
     ("tool",): _text,
     ("kind",): _text,
@@ -47,12 +73,12 @@ _FIELDS: Mapping[Tuple[str, ...], Check] = {
     ("simulated",): _flag,
     ("precision",): _text,
     ("model",): _object,
-    ("platform",): _object,
+    ("platform",): _record({"target": _text, "chip": _text, "trt": _text}),
     ("software",): _map_of(_or_null(_text)),
     ("placement",): _object,
     ("placement", "predicted"): _map_of(_text),
     ("placement", "real"): _or_null(_map_of(_text)),
-    ("accuracy",): _or_null(_object),
+    ("accuracy",): _or_null(_record(_ACCURACY)),
     ("notes",): _list_of(_text),
     ("bindings",): _list_of(_object),
     ("files",): _list_of(_object),
@@ -62,9 +88,6 @@ _OPTIONAL: Mapping[Tuple[str, str], Check] = {
     ("model", "name"): _text,
     ("model", "sha256"): _text,
     ("model", "external"): _map_of(_text),
-    ("platform", "target"): _text,
-    ("platform", "chip"): _text,
-    ("platform", "trt"): _text,
     ("platform", "jetpack"): _text,
 }
 _BINDING: Mapping[str, Check] = {
@@ -77,8 +100,8 @@ _BINDING: Mapping[str, Check] = {
     "strides_bytes": _map_of(_whole),
     "scale": _or_null(_number),
 }
-_STAGE: Mapping[str, Check] = {"device": _text, "folder": _text, "digest": _text}
-_FILE: Mapping[str, Check] = {"role": _text, "path": _text, "sha256": _text, "size_bytes": _whole}
+_STAGE: Mapping[str, Check] = {"device": _text, "folder": _name, "digest": _text}
+_FILE: Mapping[str, Check] = {"role": _text, "path": _name, "sha256": _text, "size_bytes": _whole}
 
 
 def wrong_types(document: Mapping[str, Any]) -> List[str]:

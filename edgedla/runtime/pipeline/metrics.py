@@ -34,6 +34,7 @@ class PipelineCollector:
             ("dropped", "frames that a newer one replaced"),
             ("submitted", "frames given to a runner"),
             ("results", "results handed out"),
+            ("non_finite", "results with NaN or infinity in an output"),
             ("reconnects", "times the source was opened again"),
             ("stalls", "times the source stood still"),
         ):

@@ -14,7 +14,7 @@ from edgedla.errors import EdgedlaError, RunError
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs.sinks import Sink
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.pipeline.pool import Pool
+from edgedla.runtime.pipeline.pool import Collected, Pool
 from edgedla.runtime.preprocess.geometry import Geometry
 from edgedla.runtime.runners.base import describe
 from edgedla.runtime.stats import Latency
@@ -47,6 +47,11 @@ class _Submitted:
     geometry: Geometry
 
 
+def all_finite(values: np.ndarray) -> bool:
+    """False where a floating-point array holds NaN or infinity."""
+    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
+
+
 class Pipeline:
     """Runs until the source ends, a limit is reached, `stop` is called, or a stage fails.
 
@@ -76,7 +81,7 @@ class Pipeline:
         self._error: Optional[BaseException] = None
         self._lock = threading.Lock()
         self.stages = {name: Latency() for name in STAGES}
-        self.submitted = self.results = 0
+        self.submitted = self.results = self.non_finite = 0
         self.started_s = self.ended_s = 0.0
         self._last_result_s: Optional[float] = None
 
@@ -197,6 +202,7 @@ class Pipeline:
             frame, geometry = item.tag.frame, item.tag.geometry
             self.stages["inference"].add(item.inference_ms)
             done = time.monotonic()
+            self._look(item)
             results = tuple(self._decode(item.outputs, geometry))
             decoded = time.monotonic()
             self.stages["decode"].add((decoded - done) * 1e3)
@@ -208,6 +214,19 @@ class Pipeline:
             self.stages["output"].add((time.monotonic() - decoded) * 1e3)
             self.results += 1
             self._last_result_s = time.monotonic()
+
+    def _look(self, item: Collected) -> None:
+        """Counts results with NaN or infinity: an FP16 overflow on a DLA would else look like an empty scene."""
+        broken = [name for name, values in item.outputs.items() if not all_finite(values)]
+        if not broken:
+            return
+        self.non_finite += 1
+        # The first, and then each power of two: a network that overflows does so in every frame.
+        if self.non_finite & (self.non_finite - 1) == 0:
+            log.warning(
+                "%s: output %s holds NaN or infinity (%d results so far): values beyond FP16's 65504, or broken weights",
+                item.runner, broken[0], self.non_finite,
+            )  # fmt: skip
 
     def _close_sinks(self) -> None:
         for sink in self._sinks:
@@ -226,7 +245,12 @@ class Pipeline:
         return {
             "simulated": self.pool.simulated,
             "seconds": round(seconds, 3),
-            "frames": {**self.capture.to_dict(), "submitted": self.submitted, "results": self.results},
+            "frames": {
+                **self.capture.to_dict(),
+                "submitted": self.submitted,
+                "results": self.results,
+                "non_finite": self.non_finite,
+            },
             "last_result_age_s": None if last is None else round(time.monotonic() - last, 3),
             "throughput_fps": round(self.results / seconds, 3) if seconds > 0 else 0.0,
             "stages": {name: stage.to_dict() for name, stage in self.stages.items()},

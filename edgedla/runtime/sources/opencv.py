@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Set, Tuple
 
 import numpy as np
 
@@ -146,7 +146,8 @@ class ImageSource:
         self.uri, self.live, self.pixels, self.rate = uri.text, uri.rate > 0, "bgr", uri.rate
         self._spec, self._endings = uri, endings
         self._paths: list = []
-        self._next = 0
+        self._broken: Set[str] = set()
+        self._next = self._given = 0
         self._pace = Pace(uri.rate)
 
     def open(self) -> Tuple[int, int]:
@@ -160,28 +161,48 @@ class ImageSource:
             raise RunError("no such file or folder", where=place)
         if not self._paths:
             raise RunError("the folder holds no images", where=place, allowed=", ".join(self._endings))
-        self._next = 0
+        self._next = self._given = 0
         self._pace.start()
-        h, w = self._load(self._paths[0]).shape[:2]
-        return h, w
+        for path in self._paths:
+            image = self._load(path)
+            if image is not None:
+                h, w = image.shape[:2]
+                return h, w
+        raise RunError("not an image that OpenCV can read", where=self._paths[0])
 
-    def _load(self, path: str) -> np.ndarray:
+    def _load(self, path: str) -> Optional[np.ndarray]:
+        """The image; None where it is broken, or gone by now."""
         cv2, u = import_cv2(), self._spec
-        found = cv2.imread(path)
-        if found is None:
-            raise RunError("not an image that OpenCV can read", where=path)
-        image = _flipped(found, u.flip)
+        loaded = cv2.imread(path)
+        if loaded is None:
+            if path not in self._broken:
+                self._broken.add(path)
+                log.warning("%s: not an image that OpenCV can read; it is skipped", path)
+            return None
+        image = _flipped(loaded, u.flip)
         if u.width and image.shape[:2] != (u.height, u.width):
             image = cv2.resize(image, (u.width, u.height), interpolation=cv2.INTER_AREA)
         return image
 
     def read(self) -> Optional[np.ndarray]:
-        count = self._next
-        if count >= len(self._paths) and not self._spec.loop or (self._spec.frames and count >= self._spec.frames):
+        if (
+            self._next >= len(self._paths)
+            and not self._spec.loop
+            or (self._spec.frames and self._given >= self._spec.frames)
+        ):
             return None
-        self._next += 1
+        self._given += 1
         self._pace.wait()
-        return self._load(self._paths[count % len(self._paths)])
+        # As a video with damaged frames goes on. In a loop, once around without an image is the end of it.
+        for _ in range(len(self._paths)):
+            if self._next >= len(self._paths) and not self._spec.loop:
+                return None
+            path = self._paths[self._next % len(self._paths)]
+            self._next += 1
+            image = self._load(path)
+            if image is not None:
+                return image
+        raise RunError("no image is left that OpenCV can read", where=self.uri)
 
     def close(self) -> None:
         self._paths = []
