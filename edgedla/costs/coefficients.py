@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Mapping, Tuple
 
 from edgedla import strict_yaml
-from edgedla.costs.features import DLA_FEATURES, GPU_FEATURES, MEMORY_FEATURES, Features
+from edgedla.costs.features import DLA_FEATURES, FIXED_FEATURES, GPU_FEATURES, MEMORY_FEATURES, Features
 from edgedla.data import rules_dir
 
 
@@ -18,7 +18,9 @@ class Coefficients:
     Attributes:
         values: by feature.
         guessed: features whose coefficient was carried over from another engine.
-        spread, guessed_spread: relative standard deviation of a prediction that rests on fitted, on guessed coefficients.
+        spread, guessed_spread: relative standard deviation of a prediction that rests on fitted, on guessed coefficients:
+            the error of networks whose source was left out of the fit.
+        fixed_spread: that of FIXED_FEATURES, which one source alone shows.
         sparse_mac_factor: on mac.dense with 2:4 sparse weights; 1 where the engine has no such mode.
     """
 
@@ -27,6 +29,7 @@ class Coefficients:
     guessed: Tuple[str, ...]
     spread: float
     guessed_spread: float
+    fixed_spread: float
     sparse_mac_factor: float = 1.0
 
     def latency_us(self, features: Features) -> float:
@@ -36,6 +39,14 @@ class Coefficients:
     def transfer_us(self, features: Features) -> float:
         """The part of latency_us that the features of memory make."""
         return sum(self.values[name] * value for name, value in features.items() if name in MEMORY_FEATURES)
+
+    def spread_of(self, features: Features) -> float:
+        """Relative standard deviation: that of each term by its share of the time."""
+        terms = {name: self.values[name] * value for name, value in features.items() if value}
+        whole = sum(terms.values())
+        fixed = sum(v for name, v in terms.items() if name in FIXED_FEATURES)
+        share = fixed / whole if whole > 0 else 0.0
+        return share * max(self.fixed_spread, self.spread) + (1 - share) * self.spread
 
     def basis(self, features: Features) -> str:
         """ "guessed" where a feature that counts has a guessed coefficient, else "fitted"."""
@@ -67,7 +78,8 @@ class ContentionNumbers:
 def coefficients(name: str) -> Coefficients:
     """The coefficients of dla1-fp16, dla1-int8, dla2-fp16, dla2-int8, gpu-xavier, gpu-orin or gpu-thor."""
     table = _load(name).only(
-        ("engine", "spread", "guessed_spread", "coefficients"), ("carried_from", "errors", "data", "sparse_mac_factor")
+        ("engine", "spread", "guessed_spread", "fixed_spread", "coefficients"),
+        ("carried_from", "errors", "data", "sparse_mac_factor"),
     )
     values, guessed = {}, []
     for row in table.tables("coefficients"):
@@ -89,6 +101,7 @@ def coefficients(name: str) -> Coefficients:
         tuple(guessed),
         table.number("spread"),
         table.number("guessed_spread"),
+        table.number("fixed_spread"),
         table.number("sparse_mac_factor", 1.0),
     )
 

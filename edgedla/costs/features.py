@@ -20,6 +20,8 @@ GPU features:
     memory = traffic_bytes / dram peak
     kernel = 1000 / gpu_mhz                      each operator: its launch, start and tail. Modes that lower the GPU's clock
                                                  lower the CPU's, which launches; the GPU's clock stands for both
+    kernel.int8 = kernel at INT8                 what an engine in ordinary use loses there: quantisation and reformats between
+                                                 its kernels, smaller kernels
 
 A DLA's memory terms follow the memory clock, not the module's bus width: one core cannot fill the bus (28 to 63 GB/s of 136
 to 205 measured), so that its transfers are bound by latency. The GPU's follow the DRAM's peak bandwidth.
@@ -40,10 +42,13 @@ DLA_FEATURES: Tuple[str, ...] = (
     "mac.dense", "mac.first", "mac.depthwise", "read", "write", "weight", "stream", "operator", "lut", "loadable", "loadable_clock",
     "reformat", "reformat_bytes",
 )  # fmt: skip
-GPU_FEATURES: Tuple[str, ...] = ("mac.dense", "mac.depthwise", "memory", "kernel", "engine")
+GPU_FEATURES: Tuple[str, ...] = ("mac.dense", "mac.depthwise", "memory", "kernel", "kernel.int8", "engine")
 
 #: Features of bytes that move to or from the DRAM.
 MEMORY_FEATURES = frozenset({"read", "write", "weight", "stream", "memory", "reformat_bytes"})
+
+#: Features of being an engine, a loadable, a reformat, a table: one source alone shows what each costs.
+FIXED_FEATURES = frozenset({"engine", "loadable", "loadable_clock", "reformat", "reformat_bytes", "lut"})
 
 #: Most channels over which a GPU is known to work on a grouped convolution as on a dense one: the widest published layers.
 WIDEST_GROUPED = 1024
@@ -87,6 +92,8 @@ def gpu_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:
     if work.kind == "free":
         return {}
     features = {"kernel": 1000.0 / clocks.gpu_mhz, "memory": work.traffic_bytes / (clocks.dram_gb_s * 1000.0)}
+    if engine.precision == "int8":
+        features["kernel.int8"] = features["kernel"]
     if work.macs:
         kind = "dense" if work.kind == "first" else work.kind
         features[f"mac.{kind}"] = widened_macs(work) / (engine.mac_per_clock * clocks.gpu_mhz)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
-from edgedla.costs.work import WORK_CLASS
+from edgedla.costs.work import WORK_CLASS, gate_of
 from edgedla.graph import Layer, LayerGraph
 
 
@@ -30,8 +30,9 @@ def operators_of(graph: LayerGraph) -> Tuple[Operator, ...]:
     """Every live layer in exactly one operator, in order of the leaders.
 
     An element-wise layer joins the operator of a producer of one of its inputs when nothing else reads that tensor and it
-    is no network output. With two such producers it joins the later one: the other input is ready before. An operator takes
-    one second activation operand (the residual Add), as the DLA's and the GPU's fused convolutions do.
+    is no network output. SiLU, x * sigmoid(x), is one such layer. With two such producers it joins the later one: the
+    other input is ready before. An operator takes one second activation operand (the residual Add), as the fused
+    convolutions of DLA and GPU do.
     """
     outputs = set(graph.outputs)
     members: Dict[int, List[int]] = {}
@@ -51,7 +52,8 @@ def operators_of(graph: LayerGraph) -> Tuple[Operator, ...]:
         leader_of[layer.index] = leader
         members[leader].append(layer.index)
         links[leader].append((joined, layer.index))
-        has_operand[leader] = has_operand[leader] or len(_activations(layer, graph)) > 1
+        takes = len(_activations(layer, graph)) > 1 and gate_of(layer, graph) is None
+        has_operand[leader] = has_operand[leader] or takes
     return tuple(Operator(tuple(members[i]), tuple(links[i])) for i in sorted(members))
 
 
@@ -64,19 +66,27 @@ def _producer_to_join(
     best: Optional[int] = None
     for name in activations:
         producer = graph.producer(name)
-        if producer is None or name in outputs or graph.consumers(name) != (layer.index,):
+        if producer is None or name in outputs or not _alone_reads(layer, name, graph):
             continue
         leader = leader_of[producer]
         head = graph.layers[leader]
         if WORK_CLASS.get(head.type) not in ("multiply", "pointwise"):
             continue
-        if len(activations) > 1 and has_operand[leader]:
+        if len(activations) > 1 and has_operand[leader] and gate_of(layer, graph) is None:
             continue
         # A fused layer writes what the operator would have written.
         if graph.tensors[layer.outputs[0]].volume != graph.tensors[name].volume:
             continue
         best = producer if best is None else max(best, producer)
     return best
+
+
+def _alone_reads(layer: Layer, name: str, graph: LayerGraph) -> bool:
+    """Nothing else reads the tensor; the two layers of SiLU, x * sigmoid(x), count as one reader."""
+    readers = graph.consumers(name)
+    if readers == (layer.index,):
+        return True
+    return len(readers) == 2 and layer.index in readers and gate_of(graph.layers[readers[-1]], graph) == readers[0]
 
 
 def _is_pointwise(layer: Layer) -> bool:

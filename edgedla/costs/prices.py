@@ -72,7 +72,7 @@ class Prices:
             latency_us,
             self.energy.of(device_kind(device), latency_us, macs, self._core_clocks(device).dla_mhz),
             basis,
-            numbers.guessed_spread if basis == "guessed" else numbers.spread,
+            max(numbers.guessed_spread, numbers.spread) if basis == "guessed" else numbers.spread_of(features),
             self.energy.spread,
             numbers.transfer_us(features),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Mapping, Tuple
+from typing import Mapping, Optional, Tuple
 
 from edgedla.graph import ELEMENT_BYTES, Layer, LayerGraph, Tensor
 from edgedla.graph.kinds import kind_of
@@ -129,6 +129,7 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
     Args:
         element_bytes: 1 for INT8, 2 for FP16.
     """
+    gate = gate_of(layer, graph)
     activations = sorted((tensor_bytes(t, element_bytes) for t in graph.activations(layer)), reverse=True)
     written = sum(tensor_bytes(t, element_bytes) for t in graph.output_tensors(layer))
     name = WORK_CLASS.get(layer.type, "stream")
@@ -145,12 +146,30 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
     return Work(
         name,
         read_bytes=activations[0] if activations else 0.0,
-        operand_bytes=sum(activations[1:]),
+        # A gate's other operand is what it has read already.
+        operand_bytes=0.0 if gate is not None else sum(activations[1:]),
         write_bytes=written,
         weight_bytes=sum(tensor_bytes(t, element_bytes) for t in graph.input_tensors(layer) if t.is_constant),
         has_table=layer.type == "ACTIVATION" and layer.params.get("op") in TABLE_ACTIVATIONS,
         known=known,
     )
+
+
+def gate_of(layer: Layer, graph: LayerGraph) -> Optional[int]:
+    """For the product of x and sigmoid(x), which nothing else reads, the index of that activation: SiLU is one operator."""
+    if layer.type != "ELEMENTWISE" or layer.params.get("op") != "PROD" or len(layer.inputs) != 2:
+        return None
+    for x, gated in (layer.inputs, layer.inputs[::-1]):
+        index = graph.producer(gated)
+        if index is not None and graph.consumers(gated) == (layer.index,) and gated not in graph.outputs:
+            activation = graph.layers[index]
+            if (
+                activation.type == "ACTIVATION"
+                and activation.params.get("op") == "SIGMOID"
+                and activation.inputs[0] == x
+            ):
+                return index
+    return None
 
 
 def _multiply(layer: Layer, graph: LayerGraph, element_bytes: float, activations: list[float], written: float) -> Work:

@@ -164,3 +164,18 @@ def test_a_loadable_over_a_pool_says_so() -> None:
     memory = loadable_memory(graph, layers, "int8", Limits(global_dram_bytes=1, local_dram_bytes=1), 1 << 20)
     assert memory.over == ("dlaGlobalDRAM", "dlaLocalDRAM")
     assert memory.intermediate_bytes >= 256 * 56 * 56
+
+
+def test_resnet50_beside_itself_comes_out_in_the_measured_order() -> None:
+    """Measured on AGX Orin, frames per second: two DLA cores 1352, all three engines 1197, GPU and one core 1069."""
+    from edgedla.costs.networks import network
+
+    graph = network("resnet50_b1")
+
+    def together(*devices: str) -> float:
+        prediction = edgedla.predict([graph] * len(devices), devices=list(devices), trt="10.3", **ORIN)
+        return prediction.throughput_fps
+
+    two, three, one = together("DLA0", "DLA1"), together("GPU", "DLA0", "DLA1"), together("GPU", "DLA0")
+    assert two > three > one
+    assert [two, three, one] == pytest.approx([1352, 1197, 1069], rel=0.15)

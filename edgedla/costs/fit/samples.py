@@ -105,6 +105,7 @@ def _include(features: Features, row: Row, graph: LayerGraph, clocks: Clocks, ba
             features[name] = 1.0
         elif name == "tuned":
             # With CUDA graphs and no copies: what a launch and a call cost there says nothing of ordinary use.
+            features.pop("kernel.int8", None)
             for feature in ("kernel", "engine"):
                 features[f"{feature}.tuned"] = features.pop(feature, 0.0)
         elif name == "io":

@@ -2,8 +2,12 @@
 
 Each stream runs on its own, one frame in flight, as one execution context does. Two things slow it down:
 
-- It waits for the GPU. Kernels of another stream that are queued run first, so each visit of the GPU waits for the
-  frame part that is there: wait = sum over other streams of (share of time that their part is there) * (its time).
+- It waits for the GPU. Kernels of another stream that are queued run first, and the GPU takes a while to turn from one
+  stream's to another's. Per visit of a part of own_us:
+      wait = sum over parts of other streams of (part_us + switch_us) * meets
+      meets = min(1, max(own_us + its wait, part_us + switch_us + its wait) / the other's frame)
+  So a short visit waits for one whole frame of a stream that fills the GPU, and such a stream for every visit that
+  comes during its own frame.
 - Shared memory: its transfers take longer by the factor of `CostModel.contention` for what all engines move.
 """
 
@@ -62,7 +66,7 @@ def side_by_side(lanes: Sequence[Lane], contention: object, switch_us: float = 0
         slowed = [_stretched(k, lanes, frame, contention) for k in range(len(lanes))]
         new, waits = [], []
         for k in range(len(lanes)):
-            wait = _gpu_wait(k, slowed, frame, switch_us)
+            wait = 0.5 * waiting[k] + 0.5 * _gpu_wait(k, slowed, frame, waiting, switch_us)
             waits.append(wait)
             # Half of the step: streams that wait for each other would swing.
             new.append(0.5 * frame[k] + 0.5 * (sum(t for _, t in slowed[k]) + wait))
@@ -75,13 +79,24 @@ def side_by_side(lanes: Sequence[Lane], contention: object, switch_us: float = 0
     )
 
 
-def _gpu_wait(k: int, slowed: Sequence[Sequence[Tuple[str, float]]], frame: Sequence[float], switch_us: float) -> float:
-    visits = sum(d == GPU for d, _ in slowed[k])
-    each = 0.0
-    for other, parts in enumerate(slowed):
-        if other != k:
-            each += sum((t + switch_us) ** 2 for d, t in parts if d == GPU) / frame[other]
-    return visits * each
+def _gpu_wait(
+    k: int,
+    slowed: Sequence[Sequence[Tuple[str, float]]],
+    frame: Sequence[float],
+    waiting: Sequence[float],
+    switch_us: float,
+) -> float:
+    """All waits of one frame of stream k; `waiting` holds those of every stream in the round before."""
+    visits = [sum(d == GPU for d, _ in parts) or 1 for parts in slowed]
+    wait = 0.0
+    for own_us in (t for d, t in slowed[k] if d == GPU):
+        there = own_us + waiting[k] / visits[k]
+        for other, parts in enumerate(slowed):
+            if other != k:
+                for taken in (t + switch_us for d, t in parts if d == GPU):
+                    meets = max(there, taken + waiting[other] / visits[other]) / frame[other]
+                    wait += taken * min(meets, 1.0)
+    return wait
 
 
 def _stretched(k: int, lanes: Sequence[Lane], frame: Sequence[float], contention: object) -> List[Tuple[str, float]]:

@@ -9,6 +9,10 @@ from edgedla.costs.cost import Cost, total
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
+#: Further relative deviation of an engine with several loadables, or with layers that fall back to the GPU. The figures of
+#: such engines are few and lie apart by this much: how TensorRT waits between its parts is not published.
+STRUCTURE_SPREAD = 0.25
+
 
 @dataclass(frozen=True)
 class Region:
@@ -45,6 +49,7 @@ class Evaluation:
         crossings: all transitions, by flow.
         separations: (link index, device of the consumer) of every operator that is torn apart.
         loads: by (model, device), the time and energy that one frame takes of it, slowdown not counted.
+        widening: by model, a further spread of its times for the structure of its engine; see `STRUCTURE_SPREAD`.
         engines: devices with layers of their own; a reformat alone does not count as running beside another engine.
     """
 
@@ -54,10 +59,12 @@ class Evaluation:
     separations: Tuple[Tuple[int, str], ...]
     loads: Mapping[Tuple[int, str], Cost]
     engines: FrozenSet[str]
+    widening: Tuple[float, ...] = ()
 
     def latency(self, model: int) -> Cost:
         """One frame alone: TensorRT runs the parts of an engine one after the other, so their times add."""
-        return total(cost for (m, _), cost in sorted(self.loads.items()) if m == model)
+        cost = total(cost for (m, _), cost in sorted(self.loads.items()) if m == model)
+        return cost.stretched(1.0, self.widening[model]) if self.widening else cost
 
     def load(self, problem: Problem, device: str) -> Cost:
         """Work on a device per period: `rates[m]` frames of every model m, slowed down by the other engines in use."""
@@ -106,7 +113,14 @@ def evaluate(problem: Problem, assignment: Sequence[str]) -> Evaluation:
         charge(problem.items[link.consumer].model, device, link.cost(device))
     summed = {key: total(costs) for key, costs in sorted(loads.items())}
     engines = frozenset(d for item, d in zip(problem.items, devices) if item.layers)
-    return Evaluation(devices, regions, crossings, separations, summed, engines)
+    widening = tuple(_widening(problem, devices, regions, m) for m in range(len(problem.models)))
+    return Evaluation(devices, regions, crossings, separations, summed, engines, widening)
+
+
+def _widening(problem: Problem, devices: Sequence[str], regions: Sequence[Region], model: int) -> float:
+    loadables = sum(r.model == model for r in regions)
+    fallback = any(devices[i] == GPU and problem.items[i].layers for i in problem.items_of(model))
+    return STRUCTURE_SPREAD if loadables > 1 or (loadables and fallback) else 0.0
 
 
 def engine_device(problem: Problem, devices: Sequence[str], model: int) -> Optional[str]:
