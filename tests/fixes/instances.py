@@ -477,7 +477,7 @@ def gelu(rng: np.random.Generator) -> Example:
 
 def layer_norm(rng: np.random.Generator) -> Example:
     d = Draw(rng)
-    d.opset = d.one(17, 17, 17, 18)
+    d.opset = d.number(17, 21)
     d.h = d.h + 1
     shape = [d.n, d.c, d.h][: d.number(2, 3)]
     shape[-1] = d.number(2, 16)

@@ -1,13 +1,17 @@
-"""LayerNormalization in single operators, as exporters wrote it before opset 17: the parser of TensorRT 8.5 has no importer for it."""
+"""LayerNormalization as InstanceNormalization of rows, then scale and bias: the parser of TensorRT 8.5 has an importer for it.
+
+It stays on the GPU, in one kernel. In single operators the DLA would take some of them, each alone between two that it
+does not take."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Optional
 
 import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern
 
 #: First release whose parser imports the operator.
 FIRST_WITHOUT_NEED = (8, 6)
@@ -18,20 +22,19 @@ def match(network: Network, node: Any) -> Optional[Site]:
         return None
     if any(v.uses() or v.is_graph_output() for v in node.outputs[1:]):
         raise Refused("its mean or deviation is read")
-    if network.opset >= 18:
-        raise Refused("in opset 18 a mean has its axes as input, which TensorRT 8.5 refuses: lower it with --opset 17")
     x, scale = node.inputs[:2]
     bias = node.inputs[2] if len(node.inputs) > 2 else None
-    rank = len(network.static(x))
-    axes = list(range(attribute(node, "axis", -1) % rank, rank))
+    shape = network.static(x)
+    axis = attribute(node, "axis", -1) % len(shape)
+    rows, columns = math.prod(shape[:axis]), math.prod(shape[axis:])
     epsilon = attribute(node, "epsilon", 1e-5)
     dtype = network.dtype(x)
 
     def build(editor: Any) -> Any:
-        centred = editor.op("Sub", x, editor.op("ReduceMean", x, axes=axes))
-        variance = editor.op("ReduceMean", editor.op("Mul", centred, centred), axes=axes)
-        deviation = editor.op("Sqrt", editor.op("Add", variance, editor.constant(np.array(epsilon), dtype, "epsilon")))
-        y = editor.op("Mul", editor.op("Div", centred, deviation), scale)
+        ones, zeros = editor.constant(np.ones(rows), dtype, "ones"), editor.constant(np.zeros(rows), dtype, "zeros")
+        as_rows = editor.reshape(x, (1, rows, columns))
+        normal = editor.reshape(editor.op("InstanceNormalization", as_rows, ones, zeros, epsilon=epsilon), shape)
+        y = editor.op("Mul", normal, scale)
         return y if bias is None else editor.op("Add", y, bias)
 
     return Site(node.outputs[0], (node,), build)
@@ -44,7 +47,7 @@ REWRITE = Rewrite(
     (
         holds("x 2x7x8, w 8, wb 8", "y = LayerNormalization(x, w, wb)", opset=17, trt=(8, 5)),
         holds("x 2x7x8x3, w 8x3", "y = LayerNormalization<axis = 2>(x, w)", opset=17, trt=(8, 5)),
-        refuses("x 2x7x8, w 8", "y = LayerNormalization(x, w)", "--opset 17", opset=18, trt=(8, 5)),
+        holds("x 2x7x8, w 8", "y = LayerNormalization(x, w)", opset=21, trt=(8, 5)),
         no_pattern("x 2x7x8, w 8", "y = LayerNormalization(x, w)", opset=17),
     ),
 )
