@@ -18,7 +18,7 @@ from edgedla.cli.options import (
 from edgedla.cli.output import deliver, destinations, echo
 from edgedla.errors import RunError, UsageError
 
-FORMATS = ("text", "json", "markdown")
+FORMATS = ("text", "json", "markdown", "html")
 _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "standalone"}
 
 

@@ -159,3 +159,18 @@ def test_command_line(tmp_path, capsys):
     assert exit_code_of(["fix", str(path), "--dry-run", "--for", "standalone", "--keep-interface", *options]) == 1
     assert exit_code_of(["fix", str(path), *options]) == 2
     assert exit_code_of(["fix", str(path), "--dry-run", "--only", "nothing", *options]) == 2
+
+
+def test_every_form_of_the_report(tmp_path):
+    path = tmp_path / "m<b>.onnx"
+    onnx.save(squeeze_excite(), path)
+    reports = [tmp_path / f"r.{ending}" for ending in ("txt", "json", "md", "html")]
+    options = [option for report in reports for option in ("--report", str(report))]
+    assert exit_code_of(["fix", str(path), "--dry-run", "--trt", "10.3", "--precision", "int8", *options]) == 0
+    text, document, markdown, page = (report.read_text(encoding="utf-8") for report in reports)
+    assert "Proofs (ONNX Runtime, CPU)" in text
+    assert json.loads(document)["after"]["loadables"] == 1
+    assert "| DLA loadables |" in markdown
+    assert "Both networks" in page
+    assert "m<b>" not in page
+    assert "default-src" in page

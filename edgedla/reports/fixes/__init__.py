@@ -7,11 +7,11 @@ from typing import Sequence
 from edgedla.errors import UsageError
 from edgedla.fixes.result import FixResult
 
-FORMATS = ("text", "json", "markdown")
+FORMATS = ("text", "json", "markdown", "html")
 
 
 def render_fix(result: FixResult, wanted: str, written: Sequence[str] = (), terminal: bool = False) -> str:
-    """The text of one form: "text", "json" (the document) or "markdown".
+    """The text of one form: "text", "json" (the document), "markdown" or "html".
 
     Args:
         written: files that hold the model.
@@ -29,4 +29,8 @@ def render_fix(result: FixResult, wanted: str, written: Sequence[str] = (), term
         from edgedla.reports.fixes.markdown import to_markdown
 
         return to_markdown(result)
+    if wanted == "html":
+        from edgedla.reports.fixes.html import to_html
+
+        return to_html(result)
     raise UsageError(f"the answer of fix has no form {wanted!r}", allowed=", ".join(FORMATS))

@@ -1,0 +1,107 @@
+"""The answer of `fix` as one HTML page: the figures, both networks coloured by device, each rewrite with gain and proof."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
+
+from edgedla.fixes.result import FixResult, PlacedLayer
+from edgedla.reports.fixes.text import figure_rows, headline, proof_text, refused_groups, subject
+from edgedla.reports.page import Fact, Figure, Verdict, render_page
+from edgedla.rules.remedies import rewrite_entries
+
+#: Objective -> unit of the value that bundles were judged by.
+UNITS = {"latency": "us", "throughput": "us", "energy": "mJ", "loadables": "loadables"}
+#: Offenders named on the page.
+MOST_NAMED = 40
+
+
+def to_html(result: FixResult) -> str:
+    """The page. Names from the model are escaped; a policy in the page forbids every load."""
+    style, said = headline(result)
+    network = result.network
+    proven = "good" if network.within else "unknown" if network.within is None else "bad"
+    changed_before = {name for site in result.applied for name in site.before}
+    changed_after = {name for site in result.applied for name in site.after}
+    return render_page(
+        "fix.html.j2",
+        command="fix",
+        title=f"{result.name} fixed",
+        name=result.name,
+        about=subject(result),
+        answers=[
+            Verdict(style, "Rewritten" if result.applied else "Nothing changed", said),
+            Verdict(proven, "Proven" if network.within else "Not proven as a whole", proof_text(result)),
+        ],
+        figures=[
+            Figure(what, after, note=f"before: {before}")
+            for what, before, after in figure_rows(result.before, result.after)
+        ],
+        sites=_sites(result),
+        interface=result.interface,
+        networks=[
+            ("Before", _cells(result.layers_before, changed_before)),
+            ("After", _cells(result.layers_after, changed_after)),
+        ],
+        refused=[
+            {"rewrite": rewrite, "count": len(nodes), "reason": reason, "first": nodes[0]}
+            for _, rewrite, reason, nodes in refused_groups(result)
+        ],
+        offenders=result.after.offenders[:MOST_NAMED] if result.purpose != "hybrid" else (),
+        purpose=result.purpose,
+        facts=[
+            Fact("Figures", "predicted by edgedla's cost model, TensorRT's own placement", "predicted"),
+            Fact("Proofs", "each site by itself, ONNX Runtime without optimisation on the CPU", "measured"),
+            *(Fact("Note", note) for note in result.notes),
+        ],
+    )
+
+
+def _sites(result: FixResult) -> List[Mapping[str, Any]]:
+    rows: List[Mapping[str, Any]] = []
+    for rewrite, count in result.counts.items():
+        entry = rewrite_entries()[rewrite]
+        proofs = [s.proof for s in result.applied if s.rewrite == rewrite]
+        statuses: Dict[str, int] = {}
+        for proof in proofs:
+            statuses[proof.status] = statuses.get(proof.status, 0) + 1
+        worst = max((p.rel_l2 for p in proofs if p.rel_l2 is not None), default=None)
+        proof_said = ", ".join(f"{n} {status}" for status, n in statuses.items())
+        rows.append(
+            {
+                "rewrite": rewrite,
+                "summary": entry.summary,
+                "count": count,
+                "equality": entry.equality,
+                "proof": proof_said + (f", differs by at most {worst:.1e}" if worst is not None else ""),
+                "without": _without(result, rewrite),
+            }
+        )
+    return rows
+
+
+def _without(result: FixResult, rewrite: str) -> str:
+    """What the objective would be without every site of the rewrite."""
+    for bundle in result.bundles:
+        if bundle.title == f"every {rewrite}" and bundle.kept and bundle.without != float("inf"):
+            unit = UNITS[result.objective]
+            return f"{bundle.without:.0f} {unit} instead of {bundle.with_it:.0f}"
+    return "-"
+
+
+def _cells(layers: Sequence[PlacedLayer], changed: Set[str]) -> List[Mapping[str, Any]]:
+    styles = {"dla": "cell", "gpu": "cell no", "folded": "cell gone"}
+    return [
+        {
+            "style": styles[layer.placed],
+            "device": layer.placed,
+            "changed": layer.node in changed,
+            "title": _title(layer),
+        }
+        for layer in layers
+    ]
+
+
+def _title(layer: PlacedLayer) -> str:
+    where = f"loadable {layer.loadable}" if layer.loadable is not None else layer.placed.upper()
+    parts: Tuple[str, ...] = (f"{layer.type} {layer.name}", where, layer.reason)
+    return ": ".join(p for p in parts if p)
