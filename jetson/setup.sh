@@ -55,20 +55,67 @@ case "$l4t_major" in
 esac
 say "JetPack $jetpack (L4T R$l4t_major), $python"
 
-# TensorRT's Python module, OpenCV with GStreamer, GStreamer's tools (-bad has the parsers of H.264 and H.265), headers to
-# build pycuda.
-packages=(python3-libnvinfer python3-opencv gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good
-  gstreamer1.0-plugins-bad v4l-utils "$python-venv" "$python-dev" build-essential)
+installed() { dpkg-query -W -f='${Status}' "$1" 2> /dev/null | grep -q 'install ok installed'; }
+version_of() { dpkg-query -W -f='${Version}' "$1" 2> /dev/null || true; }
+# The version that apt would install; nothing where no source has the package.
+candidate() { apt-cache policy "$1" 2> /dev/null | sed -n 's/^  Candidate: //p' | grep -vx '(none)' || true; }
+
+# GStreamer's tools (-bad has the parsers of H.264 and H.265) and what a virtual environment needs.
+packages=(gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad v4l-utils
+  "$python-venv")
 missing=()
+absent=()
 for package in "${packages[@]}"; do
-  dpkg-query -W -f='${Status}' "$package" 2> /dev/null | grep -q 'install ok installed' || missing+=("$package")
+  installed "$package" || missing+=("$package")
 done
-if ((!packages_too)); then
-  ((${#missing[@]})) && say "system packages left out, which edgedla needs: ${missing[*]}"
-elif ((${#missing[@]})); then
+# Ubuntu's OpenCV would replace JetPack's, which has GStreamer and CUDA: only where there is none at all.
+if ! "$python" -c 'import cv2' 2> /dev/null; then
+  installed python3-opencv || missing+=(python3-opencv)
+fi
+
+# What TensorRT and cuDLA need from NVIDIA, where a package source has it: TensorRT's Python module and trtexec; the DLA's
+# compiler, without which JetPack 6's TensorRT does not even load; cuDLA; and for pycuda nvcc, cuda.h and curand.
+case "$jetpack" in
+  5) cudas=(11-4) ;;
+  6) cudas=(12-6 12-2) ;;
+  *) cudas=(13-2 13-0) ;;
+esac
+for dir in "$root"/usr/local/cuda-[0-9]*; do
+  if [ -d "$dir" ]; then
+    there="${dir##*/cuda-}"
+    cudas=("${there//./-}" "${cudas[@]}")
+  fi
+done
+cuda=""
+for one in "${cudas[@]}"; do
+  if [ -z "$cuda" ] && { installed "cuda-cudart-$one" || [ -n "$(candidate "cuda-cudart-$one")" ]; }; then cuda="$one"; fi
+done
+nvidia=(python3-libnvinfer libnvinfer-bin nvidia-l4t-dla-compiler)
+if [ -n "$cuda" ]; then
+  nvidia+=("libcudla-$cuda" "cuda-nvcc-$cuda" "cuda-cudart-dev-$cuda" "libcurand-dev-$cuda" "$python-dev" build-essential)
+fi
+core="$(version_of nvidia-l4t-core)"
+for package in "${nvidia[@]}"; do
+  if installed "$package"; then continue; fi
+  if [ -z "$(candidate "$package")" ]; then
+    absent+=("$package")
+  elif [ "$package" = nvidia-l4t-dla-compiler ] && [ -n "$core" ] && apt-cache madison "$package" | grep -qF " $core "; then
+    # The compiler's release must be that of the board's drivers.
+    missing+=("$package=$core")
+  else
+    missing+=("$package")
+  fi
+done
+if ((${#absent[@]})); then
+  say "no package source has: ${absent[*]}"
+fi
+if ! installed python3-libnvinfer && [ -z "$(candidate python3-libnvinfer)" ]; then
+  say "warning: TensorRT's Python module is not to be had: is NVIDIA's source in /etc/apt/sources.list.d/nvidia-l4t-apt-source.list?"
+fi
+if ((${#missing[@]})); then
   say "installing: ${missing[*]}"
   as_root apt-get update -qq
-  as_root apt-get install -y -qq "${missing[@]}"
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 else
   say "system packages: all there"
 fi
@@ -92,20 +139,24 @@ else
   say "virtual environment: $venv is there"
 fi
 
-# pycuda has no wheel for these boards: nvcc must be on PATH. A wheel of OpenCV would hide JetPack's, which has GStreamer.
-# JetPack's OpenCV is built with NumPy 1 and cannot be imported beside NumPy 2.
+# A wheel of OpenCV would hide JetPack's, which has GStreamer and is built with NumPy 1: it cannot be imported beside NumPy 2.
 export PATH="/usr/local/cuda/bin:$PATH"
-from=()
-if [ -n "$wheels" ]; then from=(--no-index --find-links "$wheels"); else in_venv "$venv/bin/python" -m pip install --quiet --upgrade pip; fi
-# The same version may hold other code while it is developed, so a wheel's code is always put in.
-if [ -n "$wheel" ]; then in_venv "$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "${from[@]}" "$wheel"; fi
-in_venv "$venv/bin/python" -m pip install --quiet "${from[@]}" "${wheel:-$source_dir}" prometheus-client 'numpy<2'
-if ! "$venv/bin/python" -c 'import pycuda' 2> /dev/null; then
-  if [ -n "$wheels" ] || [ ! -x /usr/local/cuda/bin/nvcc ]; then
-    say "warning: no pycuda: it is built with nvcc and needs the network; engines cannot be run until it is there"
-  else
-    in_venv "$venv/bin/python" -m pip install --quiet pycuda 'numpy<2'
-  fi
+# The pip of Ubuntu 20.04 knows no manylinux_2_24 tags; 25.0.1 is the last for Python 3.8.
+in_venv "$venv/bin/python" -m pip install --quiet --upgrade pip
+in_venv "$venv/bin/python" -m pip install --quiet "$source_dir" prometheus-client 'numpy<2'
+# pycuda has no wheel for these boards. It is only needed for the CUDA preprocessing, so a missing compiler stops nothing.
+toolkit="$root/usr/local/cuda"
+lacking=""
+for file in bin/nvcc include/cuda.h include/curand.h; do
+  # CUDA 11 to 13 keep the headers below targets/ and link them here.
+  [ -e "$toolkit/$file" ] || lacking="$lacking $file"
+done
+if "$venv/bin/python" -c 'import pycuda' 2> /dev/null; then
+  say "pycuda: it is there"
+elif [ -n "$lacking" ] && ! { ((dry)) && [[ " ${missing[*]-} " == *" cuda-nvcc-"* ]]; }; then
+  say "pycuda is left out: $toolkit has no$lacking; frames are preprocessed on the CPU, everything else works"
+elif ! in_venv "$venv/bin/python" -m pip install --quiet pycuda 'numpy<2' 2> "${TMPDIR:-/tmp}/edgedla-pycuda.log"; then
+  say "pycuda could not be built (${TMPDIR:-/tmp}/edgedla-pycuda.log): frames are preprocessed on the CPU, everything else works"
 fi
 if ! ((dry)) && "$venv/bin/python" -m pip list 2> /dev/null | grep -qi '^opencv-python'; then
   say "warning: this environment holds an OpenCV wheel without GStreamer: pip uninstall opencv-python opencv-python-headless"
