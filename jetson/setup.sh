@@ -60,9 +60,10 @@ version_of() { dpkg-query -W -f='${Version}' "$1" 2> /dev/null || true; }
 # The version that apt would install; nothing where no source has the package.
 candidate() { apt-cache policy "$1" 2> /dev/null | sed -n 's/^  Candidate: //p' | grep -vx '(none)' || true; }
 
-# GStreamer's tools (-bad has the parsers of H.264 and H.265) and what a virtual environment needs.
+# GStreamer's tools (-bad has the parsers of H.264 and H.265) and what a virtual environment needs: python3-venv too, for
+# it brings distutils, without which the pip of a new environment does not start (Ubuntu 20.04).
 packages=(gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad v4l-utils
-  "$python-venv")
+  python3-venv "$python-venv")
 missing=()
 absent=()
 for package in "${packages[@]}"; do
@@ -132,7 +133,8 @@ join_groups() {
 }
 if ((packages_too)); then join_groups "${SUDO_USER:-$(id -un)}"; fi
 
-if [ ! -x "$venv/bin/python" ]; then
+# One that was broken off half-way has a Python and no pip.
+if ! "$venv/bin/python" -m pip --version > /dev/null 2>&1; then
   say "virtual environment: $venv"
   in_venv "$python" -m venv --system-site-packages "$venv"
 else

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "jetson" / "setup.sh"
 UBUNTU = ("gstreamer1.0-tools", "gstreamer1.0-plugins-base", "gstreamer1.0-plugins-good", "gstreamer1.0-plugins-bad",
-          "v4l-utils", "python3-opencv", "build-essential")  # fmt: skip
+          "v4l-utils", "python3-venv", "python3-opencv", "build-essential")  # fmt: skip
 
 
 def cuda(release: str) -> Tuple[str, ...]:
