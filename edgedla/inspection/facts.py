@@ -182,10 +182,18 @@ def of_plan_header(header: PlanHeader) -> Tuple[Fact, ...]:
 def of_document(document: Any, kind: str) -> Tuple[Fact, ...]:
     """An edgedla document: its plain values, its lists by length, and devices by layer where it has layers."""
     if isinstance(document, list):
-        rows = [r for r in document if isinstance(r, Mapping) and "averageMs" in r]
-        return tuple(
-            Fact("Average time in ms", str(r.get("name", "")), f"{r['averageMs']}") for r in _unique_rows(rows)
-        )
+        rows = [r for r in document if isinstance(r, Mapping)]
+        count = next((r["count"] for r in rows if isinstance(r.get("count"), (int, float)) and r["count"] > 0), None)
+        averages = []
+        for r in _unique_rows([r for r in rows if "averageMs" in r or "timeMs" in r]):
+            average = r.get("averageMs")
+            if average is None and count and isinstance(r["timeMs"], (int, float)):
+                # TensorRT 7 writes the total alone.
+                average = round(r["timeMs"] / count, 6)
+            averages.append(
+                Fact("Average time in ms", str(r.get("name", "")), "unknown" if average is None else f"{average}")
+            )
+        return tuple(averages)
     found: List[Fact] = []
     layers: Dict[str, str] = {}
     for key, value in document.items():

@@ -17,7 +17,9 @@ from edgedla.records.build_log_lines import recognise
 from edgedla.records.build_log_prefix import split_prefix
 from edgedla.records.engine_info import is_engine_info
 from edgedla.records.json_text import parse_json
+from edgedla.records.profile_table import read_profile_table
 from edgedla.records.text_lines import BROKEN_STREAM, text_lines
+from edgedla.rules.messages import explain_line
 
 HEAD_BYTES = 64 * 1024
 MAX_JSON_BYTES = 512 * 1024 * 1024
@@ -82,6 +84,11 @@ def detect(path: Path) -> Found:
     marked = any(mark in plain for mark in (b"[TRT]", b"&&&& RUNNING", b"[TensorRT]"))
     if marked or head[:2] in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff") or b"\0" not in head[:4096]:
         if _is_log(path):
+            return Found("build-log")
+        table = _profile_table(path)
+        if table is not None:
+            return Found("profile", table)
+        if _has_log_lines(path):
             return Found("build-log")
         if plain[:1] in (b"{", b"["):
             raise DocumentError(
@@ -172,8 +179,30 @@ def _kind_of_json(document: Any, path: Path) -> str:
 
 
 def _is_profile(document: Any) -> bool:
-    rows = [r for r in document if isinstance(r, Mapping) and "averageMs" in r] if isinstance(document, list) else []
-    return bool(rows)
+    """Rows of --exportProfile; TensorRT 7's have a total and no average."""
+    rows = document if isinstance(document, list) else []
+    return any(isinstance(r, Mapping) and "name" in r and ("averageMs" in r or "timeMs" in r) for r in rows)
+
+
+def _profile_table(path: Path) -> Any:
+    try:
+        return read_profile_table(text_lines(path))
+    except BROKEN_STREAM:
+        return None
+
+
+def _has_log_lines(path: Path) -> bool:
+    """Whether lines begin as TensorRT's do, or say what the message catalogue knows: a pasted piece of a log."""
+    try:
+        for number, line in enumerate(text_lines(path)):
+            severity, text = split_prefix(line)
+            if (severity and text) or ("DLA" in text and explain_line(line) is not None):
+                return True
+            if number >= LOG_LINES:
+                break
+    except BROKEN_STREAM:
+        pass
+    return False
 
 
 def _is_log(path: Path) -> bool:

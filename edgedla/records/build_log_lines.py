@@ -57,6 +57,11 @@ LINES: Tuple[Line, ...] = (
         r"DLA Standalone is enabled but layer:? '?(?P<layer>.{1,2000}?)'? is not supported on DLA",
     ),
     _line("strict_refusal", "is not supported on DLA", r"layer:? '(?P<layer>.+)' is not supported on DLA\.?$"),
+    _line(
+        "strict_refusal",
+        "falling back to GPU is not enabled",
+        r"Default DLA is enabled but layer (?P<layer>.+) is not supported on DLA and falling back to GPU is not enabled",
+    ),
     _line("refused", "Unsupported on DLA", r"Layer '(?P<layer>.+)' \((?P<type>[A-Z_0-9]+)\): Unsupported on DLA\."),
     _line(
         "refused",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from contextlib import suppress
@@ -13,6 +14,10 @@ _PREFIX_CHARACTERS = 240
 # Colours and other control sequences of terminals; what is left of a colour where a tool dropped the escape character.
 _CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _LOST_COLOUR = re.compile(r"^(?:\[\d{1,3}(?:;\d{1,3})*m)+|(?:\[(?:\d{1,3}(?:;\d{1,3})*)?m)+$")
+# What a web page leaves of <, >, & and quotes in a copied log.
+_ENTITY = re.compile(r"&(?:gt|lt|amp|quot|apos|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4});")
+# "frigate  | text": docker compose names the container before each line.
+_CONTAINER = re.compile(r"^[A-Za-z0-9][\w.-]{0,62}\s+\|\s(?=\s*\S)")
 # Forums turn quotes, dots and dashes into typographic ones.
 _TYPOGRAPHIC = str.maketrans(
     {"‘": "'", "’": "'", "“": '"', "”": '"', "…": "...", "–": "--", "—": "---", "\ufeff": None}
@@ -82,6 +87,10 @@ def _plain(line: str) -> str:
         line = _CONTROL.sub("", line)
     if "\r" in line:  # progress bars return to the begin of their line
         line = line.rstrip().rpartition("\r")[2]
+    if "&" in line and ";" in line and _ENTITY.search(line):
+        line = html.unescape(line).replace("\xa0", " ")
+    if "|" in line[:80]:
+        line = _CONTAINER.sub("", line, count=1)
     if not line.isascii():
         line = line.translate(_TYPOGRAPHIC)
     return _LOST_COLOUR.sub("", line.strip()) if "m" in line[:8] or line.rstrip().endswith("m") else line

@@ -10,12 +10,8 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Pattern, Tuple
 from edgedla import strict_yaml
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError
+from edgedla.records.build_log_prefix import split_prefix
 
-#: Time, severity and logger name before the text, as trtexec, Polygraphy, DeepStream and Python print them.
-_PREFIX = re.compile(
-    r"^\s*(?:\[\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d\]\s*|\[[VIWEF]\]\s*|\[TRT\]\s*|\[TensorRT\]\s*|"
-    r"(?:ERROR|WARNING|INFO|VERBOSE):\s*(?:\[TRT\]:?\s*)?)+"
-)
 #: A line that speaks of the DLA; if no message explains it, that is worth saying.
 _ABOUT_DLA = re.compile(r"\bDLA|DLA\b|[Cc]uDLA|ForeignNode|DlaLayer")
 #: trtexec's echo of its own options mentions the DLA and means nothing.
@@ -86,7 +82,7 @@ def messages() -> Tuple[Message, ...]:
     Raises:
         RuleError: rules/messages.yaml is wrong; `where` is file:line.
     """
-    found: List[Message] = []
+    catalogue: List[Message] = []
     table = strict_yaml.load(rules_dir() / "messages.yaml").only(["messages"])
     for entry in table.tables("messages"):
         entry.only(
@@ -94,9 +90,9 @@ def messages() -> Tuple[Message, ...]:
         )
         if entry["fatal"] not in (True, False, "unknown"):
             raise entry.error("'fatal' must be true, false or \"unknown\"", "fatal")
-        if any(m.id == entry["id"] for m in found):
+        if any(m.id == entry["id"] for m in catalogue):
             raise entry.error(f"the id {entry['id']} stands twice", "id")
-        found.append(
+        catalogue.append(
             Message(
                 id=entry.text("id"),
                 name=entry.text("name"),
@@ -110,7 +106,7 @@ def messages() -> Tuple[Message, ...]:
                 examples=entry.texts("examples"),
             )
         )
-    return tuple(found)
+    return tuple(catalogue)
 
 
 def _compiled(entry: strict_yaml.Table) -> Pattern[str]:
@@ -122,7 +118,7 @@ def _compiled(entry: strict_yaml.Table) -> Pattern[str]:
 
 def strip_prefix(line: str) -> str:
     """The line without time, severity and logger name; at most the first 4,000 characters."""
-    return _PREFIX.sub("", line[:4_000].rstrip("\r\n"), count=1).strip()
+    return split_prefix(line[:4_000])[1]
 
 
 def explain_line(line: str) -> Optional[Tuple[Message, Mapping[str, str]]]:
@@ -137,7 +133,7 @@ def explain_line(line: str) -> Optional[Tuple[Message, Mapping[str, str]]]:
 
 def explain_log(lines: Iterable[str]) -> Tuple[Tuple[Explained, ...], Tuple[Tuple[int, str], ...]]:
     """(the messages of a log with their lines, in order of first appearance; lines about the DLA that nobody knows)."""
-    found: Dict[str, List[Tuple[int, str, Mapping[str, str]]]] = {}
+    lines_by_id: Dict[str, List[Tuple[int, str, Mapping[str, str]]]] = {}
     by_id: Dict[str, Message] = {}
     unknown: List[Tuple[int, str]] = []
     for number, line in enumerate(lines, 1):
@@ -148,7 +144,7 @@ def explain_log(lines: Iterable[str]) -> Tuple[Tuple[Explained, ...], Tuple[Tupl
         if answer:
             message, groups = answer
             by_id[message.id] = message
-            found.setdefault(message.id, []).append((number, text, groups))
+            lines_by_id.setdefault(message.id, []).append((number, text, groups))
         elif _ABOUT_DLA.search(text):
             unknown.append((number, text))
-    return tuple(Explained(by_id[key], tuple(value)) for key, value in found.items()), tuple(unknown)
+    return tuple(Explained(by_id[key], tuple(value)) for key, value in lines_by_id.items()), tuple(unknown)

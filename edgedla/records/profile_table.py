@@ -1,0 +1,48 @@
+"""The profile table that trtexec prints (--dumpProfile), read into the rows that --exportProfile writes as JSON."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Iterable, List, Optional
+
+from edgedla.records.build_log_prefix import split_prefix
+
+_TITLE = re.compile(r"^=+ Profile \((?P<count>\d{1,9}) iterations ?\) =+$")
+#: 7 to 8.5 put the layer first, later ones last; the column of medians came with 8.4.
+_FIRST = re.compile(
+    r"^(?P<name>.+?)\s+(?P<ms>[\d.]+)\s+(?P<mean>[\d.]+)(?:\s+(?P<median>[\d.]+))?\s+(?P<share>[\d.]+)$"
+)
+_LAST = re.compile(
+    r"^(?P<ms>[\d.]+)\s+(?P<mean>[\d.]+)(?:\s+(?P<median>[\d.]+))?\s+(?P<share>[\d.]+)\s+(?P<name>\S.*)$"
+)
+_HEAD = re.compile(r"\bLayer\b.*\bTime|\bTime.*\bLayer\b")
+
+
+def read_profile_table(lines: Iterable[str]) -> Optional[List[Dict[str, Any]]]:
+    """[{"count": inferences}, {"name", "timeMs", "averageMs", "percentage"}, ...]; None where no table stands.
+
+    Times in milliseconds: of all inferences together, and of one.
+    """
+    rows: Optional[List[Dict[str, Any]]] = None
+    within = False
+    for line in lines:
+        text = split_prefix(line)[1]
+        title = _TITLE.match(text)
+        if title:
+            # The last table counts: with --separateProfileRun the first one is of a shorter run.
+            rows, within = [{"count": int(title["count"])}], True
+            continue
+        if rows is None or not within or _HEAD.search(text):
+            continue
+        match = _LAST.match(text) or _FIRST.match(text)
+        if match is None:
+            within = len(rows) == 1 or not text
+            continue
+        if match["name"].strip() == "Total":
+            within = False
+            continue
+        row = {"name": match["name"].strip(), "timeMs": float(match["ms"]), "averageMs": float(match["mean"])}
+        if match["median"] is not None:
+            row["medianMs"] = float(match["median"])
+        rows.append({**row, "percentage": float(match["share"])})
+    return rows if rows is not None and len(rows) > 1 else None
