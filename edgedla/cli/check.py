@@ -1,13 +1,12 @@
-"""`edgedla check MODEL`: which layers run on the DLA, and why not the others."""
+"""`edgedla check MODEL`: which layers run on the DLA, why not the others, and whether it is worth it."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
+from edgedla.cli.models import ModelSource, model_sources
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
     network_options,
@@ -18,19 +17,18 @@ from edgedla.cli.options import (
     shape_options,
     split_trtexec,
 )
-from edgedla.cli.output import deliver, destinations, echo
-from edgedla.errors import ModelError, UsageError
+from edgedla.cli.output import deliver, destinations, echo, say_where
+from edgedla.errors import DataError, ModelError, UsageError
 
 if TYPE_CHECKING:
     from edgedla.regions.report import CheckReport
+    from edgedla.reports.table import Table
 
-#: Forms that people read hold the predicted cost without being asked, where it takes a tenth of a second.
-COSTED_FORMS, COSTED_LAYERS = ("text", "markdown", "html"), 500
-FORMATS = ("text", "json", "markdown", "sarif", "junit", "html")
-COMPARE_FORMATS = ("text", "json", "markdown")
+#: Forms that people read hold the predicted cost without being asked.
+COSTED_FORMS = ("text", "markdown", "html", "csv")
+FORMATS = ("text", "json", "markdown", "csv", "sarif", "junit", "html")
+TABLE_FORMATS = ("text", "json", "markdown", "csv", "html")
 FAIL_ON = ("unsupported", "fallback", "unknown", "never")
-
-_RELEASE = re.compile(r"^(?:(?:jp|jetpack)-?(?P<jetpack>\d[\d.]*)|(?:(?:trt|tensorrt)-?)?(?P<trt>\d[\d.]*))$", re.I)
 
 
 @click.command(epilog=TRTEXEC_NOTE)
@@ -41,26 +39,24 @@ _RELEASE = re.compile(r"^(?:(?:jp|jetpack)-?(?P<jetpack>\d[\d.]*)|(?:(?:trt|tens
 @click.option(
     "--compare",
     metavar="A,B,C",
-    help="Compare platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), or both (xavier-nx-8gb@jp5.1.4).",
+    help="Compare platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), both (xavier-nx-8gb@jp5.1.4), with a "
+    "precision where it differs (orin-nx-16gb@int8). With several models it is a table.",
 )
 @output_options(*FORMATS)
+@click.option("--all", "everything", is_flag=True, help="Text with every finding and every layer.")
+@click.option("-q", "--quiet", is_flag=True, help="Text with one line per model.")
 @click.option(
     "--cost/--no-cost",
     default=None,
-    help="Predict the milliseconds of a frame too.  [default: in forms for people, up to 500 layers]",
+    help="Predict time and energy per frame.  [default: in forms for people, up to 500 layers]",
 )
-@click.option(
-    "--power-mode", metavar="NAME", help="nvpmodel mode that the cost holds for (`edgedla targets` lists them)."
-)
+@click.option("--power-mode", metavar="NAME", help="nvpmodel mode that the cost holds for (`edgedla targets MODULE`).")
 @click.option(
     "--profile",
     metavar="FILE",
     help="Measured times stand for predicted ones: `edgedla bench` or trtexec --exportProfile.",
 )
 @click.option("--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: which of them ran on the DLA.")
-@click.option(
-    "--with-fixes", is_flag=True, help="Also say what `edgedla fix` would make of it (Python 3.10, edgedla[fix])."
-)
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
@@ -69,184 +65,170 @@ _RELEASE = re.compile(r"^(?:(?:jp|jetpack)-?(?P<jetpack>\d[\d.]*)|(?:(?:trt|tens
     help="Exit with 1 if a layer is refused by the DLA or a strict build fails (unsupported), if anything else ends on "
     "the GPU too (fallback), if there is an unknown verdict too (unknown), or never.",
 )
-def check(
-    models: Tuple[str, ...],
-    target: str,
-    jetpack: Optional[str],
-    trt: Optional[str],
-    precision: Optional[str],
-    mode: Optional[str],
-    shapes: Any,
-    batch: Optional[int],
-    compare: Optional[str],
-    output_format: Optional[str],
-    output: Tuple[str, ...],
-    cost: Optional[bool],
-    power_mode: Optional[str],
-    profile: Optional[str],
-    layer_info: Optional[str],
-    with_fixes: bool,
-    fail_on: str,
-    **options: Any,
-) -> int:
-    """Say for every layer of an ONNX model whether it runs on the DLA, and why not.
+def check(models: Tuple[str, ...], **given: Any) -> int:
+    """Say which layers of ONNX models run on the DLA, why not the others, and whether the DLA is worth it.
 
-    Needs no Jetson, no NVIDIA software and no weights. Exit code 0: the answer is yes in the sense of --fail-on;
-    1: it is no; 3: the model is broken, or TensorRT's parser refuses it.
+    MODEL is a file, a folder, a quoted pattern, or - for paths (or one model) on standard input. Several models, or
+    --compare, end in a table. Needs no Jetson, no NVIDIA software and no weights.
+
+    Exit code 0: the answer is yes in the sense of --fail-on; 1: it is no; 3: a model is broken, or TensorRT's parser
+    refuses it.
     """
-    trtexec = split_trtexec(options)
-    models = resolve_models(models, trtexec)
-    precision, mode, core = resolve_network(precision, mode, trtexec)
-    network: Dict[str, Any] = {"precision": precision, "mode": mode, "shapes": shapes, "batch": batch}
-    costs = {"power_mode": power_mode, "profile": profile, "layer_info": layer_info}
-    if any(costs.values()):
-        if compare or cost is False:
-            raise UsageError(
-                "--power-mode, --profile and --layer-info are about the cost",
-                where="--compare" if compare else "--no-cost",
-                allowed="a check of one platform, with its cost",
-            )
-        cost = True
-    if compare:
-        return _compare(models, compare, target, network, fail_on, output_format, output)
-    targets = destinations(output_format, output, FORMATS)
-    from edgedla.reports import gate, render_check
-
+    trtexec = split_trtexec(given)
+    sources = model_sources(resolve_models(models, trtexec))
+    precision, mode, core = resolve_network(given.pop("precision"), given.pop("mode"), trtexec)
+    request = _Request(given, precision, mode)
+    if given["compare"]:
+        return _compare(sources, given, request)
+    targets = destinations(given["output_format"], given["output"], FORMATS)
     if core is not None:
-        _check_core(core, target, jetpack, trt)
-    most = {None: COSTED_LAYERS if any(form in COSTED_FORMS for form, _ in targets) else 0, True: None, False: 0}[cost]
+        _check_core(core, given)
     reports: Dict[str, CheckReport] = {}
-    broken: List[ModelError] = []
-    for model in models:
+    broken: List[DataError] = []
+    most = request.costed_layers([form for form, _ in targets])
+    for source in sources:
         try:
-            report = _report(model, most, costs, target=target, jetpack=jetpack, trt=trt, **network)
-            reports[model] = _with_fixes(report, model, power_mode, shapes, batch) if with_fixes else report
+            place = {key: given[key] for key in ("target", "jetpack", "trt")}
+            reports[source.file] = request.report(source, place, most, any(form == "html" for form, _ in targets))
         except ModelError as e:
             broken.append(e)
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
     if not reports:
         raise broken[0]
-    found, files = list(reports.values()), list(reports)
-    deliver(
-        targets,
-        lambda wanted, terminal: render_check(found, wanted, files=files, fail_on=fail_on, terminal=terminal),
-    )
+    _show(reports, targets, given)
     for error in broken:
         echo(f"edgedla: error: {error}", err=True)
     if broken:
         return ModelError.exit_code
-    return 0 if all(gate.passes(report, fail_on) for report in found) else 1
-
-
-def _report(
-    model: str,
-    costed_layers: Optional[int],
-    costs: Dict[str, Optional[str]],
-    *,
-    target: str,
-    jetpack: Optional[str],
-    trt: Optional[str],
-    **network: Any,
-) -> CheckReport:
-    """The check of one model, with the predicted cost of a frame where it has at most `costed_layers` (None: any).
-
-    Args:
-        costs: what the cost holds for: the power mode, and files of measured times.
-    """
-    from edgedla.graph.open_sizes import TRTEXEC_BATCH
-    from edgedla.importers import load_onnx
-    from edgedla.regions import check_graph
-    from edgedla.targets import platform_for
-
-    platform = platform_for(target, jetpack=jetpack, trt=trt)
-    graph = load_onnx(
-        model,
-        trt=platform.release.trt,
-        shapes=network["shapes"],
-        batch=network["batch"],
-        open_batch=TRTEXEC_BATCH,
-        as_trained=True,
-    )
-    report = check_graph(graph, platform, network["precision"], network["mode"])
-    # Dynamic dims have no size, and so no cost; neither has a network that is worked out when it is built.
-    static = bool(graph.layers) and not any(
-        graph.tensors[t].is_dynamic for layer in graph.layers for t in layer.outputs
-    )
-    if not static or (costed_layers is not None and len(graph.layers) > costed_layers):
-        return report
-    from edgedla.placement.prediction.forecast import forecast
-
-    return replace(
-        report, cost=tuple(f.to_dict() for f in forecast(graph, platform, network["precision"], None, **costs))
-    )
-
-
-def _with_fixes(report: CheckReport, model: str, power_mode: Optional[str], shapes: Any, batch: Optional[int]) -> Any:
-    """The report with what `edgedla fix` would make of the model; nothing is run for it."""
-    from edgedla.fixes.fix import fix
-    from edgedla.fixes.judge import PURPOSES
-
-    purpose = next(purpose for purpose, mode in PURPOSES.items() if mode == report.mode)
-    result = fix(
-        model,
-        target=report.platform.to_dict()["target"],
-        trt=report.platform.to_dict()["trt"],
-        precision=report.precision,
-        purpose=purpose,
-        shapes=shapes,
-        batch=batch,
-        power_mode=power_mode,
-        prove=False,
-    )
-    return replace(report, with_fixes=result.summary())
-
-
-def _compare(
-    models: Sequence[str],
-    labels: str,
-    target: str,
-    network: Dict[str, Any],
-    fail_on: str,
-    output_format: Optional[str],
-    output: Tuple[str, ...],
-) -> int:
-    if len(models) != 1:
-        raise UsageError(f"{len(models)} models given", where="--compare", allowed="one model, several platforms")
-    targets = destinations(output_format, output, COMPARE_FORMATS)
-    if output_format and output_format not in COMPARE_FORMATS:
-        raise UsageError(f"{output_format} holds no comparison", where="--format", allowed=", ".join(COMPARE_FORMATS))
-    from edgedla import regions
     from edgedla.reports import gate
-    from edgedla.reports.compare import compare, render_comparison
+
+    return 0 if all(gate.passes(report, given["fail_on"]) for report in reports.values()) else 1
+
+
+def _show(reports: Dict[str, CheckReport], targets: Sequence[Tuple[str, str]], given: Dict[str, Any]) -> None:
+    from edgedla.reports import render_check
+    from edgedla.reports.table import render_table, table_of_reports
+
+    values, files = list(reports.values()), list(reports)
+
+    def render(wanted: str, terminal: bool) -> str:
+        if wanted == "csv":
+            return render_table(table_of_reports(values, files), wanted)
+        return render_check(
+            values,
+            wanted,
+            files=files,
+            fail_on=given["fail_on"],
+            terminal=terminal,
+            everything=given["everything"],
+            quiet=given["quiet"],
+        )
+
+    deliver(targets, render)
+    say_where(targets, lambda: render_check(values, "text", files=files, quiet=True))
+
+
+class _Request:
+    """What is asked of every model: network, costs, shapes."""
+
+    def __init__(self, given: Dict[str, Any], precision: str, mode: str) -> None:
+        self.precision, self.mode = precision, mode
+        self.shapes, self.batch, self.cost = given["shapes"], given["batch"], given["cost"]
+        self.costs = {key: given[key] for key in ("power_mode", "profile", "layer_info")}
+        if any(self.costs.values()):
+            measured = given["profile"] or given["layer_info"]
+            if self.cost is False or (given["compare"] and measured):
+                raise UsageError(
+                    "--power-mode, --profile and --layer-info are about the cost",
+                    where="--compare" if given["compare"] else "--no-cost",
+                    allowed="a check of one platform, with its cost",
+                )
+            self.cost = True
+
+    def costed_layers(self, forms: Sequence[str]) -> Optional[int]:
+        """Up to so many layers a report has its cost; None for any number."""
+        from edgedla.reports.worth import COSTED_LAYERS
+
+        if self.cost is None:
+            return COSTED_LAYERS if any(form in COSTED_FORMS for form in forms) else 0
+        return None if self.cost else 0
+
+    def report(
+        self, source: ModelSource, place: Dict[str, Optional[str]], most: Optional[int], every_change: bool = False
+    ) -> CheckReport:
+        """The check of one model on one platform, with its cost where it has at most `most` layers."""
+        from edgedla.graph.open_sizes import TRTEXEC_BATCH
+        from edgedla.importers import load_onnx
+        from edgedla.regions import check_graph
+        from edgedla.targets import platform_for
+
+        precision = place.pop("precision", None) or self.precision
+        platform = platform_for(**place)
+        graph = load_onnx(
+            source.source, trt=platform.release.trt, shapes=self.shapes, batch=self.batch, open_batch=TRTEXEC_BATCH
+        )
+        report = check_graph(graph, platform, precision, self.mode)
+        if most is not None and len(graph.layers) > most:
+            return report
+        from edgedla.placement.check_cost import with_cost
+        from edgedla.placement.worth import CostOptions
+
+        return with_cost(report, graph, CostOptions(**self.costs), every_change)
+
+
+def _compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: _Request) -> int:
+    wanted = given["output_format"]
+    if wanted and wanted not in TABLE_FORMATS:
+        raise UsageError(f"{wanted} holds no comparison", where="--format", allowed=", ".join(TABLE_FORMATS))
+    targets = destinations(wanted, given["output"], TABLE_FORMATS)
+    from edgedla.cli.platforms import parse_platforms
+    from edgedla.reports import gate
+    from edgedla.reports.table import render_table
+
+    places = parse_platforms(given["compare"], given["target"])
+    most = request.costed_layers([form for form, _ in targets])
+    table = _table(sources, places, request, most)
+    deliver(targets, lambda form, terminal: render_table(table, form, terminal))
+    say_where(targets, lambda: f"{len(table.rows)} models on {len(table.columns)} platforms\n")
+    reports = [cell.report for _, _, cell in table.cells()]
+    if any(all(cell.report is None for cell in row.cells) for row in table.rows):
+        return ModelError.exit_code
+    passed = all(report is not None and gate.passes(report, given["fail_on"]) for report in reports)
+    return 0 if passed or given["fail_on"] == "never" else 1
+
+
+def _table(
+    sources: Sequence[ModelSource], places: Dict[str, Dict[str, Any]], request: _Request, most: Optional[int]
+) -> Table:
+    """Every model on every platform. A platform whose parser refuses the model is a cell, not the end."""
+    from edgedla.reports.table.table import Cell, Row, Table, column_at, distinct
     from edgedla.targets import platform_for
 
-    names = [label.strip() for label in labels.split(",") if label.strip()]
-    platforms = [platform_for(**parse_platform(name, target)) for name in names]
-    reports = regions.compare(models[0], platforms, **network)
-    comparison = compare(names, reports)
-    deliver(targets, lambda wanted, terminal: render_comparison(comparison, wanted, terminal))
-    return 0 if all(gate.passes(report, fail_on) for report in reports) else 1
+    columns = []
+    for label, place in places.items():
+        where = {key: value for key, value in place.items() if key != "precision"}
+        columns.append(column_at(platform_for(**where), place.get("precision") or request.precision, label))
+    rows, names = [], []
+    for source in sources:
+        cells, name = [], source.file
+        for place in places.values():
+            try:
+                report = request.report(source, dict(place), most)
+                cells.append(Cell(report))
+                name = report.model
+            except ModelError as e:
+                cells.append(Cell(None, e.what))
+        rows.append((source.file, tuple(cells)))
+        names.append(name)
+    files = [file for file, _ in rows]
+    unique = distinct(names, files)
+    return Table(tuple(columns), tuple(Row(name, file, cells) for name, (file, cells) in zip(unique, rows)))
 
 
-def parse_platform(text: str, default_target: str) -> Dict[str, str]:
-    """`module`, `release` or `module@release` as arguments of platform_for; a release is jp6.2, trt10.3 or 10.3."""
-    found: Dict[str, str] = {}
-    for part in text.split("@"):
-        release = _RELEASE.match(part)
-        if release is None:
-            found.setdefault("target", part)
-        elif release["jetpack"]:
-            found["jetpack"] = release["jetpack"]
-        else:
-            found["trt"] = release["trt"]
-    found.setdefault("target", default_target)
-    return found
-
-
-def _check_core(core: int, target: str, jetpack: Optional[str], trt: Optional[str]) -> None:
+def _check_core(core: int, given: Dict[str, Any]) -> None:
     from edgedla.targets import platform_for
 
-    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
     cores: List[str] = [str(n) for n in range(platform.module.dla_cores)]
     # A module without DLA gets its own answer instead.
     if platform.has_dla and str(core) not in cores:

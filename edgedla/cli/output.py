@@ -20,6 +20,7 @@ FORMAT_OF_ENDING: Mapping[str, str] = {
     ".sarif": "sarif", ".sarif.json": "sarif",
     ".xml": "junit", ".junit": "junit",
     ".html": "html", ".htm": "html",
+    ".csv": "csv",
 }  # fmt: skip
 
 
@@ -70,3 +71,12 @@ def deliver(targets: Sequence[Tuple[str, str]], render: Callable[[str, bool], st
         else:
             text = render(wanted, False)
             write_atomic(path, text if text.endswith("\n") else text + "\n")
+
+
+def say_where(targets: Sequence[Tuple[str, str]], verdict: Callable[[], str]) -> None:
+    """Where everything went into files: one line with the answer and one with the files, so that nobody has to look."""
+    files = [path for _, path in targets if path != "-"]
+    if not files or len(files) < len(targets):
+        return
+    echo(verdict(), nl=False)
+    echo(f"written: {', '.join(files)}")

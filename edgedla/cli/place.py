@@ -16,7 +16,7 @@ from edgedla.cli.options import (
     shape_options,
     split_trtexec,
 )
-from edgedla.cli.output import deliver, destinations, echo
+from edgedla.cli.output import deliver, destinations, echo, say_where
 from edgedla.errors import UsageError
 from edgedla.vocabulary import OBJECTIVES
 
@@ -73,6 +73,7 @@ FORMATS = ("text", "json", "html", "trtexec")
     help="Exit with 1 if no placement keeps the limits, or also if nothing ends on the DLA.",
 )
 @output_options(*FORMATS)
+@click.option("--all", "everything", is_flag=True, help="Text with every layer and its reason.")
 def place(
     models: Tuple[str, ...],
     target: str,
@@ -100,6 +101,7 @@ def place(
     fail_on: str,
     output_format: Optional[str],
     output: Tuple[str, ...],
+    everything: bool,
     **options: Any,
 ) -> int:
     """Place the layers of one or more ONNX models on the GPU and the DLA cores at least predicted cost.
@@ -119,6 +121,7 @@ def place(
     from edgedla import placement
     from edgedla.regions import subgraphs_per_core
     from edgedla.reports.placement import render_placement
+    from edgedla.reports.placement.text import headline
     from edgedla.targets import platform_for
 
     platform = platform_for(target, jetpack=jetpack, trt=trt)
@@ -148,7 +151,8 @@ def place(
         time_limit_s=time_limit,
         solver=solver,
     )
-    deliver(targets, lambda wanted, terminal: render_placement(result, wanted, models, terminal))
+    deliver(targets, lambda wanted, terminal: render_placement(result, wanted, models, terminal, everything))
+    say_where(targets, lambda: "\n".join(headline(result)) + "\n")
     on_dla = any(m.regions for m in result.models)
     return 1 if fail_on == "gpu-only" and not on_dla else 0
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Optional, Protocol, Tuple
 
 from edgedla.documents import header
 from edgedla.graph.source import SourceLocation
 from edgedla.regions.values import Cause, Cut, NodePrediction, Placed, RankedChange, Transition
 from edgedla.rules.verdict import Finding, Support
 from edgedla.targets.platform import Platform
+
+
+class Priced(Protocol):
+    """Predicted costs of a network; `edgedla.placement.worth.Worth` is one."""
+
+    def to_dict(self) -> Dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -191,11 +197,9 @@ class CheckReport:
         mode: "fallback", "strict" or "standalone".
         rules_version: version of the rules that answered.
         lowering: the TensorRT release whose observed ONNX parser answers.
-        as_exported: totals of the file itself, where the answer is for the model as training leaves it; else None.
         stands_in_for: the platform's own release, where its parser was not observed; else "".
         strict: the answer for a build without fallback; None in mode "fallback".
-        cost: predicted cost of a frame, one entry a way to run it (placement.prediction.forecast), where it was asked for.
-        with_fixes: what `edgedla fix` would make of the model (fixes.FixResult.summary), where it was asked for.
+        worth: predicted time and energy of every way to run it (placement.worth), where it was asked for.
     """
 
     model: str
@@ -213,10 +217,8 @@ class CheckReport:
     ranking: Tuple[RankedChange, ...]
     strict: Optional[StrictResult]
     notes: Tuple[str, ...]
-    cost: Optional[Tuple[Mapping[str, Any], ...]] = None
+    worth: Optional[Priced] = None
     stands_in_for: str = ""
-    as_exported: Optional[Totals] = None
-    with_fixes: Optional[Mapping[str, Any]] = None
 
     @property
     def parser(self) -> str:
@@ -243,7 +245,15 @@ class CheckReport:
             "ranking": [change.to_dict() for change in self.ranking],
             "strict": self.strict.to_dict() if self.strict else None,
             "notes": list(self.notes),
-            "cost": None if self.cost is None else [dict(entry) for entry in self.cost],
-            **({} if self.as_exported is None else {"as_exported": self.as_exported.to_dict()}),
-            **({} if self.with_fixes is None else {"with_fixes": dict(self.with_fixes)}),
+            "cost": self._cost(),
+            "worth": None if self.worth is None else self.worth.to_dict(),
         }
+
+    def _cost(self) -> Optional[List[Dict[str, Any]]]:
+        """The two plain ways at the precision asked for, as the document had them before `worth` said more."""
+        if self.worth is None:
+            return None
+        fields = ("name", "title", "latency_us", "energy_mj", "spread", "basis")
+        ways = self.worth.to_dict()["ways"]
+        plain = [w for w in ways if w["precision"] == self.precision and w["name"] in ("gpu", "tensorrt")]
+        return [{field: way[field] for field in fields} for way in plain]

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+import importlib
+from typing import Mapping, Optional, Sequence
 
 from edgedla.errors import UsageError
 from edgedla.regions.report import CheckReport
+from edgedla.reports.check.view import CheckView
 
-#: Forms of a check report.
-CHECK_FORMATS = ("text", "json", "markdown", "sarif", "junit", "html")
+#: Form of a check report -> the function that writes it: (reports, view) -> text. To add a form: one file under
+#: reports/check/, one row here, its ending in cli/output.py. Each is imported where it is asked for: JSON needs neither
+#: rich nor Jinja2.
+FORMS: Mapping[str, str] = {
+    "text": "edgedla.reports.check.text:to_text",
+    "json": "edgedla.reports.check.json:to_json",
+    "markdown": "edgedla.reports.check.markdown:to_markdown",
+    "sarif": "edgedla.reports.check.sarif:to_sarif",
+    "junit": "edgedla.reports.check.junit:to_junit",
+    "html": "edgedla.reports.check.html:to_html",
+}
+CHECK_FORMATS = tuple(FORMS)
 
 
 def render_check(
@@ -18,6 +30,8 @@ def render_check(
     files: Optional[Sequence[str]] = None,
     fail_on: str = "unsupported",
     terminal: bool = False,
+    everything: bool = False,
+    quiet: bool = False,
 ) -> str:
     """Check reports in one of CHECK_FORMATS.
 
@@ -25,33 +39,15 @@ def render_check(
         files: the models' paths, one a report (SARIF points at them).
         fail_on: what JUnit counts as a failure, see edgedla.reports.gate.FAIL_ON.
         terminal: text with colours, wrapped to the terminal.
+        everything: text with every layer, not the summary of one screen.
+        quiet: text with one line a model.
 
     Raises:
         UsageError: no such form.
     """
-    # Each form is imported where it is asked for: JSON needs neither rich nor Jinja2.
-    if output_format == "text":
-        from edgedla.reports.text import to_text
-
-        return to_text(reports, terminal)
-    if output_format == "json":
-        from edgedla.reports.json_document import to_json
-
-        return to_json(reports)
-    if output_format == "markdown":
-        from edgedla.reports.markdown import to_markdown
-
-        return to_markdown(reports)
-    if output_format == "sarif":
-        from edgedla.reports.sarif import to_sarif
-
-        return to_sarif(reports, files)
-    if output_format == "junit":
-        from edgedla.reports.junit import to_junit
-
-        return to_junit(reports, fail_on)
-    if output_format == "html":
-        from edgedla.reports.html import to_html
-
-        return to_html(reports)
-    raise UsageError(f"no form is called {output_format!r}", allowed=", ".join(CHECK_FORMATS))
+    if output_format not in FORMS:
+        raise UsageError(f"no form is called {output_format!r}", allowed=", ".join(CHECK_FORMATS))
+    module, _, function = FORMS[output_format].partition(":")
+    view = CheckView(None if files is None else tuple(files), fail_on, terminal, everything, quiet)
+    text: str = getattr(importlib.import_module(module), function)(reports, view)
+    return text

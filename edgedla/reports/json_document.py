@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, List, Mapping, Sequence
+from typing import Any, List, Mapping
 
-from edgedla.documents import header
 from edgedla.printable import json_escaped
-from edgedla.regions.report import CheckReport
-
-
-def to_json(reports: Sequence[CheckReport]) -> str:
-    """One report as the `edgedla.check` document; several as `edgedla.check-list`, which holds one each."""
-    if len(reports) == 1:
-        return dump(reports[0].to_dict())
-    return dump({**header("edgedla.check-list"), "reports": [report.to_dict() for report in reports]})
 
 
 def dump(document: Mapping[str, Any]) -> str:

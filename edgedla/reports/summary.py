@@ -8,7 +8,6 @@ from typing import Callable, Dict, Iterable, Iterator, List, Tuple
 from edgedla.regions.report import CheckReport, LayerReport, NodeReport
 from edgedla.regions.values import Cause, Placed, RankedChange
 from edgedla.rules.docs import fixes as load_fixes
-from edgedla.rules.remedies import remedies
 from edgedla.rules.verdict import Effect, Finding, Support
 
 
@@ -42,6 +41,37 @@ class Group:
     def size(self) -> str:
         """ "3 layers"."""
         return count(len({name for entry in self.entries for name in entry.names}), self.noun)
+
+
+def verdict(report: CheckReport) -> Tuple[str, str]:
+    """(tone, word) of the whole model, as pages and tables say it."""
+    totals = report.totals
+    if report.platform.dla_unknown:
+        return "unknown", "Unknown whether there is a DLA"
+    if not report.platform.has_dla:
+        return "plain", "No DLA here"
+    if report.strict is not None and report.strict.passes is False:
+        return "bad", "Does not build"
+    if unknowns(report) or (report.strict is not None and report.strict.passes is None):
+        return "unknown", "Unknown in part"
+    if not totals.layers_dla:
+        return ("bad" if totals.layers_gpu else "plain"), "Nothing on the DLA"
+    return ("mixed", "Partly on the DLA") if totals.layers_gpu else ("good", "All on the DLA")
+
+
+def sentence(report: CheckReport) -> str:
+    """The verdict with its numbers, in one or two short sentences."""
+    totals = report.totals
+    if report.platform.no_dla:
+        return report.platform.no_dla
+    if report.strict is not None and report.strict.passes is False:
+        return headline(report).text
+    live = totals.layers_dla + totals.layers_gpu
+    text = f"{totals.layers_dla} of {live} layers run on the DLA."
+    n = unknowns(report)
+    if n:
+        text += f" {n} {'is' if n == 1 else 'are'} unknown and counted on the GPU."
+    return text
 
 
 def headline(report: CheckReport) -> Headline:
@@ -82,12 +112,18 @@ def headline(report: CheckReport) -> Headline:
 
 
 def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
-    """(label, text) of each predicted cost, in milliseconds a frame."""
-    for i, entry in enumerate(sorted(report.cost or (), key=lambda e: e["name"] != "tensorrt")):
-        spread = f"+/- {percent(entry['spread'])}"
-        label = "cost" if i == 0 else ""
-        way = {"gpu": "everything on the GPU", "tensorrt": "as above, on one DLA core and the GPU"}[entry["name"]]
-        yield label, f"{entry['latency_us'] / 1e3:.3g} ms a frame {spread}, {entry['basis']}: {way}"
+    """(label, text) of the predicted cost of one frame, as placed and on the GPU alone."""
+    from edgedla.reports.worth import way
+
+    for label, name in (("cost", "tensorrt"), ("", "gpu")):
+        priced = way(report, name)
+        if priced is not None:
+            cost = priced.cost
+            where = "as placed above" if name == "tensorrt" else "on the GPU alone"
+            yield (
+                label,
+                f"predicted {cost.latency_us / 1e3:.3g} ms per frame (±{percent(cost.spread)}, {cost.basis}) {where}",
+            )
 
 
 def build_kind(report: CheckReport) -> str:
@@ -102,7 +138,7 @@ def subject(report: CheckReport) -> str:
     if p.release.jetpack:
         release = f"JetPack {p.release.jetpack}, {release}"
     mode = {"fallback": "with GPU fallback", "strict": "without GPU fallback", "standalone": "standalone loadable"}
-    return f"{report.model} on {p.module.title} ({p.module.id}), {release}, {report.precision}, {mode[report.mode]}"
+    return f"{report.model} on {p.module.title} ({p.module.id}), {release}, {report.precision.upper()}, {mode[report.mode]}"
 
 
 def is_unknown(layer: LayerReport) -> bool:
@@ -188,37 +224,9 @@ def fix_text(fixes: Iterable[str]) -> str:
     return "; ".join(f"{known[fix]['title']} ({fix})" if fix in known else fix for fix in fixes)
 
 
-def fix_command(report: CheckReport) -> List[str]:
-    """The command that does ranked changes, in one line; none where no remedy of theirs has a rewrite."""
-    named = dict.fromkeys(
-        f for change in report.ranking for f in change.fixes if f in remedies() and remedies()[f].rewrites
-    )
-    if not named or report.with_fixes is not None:
-        return []
-    return [f"`edgedla fix MODEL -o OUT` rewrites what pays and proves it; it knows {', '.join(named)}"]
-
-
-def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:
-    """(indent, line) of what `edgedla fix` would make of the model, where the report holds it."""
-    found = report.with_fixes
-    if found is None:
-        return []
-    after = found["after"]
-    lines = [(0, ""), (0, "With `edgedla fix` (predicted)")]
-    if not found["rewrites"]:
-        return [*lines, (2, "nothing changes: no rewrite holds here, or none lowers the predicted cost")]
-    lines.append((2, ", ".join(f"{n} {rewrite}" for rewrite, n in found["rewrites"].items())))
-    said = f"{count(after['loadables'], 'loadable')}, {count(after['transitions'], 'transition')}, "
-    said += (
-        f"{after['layers_dla']} of {after['layers']} layers and {percent(after['share_macs_dla'])} of MACs on the DLA"
-    )
-    if found["speedup"]:
-        said += f"; a frame takes {after['latency_us'] / 1e3:.3g} ms, 1/{found['speedup']:.2f} of now"
-    lines.append((2, said))
-    if after["passes"] is not None:
-        lines.append((2, f"a {report.mode} build {'passes' if after['passes'] else 'still fails'}"))
-    lines += [(2, text) for text in found["interface"]]
-    return [*lines, (2, f"edgedla fix MODEL -o OUT {found['options']}".rstrip())]
+def remedy_text(fix: str) -> str:
+    """What to do, in one or two sentences; "" for a remedy that is not known."""
+    return load_fixes()[fix]["text"] if fix in load_fixes() else ""
 
 
 def percent(share: float) -> str:
@@ -229,7 +237,7 @@ def percent(share: float) -> str:
 
 
 def gains(report: CheckReport, change: RankedChange) -> str:
-    """What a change brings: `+2 layers, +0.1 % of MACs, 1 loadable fewer`."""
+    """What a change brings on top of those before it: `+2 layers, +0.1 % of MACs, 1 loadable fewer`."""
     parts = [f"{change.layers_gained:+d} layer{'s' * (abs(change.layers_gained) != 1)}"]
     if report.totals.macs:
         sign = "-" if change.macs_gained < 0 else "+"
@@ -238,6 +246,13 @@ def gains(report: CheckReport, change: RankedChange) -> str:
         fewer = "fewer" if change.regions_merged > 0 else "more"
         parts.append(f"{count(abs(change.regions_merged), 'loadable')} {fewer}")
     return ", ".join(parts)
+
+
+def place_of(layer: LayerReport) -> str:
+    """Where the user finds the layer: its line in the model's own code where the file says it, else its name."""
+    if layer.source is not None and layer.source.file:
+        return str(layer.source)
+    return layer.name or f"(unnamed {layer.type})"
 
 
 def count(n: int, noun: str) -> str:

@@ -123,8 +123,84 @@ def test_wrong_use_of_check(args: List[str], street: Path) -> None:
     assert exit_code_of(["check", str(street), *args]) == 2
 
 
-def test_several_models_cannot_be_compared(street: Path) -> None:
-    assert exit_code_of(["check", str(street), str(street), "--compare", "orin"]) == 2
+def test_several_models_make_a_table_in_every_form(street: Path, tmp_path: Path) -> None:
+    import csv
+    import json
+
+    import jsonschema
+
+    from edgedla.documents import schema
+
+    models = []
+    for name in ("one", "two"):
+        models.append(tmp_path / f"{name}.onnx")
+        models[-1].write_bytes(street.read_bytes())
+    files = {form: tmp_path / f"table.{form}" for form in ("txt", "json", "md", "csv", "html")}
+    outputs = [part for file in files.values() for part in ("-o", str(file))]
+    asked = ["--compare", "orin@int8,xavier@jp5.1.4,orin-nano-8gb", "--fail-on", "never"]
+    assert exit_code_of(["check", str(tmp_path), *asked, *outputs]) == 0
+    document = json.loads(files["json"].read_text())
+    jsonschema.validate(document, schema("edgedla.table"))
+    assert [row["model"] for row in document["rows"]] == ["one", "two"]
+    assert [c["precision"] for c in document["columns"]] == ["int8", "fp16", "fp16"]
+    rows = list(csv.DictReader(files["csv"].read_text().splitlines()))
+    assert [(r["model"], r["target"]) for r in rows[:2]] == [
+        ("one", "agx-orin-64gb"),
+        ("one", "agx-xavier-64gb"),
+    ] or len(rows) == 6
+    assert all(float(r["gpu_ms"]) > 0 for r in rows)
+    assert files["md"].read_text().count("| `one` |") == 3
+    assert files["html"].read_text().count('role="cell"') == 6
+    assert all(len(line) <= 80 for line in files["txt"].read_text().splitlines())
+
+
+def test_a_platform_whose_parser_refuses_the_model_is_a_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from onnx import TensorProto, helper, save
+
+    node = helper.make_node("LayerNormalization", ["x", "scale"], ["y"], name="norm")
+    io = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 8, 4, 4]) for n in ("x", "y")]
+    scale = helper.make_tensor("scale", TensorProto.FLOAT, [4], [1.0] * 4)
+    graph = helper.make_graph([node], "norm", io[:1], io[1:], [scale])
+    path = tmp_path / "norm.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    assert exit_code_of(["check", str(path), str(path), "--compare", "orin,xavier@jp5.1.4"]) == 1
+    text = capsys.readouterr().out
+    assert "no build" in text
+    assert "LayerNormalization" in text
+
+
+def test_models_come_from_patterns_and_standard_input(
+    street: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import io
+
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.onnx").write_bytes(street.read_bytes())
+
+    def given(content: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    exit_code_of(["check", str(tmp_path / "*.onnx"), "-q", "--no-cost"])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["a", "b"]
+    given("\n".join(str(tmp_path / f"{n}.onnx") for n in ("b", "a")).encode())
+    exit_code_of(["check", "-", "-q", "--no-cost"])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["b", "a"]
+    given(street.read_bytes())
+    exit_code_of(["check", "-", "-q", "--no-cost"])
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    given(b"")
+    assert exit_code_of(["check", "-"]) == 2
+    assert exit_code_of(["check", str(tmp_path / "*.pb")]) == 2
+
+
+def test_a_file_alone_still_says_the_verdict(street: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "report.html"
+    exit_code_of(["check", str(street), "-o", str(page)])
+    verdict, written = capsys.readouterr().out.splitlines()
+    assert "ON THE DLA" in verdict or "IN PART" in verdict
+    assert written == f"written: {page}"
 
 
 def lfs_pointer(path: Path) -> None:

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.cli import main
-from edgedla.cli.check import parse_platform
 from edgedla.cli.options import parse_shapes, resolve_models, resolve_network
 from edgedla.cli.output import destinations
+from edgedla.cli.platforms import parse_platform
 from edgedla.errors import BuildError, EdgedlaError, ModelError, RunError, UsageError
 from edgedla.reports.gate import FAIL_ON as GATE
 from edgedla.version import __version__
@@ -266,9 +266,12 @@ def test_fail_on_of_the_option_is_that_of_the_gate() -> None:
 
 def test_check_formats_of_the_option_are_those_that_can_be_rendered() -> None:
     from edgedla.cli.check import FORMATS
+    from edgedla.cli.output import FORMAT_OF_ENDING
     from edgedla.reports import CHECK_FORMATS
+    from edgedla.reports.table import TABLE_FORMATS
 
-    assert FORMATS == CHECK_FORMATS
+    assert sorted(FORMATS) == sorted({*CHECK_FORMATS, *TABLE_FORMATS})
+    assert set(FORMATS) <= set(FORMAT_OF_ENDING.values()), "a form that no file's ending asks for"
 
 
 def test_explain_reads_a_log_file_and_standard_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -364,7 +367,7 @@ def test_check_predicts_milliseconds_for_people_and_where_asked(
     model = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
     assert main.exit_code_of(["check", str(model), "--precision", "int8", *arguments]) == 0
     printed = capsys.readouterr().out
-    assert ("ms a frame" in printed or '"latency_us"' in printed) == has
+    assert ("ms per frame" in printed or '"gpu_us"' in printed) == has
 
 
 def test_check_costs_another_power_mode_and_takes_measured_times(

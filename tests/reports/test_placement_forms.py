@@ -19,7 +19,7 @@ from edgedla.placement.result.placement import (
     TimelineBar,
 )
 from edgedla.reports.placement import render_placement
-from edgedla.reports.placement_timeline import WIDTH, timeline_lines, timeline_svg
+from edgedla.reports.placement.timeline import WIDTH, timeline_lines, timeline_svg
 
 COST = Cost(100.0, 2.0, "fitted", 0.1, 0.2)
 PLATFORM = {
@@ -44,14 +44,14 @@ def placement(name: str = "net", bars: int = 2) -> Placement:
 
 def test_the_text_timeline_shows_who_works_when() -> None:
     lines = timeline_lines(placement())
-    assert lines[1] == f"GPU  |{'A' * 36}{'.' * 36}|  50% busy"
-    assert lines[2] == f"DLA0 |{'.' * 36}{'a' * 36}|  50% busy"
-    assert all(len(line.split("|")[1]) == WIDTH for line in lines[1:3])
+    assert lines[2] == f"GPU  |{'A' * 30}{'.' * 30}|  50% busy"
+    assert lines[3] == f"DLA0 |{'.' * 30}{'a' * 30}|  50% busy"
+    assert all(len(line.split("|")[1]) == WIDTH and len(line) <= 78 for line in lines[2:4])
 
 
 def test_an_empty_timeline_is_drawn_as_idle() -> None:
     empty = replace(placement(), timeline=Timeline("frame", 0.0, ()))
-    assert "0% busy" in timeline_lines(empty)[1]
+    assert "0% busy" in timeline_lines(empty)[2]
     xml.etree.ElementTree.fromstring(timeline_svg(empty))
 
 
@@ -74,18 +74,20 @@ def test_names_from_the_model_are_shown_and_not_obeyed(name: str) -> None:
 
 def test_what_is_not_proven_says_so() -> None:
     stopped = replace(placement(), proof=Proof("highs", 100.0, 90.0, 0.1, False, True))
-    text = render_placement(stopped, "text")
-    assert "best found, the least is at most 10.00% lower (stopped by the time limit)" in text
+    text = render_placement(stopped, "text", everything=True)
+    assert "best found, the optimum is at most 10.00% lower (stopped by the time limit)" in text
     unknown = replace(placement(), proof=Proof("highs", 100.0, 0.0, 1.0, False, True))
-    assert "best found, nothing proven of the least (stopped by the time limit)" in render_placement(unknown, "text")
-    assert "proven least" not in text
-    assert "proven least under the cost model" in render_placement(placement(), "text")
+    assert "best found, no bound proven (stopped by the time limit)" in render_placement(
+        unknown, "text", everything=True
+    )
+    assert "proven optimum" not in text
+    assert "proven optimum under the cost model" in render_placement(placement(), "text")
 
 
 def test_numbers_carry_their_spread_and_basis() -> None:
     text = render_placement(placement(), "text")
-    assert "100 +/- 10%" in text
-    assert "2.00 +/- 20%" in text
+    assert "100 ±10%" in text
+    assert "2.00 ±20%" in text
     assert "fitted costs" in text
     assert "not measurements" in text
 

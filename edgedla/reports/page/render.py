@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Iterable
 
 from edgedla.reports import summary
 from edgedla.reports.page import figures, numbers
@@ -47,10 +47,13 @@ def _environment() -> Environment:
         clean=clean,
         count=summary.count,
         fixes=summary.fix_text,
+        lines=lines,
+        longest=longest,
         macs=summary.macs_text,
         mb=numbers.megabytes,
         ms=numbers.milliseconds,
         percent=summary.percent,
+        place=summary.place_of,
         sig=numbers.significant,
         signed=numbers.signed,
         signed_count=numbers.signed_count,
@@ -59,6 +62,17 @@ def _environment() -> Environment:
         environment.globals.update(style=_markup(f.read()), version=__version__, tones=figures.TONES)
     environment.globals.update(widest=figures.widest)
     return environment
+
+
+def lines(text: str) -> str:
+    """Several lines for a title, each made safe."""
+    return "\n".join(clean(line) for line in text.split("\n"))
+
+
+def longest(cells: Iterable[Any]) -> float:
+    """The longest time of a row of a table, which is the scale of its bars."""
+    times = [cell.time_us(way) for cell in cells for way in ("tensorrt", "gpu")]
+    return max((t for t in times if t), default=1.0)
 
 
 def breakable(name: str) -> Markup:

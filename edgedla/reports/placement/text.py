@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import Iterator, List, Tuple
+import re
+from typing import Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.costs.cost import Cost
 from edgedla.placement.result.placement import WHY, Baseline, Figures, PlacedModel, Placement
-from edgedla.reports.placement_timeline import timeline_lines
-from edgedla.reports.text import Line, aligned, clean, print_lines
+from edgedla.reports.placement.timeline import timeline_lines
+from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 
 #: Objective -> what it makes small, for the headline.
 GOALS = {
@@ -19,9 +20,24 @@ GOALS = {
 }
 
 
-def to_text(placement: Placement, terminal: bool = False) -> str:
-    """The whole report; for a terminal with its colours (NO_COLOR honoured)."""
-    return print_lines(list(report_lines(placement)), terminal)
+#: What the baselines are called where there is no room for their titles.
+SHORT = {
+    "gpu": "GPU alone",
+    "dla-fallback": "all legal layers on DLA0",
+    "tensorrt": "TensorRT's default",
+    "one-per-device": "one model per device",
+}
+#: Groups of layers with one reason that stand on the first screen.
+GROUPS = 8
+_NUMBERS = re.compile(r"[\d.]+")
+
+
+def to_text(placement: Placement, files: Sequence[str] = (), terminal: bool = False, everything: bool = False) -> str:
+    """The report; for a terminal with its colours (NO_COLOR honoured)."""
+    lines = list(report_lines(placement, everything))
+    if not everything:
+        lines = [part for line in lines for part in folded(line)]
+    return print_lines(lines, terminal)
 
 
 def value_text(placement: Placement) -> str:
@@ -38,25 +54,28 @@ def proof_text(placement: Placement) -> str:
     """How far the value is proven."""
     proof = placement.proof
     if proof.optimal:
-        return "proven least under the cost model"
+        return "proven optimum under the cost model"
     why = "stopped by the time limit" if proof.timed_out else "the schedule search gave up"
     if proof.bound <= 0:
-        return f"best found, nothing proven of the least ({why})"
-    return f"best found, the least is at most {proof.gap:.2%} lower ({why})"
+        return f"best found, no bound proven ({why})"
+    return f"best found, the optimum is at most {proof.gap:.2%} lower ({why})"
 
 
-def report_lines(placement: Placement) -> Iterator[Line]:
-    """The report, line by line."""
+def headline(placement: Placement) -> Tuple[str, str]:
+    """What was placed where, and how good it is: a line each."""
     names = ", ".join(clean(m.name) for m in placement.models)
     p = placement.platform
     release = f"TensorRT {p['trt']}" + (f", JetPack {p['jetpack']}" if p.get("jetpack") else "")
     mode = f"{placement.power_mode}, " if placement.power_mode else ""
-    yield "title", 0, f"{names} on {p['title']}, {placement.precision.upper()}, {mode}{release}"
-    yield (
-        ("good" if placement.proof.optimal else "mixed"),
-        0,
-        (f"{GOALS[placement.objective]}: {value_text(placement)}, {proof_text(placement)}"),
-    )
+    subject = f"{names} on {p['title']}, {placement.precision.upper()}, {mode}{release}"
+    return subject, f"{GOALS[placement.objective]}: {value_text(placement)}, {proof_text(placement)}"
+
+
+def report_lines(placement: Placement, everything: bool = False) -> Iterator[Line]:
+    """The report, line by line."""
+    subject, answer = headline(placement)
+    yield "title", 0, subject
+    yield ("good" if placement.proof.optimal else "mixed"), 0, answer
     yield from (("", 2, clean(note)) for note in placement.notes)
     yield "", 0, ""
     yield from _table(placement)
@@ -65,14 +84,14 @@ def report_lines(placement: Placement) -> Iterator[Line]:
     yield from (("", 2, line) for line in timeline_lines(placement))
     for model in placement.models:
         yield "", 0, ""
-        yield from _model(model)
+        yield from _model(model, everything)
     yield "", 0, ""
     yield (
         "dim",
         0,
         (
             f"basis: {placement.figures.latency.basis} costs, rules {placement.rules_version}; predictions, not "
-            "measurements: +/- is one standard deviation, and the errors of the columns go together"
+            "measurements: ± is one standard deviation, and the errors of the columns go together"
         ),
     )
     solved = f"solver: {placement.proof.solver}, {placement.solve_time_s:.2f} s, gap {placement.proof.gap:.2%}"
@@ -81,18 +100,18 @@ def report_lines(placement: Placement) -> Iterator[Line]:
 
 def _table(placement: Placement) -> Iterator[Line]:
     several = len(placement.models) > 1
-    head = ["", "latency us", "frames/s", "energy mJ", "loadables"]
+    head = ["one frame", "latency us", "frames/s", "energy mJ", "loadables"]
     if several:
         head.insert(3, "side by side us")
     table = [head, _row("this placement", placement.figures, several, "")]
     for b in placement.baselines:
-        table.append(_row(b.title, b.figures, several, "" if not b.broken else " *"))
+        table.append(_row(SHORT.get(b.name, b.title), b.figures, several, "" if not b.broken else " *"))
     yield from (("title" if i == 0 else "", 2, line) for i, line in enumerate(aligned(table)))
     for b in placement.baselines:
         if b.broken:
             yield "dim", 2, f"* not legal: {_broken(b)}"
     loads = (f"{d} {c.latency_us:.0f} us" for d, c in placement.figures.loads.items())
-    yield "", 2, f"load a period: {', '.join(loads)}"
+    yield "", 2, f"busy per period: {', '.join(loads)}"
     if placement.frame_latency_us:
         times = ", ".join(f"{t:.0f} us" for t in placement.frame_latency_us)
         yield "", 2, f"a frame is on its way through the pipeline for {times}"
@@ -117,28 +136,55 @@ def _row(name: str, figures: Figures, several: bool, mark: str) -> List[str]:
 
 
 def _spread(cost: Cost, value: float, spread: float, digits: int) -> str:
-    return f"{value:.{digits}f} +/- {spread:.0%}"
+    return f"{value:.{digits}f} ±{spread:.0%}"
 
 
-def _model(model: PlacedModel) -> Iterator[Line]:
+def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
     counts = {w: sum(x.why == w for x in model.layers) for w in WHY}
-    said = ", ".join(f"{n} {w}" for w, n in counts.items() if n)
-    yield "title", 0, f"{clean(model.name)}: {len(model.layers)} layers ({said})"
+    reasons = ", ".join(f"{n} {w}" for w, n in counts.items() if n)
+    yield "title", 0, f"{clean(model.name)}: {len(model.layers)} layers ({reasons})"
     if model.regions:
-        rows = [["loadable", "on", "layers", "us", "from", "to"]]
+        rows = [["loadable", "on", "layers", "us", "from ... to"]]
         for r in model.regions:
-            ends = (clean(model.layers[i].name) for i in (r.layers[0], r.layers[-1]))
-            rows.append([str(r.id), r.device, str(r.size), f"{r.cost.latency_us:.1f}", *ends])
+            first, last = (clean(model.layers[i].name) for i in (r.layers[0], r.layers[-1]))
+            names = f"{first} ... {last}" if everything else _short(first, last)
+            rows.append([str(r.id), r.device, str(r.size), f"{r.cost.latency_us:.1f}", names])
         yield from (("", 2, line) for line in aligned(rows))
         moved = sum(t.cost.latency_us for t in model.transitions)
         size = sum(t.size_bytes for t in model.transitions)
         yield "", 2, f"{len(model.transitions)} transitions, {size / 1e6:.3g} MB, {moved:.1f} us"
+    yield from _every_layer(model) if everything else _by_reason(model)
+
+
+def _by_reason(model: PlacedModel) -> Iterator[Line]:
+    """How many layers are where for reasons that differ in their numbers alone, the largest groups first."""
+    groups: Dict[Tuple[str, str, str], List[str]] = {}
+    for layer in model.layers:
+        device, why, reason = _same(layer)
+        groups.setdefault((device, why, _NUMBERS.sub("0", reason)), []).append(reason)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    for (device, why, _), reasons in ordered[:GROUPS]:
+        example = "" if len(set(reasons)) == 1 else "for example "
+        yield "", 2, f"{device}  {len(reasons)} {why}: {example}{clean(reasons[0])}"
+    if len(ordered) > GROUPS:
+        rest = sum(len(names) for _, names in ordered[GROUPS:])
+        yield "dim", 2, f"{rest} layers for {len(ordered) - GROUPS} other reasons (--all)"
+
+
+def _every_layer(model: PlacedModel) -> Iterator[Line]:
     table = [["layers", "device", "why", "reason"]]
     for (device, why, reason), group in itertools.groupby(model.layers, key=_same):
-        found = list(group)
-        name = clean(found[0].name) + (f" ... {clean(found[-1].name)} ({len(found)})" if len(found) > 1 else "")
+        layers = list(group)
+        name = clean(layers[0].name) + (f" ... {clean(layers[-1].name)} ({len(layers)})" if len(layers) > 1 else "")
         table.append([name, device, why, clean(reason)])
     yield from (("", 2, line) for line in aligned(table))
+
+
+def _short(first: str, last: str, width: int = 44) -> str:
+    """The ends of a loadable in a narrow column: the ends of their names."""
+    each = (width - 5) // 2
+    ends = [name if len(name) <= each else f"…{name[1 - each :]}" for name in (first, last)]
+    return f"{ends[0]} ... {ends[1]}" if first != last else ends[0]
 
 
 def _same(layer: object) -> Tuple[str, str, str]:

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import summary
+from edgedla.reports.check.view import CheckView
 from edgedla.reports.json_document import dump
 from edgedla.rules import Effect, all_rules, explain
 from edgedla.version import __version__
@@ -18,11 +19,11 @@ from edgedla.version import __version__
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def to_sarif(reports: Sequence[CheckReport], files: Optional[Sequence[str]] = None) -> str:
-    """One run with the results of all reports. `files` are the models' paths as given, one a report."""
+def to_sarif(reports: Sequence[CheckReport], view: CheckView) -> str:
+    """One run with the results of all reports; they point at the models' paths as given."""
     rules: Dict[str, Dict[str, Any]] = {}
     results: List[Dict[str, Any]] = []
-    for report, path in zip(reports, files or [report.model for report in reports]):
+    for report, path in zip(reports, view.paths(reports)):
         for result, title in _results(report, _uri(path)):
             results.append(result)
             if result["ruleId"] not in rules:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Iterator, List, Sequence, Tuple
+from typing import Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.placement.result.placement import Placement, TimelineBar
 from edgedla.reports.text import clean
@@ -12,7 +12,7 @@ from edgedla.reports.text import clean
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 #: Characters of the time axis.
-WIDTH = 72
+WIDTH = 60
 
 KINDS = {
     "frame": "one frame; several models one after the other",
@@ -37,7 +37,7 @@ def rows(placement: Placement) -> Iterator[Tuple[str, Tuple[TimelineBar, ...]]]:
 def timeline_lines(placement: Placement) -> List[str]:
     """The timeline as text: a letter a model, lower case for reformats without layers, dots for idle."""
     length = placement.timeline.length_us
-    lines = [f"{KINDS[placement.timeline.kind]}, {length:.0f} us; . idle, lower case reformat only"]
+    lines = [f"{KINDS[placement.timeline.kind]}, {length:.0f} us", "(. idle, lower case: reformat only)"]
     for device, bars in rows(placement):
         cells = ["."] * WIDTH
         for b in bars:
@@ -68,13 +68,13 @@ def timeline_svg(placement: Placement, width: int = 960, row: int = 34) -> str:
     scale = (width - left - 10) / length if length > 0 else 0.0
     height = top + row * len(lanes) + 24
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" aria-label="{escape(KINDS[placement.timeline.kind])}" font-family="sans-serif" font-size="12">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'class="timeline" role="img" aria-label="{escape(KINDS[placement.timeline.kind])}" font-size="12">'
     ]
     for lane, (device, bars) in enumerate(lanes):
         y = top + lane * row
         parts.append(f'<text x="4" y="{y + row / 2 + 4:g}">{escape(device)}</text>')
-        parts.append(f'<rect x="{left}" y="{y + 3}" width="{width - left - 10}" height="{row - 6}" fill="#f2f2f2"/>')
+        parts.append(f'<rect x="{left}" y="{y + 3}" width="{width - left - 10}" height="{row - 6}" class="lane"/>')
         for b in bars:
             parts.append(_bar(placement, b, left + b.start_us * scale, (b.end_us - b.start_us) * scale, y + 3, row - 6))
     base = top + row * len(lanes) + 14
@@ -87,15 +87,19 @@ def timeline_svg(placement: Placement, width: int = 960, row: int = 34) -> str:
 
 def _bar(placement: Placement, b: TimelineBar, x: float, width: float, y: float, height: float) -> str:
     model = placement.models[b.model]
-    colour = COLOURS[b.model % len(COLOURS)] if b.layers else "#bbbbbb"
+    colour = COLOURS[b.model % len(COLOURS)] if b.layers else "#8a93a0"
     what = _layers(model.layers[b.layers[0]].name, len(b.layers)) if b.layers else "reformat"
     title = f"{model.name}: {what}, {b.start_us:.1f} to {b.end_us:.1f} us"
     if b.frame:
         title += f", of the frame {b.frame} before"
-    return (
-        f'<rect x="{x:.1f}" y="{y:g}" width="{max(width, 0.5):.1f}" height="{height:g}" fill="{colour}" stroke="#fff">'
+    bar = (
+        f'<rect x="{x:.1f}" y="{y:g}" width="{max(width, 0.5):.1f}" height="{height:g}" fill="{colour}" class="bar">'
         f"<title>{escape(clean(title))}</title></rect>"
     )
+    stage = _stage(placement, b)
+    if stage and width > 9 * len(stage):
+        bar += f'<text x="{x + width / 2:.1f}" y="{y + height / 2 + 4:g}" text-anchor="middle" class="stage">{escape(stage)}</text>'
+    return bar
 
 
 def _layers(first: str, count: int) -> str:
@@ -105,3 +109,38 @@ def _layers(first: str, count: int) -> str:
 def labels(names: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
     """(colour, name) by model, for a legend."""
     return tuple((COLOURS[m % len(COLOURS)], name) for m, name in enumerate(names))
+
+
+def _stage(placement: Placement, b: TimelineBar) -> str:
+    """The name of a bar: its loadable (D3), or its stretch on the GPU (G2); "" for reformats."""
+    if not b.layers:
+        return ""
+    return _stage_of(placement).get((b.model, b.device, b.layers[0]), "")
+
+
+def _stage_of(placement: Placement) -> Dict[Tuple[int, str, int], str]:
+    names: Dict[Tuple[int, str, int], str] = {}
+    counts: Dict[str, int] = {}
+    for b in sorted(placement.timeline.bars, key=lambda bar: (bar.start_us, bar.device)):
+        key = (b.model, b.device, b.layers[0] if b.layers else -1)
+        if b.layers and key not in names:
+            letter = b.device[0]
+            counts[letter] = counts.get(letter, 0) + 1
+            names[key] = f"{letter}{counts[letter]}"
+    return names
+
+
+def stage_names(placement: Placement) -> Tuple[Tuple[str, str, str, str, float], ...]:
+    """(name, device, model, layers, time_us) of every stage, in the order in which they start."""
+    names = _stage_of(placement)
+    rows_of = []
+    seen = set()
+    for b in sorted(placement.timeline.bars, key=lambda bar: (bar.start_us, bar.device)):
+        stage = names.get((b.model, b.device, b.layers[0])) if b.layers else None
+        if stage is None or stage in seen:
+            continue
+        seen.add(stage)
+        model = placement.models[b.model]
+        what = _layers(clean(model.layers[b.layers[0]].name), len(b.layers))
+        rows_of.append((stage, b.device, clean(model.name), what, b.end_us - b.start_us))
+    return tuple(rows_of)

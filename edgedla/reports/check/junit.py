@@ -9,15 +9,16 @@ from xml.sax.saxutils import quoteattr
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import gate, summary
+from edgedla.reports.check.view import CheckView
 from edgedla.reports.text import clean
 
 # What XML 1.0 cannot hold, not even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def to_junit(reports: Sequence[CheckReport], fail_on: str) -> str:
+def to_junit(reports: Sequence[CheckReport], view: CheckView) -> str:
     """One <testsuite> a report. What nobody knows is skipped, not passed, unless it counts as a failure."""
-    suites = [line for report in reports for line in _suite(report, fail_on)]
+    suites = [line for report in reports for line in _suite(report, view.fail_on)]
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>"]) + "\n"
 
 

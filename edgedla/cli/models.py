@@ -1,0 +1,69 @@
+"""Models as the command line names them: files, folders, quoted patterns, a list or a model on standard input."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from dataclasses import dataclass
+from typing import List, Sequence, Tuple, Union
+
+from edgedla.errors import ModelError, UsageError
+
+ENDING = ".onnx"
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model to read. `file` is its path as shown; `source` the path, or the bytes where they came by a pipe."""
+
+    file: str
+    source: Union[str, bytes]
+
+
+def model_sources(names: Sequence[str]) -> Tuple[ModelSource, ...]:
+    """The models that the names stand for, each once, in order. A folder is searched with all folders in it.
+
+    Raises:
+        ModelError: a folder without a model.
+        UsageError: a pattern that fits no file, or nothing on standard input.
+    """
+    sources: List[ModelSource] = []
+    for name in names:
+        if name == "-":
+            sources += _from_stdin()
+        elif os.path.isdir(name):
+            sources += [ModelSource(path, path) for path in _in_folder(name)]
+        elif not os.path.exists(name) and glob.has_magic(name):
+            paths = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p))
+            if not paths:
+                raise UsageError("the pattern fits no file", where=name)
+            sources += [ModelSource(path, path) for path in paths]
+        else:
+            sources.append(ModelSource(name, name))
+    return tuple({s.file: s for s in sources}.values())
+
+
+def _in_folder(folder: str) -> List[str]:
+    paths = []
+    for top, folders, files in os.walk(folder):
+        folders.sort()
+        paths += [os.path.join(top, f) for f in sorted(files) if f.lower().endswith(ENDING)]
+    if not paths:
+        raise ModelError(f"a folder without any {ENDING} file", where=folder)
+    return paths
+
+
+def _from_stdin() -> List[ModelSource]:
+    """A model itself, or paths, one a line, as `find` prints them."""
+    content = sys.stdin.buffer.read()
+    if not content.strip():
+        raise UsageError("nothing came on standard input", where="-", allowed="a model, or paths of models, one a line")
+    try:
+        lines = [line.strip() for line in content.decode("utf-8").splitlines()]
+    except UnicodeDecodeError:
+        lines = []
+    paths = [line for line in lines if line]
+    if paths and all("\0" not in p and p.isprintable() for p in paths):
+        return [ModelSource(p, p) for p in paths]
+    return [ModelSource("standard input", content)]

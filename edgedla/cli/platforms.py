@@ -1,0 +1,57 @@
+"""Platforms as --compare names them: module, release and precision, joined by @."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict
+
+from edgedla.errors import UsageError
+
+_RELEASE = re.compile(r"^(?:(?P<kind>jp|jetpack|trt|tensorrt|v)-?)?(?P<number>\d[\d.]*)$", re.I)
+PRECISIONS = ("fp16", "int8")
+
+
+def parse_platform(text: str, default_target: str) -> Dict[str, str]:
+    """`module`, `release`, `precision`, or several of them joined by @, as arguments of platform_for and a precision.
+
+    A release is jp6.2, trt10.3, or a bare number: a JetPack release where there is one of that number, else TensorRT's.
+    """
+    parts: Dict[str, str] = {}
+    for part in text.split("@"):
+        release = _RELEASE.match(part)
+        if part.lower() in PRECISIONS:
+            parts["precision"] = part.lower()
+        elif release is None:
+            parts.setdefault("target", part)
+        elif _is_jetpack(release["kind"] or "", release["number"]):
+            parts["jetpack"] = release["number"]
+        else:
+            parts["trt"] = release["number"]
+    parts.setdefault("target", default_target)
+    return parts
+
+
+def parse_platforms(text: str, default_target: str) -> Dict[str, Dict[str, str]]:
+    """Platforms by label, in their order.
+
+    Raises:
+        UsageError: none, or one twice.
+    """
+    labels = [label.strip() for label in text.split(",") if label.strip()]
+    if not labels:
+        raise UsageError("there is nothing to compare", where="--compare", allowed="orin-nx-16gb,xavier-nx-8gb@jp5.1.4")
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise UsageError(f"{twice} is named twice", where="--compare")
+    return {label: parse_platform(label, default_target) for label in labels}
+
+
+def _is_jetpack(kind: str, number: str) -> bool:
+    if kind.lower() in ("jp", "jetpack"):
+        return True
+    if kind.lower() in ("trt", "tensorrt"):
+        return False
+    from edgedla.targets import releases
+
+    known = {j.version for j in releases().jetpack}
+    return any(version == number or version.startswith(f"{number}.") for version in known)

@@ -1,0 +1,3 @@
+"""The forms of a check report."""
+
+from __future__ import annotations

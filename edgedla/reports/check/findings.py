@@ -1,0 +1,96 @@
+"""Every finding of a report by rule, worst first, with the layers it is about."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Dict, List, Tuple
+
+from edgedla.regions.report import CheckReport, LayerReport
+from edgedla.regions.values import Placed
+from edgedla.reports import summary
+from edgedla.rules import Rule, all_rules
+from edgedla.rules.verdict import Effect, Finding
+
+_NUMBERS = re.compile(r"\d+(?:x\d+)*")
+#: Lists of more layers than this start closed.
+OPEN = 10
+#: Longer summaries of rules are no titles.
+TITLE = 90
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Layers with one message."""
+
+    message: str
+    fixes: Tuple[str, ...]
+    layers: Tuple[LayerReport, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Findings of one rule. `tone` and `word` are the chip: Refused, Unknown, Dropped, Note."""
+
+    tone: str
+    word: str
+    key: str
+    title: str
+    entries: Tuple[Entry, ...]
+
+    @property
+    def size(self) -> int:
+        return len({layer.index for entry in self.entries for layer in entry.layers})
+
+
+#: Order of the groups: (tone, word).
+KINDS = (("bad", "Refused"), ("unknown", "Unknown"), ("equal", "Pulled along"), ("note", "Note"))
+
+
+def findings_of(report: CheckReport) -> Tuple[Group, ...]:
+    """Groups, those that keep most layers off the DLA first within each kind."""
+    if not report.platform.has_dla:
+        return ()
+    lists: Dict[Tuple[str, str], Dict[Tuple[str, Tuple[str, ...]], List[LayerReport]]] = {}
+    messages: Dict[str, str] = {}
+    heads: Dict[Tuple[str, str], Tuple[str, str]] = {}
+
+    def add(tone: str, key: str, title: str, message: str, fixes: Tuple[str, ...], layer: LayerReport) -> None:
+        heads[tone, key] = (key, title)
+        # Messages that differ in their numbers alone say the same: the first one stands for all.
+        message = messages.setdefault(_NUMBERS.sub("0", message), message)
+        lists.setdefault((tone, key), {}).setdefault((message, fixes), []).append(layer)
+
+    for layer in report.layers:
+        if layer.placed is Placed.GPU and layer.cause.is_root:
+            tone = "unknown" if summary.is_unknown(layer) else "bad"
+            decisive = summary.decisive(layer)
+            for f in decisive:
+                add(tone, f.rule, _title(f), f.message, f.fixes, layer)
+            if not decisive:
+                add(tone, str(layer.cause), summary.CAUSES.get(layer.cause, ""), layer.reason, (), layer)
+        elif layer.placed is Placed.GPU:
+            add("equal", str(layer.cause), summary.CAUSES.get(layer.cause, ""), layer.reason, (), layer)
+        elif layer.placed is Placed.DLA:
+            for f in layer.findings:
+                if f.effect in (Effect.WARN, Effect.SLOW):
+                    add("note", f.rule, _title(f), f.message, f.fixes, layer)
+    words = dict(KINDS)
+    groups = [
+        Group(tone, words[tone], *heads[tone, key], tuple(Entry(m, f, tuple(v)) for (m, f), v in entries.items()))
+        for (tone, key), entries in lists.items()
+    ]
+    order = [tone for tone, _ in KINDS]
+    return tuple(sorted(groups, key=lambda g: (order.index(g.tone), -g.size, g.key)))
+
+
+def _title(finding: Finding) -> str:
+    """What the rule says in general; its name where it says that at length."""
+    rule = _rules().get(finding.rule)
+    return rule.summary.rstrip(".") if rule is not None and len(rule.summary) <= TITLE else finding.rule_name
+
+
+@lru_cache(maxsize=None)
+def _rules() -> Dict[str, Rule]:
+    return {rule.id: rule for rule in all_rules()}

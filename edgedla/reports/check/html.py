@@ -1,0 +1,200 @@
+"""A check report as one HTML page: verdict and worth first, then what to change, the graph, every finding, the basis."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence, Tuple
+
+from edgedla.regions.cap import subgraphs_per_core
+from edgedla.regions.report import CheckReport
+from edgedla.reports import summary, worth
+from edgedla.reports.check.findings import OPEN, findings_of
+from edgedla.reports.check.ribbon import MOST_CELLS, STYLE_WORDS, common_prefix, reason_of, ribbon, style_of
+from edgedla.reports.check.view import CheckView
+from edgedla.reports.page import Bar, Fact, Figure, Part, Verdict, render_page
+from edgedla.reports.page.numbers import MINUS, megabytes, milliseconds, signed_count, significant
+from edgedla.reports.summary import macs_text, percent
+
+
+def to_html(reports: Sequence[CheckReport], view: CheckView) -> str:
+    """All reports in one page; several begin with a table that leads to each. Names from the model are escaped."""
+    from edgedla.reports.table.table import table_of_reports
+
+    files = view.commands(reports)
+    several = len(reports) > 1
+    sections = [page_values(r, f, f"m{n}-" if several else "") for n, (r, f) in enumerate(zip(reports, files), 1)]
+    title = summary.subject(reports[0]) if len(reports) == 1 else f"{len(reports)} models checked for the DLA"
+    return render_page(
+        "check.html.j2",
+        command="check",
+        title=title,
+        reports=sections,
+        table=table_of_reports(reports) if several else None,
+        style_words=STYLE_WORDS,
+    )
+
+
+def page_values(report: CheckReport, file: str, prefix: str = "") -> Dict[str, Any]:
+    """What the template shows of one report. `prefix` keeps ids apart where a page has several."""
+    frames = ribbon(report)
+    return {
+        "report": report,
+        "prefix": prefix,
+        "about": summary.subject(report).partition(" on ")[2],
+        "verdicts": _verdicts(report),
+        "figures": _figures(report),
+        "worth": worth.worth_of(report),
+        "not_costed": worth.why_not_costed(report) if report.worth is None else "",
+        "bars": _bars(report),
+        "split": _split(report),
+        "buys": list(worth.buys(report)),
+        "steps": [_step(report, n) for n in range(len(report.ranking))],
+        "command": worth.next_command(report, file),
+        "frames": frames,
+        "cells": len(report.layers) <= MOST_CELLS,
+        "name_prefix": common_prefix([layer.name for layer in report.layers]),
+        "rows": [(layer, style_of(layer), reason_of(layer), summary.place_of(layer)) for layer in report.layers],
+        "findings": findings_of(report),
+        "open": OPEN,
+        "nodes": summary.unknown_nodes(report),
+        "facts": _facts(report),
+    }
+
+
+def _verdicts(report: CheckReport) -> Tuple[Verdict, ...]:
+    tone, word = summary.verdict(report)
+    first = Verdict(tone, word, summary.sentence(report))
+    return first, worth.verdict(report)
+
+
+def _figures(report: CheckReport) -> List[Figure]:
+    if not report.platform.has_dla:
+        return []
+    totals = report.totals
+    live = totals.layers_dla + totals.layers_gpu
+    limit = subgraphs_per_core(report.platform)
+    folded = f", {totals.layers_folded} folded" if totals.layers_folded else ""
+    dropped = f"{totals.regions_dropped} more dropped by the limit" if totals.regions_dropped else "of one core"
+    size = sum(t.size_bytes for t in report.transitions)
+    each = f", {megabytes(size / len(report.transitions))} each on average" if report.transitions else ""
+    crossing, _, unit = megabytes(size).partition(" ")
+    return [
+        Figure(
+            "Layers on the DLA",
+            str(totals.layers_dla),
+            f"of {live}",
+            f"{totals.layers_gpu} on the GPU{folded}",
+            totals.share_layers_dla,
+        ),
+        Figure(
+            "MACs on the DLA",
+            percent(totals.share_macs_dla).replace(" %", "") if totals.macs else "0",
+            "%" if totals.macs else "MACs",
+            f"{macs_text(totals.macs_dla)} of {macs_text(totals.macs)}",
+            totals.share_macs_dla if totals.macs else -1.0,
+        ),
+        Figure(
+            "Loadables",
+            str(totals.regions),
+            f"of {limit}",
+            dropped,
+            pips=(totals.regions, max(limit - totals.regions, 0), totals.regions_dropped),
+        ),
+        Figure("Transitions", str(totals.transitions), "per frame", "between DLA and GPU"),
+        Figure("Data crossing", crossing, unit, f"per frame{each}", wide=True),
+    ]
+
+
+def _bars(report: CheckReport) -> List[Bar]:
+    priced = worth.worth_of(report)
+    if priced is None:
+        return []
+    other = worth.other_precision(report)
+    wanted = [("gpu", report.precision), ("best", report.precision), ("tensorrt", report.precision)]
+    wanted += [("tensorrt", other)] if other else []
+    bars = []
+    for name, precision in wanted:
+        way = worth.way(report, name, precision)
+        if way is None:
+            continue
+        cost, parts = way.cost, way.parts
+        ends = (Part("gpu", parts.gpu_us / 1e3), Part("dla", parts.dla_us / 1e3), Part("move", parts.moving_us / 1e3))
+        note = {
+            "gpu": precision.upper(),
+            "best": f"{precision.upper()}{', proven' if way.proven else ''}"
+            + ("" if parts.dla_us else "; is the GPU alone"),
+            "tensorrt": f"{precision.upper()}, one DLA core + GPU",
+        }[name]
+        title = (
+            way.title[0].upper() + way.title[1:]
+            if precision == report.precision
+            else f"The same in {precision.upper()}"
+        )
+        bars.append(Bar(title, note, cost.latency_us / 1e3, cost.latency_us * cost.spread / 1e3, cost.energy_mj, ends))
+    return bars
+
+
+def _split(report: CheckReport) -> List[Tuple[str, str, str, float]]:
+    """(kind, what, time, share) of the time as TensorRT places the model."""
+    way = worth.way(report, "tensorrt")
+    if way is None or not way.cost.latency_us or not way.parts.dla_us:
+        return []
+    parts, totals = way.parts, report.totals
+    rows = (
+        ("gpu", f"{totals.layers_gpu} layers on the GPU", parts.gpu_us),
+        ("dla", f"{totals.layers_dla} layers on the DLA", parts.dla_us),
+        ("move", f"{len(parts.loadables)} starts, {parts.crossings} crossings", parts.moving_us),
+    )
+    return [(kind, text, milliseconds(us), us / way.cost.latency_us) for kind, text, us in rows if us > 0]
+
+
+def _step(report: CheckReport, n: int) -> Dict[str, Any]:
+    """One row of what to change: the model after it and those above it."""
+    change = report.ranking[n]
+    before_macs = report.totals.share_macs_dla if n == 0 else _share(report, n - 1)
+    way = worth.way(report, "tensorrt")
+    before_us = way.cost.latency_us if way is not None and n == 0 else report.ranking[n - 1].latency_us if n else None
+    over = change.regions_after - change.kept_after
+    points = (_share(report, n) - before_macs) * 100
+    after_us = change.latency_us
+    gained = None if after_us is None or before_us is None else after_us - before_us
+    return {
+        "change": change,
+        "title": summary.fix_text(change.fixes),
+        "texts": [summary.remedy_text(fix) for fix in change.fixes],
+        "layers": f"{change.layers_dla_after} of {change.layers_after}",
+        "layers_gain": signed_count(change.layers_gained) if change.layers_gained else "no change",
+        "macs": percent(_share(report, n)),
+        "macs_gain": f"{'+' if points > 0 else MINUS}{significant(abs(points))} points"
+        if abs(points) >= 0.05
+        else "no change",
+        "loadables": f"{change.kept_after}, {over} over" if over else str(change.kept_after),
+        "loadables_gain": signed_count(-change.regions_merged) if change.regions_merged else "no change",
+        "time": None if after_us is None else milliseconds(after_us),
+        "time_gain": "" if gained is None else f"{'+' if gained > 0 else MINUS}{milliseconds(abs(gained))}",
+        "faster": gained is not None and gained < 0,
+    }
+
+
+def _share(report: CheckReport, n: int) -> float:
+    change = report.ranking[n]
+    return change.macs_dla_after / change.macs_after if change.macs_after else 0.0
+
+
+def _facts(report: CheckReport) -> List[Fact]:
+    facts = [Fact("Placement", f"by rules {report.rules_version}; no board took part", "predicted")]
+    priced = worth.worth_of(report)
+    if priced is not None and priced.ways:
+        way = priced.ways[0]
+        facts.append(
+            Fact("Times", f"± {percent(way.cost.spread)} (one standard deviation), {priced.power_mode}", way.cost.basis)
+        )
+        facts.append(
+            Fact("Energy", f"± {percent(way.cost.energy_spread)}, above the board's idle power", way.cost.basis)
+        )
+        facts += [Fact("Clocks", note) for note in priced.notes]
+    facts.append(Fact("Parser", f"TensorRT {report.parser}"))
+    facts += [Fact("Note", note) for note in report.notes]
+    facts.append(
+        Fact("Model", f"SHA-256 {report.sha256}" if report.sha256 else "from memory", code=bool(report.sha256))
+    )
+    return facts

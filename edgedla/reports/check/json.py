@@ -1,0 +1,17 @@
+"""A check report as the document `edgedla.check`, several as `edgedla.check-list`."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from edgedla.documents import header
+from edgedla.regions.report import CheckReport
+from edgedla.reports.check.view import CheckView
+from edgedla.reports.json_document import dump
+
+
+def to_json(reports: Sequence[CheckReport], view: CheckView) -> str:
+    """One report as the `edgedla.check` document; several as `edgedla.check-list`, which holds one each."""
+    if len(reports) == 1:
+        return dump(reports[0].to_dict())
+    return dump({**header("edgedla.check-list"), "reports": [report.to_dict() for report in reports]})

@@ -1,0 +1,97 @@
+"""Everything a check report holds, as text: figures, changes, every finding with all its layers, the loadables."""
+
+from __future__ import annotations
+
+from typing import Iterator, Sequence
+
+from edgedla.regions.cap import subgraphs_per_core
+from edgedla.regions.report import CheckReport
+from edgedla.reports import summary
+from edgedla.reports.summary import Group, count, fix_text, macs_text, percent
+from edgedla.reports.text import Line, clean
+
+
+def listing(report: CheckReport) -> Iterator[Line]:
+    """The whole report, line by line."""
+    head = summary.headline(report)
+    yield "title", 0, clean(summary.subject(report))
+    yield head.tone, 0, clean(head.text)
+    yield "", 0, ""
+    yield from _figures(report)
+    if report.strict is not None:
+        yield from _strict(report)
+    if report.ranking:
+        yield from (("", 0, ""), ("title", 0, "Change these layers first"))
+        yield from _ranking(report)
+    if report.platform.has_dla:
+        for title, tone, groups in summary.sections(report):
+            yield from _groups(title, tone, groups)
+        yield from _regions(report)
+    if report.notes:
+        yield from (("", 0, ""), ("title", 0, "Notes"))
+        yield from (("", 2, clean(note)) for note in report.notes)
+
+
+def _figures(report: CheckReport) -> Iterator[Line]:
+    totals = report.totals
+    if report.platform.has_dla:
+        cap = f" of at most {subgraphs_per_core(report.platform)}"
+        dropped = f"; {totals.regions_dropped} more dropped by that limit" if totals.regions_dropped else ""
+        yield "", 2, f"loadables    {totals.regions}{cap} on one core{dropped}"
+        size = sum(t.size_bytes for t in report.transitions)
+        yield "", 2, f"transitions  {totals.transitions} ({size / 1e6:.3g} MB cross between DLA and GPU)"
+    layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
+    yield "", 2, f"layers       {layers}; unknown: {summary.unknowns(report)}"
+    if totals.macs:
+        yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
+    yield from (("", 2, f"{label:13}{text}") for label, text in summary.costs(report))
+    yield "dim", 2, f"basis        rules {report.rules_version}, parser lowering {report.parser}; a prediction"
+
+
+def _strict(report: CheckReport) -> Iterator[Line]:
+    assert report.strict is not None
+    strict = report.strict
+    answer = {True: ("good", "succeeds"), False: ("bad", "fails"), None: ("unknown", "unknown")}[strict.passes]
+    what = summary.build_kind(report)
+    yield "", 0, ""
+    yield answer[0], 0, f"{what[0].upper()}{what[1:]}: {answer[1]}"
+    yield from (("", 2, clean(message)) for message in strict.messages)
+    for finding in strict.findings:
+        yield "", 2, f"{finding.rule} {finding.rule_name}: {clean(finding.message)}"
+    if strict.offenders:
+        yield "", 2, f"{count(len(strict.offenders), 'offender')}: {', '.join(clean(o) for o in strict.offenders)}"
+
+
+def _ranking(report: CheckReport) -> Iterator[Line]:
+    for place, change in enumerate(report.ranking, 1):
+        size = count(len(change.layers), "layer")
+        yield "", 2, f"{place}. {fix_text(change.fixes)} ({size}): {summary.gains(report, change)}"
+        yield "dim", 5, f"{clean(report.layers[change.layers[0]].name)}: {clean(change.message)}"
+        yield "dim", 5, f"by {clean(change.label)}"
+
+
+def _groups(title: str, style: str, groups: Sequence[Group]) -> Iterator[Line]:
+    yield from (("", 0, ""), (style, 0, title))
+    for group in groups:
+        yield "title", 2, f"{group.key}  {group.title} ({group.size})"
+        for entry in group.entries:
+            yield "", 4, clean(entry.message)
+            if entry.fixes:
+                yield "dim", 6, f"fix: {fix_text(entry.fixes)}"
+            yield from (("dim", 6, clean(name)) for name in entry.names)
+
+
+def _regions(report: CheckReport) -> Iterator[Line]:
+    if not report.regions:
+        return
+    yield from (("", 0, ""), ("title", 0, "Loadables"))
+    for region in report.regions:
+        state = "" if region.kept else "  dropped: runs on the GPU"
+        figures = f"{count(len(region.layers), 'layer')}, {macs_text(region.macs)} MACs, batch {region.batch}"
+        yield "", 2, f"{region.id}: {clean(region.name)}  {figures}{state}"
+        yield from (("mixed", 5, clean(f"{f.rule} {f.message}")) for f in region.findings)
+        for cut in region.cuts:
+            # Layers on the GPU stand above with their reasons; the other cuts stand nowhere else.
+            if cut.kind in ("gpu_layer", "validation"):
+                continue
+            yield "dim", 5, clean(f"ends at {report.layers[cut.layer].name}: {cut.message}")

@@ -1,0 +1,235 @@
+"""A check report as text: one screen with verdict, worth, changes, refusals; all of it, or one line, where asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence
+
+from edgedla.regions.cap import subgraphs_per_core
+from edgedla.regions.report import CheckReport, LayerReport
+from edgedla.regions.values import RankedChange
+from edgedla.reports import summary, worth
+from edgedla.reports.check.listing import listing
+from edgedla.reports.check.refusals import by_remedy, pulled_along
+from edgedla.reports.check.view import CheckView
+from edgedla.reports.page.numbers import milliseconds, significant
+from edgedla.reports.summary import count, macs_text, percent
+from edgedla.reports.text import Line, clean, folded, print_lines
+
+if TYPE_CHECKING:
+    from edgedla.placement.worth import Way
+
+#: Of one group so many layers are named, and so many groups stand on the first screen.
+NAMED_LAYERS, GROUPS = 3, 6
+#: More models than this make a table, not a screen each.
+SCREENS = 3
+#: Notes of the importer can be many; so many stand on the first screen.
+NOTES = 2
+
+
+def to_text(reports: Sequence[CheckReport], view: CheckView) -> str:
+    """The reports one after the other, and a table of them where there are several."""
+    if view.quiet:
+        return "".join(f"{one_line(report)}\n" for report in reports)
+    lines: List[Line] = []
+    if view.everything or len(reports) <= SCREENS:
+        for report, file in zip(reports, view.commands(reports)):
+            if lines:
+                lines += [("", 0, ""), ("dim", 0, "-" * 80), ("", 0, "")]
+            if view.everything:
+                lines += listing(report)
+            else:
+                lines += [part for line in screen(report, file) for part in _fitted(line)]
+    if len(reports) > 1:
+        from edgedla.reports.table import table_of_reports
+        from edgedla.reports.table.text import table_lines
+
+        if lines:
+            lines += [("", 0, ""), ("dim", 0, "-" * 80), ("", 0, "")]
+        lines += table_lines(table_of_reports(reports))
+    return print_lines(lines, view.terminal)
+
+
+def one_line(report: CheckReport) -> str:
+    """Model, module, verdict, and the time where it is known."""
+    dla, gpu = worth.way(report, "tensorrt"), worth.way(report, "gpu")
+    times = ""
+    if dla is not None and gpu is not None:
+        times = f"; {milliseconds(dla.cost.latency_us)} per frame, {milliseconds(gpu.cost.latency_us)} on the GPU alone"
+    return clean(
+        f"{report.model} on {report.platform.module.id}, {report.precision}: {summary.headline(report).text}{times}"
+    )
+
+
+def _fitted(line: Line) -> List[Line]:
+    # A command is copied: it stays on one line.
+    return [line] if line[0] == "command" else folded(line)
+
+
+def screen(report: CheckReport, file: str) -> Iterator[Line]:
+    """The summary, at most one screen for most models."""
+    head = summary.headline(report)
+    yield "title", 0, clean(summary.subject(report))
+    yield head.tone, 0, clean(head.text)
+    answer = worth.verdict(report)
+    if report.platform.has_dla and report.totals.layers_dla:
+        yield _TONES.get(answer.tone, ""), 0, f"{answer.word.upper()}: {answer.text}"
+    yield "", 0, ""
+    yield from _figures(report)
+    if report.strict is not None:
+        yield from _strict(report)
+    yield from _worth(report)
+    if report.platform.has_dla:
+        yield from _changes(report)
+        yield from _refusals(report)
+    yield from _notes(report)
+    command = worth.next_command(report, file)
+    if command is not None:
+        yield from (("", 0, ""), ("title", 0, "Next"), ("command", 2, command))
+
+
+_TONES = {"good": "good", "equal": "mixed", "bad": "bad", "plain": "dim"}
+
+
+def _figures(report: CheckReport) -> Iterator[Line]:
+    totals = report.totals
+    layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
+    if report.platform.has_dla:
+        yield "", 2, f"layers       {layers}; unknown: {summary.unknowns(report)}"
+    if totals.macs:
+        yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
+    if report.platform.has_dla:
+        limit = subgraphs_per_core(report.platform)
+        dropped = f"; {totals.regions_dropped} more dropped by that limit" if totals.regions_dropped else ""
+        yield "", 2, f"loadables    {totals.regions} of at most {limit} on one core{dropped}"
+        size = sum(t.size_bytes for t in report.transitions)
+        yield (
+            "",
+            2,
+            f"transitions  {totals.transitions} ({significant(size / 1e6)} MB per frame cross between DLA and GPU)",
+        )
+    basis = f"rules {report.rules_version}, parser of TensorRT {report.parser}; no board took part"
+    yield "dim", 2, f"basis        {basis}"
+
+
+def _strict(report: CheckReport) -> Iterator[Line]:
+    assert report.strict is not None
+    strict = report.strict
+    tone, answer = {True: ("good", "succeeds"), False: ("bad", "fails"), None: ("unknown", "unknown")}[strict.passes]
+    what = summary.build_kind(report)
+    yield "", 0, ""
+    yield tone, 0, f"{what[0].upper()}{what[1:]}: {answer}"
+    yield from (("", 2, clean(message)) for message in strict.messages[:NAMED_LAYERS])
+    if len(strict.messages) > NAMED_LAYERS:
+        yield "dim", 2, f"and {len(strict.messages) - NAMED_LAYERS} more (--all)"
+    for finding in strict.findings:
+        yield "", 2, f"{finding.rule} {finding.rule_name}: {clean(finding.message)}"
+    if strict.offenders:
+        names = ", ".join(clean(o) for o in strict.offenders[:NAMED_LAYERS])
+        more = len(strict.offenders) - NAMED_LAYERS
+        yield "", 2, f"{count(len(strict.offenders), 'offender')}: {names}" + (f" and {more} more" if more > 0 else "")
+
+
+def _worth(report: CheckReport) -> Iterator[Line]:
+    yield from (("", 0, ""), ("title", 0, "Is it worth it?"))
+    priced = worth.worth_of(report)
+    if priced is None:
+        yield "", 2, worth.why_not_costed(report)
+        return
+    bases = {way.cost.basis for way in priced.ways}
+    mode = f", {priced.power_mode}" if priced.power_mode else ""
+    yield "dim", 2, f"one frame; {', '.join(sorted(bases))} costs, ± one standard deviation{mode}"
+    for name in ("tensorrt", "gpu", "best"):
+        way = worth.way(report, name)
+        if way is not None:
+            yield "", 2, f"{way.title:22}{_price(way)}"
+    other = worth.other_precision(report)
+    if other is not None:
+        dla, gpu = worth.way(report, "tensorrt", other), worth.way(report, "gpu", other)
+    else:
+        dla = gpu = None
+    if other is not None and dla is not None and gpu is not None:
+        yield (
+            "",
+            2,
+            f"{'in ' + other.upper():22}{milliseconds(dla.cost.latency_us)}; {milliseconds(gpu.cost.latency_us)} on the GPU alone",
+        )
+    if report.platform.has_dla:
+        yield from (("", 2, sentence) for sentence in worth.buys(report))
+
+
+def _price(way: Way) -> str:
+    cost = way.cost
+    text = f"{milliseconds(cost.latency_us)} ±{cost.spread * 100:.0f} %, {significant(cost.energy_mj)} mJ"
+    if way.name == "best":
+        where = "" if way.parts.dla_us else ": the GPU alone"
+        return f"{text}{where}{' (proven)' if way.proven else ''}"
+    if way.parts.dla_us or way.parts.moving_us:
+        parts = (way.parts.gpu_us, way.parts.dla_us, way.parts.moving_us)
+        gpu, dla, moving = (significant(part / 1e3) for part in parts)
+        return f"{text} (GPU {gpu}, DLA {dla}, moving {moving})"
+    return text
+
+
+def _changes(report: CheckReport) -> Iterator[Line]:
+    refused = any(layer.cause.is_root and str(layer.placed) == "gpu" for layer in report.layers)
+    if not report.ranking:
+        if refused:
+            yield from (("", 0, ""), ("title", 0, "Change these layers first"))
+            yield "", 2, "Nothing is worth changing: no known remedy brings more than its loadables cost."
+        return
+    yield from (("", 0, ""), ("title", 0, "Change these layers first (each on top of those above)"))
+    for place, change in enumerate(report.ranking, 1):
+        alone = "" if change.helps_alone or place == 1 else "; not by itself"
+        yield "", 2, f"{place}. {summary.fix_text(change.fixes)}: {count(len(change.layers), 'layer')}{alone}"
+        last = place == len(report.ranking) > 1
+        yield ("title" if last else "dim"), 5, f"{'together: ' if last else ''}{after(report, change)}"
+
+
+def after(report: CheckReport, change: RankedChange) -> str:
+    """The model after a change: `142 of 142 layers, 100 % of MACs, 3 loadables, 0.965 ms per frame`."""
+    parts = [f"{change.layers_dla_after} of {change.layers_after} layers"]
+    if change.macs_after:
+        parts.append(f"{percent(change.macs_dla_after / change.macs_after)} of MACs")
+    over = change.regions_after - change.kept_after
+    parts.append(count(change.kept_after, "loadable") + (f" ({over} over the limit)" if over else ""))
+    if change.latency_us is not None:
+        parts.append(f"{milliseconds(change.latency_us)} per frame")
+    return ", ".join(parts)
+
+
+def _refusals(report: CheckReport) -> Iterator[Line]:
+    groups, pulled = by_remedy(report), pulled_along(report)
+    nodes = summary.unknown_nodes(report)
+    if not groups and not pulled and not nodes:
+        return
+    yield from (("", 0, ""), ("title", 0, "Not on the DLA, by remedy"))
+    ranked = {fix for change in report.ranking for fix in change.fixes}
+    for group in groups[:GROUPS]:
+        word = "unknown" if group.tone == "unknown" else "refused"
+        title = group.remedy if group.remedy in ranked else summary.fix_text((group.remedy,)) or group.title
+        rules = f", {', '.join(group.rules[:3])}" if group.rules else ""
+        text = f"{title} ({count(len(group.layers), 'layer')} {word}{rules}): {clean(group.message)}"
+        yield group.tone, 2, text
+        yield "dim", 4, named(group.layers)
+    if len(groups) > GROUPS:
+        rest = sum(len(g.layers) for g in groups[GROUPS:])
+        yield "dim", 2, f"{count(len(groups) - GROUPS, 'more group')} with {count(rest, 'layer')} (--all)"
+    if nodes:
+        yield "unknown", 2, f"{count(len(nodes), 'ONNX node')} whose layers nobody knows: {clean(nodes[0].reason)}"
+    for knocked in pulled:
+        yield "mixed", 2, f"{count(len(knocked.layers), 'layer')} more: {knocked.text}"
+
+
+def named(layers: Sequence[LayerReport], most: Optional[int] = NAMED_LAYERS) -> str:
+    """The first layers, and how many more there are."""
+    shown = ", ".join(clean(summary.place_of(layer)) for layer in layers[:most])
+    return shown + (f" and {len(layers) - most} more" if most is not None and len(layers) > most else "")
+
+
+def _notes(report: CheckReport) -> Iterator[Line]:
+    if not report.notes:
+        return
+    yield from (("", 0, ""), ("title", 0, "Notes"))
+    yield from (("", 2, clean(note)) for note in report.notes[:NOTES])
+    if len(report.notes) > NOTES:
+        yield "dim", 2, f"and {len(report.notes) - NOTES} more (--all)"

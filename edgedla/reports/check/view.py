@@ -1,0 +1,35 @@
+"""What whoever asks for a check report chose: files, width, how much of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Sequence, Tuple
+
+from edgedla.regions.report import CheckReport
+
+
+@dataclass(frozen=True)
+class CheckView:
+    """How check reports are shown.
+
+    Attributes:
+        files: the models' paths, one a report; None where they came from no file.
+        fail_on: what JUnit counts as a failure, see edgedla.reports.gate.FAIL_ON.
+        terminal: text with colours, wrapped to the terminal.
+        everything: text with every layer (`--all`), not the summary of one screen.
+        quiet: text with one line a model (`-q`).
+    """
+
+    files: Optional[Tuple[str, ...]] = None
+    fail_on: str = "unsupported"
+    terminal: bool = False
+    everything: bool = False
+    quiet: bool = False
+
+    def paths(self, reports: Sequence[CheckReport]) -> Tuple[str, ...]:
+        """One path a report: as given, or the model's name."""
+        return self.files or tuple(report.model for report in reports)
+
+    def commands(self, reports: Sequence[CheckReport]) -> Tuple[str, ...]:
+        """One path a report as a command takes it."""
+        return self.files or tuple(f"{report.model}.onnx" for report in reports)

@@ -1,0 +1,34 @@
+"""A placement in every form that it can be shown in."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Mapping, Sequence
+
+from edgedla.errors import UsageError
+from edgedla.placement.result.placement import Placement
+
+#: Form -> the function that writes it: (placement, files, terminal, everything) -> text. To add a form: one file here and
+#: one row.
+FORMS: Mapping[str, str] = {
+    "text": "edgedla.reports.placement.text:to_text",
+    "json": "edgedla.reports.placement.json:to_json",
+    "html": "edgedla.reports.placement.html:to_html",
+    "trtexec": "edgedla.reports.placement.trtexec:to_trtexec",
+}
+FORMATS = tuple(FORMS)
+
+
+def render_placement(
+    placement: Placement, wanted: str, files: Sequence[str] = (), terminal: bool = False, everything: bool = False
+) -> str:
+    """The text of one form: "text", "json" (the document), "html" or "trtexec" (one command an engine).
+
+    Args:
+        everything: text with every layer, not the summary of one screen.
+    """
+    if wanted not in FORMS:
+        raise UsageError(f"a placement has no form {wanted!r}", allowed=", ".join(FORMATS))
+    module, _, function = FORMS[wanted].partition(":")
+    text: str = getattr(importlib.import_module(module), function)(placement, files, terminal, everything)
+    return text

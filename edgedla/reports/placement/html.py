@@ -1,0 +1,95 @@
+"""A placement as one HTML page: the answer, its bars against the baselines, the timeline, the loadables, every layer."""
+
+from __future__ import annotations
+
+from typing import List, Sequence
+
+from edgedla.placement.result.placement import Baseline, Figures, Placement
+from edgedla.reports.page import Bar, Fact, Part, Verdict, render_page
+from edgedla.reports.page.numbers import significant
+from edgedla.reports.placement.text import GOALS, proof_text, value_text
+from edgedla.reports.placement.timeline import KINDS, labels, stage_names, timeline_svg
+from edgedla.reports.text import clean
+
+
+def to_html(placement: Placement, files: Sequence[str] = (), terminal: bool = False, everything: bool = False) -> str:
+    """The page. Names from the model are escaped; a policy in the page forbids every load."""
+    names = ", ".join(clean(m.name) for m in placement.models)
+    platform = placement.platform
+    jetpack = f"JetPack {platform['jetpack']}, " if platform.get("jetpack") else ""
+    mode = f", {placement.power_mode}" if placement.power_mode else ""
+    return render_page(
+        "placement.html.j2",
+        command="place",
+        title=f"{names} placed on {platform['title']}",
+        placement=placement,
+        names=names,
+        about=f"{platform['title']}, {jetpack}TensorRT {platform['trt']}, {placement.precision.upper()}{mode}",
+        verdicts=_verdicts(placement),
+        bars=[
+            _bar("This placement", "", placement.figures),
+            *(_bar(b.title, _broken(b), b.figures) for b in placement.baselines),
+        ],
+        rows=[
+            ("this placement", placement.figures, ()),
+            *((b.title, b.figures, b.broken) for b in placement.baselines),
+        ],
+        kind=KINDS[placement.timeline.kind],
+        legend=labels([m.name for m in placement.models]),
+        stages=stage_names(placement),
+        svg=timeline_svg(placement),
+        facts=_facts(placement),
+    )
+
+
+def _verdicts(placement: Placement) -> List[Verdict]:
+    proof = placement.proof
+    goal = GOALS[placement.objective]
+    first = Verdict(
+        "good" if proof.optimal else "equal",
+        proof_text(placement),
+        f"{goal[0].upper()}{goal[1:]}: {value_text(placement)}.",
+    )
+    on_dla = sum(len(m.regions) for m in placement.models)
+    gpu = next((b for b in placement.baselines if b.name == "gpu"), None)
+    if not on_dla:
+        return [
+            first,
+            Verdict("plain", "Nothing on the DLA", "Every layer runs on the GPU: any loadable would cost more."),
+        ]
+    if gpu is None:
+        return [first, Verdict("good", "On the DLA", f"{on_dla} loadables.")]
+    ratio = (
+        placement.figures.latency.latency_us / gpu.figures.latency.latency_us if gpu.figures.latency.latency_us else 1.0
+    )
+    rate = placement.figures.throughput_fps / gpu.figures.throughput_fps if gpu.figures.throughput_fps else 1.0
+    text = f"Against the GPU alone: {significant(ratio)}× the latency, {significant(rate)}× the frames per second."
+    return [first, Verdict("good", f"{on_dla} loadable{'s' * (on_dla != 1)} on the DLA", text)]
+
+
+def _bar(name: str, note: str, figures: Figures) -> Bar:
+    """Latency of one frame, by device where one frame's loads add up to it."""
+    latency = figures.latency
+    by_kind = {"gpu": 0.0, "dla": 0.0}
+    for device, cost in figures.loads.items():
+        by_kind["gpu" if device == "GPU" else "dla"] += cost.latency_us / 1e3
+    total, loads = latency.latency_us / 1e3, sum(by_kind.values())
+    # Loads are those of a period, slowdown counted: they give the shares, the latency gives the length.
+    scale = total / loads if loads else 0.0
+    parts = tuple(Part(kind, value * scale) for kind, value in by_kind.items())
+    return Bar(name[0].upper() + name[1:], note, total, total * latency.spread, figures.energy.energy_mj, parts)
+
+
+def _broken(baseline: Baseline) -> str:
+    return f"not legal: {clean(baseline.broken[0])}" if baseline.broken else ""
+
+
+def _facts(placement: Placement) -> List[Fact]:
+    basis = placement.figures.latency.basis
+    facts = [
+        Fact("Times", "± is one standard deviation; the errors of all rows go together", basis),
+        Fact("Energy", "above the board's idle power", basis),
+        Fact("Placement", f"rules {placement.rules_version}; no board took part", "predicted"),
+        Fact("Solver", f"{placement.proof.solver}, gap {placement.proof.gap:.2%}"),
+    ]
+    return facts + [Fact("Note", note) for note in dict.fromkeys(placement.notes)]

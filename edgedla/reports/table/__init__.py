@@ -1,0 +1,34 @@
+"""Models by platforms: the buyer's table, in every form."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Mapping
+
+from edgedla.errors import UsageError
+from edgedla.reports.table.table import Cell, Table, table_of_reports
+
+#: Form -> the function that writes it: (table, terminal) -> text. To add a form: one file here and one row.
+FORMS: Mapping[str, str] = {
+    "text": "edgedla.reports.table.text:to_text",
+    "json": "edgedla.reports.table.json:to_json",
+    "markdown": "edgedla.reports.table.markdown:to_markdown",
+    "csv": "edgedla.reports.table.csv:to_csv",
+    "html": "edgedla.reports.table.html:to_html",
+}
+TABLE_FORMATS = tuple(FORMS)
+
+__all__ = ["FORMS", "TABLE_FORMATS", "Cell", "Table", "render_table", "table_of_reports"]
+
+
+def render_table(table: Table, output_format: str, terminal: bool = False) -> str:
+    """The table in one of TABLE_FORMATS.
+
+    Raises:
+        UsageError: no such form.
+    """
+    if output_format not in FORMS:
+        raise UsageError(f"a table has no form {output_format!r}", allowed=", ".join(TABLE_FORMATS))
+    module, _, function = FORMS[output_format].partition(":")
+    text: str = getattr(importlib.import_module(module), function)(table, terminal)
+    return text

@@ -1,0 +1,73 @@
+"""One model on several platforms: the ONNX nodes that do not end alike wherever there is a DLA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Iterator, List, Tuple
+
+from edgedla.regions.report import CheckReport, NodeReport
+from edgedla.regions.values import Cause
+from edgedla.reports.summary import count
+from edgedla.reports.table.table import Table
+from edgedla.reports.text import Line, clean
+
+#: So many nodes of one difference are named in text.
+NAMED = 4
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An ONNX node that ends differently. `nodes[i]` belongs to `labels[i]`: the platforms with a DLA."""
+
+    name: str
+    op: str
+    labels: Tuple[str, ...]
+    nodes: Tuple[NodeReport, ...]
+
+
+def of_one_model(table: Table) -> Tuple[Difference, ...]:
+    """By ONNX node: layers are not the same in every release, the model's nodes are. () for several models.
+
+    A platform without a DLA differs in every node, which its column says once; it makes no differences.
+    """
+    if len(table.rows) != 1 or len(table.columns) < 2:
+        return ()
+    columns: List[Tuple[str, CheckReport]] = [
+        (column.label, cell.report)
+        for column, cell in zip(table.columns, table.rows[0].cells)
+        if cell.report is not None and cell.report.platform.has_dla
+    ]
+    labels = tuple(label for label, _ in columns)
+    answers = []
+    for nodes in zip(*(report.nodes for _, report in columns)):
+        if len({ends(node) for node in nodes}) > 1:
+            answers.append(Difference(nodes[0].name, nodes[0].op, labels, nodes))
+    return tuple(answers)
+
+
+def ends(node: NodeReport) -> str:
+    """Where the node ends; its own verdict, or that nobody knows, in brackets where that is another."""
+    placed = str(node.placed)
+    verdict = "unknown" if node.cause is Cause.UNKNOWN else str(node.support)
+    return placed if verdict == placed or placed == "folded" else f"{placed} ({verdict})"
+
+
+def differences(table: Table) -> Iterator[Line]:
+    """The differences as text, one paragraph for all nodes that differ for the same reasons."""
+    if len(table.rows) != 1 or len(table.columns) < 2:
+        return
+    yield "", 0, ""
+    every = of_one_model(table)
+    if not every:
+        yield "good", 0, "Every ONNX node ends alike wherever there is a DLA."
+        return
+    yield "title", 0, f"{count(len(every), 'ONNX node')} not alike wherever there is a DLA"
+    groups: Dict[Tuple[str, ...], List[Difference]] = {}
+    for d in every:
+        reasons = (f"{ends(n)}" + (f": {n.reason}" if str(n.placed) != "dla" else "") for n in d.nodes)
+        groups.setdefault(tuple(reasons), []).append(d)
+    for reasons_of, alike in groups.items():
+        more = f" and {len(alike) - NAMED} more" if len(alike) > NAMED else ""
+        yield "", 2, clean(", ".join(f"{d.op} {d.name}" for d in alike[:NAMED])) + more
+        for label, reason in zip(alike[0].labels, reasons_of):
+            yield "dim", 4, clean(f"{label}: {reason}")

@@ -1,0 +1,99 @@
+"""The buyer's table as a document: `edgedla.table`, or `edgedla.compare` for one model, which holds its nodes too."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from edgedla.documents import header
+from edgedla.reports import summary, worth
+from edgedla.reports.json_document import dump
+from edgedla.reports.table.differences import of_one_model
+from edgedla.reports.table.table import Cell, Table
+
+
+def to_json(table: Table, terminal: bool) -> str:
+    whole = all(cell.report is not None for _, _, cell in table.cells())
+    return dump(_compare(table) if len(table.rows) == 1 and whole else _table(table))
+
+
+def _table(table: Table) -> Dict[str, Any]:
+    return {
+        **header("edgedla.table"),
+        "columns": [
+            {
+                "label": c.label,
+                "target": c.module,
+                "title": c.title,
+                "jetpack": c.jetpack,
+                "trt": c.trt,
+                "precision": c.precision,
+            }
+            for c in table.columns
+        ],
+        "rows": [
+            {"model": row.name, "file": row.file, "cells": [cell_values(c) for c in row.cells]} for row in table.rows
+        ],
+    }
+
+
+def cell_values(cell: Cell) -> Dict[str, Any]:
+    """The figures of a cell; times in ms and energies in mJ per frame, null where unknown."""
+    report, ratio = cell.report, cell.ratio
+    cause, layers = cell.worst
+    totals = report.totals if report is not None else None
+    return {
+        "verdict": cell.verdict[1],
+        "error": cell.error,
+        "layers": None if totals is None else totals.layers_dla + totals.layers_gpu,
+        "layers_dla": None if totals is None else totals.layers_dla,
+        "layers_unknown": None if report is None else summary.unknowns(report),
+        "share_macs_dla": None if totals is None else round(totals.share_macs_dla, 4),
+        "loadables": None if totals is None else totals.regions,
+        "loadables_dropped": None if totals is None else totals.regions_dropped,
+        "dla_ms": _rounded(cell.time_us("tensorrt")),
+        "gpu_ms": _rounded(cell.time_us("gpu")),
+        "best_ms": _rounded(cell.time_us("best")),
+        "dla_mj": cell.energy_mj("tensorrt"),
+        "gpu_mj": cell.energy_mj("gpu"),
+        "time_ratio": None if ratio is None else round(ratio.time, 3),
+        "worth": None if report is None else worth.verdict(report).word,
+        "worst_cause": cause,
+        "worst_layers": layers,
+    }
+
+
+def _rounded(time_us: Any) -> Any:
+    return None if time_us is None else round(time_us / 1e3, 4)
+
+
+def _compare(table: Table) -> Dict[str, Any]:
+    reports = [cell.report for cell in table.rows[0].cells if cell.report is not None]
+    return {
+        **header("edgedla.compare"),
+        "model": {"name": reports[0].model, "sha256": reports[0].sha256},
+        "columns": [
+            {
+                "label": column.label,
+                "platform": report.platform.to_dict(),
+                "precision": report.precision,
+                "mode": report.mode,
+                "rules_version": report.rules_version,
+                "headline": summary.headline(report).text,
+                "totals": report.totals.to_dict(),
+                "strict": report.strict.to_dict() if report.strict else None,
+                "figures": cell_values(cell),
+            }
+            for column, cell, report in zip(table.columns, table.rows[0].cells, reports)
+        ],
+        "differences": [
+            {
+                "node": d.name,
+                "op": d.op,
+                "columns": [
+                    {"label": label, "support": str(n.support), "placed": str(n.placed), "reason": n.reason}
+                    for label, n in zip(d.labels, d.nodes)
+                ],
+            }
+            for d in of_one_model(table)
+        ],
+    }

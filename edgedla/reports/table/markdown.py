@@ -1,0 +1,57 @@
+"""The buyer's table as Markdown: a table a platform."""
+
+from __future__ import annotations
+
+from typing import Iterator, Optional, Sequence
+
+from edgedla.reports.markdown import code, escape
+from edgedla.reports.page.numbers import significant
+from edgedla.reports.table.differences import ends, of_one_model
+from edgedla.reports.table.table import Cell, Table
+
+HEAD = ("Model", "Verdict", "DLA ms", "GPU ms", "×", "Loadables", "Worst cause")
+
+
+def to_markdown(table: Table, terminal: bool) -> str:
+    return "\n".join(_lines(table)) + "\n"
+
+
+def _lines(table: Table) -> Iterator[str]:
+    for i, column in enumerate(table.columns):
+        yield f"## {escape(column.title)} ({escape(column.module)}), {escape(column.release)}\n"
+        yield row(HEAD)
+        yield row(["---"] * len(HEAD))
+        for model in table.rows:
+            yield row([code(model.name), *_cells(model.cells[i])])
+        yield ""
+    every = of_one_model(table)
+    if every:
+        yield "### Nodes that differ\n"
+        yield row(["node", "op", *every[0].labels])
+        yield row(["---"] * (2 + len(every[0].labels)))
+        for d in every:
+            yield row([code(d.name), escape(d.op), *(escape(ends(n)) for n in d.nodes)])
+
+
+def _cells(cell: Cell) -> Sequence[str]:
+    report, ratio = cell.report, cell.ratio
+    if report is None:
+        return [cell.verdict[1], "", "", "", "", escape(cell.error)]
+    cause, layers = cell.worst
+    dropped = f" (+{report.totals.regions_dropped} dropped)" if report.totals.regions_dropped else ""
+    return [
+        cell.verdict[1],
+        _ms(cell.time_us("tensorrt")),
+        _ms(cell.time_us("gpu")),
+        "" if ratio is None else significant(ratio.time),
+        f"{report.totals.regions}{dropped}" if report.platform.has_dla else "",
+        f"{escape(cause)} ({layers})" if cause else "",
+    ]
+
+
+def _ms(time_us: Optional[float]) -> str:
+    return "" if time_us is None else significant(time_us / 1e3)
+
+
+def row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

@@ -1,0 +1,150 @@
+"""The buyer's table as a value: a row a model, a column a platform and precision, and what a cell answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+from edgedla.regions.cap import subgraphs_per_core
+from edgedla.regions.report import CheckReport
+from edgedla.reports import summary, worth
+from edgedla.reports.check.refusals import by_remedy, pulled_along
+from edgedla.targets import Platform
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model on one platform: its report, or why there is none (its parser refuses the model)."""
+
+    report: Optional[CheckReport]
+    error: str = ""
+
+    @property
+    def verdict(self) -> Tuple[str, str]:
+        """(tone, word)."""
+        return ("bad", "Does not build") if self.report is None else summary.verdict(self.report)
+
+    @property
+    def short(self) -> str:
+        """The verdict in one word, for narrow tables."""
+        return _SHORT[self.verdict[1]]
+
+    @property
+    def ratio(self) -> Optional[worth.Ratio]:
+        return None if self.report is None else worth.ratio(self.report)
+
+    def time_us(self, name: str) -> Optional[float]:
+        """Of one frame: "tensorrt", "gpu" or "best"; None where it was not costed."""
+        way = None if self.report is None else worth.way(self.report, name)
+        return None if way is None else way.cost.latency_us
+
+    def energy_mj(self, name: str) -> Optional[float]:
+        way = None if self.report is None else worth.way(self.report, name)
+        return None if way is None else way.cost.energy_mj
+
+    @property
+    def limit(self) -> int:
+        return subgraphs_per_core(self.report.platform) if self.report is not None else 0
+
+    @property
+    def worst(self) -> Tuple[str, int]:
+        """(what stops most layers, how many); ("", 0) where nothing does."""
+        if self.report is None or not self.report.platform.has_dla:
+            return "", 0
+        groups = by_remedy(self.report)
+        if groups:
+            first = groups[0]
+            return first.remedy or first.rules[0] if first.rules or first.remedy else first.message, len(first.layers)
+        pulled = pulled_along(self.report)
+        return (pulled[0].text, len(pulled[0].layers)) if pulled else ("", 0)
+
+    @property
+    def cause(self) -> str:
+        """The worst cause in words of the finding; "" where nothing stops a layer."""
+        groups = by_remedy(self.report) if self.report is not None and self.report.platform.has_dla else ()
+        return groups[0].message if groups else ""
+
+
+_SHORT = {
+    "All on the DLA": "all",
+    "Partly on the DLA": "partly",
+    "Nothing on the DLA": "nothing",
+    "Unknown in part": "unknown",
+    "Unknown whether there is a DLA": "unknown",
+    "Does not build": "no build",
+    "No DLA here": "no DLA",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A platform at a precision. `label` is what the user wrote."""
+
+    label: str
+    module: str
+    title: str
+    jetpack: str
+    trt: str
+    precision: str
+
+    @property
+    def release(self) -> str:
+        jetpack = f"JetPack {self.jetpack}, " if self.jetpack else ""
+        return f"{jetpack}TensorRT {self.trt}, {self.precision.upper()}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model. `name` tells rows apart, `file` is its path as given."""
+
+    name: str
+    file: str
+    cells: Tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    columns: Tuple[Column, ...]
+    rows: Tuple[Row, ...]
+
+    def cells(self) -> Iterator[Tuple[Row, Column, Cell]]:
+        for row in self.rows:
+            for column, cell in zip(self.columns, row.cells):
+                yield row, column, cell
+
+    def by_ratio(self) -> Tuple[Row, ...]:
+        """Rows by the time ratio on the first platform, the best for the DLA first; without one last, in their order."""
+
+        def key(row: Row) -> float:
+            ratio = row.cells[0].ratio
+            return float("inf") if ratio is None else ratio.time
+
+        return tuple(sorted(self.rows, key=key))
+
+
+def column_at(platform: Platform, precision: str, label: str = "") -> Column:
+    """The column of a platform."""
+    return Column(
+        label or platform.module.id,
+        platform.module.id,
+        platform.module.title.replace("Jetson ", ""),
+        platform.release.jetpack or "",
+        platform.release.trt_text,
+        precision,
+    )
+
+
+def table_of_reports(reports: Sequence[CheckReport], files: Sequence[str] = ()) -> Table:
+    """Reports of one platform as a table of one column."""
+    names = distinct([report.model for report in reports], files)
+    paths = list(files) or [report.model for report in reports]
+    rows = (Row(name, path, (Cell(report),)) for name, path, report in zip(names, paths, reports))
+    return Table((column_at(reports[0].platform, reports[0].precision),) if reports else (), tuple(rows))
+
+
+def distinct(names: Sequence[str], files: Sequence[str]) -> List[str]:
+    """Names of models, with their folder where two are alike."""
+    counts: Dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return [file if counts[name] > 1 and file else name for name, file in zip(names, files or [""] * len(names))]

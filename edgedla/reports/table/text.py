@@ -1,0 +1,105 @@
+"""The buyer's table as text: a block a platform, 80 columns, a line a model."""
+
+from __future__ import annotations
+
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from edgedla.reports.page.numbers import significant
+from edgedla.reports.table.differences import differences
+from edgedla.reports.table.table import Cell, Table
+from edgedla.reports.text import Line, aligned, clean, folded, print_lines
+
+#: Columns of the whole, and of a model's name, which is cut in its middle.
+WIDTH, NAME = 80, 26
+HEAD = ("verdict", "DLA ms", "GPU ms", "x", "loads", "worst cause")
+
+
+def to_text(table: Table, terminal: bool) -> str:
+    return print_lines(table_lines(table), terminal)
+
+
+def table_lines(table: Table) -> List[Line]:
+    """The blocks, and for one model what differs between the platforms."""
+    return [part for line in _lines(table) for part in folded(line, 120 if line[1] == 2 else 80)]
+
+
+def _lines(table: Table) -> Iterator[Line]:
+    models, platforms = len(table.rows), len(table.columns)
+    yield "title", 0, f"{models} model{'s' * (models != 1)} on {platforms} platform{'s' * (platforms != 1)}"
+    yield "dim", 0, "one frame as TensorRT places it on one DLA core, on the GPU alone, and how many times as long"
+    if models == 1:
+        yield from _one_model(table)
+    else:
+        for i, column in enumerate(table.columns):
+            yield "", 0, ""
+            yield "title", 0, f"{column.title} ({column.module}), {column.release}"
+            yield from _block("model", [(clean(row.name), row.cells[i]) for row in table.rows])
+    yield from differences(table)
+
+
+def _one_model(table: Table) -> Iterator[Line]:
+    """A line a platform, in place of a block for each."""
+    row = table.rows[0]
+    yield "", 0, ""
+    yield "title", 0, clean(row.name)
+    yield from _block(
+        "platform", [(f"{_plain(c.label)} {c.trt} {c.precision}", cell) for c, cell in zip(table.columns, row.cells)]
+    )
+    for column, cell in zip(table.columns, row.cells):
+        if cell.report is not None and cell.report.platform.no_dla:
+            yield "dim", 4, f"{column.label}: {cell.report.platform.no_dla}"
+
+
+def _block(what: str, cells: Sequence[Tuple[str, Cell]]) -> Iterator[Line]:
+    rows: List[Tuple[str, ...]] = [(what, *HEAD), *(_row(name, cell) for name, cell in cells)]
+    tones = ["title", *(_TONES.get(cell.verdict[0], "") for _, cell in cells)]
+    # The cause takes what room is left.
+    width = max(len(line) for line in aligned([row[:-1] for row in rows])) + 4
+    rows = [(*row[:-1], row[-1] if len(row[-1]) <= WIDTH - width else _ended(row[-1], WIDTH - width)) for row in rows]
+    yield from ((tone, 2, line) for tone, line in zip(tones, aligned(rows)))
+    yield from (("bad", 4, f"{name}: {clean(cell.error)}") for name, cell in cells if cell.report is None)
+
+
+def _ended(cause: str, width: int) -> str:
+    """A cause and its count of layers, the cause cut at its end."""
+    text, _, count = cause.rpartition(" ")
+    return f"{text[: max(width - len(count) - 2, 1)]}… {count}"
+
+
+def _plain(label: str) -> str:
+    """A platform's label without the precision, which stands beside it."""
+    return "@".join(part for part in label.split("@") if part.lower() not in ("fp16", "int8"))
+
+
+_TONES = {"good": "good", "unknown": "unknown", "bad": "bad", "plain": "dim"}
+
+
+def _row(name: str, cell: Cell) -> Tuple[str, ...]:
+    ratio = cell.ratio
+    report = cell.report
+    loadables = "-"
+    if report is not None and report.platform.has_dla:
+        totals = report.totals
+        loadables = f"{totals.regions}" + (f"+{totals.regions_dropped}" if totals.regions_dropped else "")
+    cause, layers = cell.worst
+    return (
+        _cut(name, NAME),
+        cell.short,
+        _ms(cell.time_us("tensorrt")),
+        _ms(cell.time_us("gpu")),
+        "-" if ratio is None else significant(ratio.time),
+        loadables,
+        f"{cause} {layers}" if cause else "-",
+    )
+
+
+def _ms(time_us: Optional[float]) -> str:
+    return "-" if time_us is None else significant(time_us / 1e3)
+
+
+def _cut(name: str, width: int) -> str:
+    """The name with its middle left out: beginnings and ends tell models apart."""
+    if len(name) <= width:
+        return name
+    ends = width - width // 2
+    return f"{name[: width // 2 - 1]}…{name[-ends:]}"

@@ -1,0 +1,191 @@
+"""Is the DLA worth it, in words: the verdict, the ways to run the model, what the DLA buys, the command to run next."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple, cast
+
+from edgedla.regions.report import CheckReport
+from edgedla.reports.page.figures import Verdict
+from edgedla.reports.page.numbers import significant
+from edgedla.rules.remedies import remedies
+
+if TYPE_CHECKING:
+    # A report without costs needs no placement.
+    from edgedla.placement.worth import Way, Worth
+
+#: Above this many layers a check leaves the cost out unless it is asked for.
+COSTED_LAYERS = 500
+#: A precision is named beside the one asked for where it is this many times as fast or as slow.
+NOTABLE = 1.25
+
+
+def worth_of(report: CheckReport) -> Optional[Worth]:
+    """The report's costs; None where it has none."""
+    return cast("Optional[Worth]", report.worth)
+
+
+def way(report: CheckReport, name: str, precision: str = "") -> Optional[Way]:
+    """One way to run the model, at the precision asked for or another."""
+    worth = worth_of(report)
+    wanted = precision or report.precision
+    ways = worth.ways if worth is not None else ()
+    return next((w for w in ways if w.name == name and w.precision == wanted), None)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """DLA over GPU alone: below 1 the DLA wins. `equal` where the whiskers of the two overlap."""
+
+    time: float
+    energy: float
+    equal: bool
+
+    @property
+    def wins(self) -> bool:
+        return self.time < 1 and not self.equal
+
+
+def ratio(report: CheckReport, precision: str = "") -> Optional[Ratio]:
+    """As TensorRT places it, against the GPU alone."""
+    dla, gpu = way(report, "tensorrt", precision), way(report, "gpu", precision)
+    if dla is None or gpu is None or not gpu.cost.latency_us:
+        return None
+    (low, high), (least, most) = dla.cost.latency_range_us, gpu.cost.latency_range_us
+    energy = dla.cost.energy_mj / gpu.cost.energy_mj if gpu.cost.energy_mj else 1.0
+    return Ratio(dla.cost.latency_us / gpu.cost.latency_us, energy, low <= most and least <= high)
+
+
+def verdict(report: CheckReport) -> Verdict:
+    """The second of the two large answers."""
+    if not report.platform.has_dla:
+        gpu = way(report, "gpu")
+        text = f"One frame takes {_ms(gpu)} on the GPU." if gpu else "The GPU runs the whole model."
+        return Verdict("plain", "No DLA to weigh", text)
+    if not report.totals.layers_dla:
+        return Verdict("bad", "Nothing to weigh", "No layer runs on the DLA.")
+    r = ratio(report)
+    if r is None:
+        return Verdict("plain", "Not costed", why_not_costed(report))
+    share = f"{significant(r.time)} times"
+    joint = report.ranking[-1].latency_us if report.ranking else None
+    after = ""
+    dla = way(report, "tensorrt")
+    if joint is not None and dla is not None and joint < dla.cost.latency_us:
+        n = len(report.ranking)
+        named = "One change brings" if n == 1 else f"{_WORDS.get(n, str(n))} changes bring"
+        after = f" {named} {_ms(dla)} to {significant(joint / 1e3)} ms."
+    if r.wins:
+        return Verdict("good", "Worth it", f"One frame takes {share} as long as on the GPU alone.")
+    if r.equal:
+        return Verdict(
+            "equal", "About equal", f"One frame takes {share} as long as on the GPU alone, within the spread."
+        )
+    return Verdict("bad", "Not worth it as it is", f"One frame takes {share} as long as on the GPU alone.{after}")
+
+
+_WORDS = {2: "Two", 3: "Three", 4: "Four", 5: "Five"}
+
+
+def why_not_costed(report: CheckReport) -> str:
+    """Why there is no time, and how to get one."""
+    if any("size" in note and "open" in note for note in report.notes) or any(
+        str(layer.cause) == "open_sizes" for layer in report.layers
+    ):
+        return "No time rests on open sizes: fix them with --shapes."
+    if len(report.layers) > COSTED_LAYERS:
+        return f"No cost above {COSTED_LAYERS} layers; add --cost."
+    return "No cost was asked for; add --cost."
+
+
+def buys(report: CheckReport) -> Iterator[str]:
+    """What the DLA brings besides the time of one frame, one short sentence each."""
+    worth, dla, gpu = worth_of(report), way(report, "tensorrt"), way(report, "gpu")
+    if worth is None or dla is None or gpu is None or not report.totals.layers_dla:
+        return
+    busy, alone = dla.parts.gpu_us + dla.parts.moving_us, gpu.cost.latency_us
+    if dla.parts.gpu_us < alone:
+        free = 1 - dla.parts.gpu_us / alone
+        yield f"GPU layers: {_time(dla.parts.gpu_us)} per frame instead of {_time(alone)} ({_percent(free)} less)"
+    elif busy:
+        yield f"GPU layers: {_time(dla.parts.gpu_us)} per frame, {_time(alone)} on the GPU alone"
+    less = dla.cost.energy_mj / gpu.cost.energy_mj if gpu.cost.energy_mj else 1.0
+    saved = f"{_percent(1 - less)} less" if less < 1 else f"{significant(less)} times"
+    yield (
+        f"energy: {significant(dla.cost.energy_mj)} mJ per frame instead of {significant(gpu.cost.energy_mj)} mJ "
+        f"({saved}; ± {_percent(dla.cost.energy_spread)})"
+    )
+    if len(worth.streams) > 1:
+        first, last = worth.streams[0], worth.streams[-1]
+        cores = "one DLA core" if len(last.devices) == 2 else "both DLA cores"
+        yield (
+            f"all engines: {significant(last.throughput_fps)} frames/s with streams on the GPU and {cores}, "
+            f"{significant(first.throughput_fps)} on the GPU alone"
+        )
+
+
+def other_precision(report: CheckReport) -> Optional[str]:
+    """The precision beside the one asked for, where it changes the answer; else None."""
+    other = "fp16" if report.precision == "int8" else "int8"
+    here, there = ratio(report), ratio(report, other)
+    dla, beside = way(report, "tensorrt"), way(report, "tensorrt", other)
+    if here is None or there is None or dla is None or beside is None:
+        return None
+    factor = dla.cost.latency_us / beside.cost.latency_us if beside.cost.latency_us else 1.0
+    changes = (here.wins, here.equal) != (there.wins, there.equal)
+    return other if changes or factor >= NOTABLE or factor <= 1 / NOTABLE else None
+
+
+def next_command(report: CheckReport, file: str) -> Optional[str]:
+    """The one command that brings the user on; None where none does."""
+    given, file = file, shlex.quote(file)
+    if not report.platform.has_dla:
+        return "edgedla targets"
+    platform = f"--target {report.platform.module.id}"
+    int8 = " --precision int8" if report.precision == "int8" else ""
+    if worth_of(report) is None and any(str(layer.cause) == "open_sizes" for layer in report.layers):
+        return f"edgedla layers {file} {platform}"
+    if worth_of(report) is None and len(report.layers) > COSTED_LAYERS:
+        return f"edgedla check {file} {platform}{int8} --cost"
+    other = other_precision(report)
+    here = ratio(report)
+    if other == "int8" and here is not None and not here.wins:
+        return f"edgedla check {file} {platform} --precision int8"
+    rewrites = rewrites_of(report)
+    if rewrites:
+        return f"edgedla fix {file} {platform}{int8} -o {_fixed(given)}"
+    if here is not None and not here.wins:
+        return f"edgedla place {file} {platform}{int8} --objective throughput"
+    return f"edgedla build {file} {platform}{int8} -o {shlex.quote(_stem(given))}"
+
+
+def rewrites_of(report: CheckReport) -> Tuple[str, ...]:
+    """The rewrites of `edgedla fix` that do what the ranked changes ask for."""
+    known = remedies()
+    names: List[str] = []
+    for change in report.ranking:
+        for fix in change.fixes:
+            names += known[fix].rewrites if fix in known else ()
+    return tuple(dict.fromkeys(names))
+
+
+def _stem(file: str) -> str:
+    name = file.replace("\\", "/").rsplit("/", 1)[-1]
+    return name[:-5] if name.lower().endswith(".onnx") else name
+
+
+def _fixed(file: str) -> str:
+    return shlex.quote(f"{_stem(file)}-fixed.onnx")
+
+
+def _ms(way: Optional[Way]) -> str:
+    return f"{significant(way.cost.latency_us / 1e3)} ms" if way is not None else "?"
+
+
+def _time(time_us: float) -> str:
+    return f"{significant(time_us / 1e3)} ms"
+
+
+def _percent(share: float) -> str:
+    return f"{significant(share * 100, 2)} %"
