@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
-from edgedla.cli.models import ModelSource, model_sources
+from edgedla.cli.arguments.models import ModelSource, model_sources
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
     network_options,
@@ -58,6 +59,9 @@ FAIL_ON = ("unsupported", "fallback", "unknown", "never")
 )
 @click.option("--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: which of them ran on the DLA.")
 @click.option(
+    "--with-fixes", is_flag=True, help="Also say what `edgedla fix` would make of it (Python 3.10, edgedla[fix])."
+)
+@click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
     default="unsupported",
@@ -89,7 +93,8 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     for source in sources:
         try:
             place = {key: given[key] for key in ("target", "jetpack", "trt")}
-            reports[source.file] = request.report(source, place, most, any(form == "html" for form, _ in targets))
+            report = request.report(source, place, most, any(form == "html" for form, _ in targets))
+            reports[source.file] = request.with_fixes(report, source) if given["with_fixes"] else report
         except ModelError as e:
             broken.append(e)
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
@@ -165,7 +170,12 @@ class _Request:
         precision = place.pop("precision", None) or self.precision
         platform = platform_for(**place)
         graph = load_onnx(
-            source.source, trt=platform.release.trt, shapes=self.shapes, batch=self.batch, open_batch=TRTEXEC_BATCH
+            source.source,
+            trt=platform.release.trt,
+            shapes=self.shapes,
+            batch=self.batch,
+            open_batch=TRTEXEC_BATCH,
+            as_trained=True,
         )
         report = check_graph(graph, platform, precision, self.mode)
         if most is not None and len(graph.layers) > most:
@@ -175,13 +185,32 @@ class _Request:
 
         return with_cost(report, graph, CostOptions(**self.costs), every_change)
 
+    def with_fixes(self, report: CheckReport, source: ModelSource) -> CheckReport:
+        """The report with what `edgedla fix` would make of the model; nothing is run for it."""
+        from edgedla.fixes.fix import fix
+        from edgedla.fixes.judge import PURPOSES
+
+        purpose = next(purpose for purpose, mode in PURPOSES.items() if mode == report.mode)
+        result = fix(
+            source.source,
+            target=report.platform.module.id,
+            trt=report.platform.release.trt_text,
+            precision=report.precision,
+            purpose=purpose,
+            shapes=self.shapes,
+            batch=self.batch,
+            power_mode=self.costs["power_mode"],
+            prove=False,
+        )
+        return replace(report, with_fixes=result.summary())
+
 
 def _compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: _Request) -> int:
     wanted = given["output_format"]
     if wanted and wanted not in TABLE_FORMATS:
         raise UsageError(f"{wanted} holds no comparison", where="--format", allowed=", ".join(TABLE_FORMATS))
     targets = destinations(wanted, given["output"], TABLE_FORMATS)
-    from edgedla.cli.platforms import parse_platforms
+    from edgedla.cli.arguments.platforms import parse_platforms
     from edgedla.reports import gate
     from edgedla.reports.table import render_table
 

@@ -76,7 +76,7 @@ def sweep(models: Tuple[str, ...], targets: str, precisions: str, outputs: Tuple
     model that crashes, hangs or eats memory costs its own row only. Exit code 0: every row is answered; 1: a row ended by
     a limit, a crash or an error, or its model is broken.
     """
-    from edgedla.cli.platforms import parse_platform
+    from edgedla.cli.arguments.platforms import parse_platform
     from edgedla.rules import load_rules
     from edgedla.sweep.journal import Journal
     from edgedla.sweep.row import FAILED

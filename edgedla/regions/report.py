@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Protocol, Tuple
+from typing import Any, Dict, Mapping, Optional, Protocol, Tuple
 
 from edgedla.documents import header
 from edgedla.graph.source import SourceLocation
@@ -197,9 +197,11 @@ class CheckReport:
         mode: "fallback", "strict" or "standalone".
         rules_version: version of the rules that answered.
         lowering: the TensorRT release whose observed ONNX parser answers.
+        as_exported: totals of the file itself, where the answer is for the model as training leaves it; else None.
         stands_in_for: the platform's own release, where its parser was not observed; else "".
         strict: the answer for a build without fallback; None in mode "fallback".
         worth: predicted time and energy of every way to run it (placement.worth), where it was asked for.
+        with_fixes: what `edgedla fix` would make of the model (fixes.FixResult.summary), where it was asked for.
     """
 
     model: str
@@ -219,6 +221,8 @@ class CheckReport:
     notes: Tuple[str, ...]
     worth: Optional[Priced] = None
     stands_in_for: str = ""
+    as_exported: Optional[Totals] = None
+    with_fixes: Optional[Mapping[str, Any]] = None
 
     @property
     def parser(self) -> str:
@@ -245,15 +249,18 @@ class CheckReport:
             "ranking": [change.to_dict() for change in self.ranking],
             "strict": self.strict.to_dict() if self.strict else None,
             "notes": list(self.notes),
-            "cost": self._cost(),
+            "cost": None if self.cost is None else list(self.cost),
             "worth": None if self.worth is None else self.worth.to_dict(),
+            **({} if self.as_exported is None else {"as_exported": self.as_exported.to_dict()}),
+            **({} if self.with_fixes is None else {"with_fixes": dict(self.with_fixes)}),
         }
 
-    def _cost(self) -> Optional[List[Dict[str, Any]]]:
-        """The two plain ways at the precision asked for, as the document had them before `worth` said more."""
+    @property
+    def cost(self) -> Optional[Tuple[Mapping[str, Any], ...]]:
+        """The two plain ways at the precision asked for: version 0.1 had these alone; `worth` says more."""
         if self.worth is None:
             return None
         fields = ("name", "title", "latency_us", "energy_mj", "spread", "basis")
         ways = self.worth.to_dict()["ways"]
         plain = [w for w in ways if w["precision"] == self.precision and w["name"] in ("gpu", "tensorrt")]
-        return [{field: way[field] for field in fields} for way in plain]
+        return tuple({field: way[field] for field in fields} for way in plain)

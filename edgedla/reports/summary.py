@@ -8,6 +8,7 @@ from typing import Callable, Dict, Iterable, Iterator, List, Tuple
 from edgedla.regions.report import CheckReport, LayerReport, NodeReport
 from edgedla.regions.values import Cause, Placed, RankedChange
 from edgedla.rules.docs import fixes as load_fixes
+from edgedla.rules.remedies import remedies
 from edgedla.rules.verdict import Effect, Finding, Support
 
 
@@ -222,6 +223,38 @@ def fix_text(fixes: Iterable[str]) -> str:
     """Remedies by title, with their ids: `Use a narrower input (narrower-input)`."""
     known = load_fixes()
     return "; ".join(f"{known[fix]['title']} ({fix})" if fix in known else fix for fix in fixes)
+
+
+def fix_command(report: CheckReport) -> List[str]:
+    """The command that does ranked changes, in one line; none where no remedy of theirs has a rewrite."""
+    known = remedies()
+    named = dict.fromkeys(f for c in report.ranking for f in c.fixes if f in known and known[f].rewrites)
+    if not named or report.with_fixes is not None:
+        return []
+    return [f"`edgedla fix MODEL -o OUT` rewrites what pays and proves it; it knows {', '.join(named)}"]
+
+
+def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:
+    """(indent, line) of what `edgedla fix` would make of the model, where the report holds it."""
+    fixed = report.with_fixes
+    if fixed is None:
+        return []
+    after = fixed["after"]
+    lines = [(0, ""), (0, "With `edgedla fix` (predicted)")]
+    if not fixed["rewrites"]:
+        return [*lines, (2, "nothing changes: no rewrite holds here, or none lowers the predicted cost")]
+    lines.append((2, ", ".join(f"{n} {rewrite}" for rewrite, n in fixed["rewrites"].items())))
+    text = f"{count(after['loadables'], 'loadable')}, {count(after['transitions'], 'transition')}, "
+    text += (
+        f"{after['layers_dla']} of {after['layers']} layers and {percent(after['share_macs_dla'])} of MACs on the DLA"
+    )
+    if fixed["speedup"]:
+        text += f"; one frame takes {after['latency_us'] / 1e3:.3g} ms, 1/{fixed['speedup']:.2f} of now"
+    lines.append((2, text))
+    if after["passes"] is not None:
+        lines.append((2, f"a {report.mode} build {'passes' if after['passes'] else 'still fails'}"))
+    lines += [(2, text) for text in fixed["interface"]]
+    return [*lines, (2, f"edgedla fix MODEL -o OUT {fixed['options']}".rstrip())]
 
 
 def remedy_text(fix: str) -> str:

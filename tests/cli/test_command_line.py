@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.cli import main
+from edgedla.cli.arguments.platforms import parse_platform
 from edgedla.cli.options import parse_shapes, resolve_models, resolve_network
 from edgedla.cli.output import destinations
-from edgedla.cli.platforms import parse_platform
 from edgedla.errors import BuildError, EdgedlaError, ModelError, RunError, UsageError
 from edgedla.reports.gate import FAIL_ON as GATE
 from edgedla.version import __version__

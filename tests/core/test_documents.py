@@ -82,6 +82,7 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
         "edgedla.profile": profile.read_text(),
         "edgedla.quantization": printed("quantize", DETECTOR, "--data", str(samples), "--format", "json"),
         "edgedla.rules": printed("rules", "list", "--format", "json"),
+        "edgedla.table": printed("check", DETECTOR, str(copy), "--compare", "orin", "--format", "json"),
         "edgedla.targets": printed("targets", "--format", "json"),
     }
 

@@ -23,6 +23,8 @@ def listing(report: CheckReport) -> Iterator[Line]:
     if report.ranking:
         yield from (("", 0, ""), ("title", 0, "Change these layers first"))
         yield from _ranking(report)
+        yield from (("dim", 2, line) for line in summary.fix_command(report))
+    yield from (("", indent, clean(line)) for indent, line in summary.with_fixes(report))
     if report.platform.has_dla:
         for title, tone, groups in summary.sections(report):
             yield from _groups(title, tone, groups)

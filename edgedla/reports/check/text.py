@@ -80,6 +80,7 @@ def screen(report: CheckReport, file: str) -> Iterator[Line]:
     yield from _worth(report)
     if report.platform.has_dla:
         yield from _changes(report)
+        yield from (("", indent, clean(line)) for indent, line in summary.with_fixes(report))
         yield from _refusals(report)
     yield from _notes(report)
     command = worth.next_command(report, file)

@@ -8,6 +8,7 @@ from edgedla.reports.page.numbers import significant
 from edgedla.reports.table.differences import differences
 from edgedla.reports.table.table import Cell, Table
 from edgedla.reports.text import Line, aligned, clean, folded, print_lines
+from edgedla.vocabulary import PRECISIONS
 
 #: Columns of the whole, and of a model's name, which is cut in its middle.
 WIDTH, NAME = 80, 26
@@ -68,7 +69,7 @@ def _ended(cause: str, width: int) -> str:
 
 def _plain(label: str) -> str:
     """A platform's label without the precision, which stands beside it."""
-    return "@".join(part for part in label.split("@") if part.lower() not in ("fp16", "int8"))
+    return "@".join(part for part in label.split("@") if part.lower() not in PRECISIONS)
 
 
 _TONES = {"good": "good", "unknown": "unknown", "bad": "bad", "plain": "dim"}

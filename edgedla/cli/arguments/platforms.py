@@ -6,9 +6,9 @@ import re
 from typing import Dict
 
 from edgedla.errors import UsageError
+from edgedla.vocabulary import PRECISIONS
 
 _RELEASE = re.compile(r"^(?:(?P<kind>jp|jetpack|trt|tensorrt|v)-?)?(?P<number>\d[\d.]*)$", re.I)
-PRECISIONS = ("fp16", "int8")
 
 
 def parse_platform(text: str, default_target: str) -> Dict[str, str]:
