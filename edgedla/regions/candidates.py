@@ -45,7 +45,7 @@ def candidates(
     units = fuse(graph)
     devices = unit_devices(units, on_dla)
     failing = failing_units(units, devices, validation)
-    groups = split_groups(form_groups(units, devices, waits_for_batch=precision != "int8"), failing)
+    groups = split_groups(form_groups(units, devices, precision), failing)
     return describe(graph, units, groups, failing)
 
 
@@ -73,8 +73,13 @@ def failing_units(units: UnitGraph, devices: Sequence[bool], validation: Mapping
     return failing
 
 
-def form_groups(units: UnitGraph, on_dla: Sequence[bool], waits_for_batch: bool = True) -> List[List[int]]:
-    """Groups of unit indices in topological order. Linear in edges, times the logarithm of the ready units."""
+def form_groups(units: UnitGraph, on_dla: Sequence[bool], precision: str = "fp16") -> List[List[int]]:
+    """Groups of unit indices in topological order. Linear in edges, times the logarithm of the ready units.
+
+    Between two groups an FP16 build takes the GPU layers that are ready, an INT8 build goes on with the next batch (DETR on
+    10.3 shows both).
+    """
+    waits_for_batch = precision != "int8"
     batches, predecessors = units.batches, units.predecessors
     open_readers = [len(s) for s in units.successors]
     grouped = [False] * len(batches)

@@ -6,16 +6,18 @@ from dataclasses import replace
 from typing import Sequence, Tuple
 
 from edgedla.regions.values import Region
+from edgedla.rules import load_rules
 from edgedla.targets import Platform
 
-#: (first TensorRT version, subgraphs a core). 8: logs of 7.x ("DLA supports only 8 subgraphs per DLA core");
-#: 16: logs of 8.5.2 on Xavier and 10.3 on Orin, developer guide 8.5. For 8.0 to 8.4 guides state 4 loadables alive
-#: at once and no log shows the builder's cap; the lower one of its neighbours holds.
-SUBGRAPHS_PER_CORE = (((8, 5), 16), ((0,), 8))
+#: The rule that states it (rules/layers/loadable.yaml).
+CAP_RULE = "LOAD003"
 
 
 def subgraphs_per_core(platform: Platform) -> int:
-    return next(limit for first, limit in SUBGRAPHS_PER_CORE if platform.release.trt >= first)
+    """How many subgraphs one DLA core takes in one engine of this release; 0 where there is no core."""
+    if not platform.module.dla_cores:
+        return 0
+    return load_rules().limit("LOADABLE", CAP_RULE, platform)
 
 
 def apply_cap(regions: Sequence[Region], limit: int) -> Tuple[Region, ...]:

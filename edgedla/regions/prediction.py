@@ -41,7 +41,7 @@ def predict(
     units = fuse(graph)
     devices = unit_devices(units, supported)
     failing = failing_units(units, devices, {v.index: v.validation[0].message for v in verdicts if v.validation})
-    groups = form_groups(units, devices, waits_for_batch=precision != "int8") if platform.has_dla else []
+    groups = form_groups(units, devices, precision) if platform.has_dla else []
     regions = describe(graph, units, split_groups(groups, failing), failing)
     limit = subgraphs_per_core(platform)
     regions = apply_cap(regions, limit)

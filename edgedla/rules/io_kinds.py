@@ -66,10 +66,14 @@ class Pool(Kind):
 
 @dataclass(frozen=True)
 class Loadable(Kind):
-    """One DLA subgraph: the bytes of all its weights, and of its tensors that are neither input nor output."""
+    """One DLA subgraph: the bytes of all its weights, and of its tensors that are neither input nor output.
+
+    `subgraphs` is how many the engine has on that core.
+    """
 
     weight_bytes: int = 1 << 20
     internal_bytes: int = 1 << 20
+    subgraphs: int = 1
 
 
 IO_KINDS: Dict[str, Type[Kind]] = {"IO_TENSOR": IoTensor, "POOL": Pool, "LOADABLE": Loadable}

@@ -144,6 +144,17 @@ class RuleSet:
         loadable = Loadable(weight_bytes=weight_bytes, internal_bytes=internal_bytes)
         return tuple(f.finding for f in findings_of(loadable, name, active, 1))
 
+    def limit(self, kind: str, rule_id: str, platform: Platform) -> int:
+        """The number that a rule's `max` has on a platform, where a prediction needs it and not only a finding.
+
+        Raises:
+            RuleError: the rule has no case for the platform, or no `max`.
+        """
+        for rule, case, _ in self.active(kind, platform, "fp16", "fallback").rules:
+            if rule.id == rule_id and "max" in case.parameters:
+                return int(case.parameters["max"])
+        raise RuleError(f"{rule_id} states no limit for TensorRT {platform.release.trt_text}", where=f"rules/{kind}")
+
     def active(self, kind: str, platform: Platform, precision: str, mode: str) -> ActiveRules:
         """The rules that hold for a layer kind on a platform, those for every kind first."""
         key = (kind, platform.chip, platform.release.trt, precision, mode)

@@ -86,7 +86,7 @@ def check_groups(graph: UnitGraph, groups: Sequence[Sequence[int]], members: Set
 @given(case=cases(), waits=st.booleans())
 def test_groups_are_convex_disjoint_complete_and_acyclic(case: Case, waits: bool) -> None:
     graph = unit_graph(case.parents, case.batches)
-    groups = form_groups(graph, case.on_dla, waits)
+    groups = form_groups(graph, case.on_dla, "fp16" if waits else "int8")
     check_groups(graph, groups, {i for i, dla in enumerate(case.on_dla) if dla})
 
 
@@ -126,8 +126,8 @@ def test_groups_do_not_depend_on_the_order_of_the_layers(case: Case, data: st.Da
         order.append(data.draw(st.sampled_from(ready)))
     position = {old: new for new, old in enumerate(order)}
     parents = [sorted(position[p] for p in case.parents[old]) for old in order]
-    before = form_groups(unit_graph(case.parents, case.batches), case.on_dla, waits)
-    after = form_groups(unit_graph(parents, [1] * n), [case.on_dla[old] for old in order], waits)
+    before = form_groups(unit_graph(case.parents, case.batches), case.on_dla, "fp16" if waits else "int8")
+    after = form_groups(unit_graph(parents, [1] * n), [case.on_dla[old] for old in order], "fp16" if waits else "int8")
     assert [sorted(position[u] for u in group) for group in before] == after
 
 

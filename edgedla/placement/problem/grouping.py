@@ -23,9 +23,7 @@ def tensorrt_grouping(units: Sequence[UnitGraph], items: Sequence[Sequence[int]]
     def group(problem: Problem, core: str, members: Tuple[int, ...]) -> Tuple[Tuple[int, ...], ...]:
         graph = units[problem.items[members[0]].model]
         item_of = {u: i for i in members for u in items[i]}
-        formed = form_groups(
-            graph, [u in item_of for u in range(len(graph.units))], waits_for_batch=precision != "int8"
-        )
+        formed = form_groups(graph, [u in item_of for u in range(len(graph.units))], precision)
         return tuple(sorted(tuple(sorted({item_of[u] for u in g})) for g in formed))
 
     return group

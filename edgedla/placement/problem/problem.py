@@ -104,7 +104,7 @@ class Limits:
     """Limits of a placement. Defaults are TensorRT's.
 
     Attributes:
-        loadables_per_core: cap on loadables on one core, over all models (16 from TensorRT 8.0, 8 in 7.x).
+        loadables_per_core: cap on loadables on one core, over all models (rule LOAD003: 16 from TensorRT 8.5 on).
         max_regions: at most so many regions in total; None is no limit of its own.
         min_region_layers: a region has at least so many layers, as TensorRT counts them after its fusions.
         local_dram_bytes, global_dram_bytes: pools of one loadable (rule M-05: 1 GiB for intermediate tensors, 512 MiB

@@ -47,7 +47,7 @@ class Outcomes:
         self, graph: LayerGraph, units: UnitGraph, verdicts: Sequence[Verdict], limit: int, precision: str
     ) -> None:
         self.graph, self.units, self.verdicts = graph, units, verdicts
-        self.limit, self.waits_for_batch = limit, precision != "int8"
+        self.limit, self.precision = limit, precision
         self.tried: Dict[FrozenSet[str], Outcome] = {}
 
     def of(self, remedies: AbstractSet[str]) -> Outcome:
@@ -61,7 +61,7 @@ class Outcomes:
         units = self.units if graph is self.graph else fuse(graph)
         devices = unit_devices(units, [v.support is Support.DLA for v in verdicts])
         failing = failing_units(units, devices, {v.index: v.validation[0].message for v in verdicts if v.validation})
-        groups = split_groups(form_groups(units, devices, waits_for_batch=self.waits_for_batch), failing)
+        groups = split_groups(form_groups(units, devices, self.precision), failing)
         kept = sorted(range(len(groups)), key=lambda g: (-len(groups[g]), g))[: self.limit]
         members = [i for g in kept for u in groups[g] for i in units.units[u].layers]
         work = work_of(graph)
