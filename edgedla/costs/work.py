@@ -47,6 +47,8 @@ WORK_CLASS: Mapping[str, str] = MappingProxyType(
         "CONSTANT": "free",
         "IDENTITY": "free",
         "SHAPE": "free",
+        "SQUEEZE": "free",
+        "UNSQUEEZE": "free",
     }
 )
 

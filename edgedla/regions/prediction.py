@@ -57,7 +57,7 @@ def predict(
 
 
 #: Layers that the parser puts around the one that does a node's work.
-HELPERS = frozenset({"SHUFFLE", "CONSTANT", "IDENTITY", "CAST"})
+HELPERS = frozenset({"SHUFFLE", "SQUEEZE", "UNSQUEEZE", "CONSTANT", "IDENTITY", "CAST"})
 
 
 def _node(node: OnnxNode, layers: Sequence[LayerPrediction], graph: LayerGraph) -> NodePrediction:

@@ -92,7 +92,7 @@ def node_modes(model: Any, plan: BuildPlan) -> List[str]:
     for node in model.graph.node:
         layers = by_node.get(node.name, []) if node.name else []
         layers = layers or [x for o in node.output for x in by_output.get(o, [])]
-        working = [x for x in layers if x.type != "SHUFFLE"] or layers
+        working = [x for x in layers if x.type not in ("SHUFFLE", "SQUEEZE", "UNSQUEEZE")] or layers
         if not working:
             modes.append("")
             continue
