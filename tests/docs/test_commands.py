@@ -21,6 +21,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("examples/*/README.md"))]
 BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.M | re.S)
+#: A page may say which programs its commands need beside edgedla: `<!-- needs: sshd -->`.
+NEEDS = re.compile(r"<!-- needs: (.*?) -->")
 #: Commands that set edgedla up, or that belong on a device; everything else in a code block must be a console block.
 NOT_RUN = re.compile(r"^(pip install|python3? -m (pip|venv)|make |git clone|sudo |\.ci/run|#|$)")
 
@@ -102,6 +104,12 @@ def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_commands_do_what_is_shown(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    needs = NEEDS.search(page.read_text(encoding="utf-8"))
+    missing = (
+        [n for n in needs[1].split() if not shutil.which(n, path=f"{os.environ['PATH']}:/usr/sbin")] if needs else []
+    )
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
     copy_examples(tmp_path)
     # Commands of an example run in its own folder, those of the README at the root.
     folder = tmp_path / page.parent.relative_to(ROOT)

@@ -79,7 +79,7 @@ class LoopbackBoard:
         lines = [
             f"Port {self.port}", "ListenAddress 127.0.0.1", f"HostKey {self.host_key}", f"PidFile {folder}/pid",
             f"AuthorizedKeysFile {folder}/authorized_keys", "UsePAM no", "StrictModes no", "PasswordAuthentication no",
-            "PermitRootLogin prohibit-password", "MaxStartups 100", "LogLevel ERROR",
+            "PermitRootLogin prohibit-password", "MaxStartups 100", "LogLevel ERROR", "Subsystem sftp internal-sftp",
             "SetEnv " + " ".join(f"{k}={v}" for k, v in environment.items()),
         ]  # fmt: skip
         (folder / "sshd_config").write_text("\n".join(lines) + "\n")

@@ -1,0 +1,81 @@
+"""The Kubernetes manifests: official schemas where they are installed, and what no schema says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from edgedla.runtime.pipeline.config import load_config
+from edgedla.runtime.pipeline.endpoint import HEALTH_PATH, PATHS
+
+FOLDER = Path(__file__).resolve().parents[2] / "jetson/kubernetes"
+MANIFEST = FOLDER / "edgedla.yaml"
+VALIDATE = shutil.which(
+    "kubernetes-validate", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+)
+
+
+@pytest.fixture
+def objects():
+    return {d["kind"]: d for d in yaml.safe_load_all(MANIFEST.read_text())}
+
+
+@pytest.mark.skipif(VALIDATE is None, reason="kubernetes-validate is not installed (pip install kubernetes-validate)")
+def test_the_official_schemas_take_every_object():
+    done = subprocess.run([VALIDATE, "--strict", str(MANIFEST)], capture_output=True, text=True)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    # It only warns of an API version that is gone.
+    assert "WARN" not in said, said
+
+
+def test_selectors_find_the_pods(objects):
+    labels = objects["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert objects["Deployment"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert objects["Service"]["spec"]["selector"].items() <= labels.items()
+
+
+def test_probes_ask_what_is_served_where_it_is_served(objects, tmp_path):
+    container = objects["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    (tmp_path / "p.yaml").write_text(objects["ConfigMap"]["data"]["pipeline.yaml"])
+    metrics = load_config(str(tmp_path / "p.yaml")).metrics
+    ports = {p["name"]: p["containerPort"] for p in container["ports"]}
+    assert ports["metrics"] == metrics.prometheus_port
+    assert metrics.address == "0.0.0.0", "a probe comes from outside the container"
+    assert container["readinessProbe"]["httpGet"] == {"path": HEALTH_PATH, "port": "metrics"}
+    assert {container[p]["httpGet"]["path"] for p in ("livenessProbe", "startupProbe")} <= set(PATHS)
+
+
+def test_volumes_and_class_are_there(objects):
+    spec = objects["Deployment"]["spec"]["template"]["spec"]
+    assert spec["runtimeClassName"] == objects["RuntimeClass"]["metadata"]["name"]
+    mounted = {m["name"] for m in spec["containers"][0]["volumeMounts"]}
+    assert mounted == {v["name"] for v in spec["volumes"]}
+    assert spec["volumes"][0]["configMap"]["name"] == objects["ConfigMap"]["metadata"]["name"]
+
+
+def label(document, node="orin1"):
+    return subprocess.run(
+        ["bash", str(FOLDER / "label-node.sh"), node, "--dry-run"], input=document, capture_output=True, text=True
+    )
+
+
+def test_node_labels_are_those_of_the_manifest(objects):
+    checks = [("module", "ok", "agx-orin-64gb"), ("JetPack", "warn", "L4T 99"), ("TensorRT", "ok", "10.3.0"),
+              ("DLA in this release", "ok", "2 cores")]  # fmt: skip
+    document = json.dumps({"checks": [{"name": n, "state": s, "found": f} for n, s, f in checks]})
+    done = label(document)
+    assert done.stdout.split() == [
+        "edgedla.dev/module=agx-orin-64gb", "edgedla.dev/jetpack-", "edgedla.dev/tensorrt=10.3.0", "edgedla.dev/dla=true",
+    ]  # fmt: skip
+    wanted = objects["Deployment"]["spec"]["template"]["spec"]["nodeSelector"]
+    assert {f"{k}={v}" for k, v in wanted.items()} <= set(done.stdout.split())
+    assert label("[]").returncode == 1
+    assert label(document, "a;b").returncode == 2
