@@ -24,8 +24,8 @@ from edgedla.quantization.samples import Feed, InputSpec, Samples, load_samples,
 from edgedla.quantization.unify import dla_scales
 from edgedla.targets import Platform
 
-#: Samples that all methods are compared on, and that errors accumulate over.
-_COMPARE, _ACCUMULATE = 32, 4
+#: Samples that methods are compared on, that errors accumulate over, and that biases are corrected on.
+_COMPARE, _ACCUMULATE, _CORRECT = 32, 4, 64
 _PICTURES, _PICTURE_BINS = 6, 96
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
@@ -85,6 +85,7 @@ class _Work:
         self.specs = input_specs(open_session(self.model.SerializeToString()), {k: list(v) for k, v in shapes.items()})
         self.report = check_graph(self.graph, self.platform, "int8", "fallback")
         self.notes: List[str] = []
+        self.calibration = Samples((), False, "")
 
     def tell(self, line: str) -> None:
         if self.say is not None:
@@ -121,6 +122,7 @@ class _Work:
     def run(self, data: Data, holdout: Data, given: Optional[Mapping[str, float]]) -> Quantized:
         request = self.request
         calibration, held = self.split(data, holdout)
+        self.calibration = calibration
         if request.metric is not None and request.metric.needs_labels and held.labels is None:
             raise DataError(
                 f"the metric {request.metric.name} needs labels", where=held.detail, allowed="an array `labels`"
@@ -138,7 +140,7 @@ class _Work:
             self.notes.append(
                 "simulated with every layer in INT8: TensorRT 11 places layers by the types of the Q/DQ model"
             )
-        state = State(self.model, self.graph, self.report, held, absmax, source, detail, everywhere)
+        state = State(self.model, self.model, self.graph, self.report, held, absmax, source, detail, everywhere)
         times = layer_times(self.graph, self.platform)
         compare = held.feeds[:_COMPARE]
         self.tell(f"comparing methods on {len(compare)} of the held-out samples")
@@ -179,7 +181,7 @@ class _Work:
             from edgedla.accuracy.bias_correction import correct_biases
 
             self.tell("correcting biases")
-            correct_biases(state, feeds)
+            correct_biases(state, self.calibration.feeds[:_CORRECT], feeds)
         if request.min_sqnr_db is None and request.max_drop is None:
             return errors
         enough = goal(request.min_sqnr_db, self._drop_ok(state))
@@ -226,7 +228,7 @@ class _Work:
         times: LayerTimes,
     ) -> Quantized:
         request, plan = self.request, state.plan()
-        simulation = Simulation(state.model, plan)
+        simulation = Simulation(state.model, plan, state.reference)
         self.tell(f"measuring the result on {state.holdout.detail}")
         sqnr = simulation.noise(state.holdout.feeds).sqnr_db
         scores = self._scores(state, simulation)

@@ -80,9 +80,10 @@ class Simulation:
         nodes: how many ONNX nodes run as "dla_int8", "dla_fp16", "gpu_fp32".
     """
 
-    def __init__(self, model: Any, plan: BuildPlan) -> None:
+    def __init__(self, model: Any, plan: BuildPlan, reference: Any = None) -> None:
         """Args:
             model: onnx.ModelProto with static inputs and weights. plan: precision, devices and scales.
+            reference: what FP32 means, where that is another model (before its biases were corrected).
 
         Raises:
             RunError: ONNX Runtime refuses the model. EnvironmentMissing: no onnxruntime.
@@ -94,7 +95,7 @@ class Simulation:
             "dla_int8": simulated.nodes_int8, "dla_fp16": simulated.nodes_fp16, "gpu_fp32": simulated.nodes_fp32,
         }  # fmt: skip
         self._session = open_session(simulated.model.SerializeToString())
-        self._reference = open_session(model.SerializeToString())
+        self._reference = open_session((model if reference is None else reference).SerializeToString())
         self.outputs = tuple(o.name for o in self._reference.get_outputs() if o.type == "tensor(float)")
         self._kept: Dict[int, Tuple[Any, List[List[np.ndarray]]]] = {}
 

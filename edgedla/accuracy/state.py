@@ -36,9 +36,13 @@ class Step:
 
 @dataclass
 class State:
-    """Mutable: `quantize` changes ranges, precisions and the model, each time by way of `simulation()`."""
+    """Mutable: `quantize` changes ranges, precisions and the model, each time by way of `simulation()`.
+
+    `reference` is the model as it came: FP32 outputs are its.
+    """
 
     model: Any
+    reference: Any
     graph: LayerGraph
     report: CheckReport
     holdout: Samples
@@ -66,7 +70,7 @@ class State:
         return replace(plan, layers=tuple(layers))
 
     def simulation(self, absmax: Optional[Mapping[str, float]] = None, model: Any = None) -> Simulation:
-        return Simulation(self.model if model is None else model, self.plan(absmax))
+        return Simulation(self.model if model is None else model, self.plan(absmax), self.reference)
 
     def on_dla(self) -> Tuple[str, ...]:
         """Names of the layers that the plan runs on the DLA."""

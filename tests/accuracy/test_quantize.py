@@ -59,7 +59,9 @@ def test_the_adjustable_simulation_is_the_plan_s_own(network: Any, data: Data) -
     with as_file(network) as path:
         graph = load_onnx(path, trt=platform.release.trt)
     absmax = thresholds(collect(network, data[0]))
-    state = State(network, graph, check_graph(graph, platform, "int8", "fallback"), data[1], absmax, "data", "")
+    state = State(
+        network, network, graph, check_graph(graph, platform, "int8", "fallback"), data[1], absmax, "data", ""
+    )
     fixed = open_session(simulate(network, state.plan()).model.SerializeToString())
     adjustable = Simulation(network, state.plan())
     for feed in data[1].feeds[:3]:
@@ -98,6 +100,30 @@ def test_layers_go_to_fp16_where_thresholds_are_not_enough(network: Any, data: D
     impossible = run(network, data, min_sqnr_db=300.0)
     assert impossible.met is False
     assert not impossible.precisions
+
+
+def test_biases_take_up_the_mean_error(network: Any, data: Data) -> None:
+    import onnx
+    from onnx import numpy_helper
+
+    # Weights that all round the same way shift every output.
+    skewed = onnx.ModelProto()
+    skewed.CopyFrom(network)
+    for tensor in skewed.graph.initializer:
+        if tensor.name == "w1":
+            values = numpy_helper.to_array(tensor).copy()
+            step = np.abs(values).reshape(16, -1).max(1).reshape(16, 1, 1, 1) / 127
+            rounded = (np.floor(values / step) + 0.45) * step
+            rounded[:, 0, 0, 0] = 127 * step[:, 0, 0, 0]
+            tensor.CopyFrom(numpy_helper.from_array(rounded.astype(np.float32), "w1"))
+    plain = run(skewed, data)
+    corrected = run(skewed, data, bias_correction=True)
+    assert [(s.name, s.kept) for s in corrected.steps] == [("bias correction", True)]
+    assert corrected.sqnr_db > plain.sqnr_db + 1
+    assert corrected.model is not None
+    names = {i.name for i in onnx.load_from_string(corrected.model).graph.initializer}
+    assert {"c0/corrected_bias", "y/corrected_bias"} <= names
+    assert plain.model is None
 
 
 def test_a_drop_of_a_metric_is_held(network: Any, data: Data) -> None:
