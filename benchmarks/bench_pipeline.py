@@ -23,13 +23,13 @@ import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.formats import TensorFormat, layout
+from edgedla.preprocess.preprocess import Preprocess
 from edgedla.runtime.decode import DECODERS, NmsOptions
 from edgedla.runtime.outputs.sinks import JsonLines
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.prepare import Preparer, open_preprocessor
-from edgedla.runtime.preprocess.preprocess import Preprocess
 from edgedla.runtime.runners import outputs_as_arrays
 from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sources import open_source

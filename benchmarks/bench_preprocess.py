@@ -17,7 +17,7 @@ import time
 import numpy as np
 
 from edgedla.formats import TensorFormat
-from edgedla.runtime.preprocess.preprocess import CpuPreprocessor, Preprocess
+from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 
 CASES = [
     ("1080p NV12 to 640x640 INT8 DLA_HWC4", (1080, 1920), "nv12", "INT8", TensorFormat.DLA_HWC4),

@@ -12,8 +12,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "edgedla"
 
 #: Each may import only what stands left of it, and itself. Single files count as part of the foundation.
 ORDER = (
-    "errors graph targets records rules importers regions quantization costs placement fixes formats builder "
-    "accuracy inspection runtime remote sweep reports cli"
+    "errors graph targets records rules importers regions quantization costs placement fixes formats preprocess "
+    "builder accuracy inspection runtime remote sweep reports cli"
 ).split()
 #: Modules beside the folders that everybody may import. `data`, `files` and `strict_yaml` stand on errors alone.
 FOUNDATION = {"errors", "version", "data", "files", "strict_yaml", "documents", "vocabulary", "printable"}
@@ -32,7 +32,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "onnxruntime": ("quantization/session.py",),
     "tensorrt": ("builder/tensorrt/api.py", "runtime/"),
     # formats/interleave.py falls back to NumPy where OpenCV is missing.
-    "cv2": ("runtime/", "formats/interleave.py"),
+    "cv2": ("preprocess/", "runtime/", "formats/interleave.py"),
     "pycuda": ("runtime/",),
     "jtop": ("runtime/",),
     "highspy": ("placement/",),

@@ -10,6 +10,7 @@ import pytest
 from edgedla.builder.artifact.artifact import Artifact, Binding, Stage
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.formats import TensorFormat
+from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.runtime.cuda.memory import CudaContext, cuda_driver
 from edgedla.runtime.outputs.sinks import Callback
@@ -18,7 +19,6 @@ from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.prepare import Preparer
 from edgedla.runtime.preprocess.cuda_preprocess import CudaFramePreprocessor
-from edgedla.runtime.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.runtime.runners.chain import ChainRunner
 from edgedla.runtime.runners.cuda_base import CudaRunner
 from edgedla.runtime.sources import open_source

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from edgedla.errors import RunError, UsageError
+from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode import NmsOptions, decode_anchors, decode_dfl, decode_ssd, segmentation, top_k
 from edgedla.runtime.decode.detections import nms
 from edgedla.runtime.decode.make_decoder import DecodeOptions, make_decoder, parse_anchors
 from edgedla.runtime.decode.rows import decode_rows
 from edgedla.runtime.decode.yolo import YOLOV5_ANCHORS, joined
-from edgedla.runtime.preprocess.geometry import Geometry
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from edgedla.errors import DocumentError, RunError, UsageError
+from edgedla.preprocess.geometry import Geometry
+from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.runtime.decode import decode_anchors, decode_dfl, decode_ssd, top_k
 from edgedla.runtime.decode.detections import Detection, NmsOptions, finish
 from edgedla.runtime.decode.yolo import any_above
@@ -25,8 +27,6 @@ from edgedla.runtime.pipeline.capture import MOST_STUCK, Capture, CaptureOptions
 from edgedla.runtime.pipeline.config import load_config, read_labels, with_overrides
 from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
 from edgedla.runtime.pipeline.pool import Pool
-from edgedla.runtime.preprocess.geometry import Geometry
-from edgedla.runtime.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource

@@ -13,11 +13,11 @@ import pytest
 from runtime_chains import straight
 
 from edgedla.errors import RunError
+from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.outputs.sinks import Callback, JsonLines
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
 from edgedla.runtime.pipeline.pool import Pool
-from edgedla.runtime.preprocess.geometry import Geometry
 from edgedla.runtime.runners.fake import FakeRunner, fake_chain
 from edgedla.runtime.sources import open_source
 

@@ -11,10 +11,10 @@ import pytest
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import TensorFormat
+from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.runtime.cuda.memory import DeviceArray
 from edgedla.runtime.pipeline.prepare import Preparer, open_preprocessor
 from edgedla.runtime.preprocess.cuda_preprocess import CudaFramePreprocessor, kernel_macros
-from edgedla.runtime.preprocess.preprocess import CpuPreprocessor, Preprocess
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 SPEC = Preprocess((30, 50), (3, 16, 16), format=TensorFormat.LINEAR)

@@ -10,9 +10,9 @@ import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import UsageError
+from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode import DECODERS, NmsOptions
 from edgedla.runtime.decode.detections import check_labels
-from edgedla.runtime.preprocess.geometry import Geometry
 
 Results = List[Any]
 Decoder = Callable[[Mapping[str, np.ndarray], Geometry], Results]

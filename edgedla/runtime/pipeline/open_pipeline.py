@@ -13,6 +13,8 @@ from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.host.session import binding_layout
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import TensorFormat
+from edgedla.preprocess.geometry import Geometry
+from edgedla.preprocess.preprocess import Preprocess
 from edgedla.runtime.decode.make_decoder import Decoder, make_decoder
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines, Sink
@@ -22,8 +24,6 @@ from edgedla.runtime.pipeline.devices import open_devices, placed_on
 from edgedla.runtime.pipeline.pipeline import Pipeline
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.prepare import Preparer, open_preprocessor
-from edgedla.runtime.preprocess.geometry import Geometry
-from edgedla.runtime.preprocess.preprocess import Preprocess
 from edgedla.runtime.runners import outputs_as_arrays
 from edgedla.runtime.sources import open_source
 

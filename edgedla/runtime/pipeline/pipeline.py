@@ -11,11 +11,11 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.errors import EdgedlaError, RunError
+from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs.sinks import Sink
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.pool import Collected, Pool
-from edgedla.runtime.preprocess.geometry import Geometry
 from edgedla.runtime.runners.base import describe
 from edgedla.runtime.stats import Latency
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError
+from edgedla.preprocess.geometry import Geometry
+from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.runtime.preprocess.cuda_preprocess import CudaFramePreprocessor
-from edgedla.runtime.preprocess.geometry import Geometry
-from edgedla.runtime.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.runtime.runners.base import describe
 
-log = logging.getLogger("edgedla.runtime.preprocess.preprocess")
+log = logging.getLogger("edgedla.preprocess.preprocess")
 DEVICES = ("auto", "cpu", "cuda")
 SAY_EVERY_S = 60.0
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import TensorFormat
+from edgedla.preprocess.preprocess import Preprocess
 from edgedla.runtime.cuda.memory import CudaContext
-from edgedla.runtime.preprocess.preprocess import Preprocess
 
 KERNEL_FILE = Path(__file__).with_name("preprocess.cu")
 LAYOUTS = {

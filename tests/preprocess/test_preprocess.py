@@ -8,9 +8,9 @@ import pytest
 from edgedla.errors import UsageError
 from edgedla.formats import TensorFormat
 from edgedla.formats.pack import unpack
+from edgedla.preprocess.geometry import Geometry
+from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.runtime.preprocess.cuda_preprocess import kernel_macros, kernel_params
-from edgedla.runtime.preprocess.geometry import Geometry
-from edgedla.runtime.preprocess.preprocess import CpuPreprocessor, Preprocess
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 

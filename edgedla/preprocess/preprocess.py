@@ -10,7 +10,7 @@ import numpy as np
 from edgedla.errors import UsageError
 from edgedla.formats import Layout, TensorFormat, layout
 from edgedla.formats.pack import pack, quantize
-from edgedla.runtime.preprocess.geometry import Geometry
+from edgedla.preprocess.geometry import Geometry
 
 #: Pixel orders of a frame. NV12 is one uint8 array (h * 3 / 2, w): the Y plane, then interleaved UV at half resolution.
 PIXELS = ("bgr", "rgb", "nv12")
