@@ -11,6 +11,7 @@ import numpy as np
 from edgedla.accuracy.metrics import Metric
 from edgedla.documents import header
 from edgedla.errors import DataError, UsageError
+from edgedla.preprocess.settings import PreprocessSettings, settings_of
 from edgedla.quantization.samples import Feed, InputSpec, Samples
 
 Run = Callable[[Feed], Mapping[str, np.ndarray]]
@@ -18,13 +19,18 @@ Run = Callable[[Feed], Mapping[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class Network:
-    """Something that turns feeds into outputs. `basis`: "fp32", "simulated" or "measured" (a device computed it)."""
+    """Something that turns feeds into outputs.
+
+    Attributes:
+        basis: "fp32", "simulated" or "measured" (a device computed it).
+        preprocess: how pictures become its input, where its artifact says so.
+    """
 
     name: str
     basis: str
     inputs: Tuple[InputSpec, ...]
     run: Run
-    close: Callable[[], None] = lambda: None
+    preprocess: Optional[PreprocessSettings] = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,8 @@ def open_network(path: Union[str, Path], shapes: Optional[Mapping[str, Sequence[
             )
         session = HostSession(artifact)
         specs = tuple(InputSpec(b.name, tuple(b.shape_nchw), session.input_type(b.name)) for b in artifact.inputs)
-        return Network(where.name, "simulated", specs, session.run_arrays)
+        made = None if artifact.preprocess is None else settings_of(artifact.preprocess, str(where))
+        return Network(where.name, "simulated", specs, session.run_arrays, made)
     from edgedla.builder.onnx_input import read_model
 
     return onnx_network(read_model(where), where.name, shapes)

@@ -19,7 +19,7 @@ from edgedla.builder.plan.int8_scales import calibrate
 from edgedla.builder.plan.legality import refuse_dynamic
 from edgedla.builder.plan.make_plan import make_plan
 from edgedla.builder.plan.plan import BuildPlan, Calibration
-from edgedla.builder.request import BuildRequest, Model, Say
+from edgedla.builder.request import BuildRequest, Model, Say, preprocess_of
 from edgedla.builder.trtexec.files import Scripts, scripts_of
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError, UsageError
 from edgedla.graph import LayerGraph
@@ -102,14 +102,16 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
                 return build_chain(plan, path, folder, work, backend, source, request, _build_one, say)
             given = request.calib_data is not None
             done = None if request.force else already_built(folder, plan.to_json(), backend, source, given)
-            if done is not None:
+            pictures = preprocess_of(request)
+            if done is not None and done.preprocess == pictures:
                 _tell(say, "this very build stands there already; --force builds it again")
                 tidy(done)
                 discard_stages(work)
                 return done
             _tell(say, f"building with the {backend} backend")
             artifact, contents = _build_one(plan, path, work, backend, request, say)
-            saved = save_artifact(replace(artifact, model=source, board=board_facts()), folder, contents)
+            whole = replace(artifact, model=source, board=board_facts(), preprocess=pictures)
+            saved = save_artifact(whole, folder, contents)
             discard_stages(work)
             return saved
 
@@ -129,7 +131,7 @@ def _build_one(
 
         artifact, contents = build_on_device(plan, path, work, allow_drift=request.allow_drift, say=say)
     else:
-        artifact, contents = _build_on_host(plan, path, request.calib_data, samples)
+        artifact, contents = _build_on_host(plan, path, request, samples)
     contents[("plan", "plan.json")] = plan.to_json().encode()
     if plan.calibration.absmax:
         contents[("calibration", "calib.cache")] = write_cache(plan.calibration.absmax, plan.trt).encode()
@@ -158,7 +160,9 @@ def _plan(
     chained = model is not None and len({*devices_of(graph, options)} - {None, GPU}) > 1
     calibration = Calibration()
     if request.precision == "int8" and not platform.release.strongly_typed:
-        calibration = calibrate(path, graph, request.calib, request.calib_data, request.calib_method, work, say)
+        calibration = calibrate(
+            path, graph, request.calib, request.calib_data, request.calib_method, request.preprocess, work, say
+        )
     if model is not None and chained:
         from edgedla.builder.onnx_input import load_model
 
@@ -207,14 +211,14 @@ def _backend(asked: str) -> str:
 
 
 def _build_on_host(
-    plan: BuildPlan, path: Path, calib_data: Optional[Path], samples: Optional[Samples]
+    plan: BuildPlan, path: Path, request: BuildRequest, samples: Optional[Samples]
 ) -> Tuple[Artifact, Contents]:
     from edgedla.builder.host.accuracy import check_samples
     from edgedla.builder.host.backend import build_host
     from edgedla.builder.onnx_input import read_model
 
     model = read_model(path)
-    built = build_host(plan, model, samples or check_samples(plan, model, calib_data))
+    built = build_host(plan, model, samples or check_samples(plan, model, request.calib_data, request.preprocess))
     artifact = artifact_of(plan, "host", {"onnxruntime": built.version}, (*plan.notes, *built.notes), built.accuracy)
     return artifact, {("host_model", "model.onnx"): built.data}
 

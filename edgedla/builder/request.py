@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.formats import IoFormat
+from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.vocabulary import BACKENDS, BUILD_MODES, PRECISIONS, one_of
 
 if TYPE_CHECKING:
@@ -52,13 +53,24 @@ Model = Union[str, Path, bytes, Any]
 Say = Callable[[str], None]
 
 
+def preprocess_of(request: BuildRequest) -> Optional[Mapping[str, Any]]:
+    """What the artifact says of its pictures: the request's settings, or the defaults that calibration pictures had."""
+    settings = request.preprocess
+    if settings is None and request.calib_data is not None:
+        from edgedla.preprocess.pictures import is_pictures
+
+        settings = PreprocessSettings() if is_pictures(request.calib_data) else None
+    return None if settings is None else settings.to_dict()
+
+
 @dataclass(frozen=True)
 class BuildRequest:
     """Everything `build` needs besides the model; the fields are the options of `edgedla build`.
 
     Attributes:
-        calib: a TensorRT calibration cache. calib_data: .npz or .npy samples; beside a cache they only show the host
+        calib: a TensorRT calibration cache. calib_data: .npz or .npy samples, pictures or a video; beside a cache they only show the host
             backend's error. Without both INT8 is calibrated on seeded random input, which is said everywhere.
+        preprocess: how pictures become inputs; the artifact keeps it, and `run` takes it from there.
         calib_method: a name of quantization.methods: auto, minmax, entropy, percentile, mse.
         placement: a placement (`edgedla.place`) or its document's file; its devices are taken in place of the prediction.
         allow_drift: on the device, move layers that TensorRT refuses to the GPU instead of refusing the build.
@@ -76,6 +88,7 @@ class BuildRequest:
     calib: Optional[Path] = None
     calib_data: Optional[Path] = None
     calib_method: str = "auto"
+    preprocess: Optional[PreprocessSettings] = None
     placement: Optional[Union[str, Path, Placement]] = None
     options: PlanOptions = field(default_factory=PlanOptions)
     allow_drift: bool = False

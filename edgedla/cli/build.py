@@ -9,7 +9,14 @@ from typing import Any, Dict, Optional, Tuple
 import click
 
 from edgedla.cli.board_option import BoardCommand
-from edgedla.cli.options import platform_options, resolve_models, shape_options, split_trtexec
+from edgedla.cli.options import (
+    platform_options,
+    preprocess_options,
+    preprocess_settings,
+    resolve_models,
+    shape_options,
+    split_trtexec,
+)
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 from edgedla.vocabulary import PRECISIONS
@@ -52,7 +59,8 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 @click.option(
     "--calib-data",
     metavar="PATH",
-    help="INT8 scales from samples: a .npz or .npy, or a folder of them, preprocessed. With --calib the scales are the "
+    help="INT8 scales from samples: a folder of pictures or a video, preprocessed as `run` does; or a .npz or .npy, or a "
+    "folder of them, preprocessed already. With --calib the scales are the "
     "cache's, and the samples show the host backend's error.",
 )
 @click.option(
@@ -62,6 +70,7 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
     metavar="METHOD",
     help="auto, minmax, entropy, percentile, percentile:99.9 or mse.",
 )
+@preprocess_options()
 @click.option("--set-ranges", is_flag=True, help="Give TensorRT the scales tensor by tensor, without a calibrator.")
 @click.option(
     "--input-formats", "--inputIOFormats", "input_formats", metavar="LIST", help="As int8:dla_hwc4,fp16:chw16."
@@ -233,6 +242,7 @@ def _request(model: str, given: Dict[str, Any]) -> Any:
         calib=_path(given["calib"]),
         calib_data=_path(given["calib_data"]),
         calib_method=given["calib_method"],
+        preprocess=preprocess_settings(given),
         placement=_path(given["placement"]),
         options=options,
         allow_drift=given["allow_drift"],

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
 import click
 
-from edgedla.errors import UsageError
+from edgedla.errors import DocumentError, UsageError
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -183,3 +183,72 @@ def _agreed(option: str, ours: Optional[str], spelled: Optional[str]) -> Optiona
     if ours and spelled and ours != spelled:
         raise UsageError(f"{ours} contradicts trtexec's options, which mean {spelled}", where=option)
     return ours or spelled
+
+
+def _three(context: Any, parameter: click.Parameter, value: Optional[str]) -> Optional[Tuple[float, ...]]:
+    """`123.7,116.3,103.5`, or one number for all three channels."""
+    if value is None:
+        return None
+    try:
+        numbers = tuple(float(part) for part in value.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) not in (1, 3):
+        raise UsageError(
+            f"{value!r}", where=f"--{parameter.name}", allowed="three numbers, or one, in grey values 0 to 255"
+        )
+    return numbers * 3 if len(numbers) == 1 else numbers
+
+
+def preprocess_options(file: bool = True) -> Callable[[Command], Command]:
+    """--mean, --std, --fit, --colour, and with `file` --preprocess FILE."""
+    options = [
+        click.option(
+            "--mean", callback=_three, metavar="R,G,B", help="Subtracted, in grey values 0 to 255.  [default: 0]"
+        ),
+        click.option("--std", callback=_three, metavar="R,G,B", help="Divided by; 255 makes 0..1.  [default: 255]"),
+        click.option("--fit", type=click.Choice(["letterbox", "stretch", "crop"]), help="[default: letterbox]"),
+        click.option("--colour", "--color", "colour", type=click.Choice(["rgb", "bgr"]), help="[default: rgb]"),
+    ]
+    if file:
+        what = "How pictures become inputs: a pipeline file, of which `preprocess:` is read."
+        options.insert(0, click.option("--preprocess", metavar="FILE", help=what))
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _taken(given: Dict[str, Any]) -> Dict[str, Any]:
+    """The options that were given, by field; they leave `given`."""
+    found = {name: given.pop(name) for name in ("mean", "std", "fit", "colour")}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def preprocess_settings(given: Dict[str, Any]) -> Any:
+    """PreprocessSettings of the options and the file, which must agree; None where nothing was said.
+
+    Raises:
+        DocumentError: the file is no pipeline file. UsageError: file and options contradict each other.
+    """
+    from edgedla.preprocess.settings import PreprocessSettings
+
+    options, file = _taken(given), given.pop("preprocess")
+    if file is None:
+        return PreprocessSettings(**options) if options else None
+    from edgedla.runtime.pipeline.config import load_preprocess
+
+    read = load_preprocess(file)
+    if not read.asked and not options:
+        raise DocumentError(
+            "the file says nothing of preprocessing", where=file, allowed="preprocess: {fit, colour, mean, std}"
+        )
+    for name, value in options.items():
+        if name in read.asked and tuple(read.asked[name]) != tuple(value):
+            raise UsageError(
+                f"--{name} contradicts the file, which says {read.asked[name]}", where=f"--preprocess {file}"
+            )
+    return PreprocessSettings(**{**read.asked, **options})

@@ -11,6 +11,7 @@ from typing import Any, Dict, Optional, Tuple
 import click
 
 from edgedla.cli.board_option import BoardCommand
+from edgedla.cli.options import preprocess_options
 from edgedla.cli.output import deliver, destinations
 from edgedla.errors import UsageError
 
@@ -34,6 +35,7 @@ FORMATS = ("text", "json")
 @click.option(
     "--preprocess", type=click.Choice(("auto", "cpu", "cuda")), help="Where frames are prepared.  [default: auto]"
 )
+@preprocess_options(file=False)
 @click.option("--decode", metavar="NAME", help="classification, segmentation, ssd, yolov5, yolov8, yolo11 or none.")
 @click.option("--labels", metavar="A,B,C", help="Class names, or a file with one a line.")
 @click.option("--score", type=click.FloatRange(0, 1), help="Detections below this score are dropped.")
@@ -55,6 +57,10 @@ def run(
     devices: Tuple[str, ...],
     placement: Optional[str],
     preprocess: Optional[str],
+    mean: Any,
+    std: Any,
+    fit: Optional[str],
+    colour: Optional[str],
     decode: Optional[str],
     labels: Optional[str],
     score: Optional[float],
@@ -97,7 +103,7 @@ def run(
         load_config(pipeline) if is_file else None,
         artifact="" if is_file else pipeline,
         source=source or "",
-        preprocess={"device": preprocess},
+        preprocess={"device": preprocess, "mean": mean, "std": std, "fit": fit, "colour": colour},
         decode={"kind": decode, "labels": read_labels(labels or ""), "score": score, "reg_max": reg_max},
         outputs={"jsonl": jsonl, "images": images, "video": video},
         metrics={"jsonl": metrics, "prometheus_port": prometheus},

@@ -114,3 +114,34 @@ def test_wrong_use(
     known = {"MODEL": files[0], "SAMPLES": files[1]}
     assert run(*(known.get(a, a) for a in args)) == code
     assert why in capsys.readouterr().err
+
+
+def test_pictures_go_from_calibration_through_the_manifest_to_run(
+    files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    cv2 = pytest.importorskip("cv2")
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for i in range(8):
+        image = np.random.default_rng(i).integers(0, 256, (10, 12, 3), np.uint8)
+        cv2.imwrite(str(folder / f"{i}.png"), image)
+    pipeline = tmp_path / "pipeline.yaml"
+    pipeline.write_text("version: 1\npreprocess:\n  fit: stretch\n  std: [58, 57, 57]\n")
+    artifact = tmp_path / "artifact"
+    build = ("build", files[0], "--precision", "int8", "--backend", "host", "-o", artifact)
+    assert run(*build, "--calib-data", folder, "--preprocess", pipeline, "--mean", "120,117,104") == 0
+    manifest = json.loads((artifact / "manifest.json").read_text())
+    assert manifest["preprocess"] == {
+        "fit": "stretch", "colour": "rgb", "pad": 114, "mean": [120, 117, 104], "std": [58, 57, 57]
+    }  # fmt: skip
+    capsys.readouterr()
+    go = ("run", artifact, "--source", folder, "--decode", "none", "--frames", "2")
+    assert run(*go) == 0
+    assert run(*go, "--fit", "stretch") == 0
+    assert run(*go, "--fit", "crop") == 2
+    assert "contradicts the artifact" in capsys.readouterr().err
+    assert run(*build, "--calib-data", folder, "--preprocess", pipeline, "--fit", "crop") == 2
+    assert run("evaluate", artifact, "--data", folder, "--metric", "cosine", "--against", files[0]) == 0
+    assert "stretch" in capsys.readouterr().out
+    assert run("quantize", files[0], "--data", folder, "--fit", "crop") == 0
+    assert "crop, rgb" in capsys.readouterr().out

@@ -102,6 +102,7 @@ class Artifact:
         accuracy: what the builder measured of the result against ONNX Runtime in FP32, if it did.
         notes: what the user must know.
         board: the Jetson that built it, as `targets.board.board_facts` tells (model, power mode, clocks); None elsewhere.
+        preprocess: how pictures become the input (preprocess.settings), as calibration had it; None where nobody said.
         stages: of a chain, in the order in which a frame passes them; () for every other kind.
     """
 
@@ -122,6 +123,7 @@ class Artifact:
     folder: Optional[Path] = None
     stages: Tuple[Stage, ...] = ()
     board: Optional[Mapping[str, Any]] = None
+    preprocess: Optional[Mapping[str, Any]] = None
 
     def file(self, role: str) -> Path:
         """The path of the file with this role.
@@ -168,6 +170,8 @@ class Artifact:
         }
         if self.board is not None:
             document["board"] = dict(self.board)
+        if self.preprocess is not None:
+            document["preprocess"] = dict(self.preprocess)
         if self.kind == "chain":
             document["stages"] = [
                 {

@@ -118,6 +118,7 @@ def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
         files=tuple(ArtifactFile(**f) for f in document["files"]),
         tool=document["tool"],
         board=document.get("board"),
+        preprocess=document.get("preprocess"),
     )
     return artifact, tuple(StageEntry(**s) for s in document.get("stages", ()))
 

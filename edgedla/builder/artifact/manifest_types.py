@@ -116,6 +116,8 @@ def wrong_types(document: Mapping[str, Any]) -> List[str]:
             found.append(".".join(path))
     if not _or_null(_object)(document.get("board")):
         found.append("board")
+    if not _or_null(_object)(document.get("preprocess")):
+        found.append("preprocess")
     for (parent, key), check in _OPTIONAL.items():
         if parent not in found and not _or_null(check)(document[parent].get(key)):
             found.append(f"{parent}.{key}")

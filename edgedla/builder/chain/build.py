@@ -57,7 +57,10 @@ def build_chain(
     plan = _plan_text(chain)
     given = request.calib_data is not None
     done = None if request.force else already_built(folder, plan, backend, source, given)
-    if done is not None:
+    from edgedla.builder.request import preprocess_of
+
+    pictures = preprocess_of(request)
+    if done is not None and done.preprocess == pictures:
         _tell(say, "this very build stands there already; --force builds it again")
         tidy(done)
         discard_stages(work)
@@ -67,7 +70,7 @@ def build_chain(
     if backend == "host":
         from edgedla.builder.chain.host_accuracy import Reference
 
-        measured = Reference(path, chain, request.calib_data)
+        measured = Reference(path, chain, request.calib_data, request.preprocess)
     stages: List[Stage] = []
     for k, stage in enumerate(chain.stages):
         own = {"name": stage.plan.model["name"], "sha256": stage.plan.model["sha256"], "external": {}}
@@ -86,7 +89,8 @@ def build_chain(
         contents[("calibration", "calib.cache")] = write_cache(
             chain.calibration.absmax, chain.stages[0].plan.trt
         ).encode()
-    saved = save_artifact(replace(_artifact(chain, stages, source, accuracy), board=board_facts()), folder, contents)
+    whole = replace(_artifact(chain, stages, source, accuracy), board=board_facts(), preprocess=pictures)
+    saved = save_artifact(whole, folder, contents)
     discard_stages(work)
     return saved
 

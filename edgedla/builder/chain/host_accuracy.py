@@ -14,6 +14,7 @@ from edgedla.builder.host.session import HostSession
 from edgedla.builder.onnx_input import read_model, with_static_inputs
 from edgedla.errors import BuildError
 from edgedla.formats.pack import pack, unpack
+from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.quantization.samples import Samples, synthetic_samples
 from edgedla.quantization.session import input_specs, open_session
 
@@ -53,7 +54,9 @@ class HostChain:
 class Reference:
     """The whole model in FP32, and what it gives to each stage on the samples that the error is measured on."""
 
-    def __init__(self, path: Path, chain: ChainPlan, data: Optional[Path]) -> None:
+    def __init__(
+        self, path: Path, chain: ChainPlan, data: Optional[Path], preprocess: Optional[PreprocessSettings] = None
+    ) -> None:
         """Raises ModelError, RunError, DataError, UsageError, EnvironmentMissing."""
         self.chain = chain
         shapes = {io.name: io.shape_nchw for io in chain.io if io.is_input}
@@ -61,7 +64,7 @@ class Reference:
         self.session = open_session(static.SerializeToString(), error=BuildError)
         specs = input_specs(self.session, {k: list(v) for k, v in shapes.items()})
         self.own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
-        given = loaded_samples(data, specs) if data is not None else None
+        given = loaded_samples(data, specs, preprocess) if data is not None else None
         self.checked = given or synthetic_samples(specs, CHECK_SAMPLES, CHECK_SEED)
         self.between = _between(static, chain.between, self.checked)
 

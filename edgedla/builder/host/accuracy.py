@@ -11,7 +11,9 @@ import numpy as np
 from edgedla.builder.onnx_input import with_static_inputs
 from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.errors import BuildError, RunError
-from edgedla.quantization.samples import InputSpec, Samples, load_samples
+from edgedla.preprocess.pictures import open_samples
+from edgedla.preprocess.settings import PreprocessSettings
+from edgedla.quantization.samples import InputSpec, Samples
 from edgedla.quantization.session import input_specs, open_session
 
 #: Stated tolerance: relative L2 error ||y - y_fp32|| / ||y_fp32|| of each output. FP16 rounds to 11 bits, so a deep
@@ -79,18 +81,20 @@ def accuracy_of(
     }
 
 
-def check_samples(plan: BuildPlan, model: Any, data: Optional[Path]) -> Optional[Samples]:
+def check_samples(
+    plan: BuildPlan, model: Any, data: Optional[Path], preprocess: Optional[PreprocessSettings] = None
+) -> Optional[Samples]:
     """The last of the user's samples, where there are any: those that the error is measured on."""
     if data is None:
         return None
     shapes = {io.name: io.shape_nchw for io in plan.inputs}
     session = open_session(with_static_inputs(model, shapes).SerializeToString(), error=BuildError)
-    return loaded_samples(data, input_specs(session, {k: list(v) for k, v in shapes.items()}))
+    return loaded_samples(data, input_specs(session, {k: list(v) for k, v in shapes.items()}), preprocess)
 
 
-def loaded_samples(data: Path, specs: Sequence[InputSpec]) -> Samples:
+def loaded_samples(data: Path, specs: Sequence[InputSpec], preprocess: Optional[PreprocessSettings] = None) -> Samples:
     """The last of the user's samples, for inputs of these types and sizes."""
-    loaded = load_samples(data, specs)
+    loaded = open_samples(data, specs, preprocess)
     last = loaded.feeds[-CHECK_SAMPLES:]
     return Samples(tuple(last), False, f"the last {len(last)} of {loaded.detail}")
 

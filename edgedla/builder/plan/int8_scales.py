@@ -14,6 +14,7 @@ from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import read_cache
 
 if TYPE_CHECKING:
+    from edgedla.preprocess.settings import PreprocessSettings
     from edgedla.quantization.samples import Samples
 
 
@@ -23,6 +24,7 @@ def calibrate(
     cache: Optional[Path],
     data: Optional[Path],
     method: str,
+    preprocess: Optional[PreprocessSettings],
     work: Optional[Path],
     say: Optional[Callable[[str], None]] = None,
 ) -> Calibration:
@@ -40,16 +42,17 @@ def calibrate(
         return Calibration("cache", found.absmax, "; ".join((Path(cache).name, *found.notes)))
     # Both need onnx and onnxruntime, which a device that builds from a cache may lack.
     from edgedla.builder.onnx_input import read_model, with_static_inputs
+    from edgedla.preprocess.pictures import open_samples
     from edgedla.quantization.collect import collect
     from edgedla.quantization.methods import method_of, thresholds
-    from edgedla.quantization.samples import load_samples, synthetic_samples
+    from edgedla.quantization.samples import synthetic_samples
     from edgedla.quantization.session import input_specs, open_session
 
     method_of(method)
     shapes = {name: graph.tensors[name].dims for name in graph.inputs}
     model = with_static_inputs(read_model(model_path), shapes)
     specs = input_specs(open_session(model.SerializeToString()), {k: list(v) for k, v in shapes.items()})
-    samples = load_samples(data, specs) if data is not None else synthetic_samples(specs)
+    samples = open_samples(data, specs, preprocess) if data is not None else synthetic_samples(specs)
     source = "synthetic" if samples.synthetic else "data"
     kept = work / f"ranges-{_key(model, samples, method)}.json" if work is not None else None
     absmax = _read(kept)

@@ -7,7 +7,7 @@ from typing import Any, Optional
 import click
 
 from edgedla.cli.accuracy.progress import progress_bar
-from edgedla.cli.options import ShapesType
+from edgedla.cli.options import ShapesType, preprocess_options, preprocess_settings
 from edgedla.errors import UsageError
 
 
@@ -25,6 +25,7 @@ from edgedla.errors import UsageError
 @click.option(
     "--max-drop", type=float, metavar="X", help="Exit with 1 where the metric is more than X below --against's."
 )
+@preprocess_options()
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> int:
     """Accuracy of a model (FP32) or a built artifact (simulated) on your samples, with a 95 % confidence interval.
@@ -35,7 +36,8 @@ def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> i
     from edgedla.accuracy.evaluate import evaluate as run
     from edgedla.accuracy.evaluate import open_network
     from edgedla.accuracy.metrics import metric_of
-    from edgedla.quantization.samples import load_samples
+    from edgedla.preprocess.pictures import open_samples
+    from edgedla.preprocess.settings import agreed
     from edgedla.reports.quantization import render_evaluation
 
     if given["max_drop"] is not None and against is None:
@@ -43,7 +45,11 @@ def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> i
     metric = metric_of(given["metric"])
     opened = open_network(network, given["shapes"])
     other = open_network(against, given["shapes"]) if against is not None else None
-    samples = load_samples(data, opened.inputs, given["limit"])
+    made_for = opened.preprocess
+    pictures = preprocess_settings(given)
+    if made_for is not None and pictures is not None:
+        agreed(made_for, pictures.to_dict(), "--preprocess")
+    samples = open_samples(data, opened.inputs, made_for or pictures, given["limit"])
     with progress_bar() as bar:
         show = None if bar is None else (lambda done, of, bar=bar: bar("evaluating", done, of))
         result = run(opened, samples, metric, other, show)

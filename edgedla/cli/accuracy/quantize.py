@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 import click
 
 from edgedla.cli.accuracy.progress import progress_bar, say
-from edgedla.cli.options import platform_options, shape_options
+from edgedla.cli.options import platform_options, preprocess_options, preprocess_settings, shape_options
 from edgedla.errors import UsageError
 
 
 @click.command()
 @click.argument("model", metavar="MODEL")
 @click.option("-o", "--output", "out", metavar="FOLDER", help="Folder of the cache, layer precisions and report.")
-@click.option("--data", metavar="PATH", help="Calibration samples: a .npz or .npy, or a folder of them; 64 or more.")
+@click.option(
+    "--data",
+    metavar="PATH",
+    help="Calibration samples, 64 or more: a folder of pictures, a video, a .npz or .npy, or a folder of them.",
+)
 @click.option(
     "--holdout",
     metavar="PATH",
     help="Samples that errors are measured on.  [default: the last fifth of --data, which calibration leaves out]",
 )
+@preprocess_options()
 @platform_options()
 @shape_options()
 @click.option(
@@ -52,6 +57,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     from edgedla.accuracy.metrics import metric_of
     from edgedla.accuracy.quantize import quantize as run
     from edgedla.accuracy.request import QuantizeRequest
+    from edgedla.preprocess.pictures import open_samples
     from edgedla.quantization.calibration_cache import read_cache
     from edgedla.reports.quantization import render_quantized
 
@@ -71,8 +77,14 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         shapes=given["shapes"],
         batch=given["batch"],
     )
+    pictures = preprocess_settings(given)
+
+    def samples(path: str) -> Callable[[Sequence[Any]], Any]:
+        return lambda inputs: open_samples(path, inputs, pictures, None)
+
     with progress_bar() as progress:
-        result = run(model, data, request, holdout=holdout, absmax=absmax, say=say, progress=progress)
+        held_out = None if holdout is None else samples(holdout)
+        result = run(model, samples(data), request, holdout=held_out, absmax=absmax, say=say, progress=progress)
     text = render_quantized(result, given["output_format"])
     if out is not None:
         more = {"report.html": render_quantized(result, "html")} if given["report"] else {}

@@ -7,11 +7,12 @@ import difflib
 import os
 import reprlib
 from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, FrozenSet, Mapping, Optional, Tuple, Type, TypeVar, Union
 
 import yaml
 
 from edgedla.errors import DocumentError, UsageError
+from edgedla.preprocess.settings import NAMES
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.pipeline.capture import CaptureOptions
 from edgedla.runtime.pipeline.pipeline import Limits
@@ -39,6 +40,14 @@ class PreprocessConfig:
     pad: int = 114
     mean: Tuple[float, ...] = (0.0, 0.0, 0.0)
     std: Tuple[float, ...] = (255.0, 255.0, 255.0)
+    #: Names of the fields that a file or option gave, also where they are the defaults.
+    given: FrozenSet[str] = field(default=frozenset(), compare=False, repr=False, metadata={"internal": True})
+
+    @property
+    def asked(self) -> Dict[str, Any]:
+        """What the user says of the network's input, by field of PreprocessSettings."""
+        default = PreprocessConfig()
+        return {n: getattr(self, n) for n in NAMES if n in self.given or getattr(self, n) != getattr(default, n)}
 
 
 @dataclass(frozen=True)
@@ -126,6 +135,25 @@ def load_config(path: str) -> PipelineConfig:
     Raises:
         DocumentError: unreadable, no YAML, unknown key, wrong type or missing key, with file and key.
     """
+    config, document = _read(path)
+    for key in ("artifact", "source"):
+        if not document.get(key):
+            raise DocumentError(f"{key} is missing", where=path)
+    if config.devices and config.placement:
+        raise DocumentError("devices and placement both say where it runs", where=path, allowed="one of them")
+    return _absolute(config, os.path.dirname(os.path.abspath(path)))
+
+
+def load_preprocess(path: str) -> PreprocessConfig:
+    """The preprocessing of a pipeline file, which need not name an artifact or source.
+
+    Raises:
+        DocumentError: as load_config.
+    """
+    return _read(path)[0].preprocess
+
+
+def _read(path: str) -> Tuple[PipelineConfig, Mapping[str, Any]]:
     try:
         with open(path, "rb") as f:
             data = f.read(MOST_BYTES + 1)
@@ -147,17 +175,11 @@ def load_config(path: str) -> PipelineConfig:
         raise DocumentError(f"version is {version!r}", where=path, allowed=f"version: {VERSION}")
     if isinstance(document.get("source"), str):
         document["source"] = {"uri": document["source"]}
-    config = _build(PipelineConfig, document, path, "")
-    for key in ("artifact", "source"):
-        if not document.get(key):
-            raise DocumentError(f"{key} is missing", where=path)
-    if config.devices and config.placement:
-        raise DocumentError("devices and placement both say where it runs", where=path, allowed="one of them")
-    return _absolute(config, os.path.dirname(os.path.abspath(path)))
+    return _build(PipelineConfig, document, path, ""), document
 
 
 def _names(cls: type) -> Tuple[str, ...]:
-    return tuple(f.name for f in dataclasses.fields(cls))
+    return tuple(f.name for f in dataclasses.fields(cls) if not f.metadata.get("internal"))
 
 
 _NESTED: Mapping[str, type] = {
@@ -192,6 +214,8 @@ def _build(cls: Type[T], given: Any, path: str, at: str) -> T:
             values[str(key)] = _typed(value, default, path, name)
     if options:
         values["options"] = options
+    if cls is PreprocessConfig:
+        values["given"] = frozenset(values)
     return cls(**values)
 
 
@@ -304,6 +328,8 @@ def with_overrides(
                 raise UsageError(f"{name}.{key} is {v}", allowed="a number, 0 or more")
         # 0 is a value: `--score 0` keeps every detection.
         kept = {k: v for k, v in changes.items() if v is not None and v != "" and v != ()}
+        if kept and name == "preprocess":
+            kept["given"] = base.preprocess.given | set(kept)
         if kept:
             base = dataclasses.replace(base, **{name: dataclasses.replace(getattr(base, name), **kept)})
     if not base.artifact or not base.source.uri:

@@ -15,6 +15,7 @@ from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import TensorFormat
 from edgedla.preprocess.geometry import Geometry
 from edgedla.preprocess.preprocess import Preprocess
+from edgedla.preprocess.settings import PreprocessSettings, agreed, settings_of
 from edgedla.runtime.decode.make_decoder import Decoder, make_decoder
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines, Sink
@@ -35,7 +36,7 @@ def preprocess_for(artifact: Artifact, frame_hw: Any, pixels: str, config: Pipel
         UsageError: the artifact has several inputs, or one that is no 3-channel image.
     """
     _check_input(artifact)
-    binding, p = artifact.inputs[0], config.preprocess
+    binding, p = artifact.inputs[0], settings_for(artifact, config)
     return Preprocess(
         frame_hw=frame_hw,
         input_chw=binding.shape_nchw[1:],  # type: ignore[arg-type]
@@ -43,13 +44,25 @@ def preprocess_for(artifact: Artifact, frame_hw: Any, pixels: str, config: Pipel
         colour=p.colour,
         fit=p.fit,
         pad=p.pad,
-        mean=p.mean,  # type: ignore[arg-type]
-        std=p.std,  # type: ignore[arg-type]
+        mean=p.mean,
+        std=p.std,
         dtype=binding.dtype,
         scale=binding.scale,
         format=TensorFormat(binding.format),
         chip=binding_layout(binding, str(artifact.platform["chip"])).chip,
     )
+
+
+def settings_for(artifact: Artifact, config: PipelineConfig) -> PreprocessSettings:
+    """What the artifact was calibrated with, else what the config says.
+
+    Raises:
+        UsageError: the config contradicts the artifact.
+    """
+    asked = config.preprocess.asked
+    if artifact.preprocess is None:
+        return PreprocessSettings(**asked)
+    return agreed(settings_of(artifact.preprocess, str(artifact.folder)), asked, "preprocess")
 
 
 def _check_input(artifact: Artifact) -> None:

@@ -1,0 +1,175 @@
+"""Samples of pictures: a folder of images or a video, through the preprocessing that `run` uses, read as they are used."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any, List, Optional, Sequence, Tuple, Union, overload
+
+import numpy as np
+
+from edgedla.errors import DataError, EnvironmentMissing, UsageError
+from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
+from edgedla.preprocess.settings import PreprocessSettings
+from edgedla.quantization.samples import Feed, InputSpec, Samples, identity_of, load_samples
+
+PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp", ".tif", ".tiff"})
+VIDEOS = frozenset({".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v", ".mpg", ".mpeg"})
+
+
+def open_samples(
+    path: Union[str, Path],
+    inputs: Sequence[InputSpec],
+    settings: Optional[PreprocessSettings] = None,
+    limit: Optional[int] = 256,
+) -> Samples:
+    """Samples of any kind: arrays as load_samples takes them, a folder of pictures, or a video.
+
+    Pictures in subfolders bring labels: the place of their folder among its siblings' names, in order. Of a long video
+    or folder `limit` pictures are taken, evenly.
+
+    Args:
+        settings: how pictures become inputs; None takes the defaults of `run`.
+
+    Raises:
+        UsageError: nothing of these is there. DataError: it does not fit the inputs, or cannot be read.
+        EnvironmentMissing: OpenCV is missing.
+    """
+    root = Path(path)
+    if root.is_file() and root.suffix.lower() in VIDEOS:
+        return _samples(_Video(root, _spec(inputs, settings), inputs[0], limit), root, settings)
+    files = _pictures(root)
+    if not files:
+        return load_samples(root, inputs, limit)
+    spec = _spec(inputs, settings)
+    names = sorted({f.parent.name for f in files}, key=_natural) if all(f.parent != root for f in files) else []
+    if limit is not None and len(files) > limit:
+        files = [files[i] for i in np.linspace(0, len(files) - 1, limit).round().astype(int)]
+    labels = [names.index(f.parent.name) for f in files] if names else None
+    return _samples(_Pictures(files, spec, inputs[0]), root, settings, labels, files)
+
+
+def is_pictures(path: Union[str, Path]) -> bool:
+    """True for a video, and for a folder that holds pictures."""
+    root = Path(path)
+    return (root.is_file() and root.suffix.lower() in VIDEOS) or bool(_pictures(root))
+
+
+def _pictures(root: Path) -> List[Path]:
+    """Pictures of a folder and its subfolders in natural order; none where the folder holds arrays."""
+    if not root.is_dir() or any(p.suffix in (".npz", ".npy") for p in root.iterdir()):
+        return []
+    found = [p for p in (*root.iterdir(), *root.glob("*/*")) if p.suffix.lower() in PICTURES and p.is_file()]
+    return sorted(found, key=lambda p: (_natural(p.parent.name), _natural(p.name)))
+
+
+def _natural(text: str) -> Tuple[Any, ...]:
+    """2 before 10."""
+    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text) if part)
+
+
+def _samples(
+    feeds: Sequence[Feed],
+    root: Path,
+    settings: Optional[PreprocessSettings],
+    labels: Optional[Sequence[Any]] = None,
+    files: Optional[Sequence[Path]] = None,
+) -> Samples:
+    what = str(settings or PreprocessSettings())
+    detail = f"{len(feeds)} {'pictures' if files else 'frames'} of {root.name} ({what})"
+    return Samples(feeds, False, detail, labels, f"{what} {identity_of(files or [root])}")
+
+
+def _spec(inputs: Sequence[InputSpec], settings: Optional[PreprocessSettings]) -> Preprocess:
+    shape = tuple(inputs[0].shape)
+    if len(inputs) != 1 or len(shape) != 4 or shape[:2] != (1, 3) or not np.issubdtype(inputs[0].dtype, np.floating):
+        found = ", ".join(f"{i.name} {list(i.shape)}" for i in inputs)
+        raise UsageError(
+            f"pictures need one float input of 1 x 3 x H x W, the network has {found}", hint="give arrays: .npz or .npy"
+        )
+    p = settings or PreprocessSettings()
+    return Preprocess(
+        frame_hw=(shape[2], shape[3]), input_chw=(3, shape[2], shape[3]), colour=p.colour, fit=p.fit, pad=p.pad,
+        mean=p.mean, std=p.std, dtype="FLOAT",
+    )  # fmt: skip
+
+
+def _cv2() -> Any:
+    try:
+        import cv2
+    except ImportError as e:
+        raise EnvironmentMissing(f"pictures need OpenCV: {e}", hint="pip install 'edgedla[camera]'") from e
+    return cv2
+
+
+class _Pictures(Sequence[Feed]):
+    """One feed a picture. A picture is decoded when it is asked for."""
+
+    def __init__(self, files: Sequence[Path], spec: Preprocess, into: InputSpec) -> None:
+        _cv2()
+        self._files, self._into = files, into
+        self._preprocess = CpuPreprocessor(spec)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    @overload
+    def __getitem__(self, index: int) -> Feed: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Feed]: ...
+    def __getitem__(self, index: Union[int, slice]) -> Union[Feed, Sequence[Feed]]:
+        if isinstance(index, slice):
+            # Still read as they are asked for: half of a data set need not stand in memory.
+            return _Pictures(self._files[index], self._preprocess.spec, self._into)
+        path = self._files[index]
+        frame = _cv2().imread(str(path))
+        if frame is None:
+            raise DataError("no picture that OpenCV can read", where=str(path))
+        return {self._into.name: prepared(self._preprocess, frame, self._into)}
+
+
+class _Video(Sequence[Feed]):
+    """Frames of a video, evenly. They are decoded once, and kept in FP16: the inputs of DLA networks are no wider."""
+
+    def __init__(self, path: Path, spec: Preprocess, into: InputSpec, limit: Optional[int]) -> None:
+        self._into, self._preprocess = into, CpuPreprocessor(spec)
+        cv2 = _cv2()
+        capture = cv2.VideoCapture(str(path))
+        count = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
+        frames: List[np.ndarray] = []
+        step = max(count / limit, 1.0) if limit else 1.0
+        read, wanted = 0, 0.0
+        while limit is None or len(frames) < limit:
+            good, frame = capture.read()
+            if not good:
+                break
+            if read >= round(wanted):
+                frames.append(prepared(self._preprocess, frame, into).astype(np.float16))
+                wanted += step
+            read += 1
+        capture.release()
+        if not frames:
+            raise DataError("no frame can be read", where=str(path))
+        self._frames = frames
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    @overload
+    def __getitem__(self, index: int) -> Feed: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Feed]: ...
+    def __getitem__(self, index: Union[int, slice]) -> Union[Feed, Sequence[Feed]]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return {self._into.name: self._frames[index].astype(self._into.dtype)}
+
+
+def prepared(preprocess: CpuPreprocessor, frame: np.ndarray, into: InputSpec) -> np.ndarray:
+    """A BGR frame of any size as the network's input: (1, 3, H, W) of the input's type."""
+    if frame.shape != preprocess.spec.frame_shape:
+        preprocess.reframe(dataclasses.replace(preprocess.spec, frame_hw=frame.shape[:2]))
+    values = preprocess(frame).view(np.float32).reshape(into.shape)
+    result: np.ndarray = np.array(values, dtype=into.dtype)
+    return result

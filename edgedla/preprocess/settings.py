@@ -1,0 +1,89 @@
+"""How a network wants its pictures: one set of settings for calibration, the artifact's manifest and `run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Dict, Mapping, Tuple
+
+from edgedla.errors import DocumentError, UsageError
+from edgedla.preprocess.geometry import FITS
+from edgedla.vocabulary import one_of
+
+COLOURS = ("rgb", "bgr")
+Three = Tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class PreprocessSettings:
+    """A pixel p of channel c becomes (p - mean[c]) / std[c].
+
+    Attributes:
+        fit: letterbox, stretch or crop. colour: the order the network wants its channels in.
+        pad: grey value 0..255 around a letterboxed frame.
+        mean, std: in grey values 0..255, in the order of `colour`; std (255, 255, 255) makes 0..1.
+    """
+
+    fit: str = "letterbox"
+    colour: str = "rgb"
+    pad: int = 114
+    mean: Three = (0.0, 0.0, 0.0)
+    std: Three = (255.0, 255.0, 255.0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fit", one_of("fit", self.fit, FITS))
+        object.__setattr__(self, "colour", one_of("colour", self.colour, COLOURS))
+        if not 0 <= self.pad <= 255:
+            raise UsageError(f"pad is {self.pad}", allowed="0 to 255")
+        if len(self.mean) != 3 or len(self.std) != 3 or any(s == 0 for s in self.std):
+            raise UsageError(f"mean {self.mean}, std {self.std}", allowed="three numbers each, std without a 0")
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"fit": self.fit, "colour": self.colour, "pad": self.pad, "mean": list(self.mean), "std": list(self.std)}
+
+    def __str__(self) -> str:
+        numbers = " ".join(f"{v:g}" for v in self.mean), " ".join(f"{v:g}" for v in self.std)
+        return f"{self.fit}, {self.colour}, mean {numbers[0]}, std {numbers[1]}"
+
+
+NAMES: Tuple[str, ...] = tuple(f.name for f in fields(PreprocessSettings))
+
+
+def settings_of(values: Mapping[str, Any], where: str) -> PreprocessSettings:
+    """Settings from a document's mapping; absent fields take the default.
+
+    Raises:
+        DocumentError: an unknown field, or a value of the wrong form.
+    """
+    unknown = sorted(set(values) - set(NAMES))
+    if unknown:
+        raise DocumentError(f"unknown field {unknown[0]!r}", where=where, allowed=", ".join(NAMES))
+    try:
+        three = {k: tuple(float(v) for v in values[k]) for k in ("mean", "std") if k in values}
+        return PreprocessSettings(**{**values, **three})
+    except (TypeError, ValueError, UsageError) as e:
+        raise DocumentError(f"no preprocessing: {e}", where=where) from e
+
+
+def agreed(made_for: PreprocessSettings, asked: Mapping[str, Any], where: str) -> PreprocessSettings:
+    """The settings that an artifact was calibrated with, after a check that nobody asks for others.
+
+    Args:
+        asked: what the user said, by field.
+
+    Raises:
+        UsageError: a contradiction: the network would read other numbers than its INT8 scales were made for.
+    """
+    for name, value in asked.items():
+        made = getattr(made_for, name)
+        same = tuple(map(float, value)) == tuple(made) if isinstance(made, tuple) else value == made
+        if not same:
+            raise UsageError(
+                f"{name} {_text(value)} contradicts the artifact, which was built for {name} {_text(made)}",
+                where=where,
+                hint="leave it out, or build the artifact with it",
+            )
+    return made_for
+
+
+def _text(value: Any) -> str:
+    return ",".join(f"{v:g}" for v in value) if isinstance(value, (tuple, list)) else str(value)

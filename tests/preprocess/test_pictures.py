@@ -1,0 +1,90 @@
+"""Pictures and videos as samples: what `run` would feed, labels of folders, and what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgedla.errors import DataError, DocumentError, UsageError
+from edgedla.preprocess.pictures import is_pictures, open_samples
+from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
+from edgedla.preprocess.settings import PreprocessSettings, agreed, settings_of
+from edgedla.quantization.samples import InputSpec
+
+cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
+
+SPEC = [InputSpec("x", (1, 3, 24, 32), np.float32)]
+SETTINGS = PreprocessSettings("stretch", "bgr", 0, (1.0, 2.0, 3.0), (10.0, 20.0, 30.0))
+
+
+def picture(path: Path, seed: int, hw: tuple = (48, 64)) -> np.ndarray:
+    image = np.random.default_rng(seed).integers(0, 256, (*hw, 3), np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cv2.imwrite(str(path), image)
+    return image
+
+
+def test_a_picture_becomes_what_run_feeds(tmp_path: Path) -> None:
+    images = [picture(tmp_path / "in" / f"{i}.png", i, (40 + i, 64)) for i in (2, 10)]
+    samples = open_samples(tmp_path / "in", SPEC, SETTINGS)
+    assert len(samples.feeds) == 2
+    assert "stretch, bgr, mean 1 2 3" in samples.detail
+    for image, feed in zip(images, samples.feeds):
+        spec = Preprocess(
+            image.shape[:2], (3, 24, 32), "bgr", "bgr", "stretch", 0, SETTINGS.mean, SETTINGS.std, "FLOAT"
+        )
+        want = CpuPreprocessor(spec)(image).view(np.float32).reshape(1, 3, 24, 32)
+        np.testing.assert_array_equal(feed["x"], want)
+    half = samples.feeds[1:]
+    np.testing.assert_array_equal(half[0]["x"], samples.feeds[1]["x"])
+    assert samples.labels is None
+
+
+def test_folders_are_classes_and_a_limit_takes_evenly(tmp_path: Path) -> None:
+    for i in range(4):
+        picture(tmp_path / "in" / "cat" / f"{i}.png", i)
+        picture(tmp_path / "in" / "dog" / f"{i}.png", i)
+    samples = open_samples(tmp_path / "in", SPEC, limit=3)
+    assert list(samples.labels or ()) == [0, 1, 1]
+    assert len(samples.feeds) == 3
+
+
+def test_a_video_gives_frames_evenly(tmp_path: Path) -> None:
+    path = tmp_path / "v.avi"
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 10, (64, 48))
+    if not writer.isOpened():
+        pytest.skip("this OpenCV writes no video")
+    for i in range(20):
+        writer.write(np.full((48, 64, 3), i * 12, np.uint8))
+    writer.release()
+    assert is_pictures(path)
+    samples = open_samples(path, SPEC, PreprocessSettings("stretch"), limit=5)
+    brightness = [float(f["x"].mean()) * 255 / 12 for f in samples.feeds]
+    assert brightness == pytest.approx([0, 4, 8, 12, 16], abs=0.7)
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    picture(tmp_path / "in" / "a.png", 0)
+    with pytest.raises(UsageError, match="pictures need one float input"):
+        open_samples(tmp_path / "in", [InputSpec("x", (1, 4, 8, 8), np.float32)])
+    (tmp_path / "in" / "b.jpg").write_bytes(b"no picture")
+    with pytest.raises(DataError, match="no picture that OpenCV can read"):
+        list(open_samples(tmp_path / "in", SPEC).feeds)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="no calibration samples"):
+        open_samples(tmp_path / "empty", SPEC)
+
+
+def test_settings_survive_a_document_and_refuse_a_contradiction() -> None:
+    assert settings_of(SETTINGS.to_dict(), "m") == SETTINGS
+    with pytest.raises(DocumentError, match="unknown field 'scale'"):
+        settings_of({"scale": 1}, "m")
+    with pytest.raises(DocumentError, match="no preprocessing"):
+        settings_of({"mean": [1, 2]}, "m")
+    assert agreed(SETTINGS, {"mean": [1, 2, 3], "fit": "stretch"}, "run") is SETTINGS
+    with pytest.raises(UsageError, match="fit crop contradicts the artifact, which was built for fit stretch"):
+        agreed(SETTINGS, {"fit": "crop"}, "run")
+    with pytest.raises(UsageError, match="std"):
+        PreprocessSettings(std=(0.0, 1.0, 1.0))
