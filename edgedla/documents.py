@@ -54,6 +54,7 @@ DOCUMENTS: Mapping[str, Document] = {
         Document("edgedla.inspect", 1, "inspection", "edgedla inspect --format json"),
         Document("edgedla.inspect-diff", 1, "inspect-diff", "edgedla inspect A B --format json"),
         Document("edgedla.layers", 1, "layers", "edgedla layers --format json"),
+        Document("edgedla.pareto", 1, "front", "edgedla place --pareto latency,energy --format json"),
         Document("edgedla.placement", 1, "placement", "edgedla place --format json"),
         Document("edgedla.plan", 1, "plan", "edgedla build --plan --format json"),
         Document("edgedla.plan-list", 1, "plan-list", "edgedla build --plan --format json"),
@@ -63,6 +64,7 @@ DOCUMENTS: Mapping[str, Document] = {
         Document("edgedla.rules", 1, "rules", "edgedla rules list --format json"),
         Document("edgedla.table", 1, "table", "edgedla check A B --compare --format json"),
         Document("edgedla.targets", 1, "targets", "edgedla targets --format json"),
+        Document("edgedla.verification", 1, "verification", "edgedla place --verify FILE --format json"),
     )
 }
 

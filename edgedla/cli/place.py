@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+import json
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import click
 
@@ -16,7 +17,7 @@ from edgedla.cli.options import (
     shape_options,
     split_trtexec,
 )
-from edgedla.cli.output import deliver, destinations, echo, say_where
+from edgedla.cli.output import deliver, destinations, say_where
 from edgedla.errors import UsageError
 from edgedla.vocabulary import OBJECTIVES
 
@@ -66,6 +67,30 @@ FORMATS = ("text", "json", "html", "trtexec")
 @click.option("--solver", type=click.Choice(["auto", "highs", "python"]), default="auto", show_default=True)
 @click.option("--verify", "verified", metavar="FILE", help="Check a placement document against the models instead.")
 @click.option(
+    "--evaluate",
+    "evaluated",
+    multiple=True,
+    metavar="ASSIGNMENT",
+    help="Predict an assignment without solving: GPU, DLA0, DLA1, tensorrt (its default), a placement file, or pins as "
+    "--layerDeviceTypes; once for all models, or once a model in their order.",
+)
+@click.option(
+    "--pareto",
+    metavar="A,B",
+    help="The front of two objectives: latency,energy or latency,throughput; as text, JSON, or HTML with a picture.",
+)
+@click.option("--clock", "clocks", multiple=True, metavar="NAME=MHZ", help="dla=, gpu= or emc=, over the power mode's.")
+@click.option(
+    "--borders",
+    metavar="FORMAT",
+    help="With --evaluate: format of inputs and outputs: linear, dla, or one of TensorRT's.",
+)
+@click.option(
+    "--concurrent/--in-turn",
+    default=None,
+    help="With --evaluate: models side by side, or one after the other.  [default: side by side]",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(["infeasible", "gpu-only"]),
     default="infeasible",
@@ -98,6 +123,11 @@ def place(
     time_limit: float,
     solver: str,
     verified: Optional[str],
+    evaluated: Tuple[str, ...],
+    pareto: Optional[str],
+    clocks: Tuple[str, ...],
+    borders: Optional[str],
+    concurrent: Optional[bool],
     fail_on: str,
     output_format: Optional[str],
     output: Tuple[str, ...],
@@ -117,7 +147,14 @@ def place(
         raise UsageError("a standalone loadable is one DLA region, there is nothing to place", where="--mode")
     targets = destinations(output_format, output, FORMATS)
     if verified:
-        return _verify(verified, models, shapes, batch)
+        return _verify(verified, models, shapes, batch, targets)
+    if evaluated:
+        return _evaluate(
+            models, evaluated, targets,
+            target=target, jetpack=jetpack, trt=trt, precision=precision, power_mode=power_mode, profile=profile,
+            layer_info=layer_info, use_unknown=use_unknown, shapes=shapes, batch=batch, clocks=_clocks(clocks),
+            borders=borders, concurrent=concurrent,
+        )  # fmt: skip
     from edgedla import placement
     from edgedla.regions import subgraphs_per_core
     from edgedla.reports.placement import render_placement
@@ -125,15 +162,13 @@ def place(
     from edgedla.targets import platform_for
 
     platform = platform_for(target, jetpack=jetpack, trt=trt)
-    chosen = _devices(devices, core)
-    result = placement.place(
-        models,
+    request = placement.PlacementRequest(
         target=target,
         jetpack=jetpack,
         trt=trt,
         precision=precision,
         objective=objective,
-        devices=chosen,
+        devices=_devices(devices, core),
         pins=pins,
         limits=placement.Limits(
             loadables_per_core=loadables_per_core or subgraphs_per_core(platform),
@@ -150,11 +185,55 @@ def place(
         batch=batch,
         time_limit_s=time_limit,
         solver=solver,
+        clocks=_clocks(clocks),
     )
+    if pareto:
+        return _pareto(models, request, pareto, targets)
+    result = placement.place_request(models, request)
     deliver(targets, lambda wanted, terminal: render_placement(result, wanted, models, terminal, everything))
     say_where(targets, lambda: "\n".join(headline(result)) + "\n")
     on_dla = any(m.regions for m in result.models)
     return 1 if fail_on == "gpu-only" and not on_dla else 0
+
+
+def _evaluate(
+    models: Tuple[str, ...], evaluated: Tuple[str, ...], targets: Sequence[Tuple[str, str]], **options: Any
+) -> int:
+    """`--evaluate`: one assignment for all models, or one a model."""
+    from edgedla import placement
+    from edgedla.reports.prediction import render_prediction
+
+    devices = evaluated[0] if len(evaluated) == 1 else list(evaluated)
+    prediction = placement.predict(list(models), devices=devices, **options)
+    deliver(targets, lambda wanted, terminal: render_prediction(prediction, wanted))
+    return 1 if any(s.broken for s in prediction.streams) else 0
+
+
+def _pareto(models: Tuple[str, ...], request: Any, objectives: str, targets: Sequence[Tuple[str, str]]) -> int:
+    from edgedla import placement
+    from edgedla.reports.prediction import render_front
+
+    front = placement.pareto(list(models), request, [o.strip() for o in objectives.split(",")])
+    deliver(targets, lambda wanted, terminal: render_front(front, wanted))
+    return 0
+
+
+def _clocks(texts: Tuple[str, ...]) -> Optional[Dict[str, float]]:
+    """--clock dla=1200 --clock gpu=800 as a mapping.
+
+    Raises:
+        UsageError: another form.
+    """
+    clocks: Dict[str, float] = {}
+    for text in texts:
+        name, equals, mhz = text.partition("=")
+        try:
+            clocks[name.strip().lower()] = float(mhz)
+        except ValueError as e:
+            raise UsageError(f"{text!r} is no clock", where="--clock", allowed="dla=MHZ, gpu=MHZ, emc=MHZ") from e
+        if not equals:
+            raise UsageError(f"{text!r} is no clock", where="--clock", allowed="dla=MHZ, gpu=MHZ, emc=MHZ")
+    return clocks or None
 
 
 def _devices(text: Optional[str], core: Optional[int]) -> Optional[Tuple[str, ...]]:
@@ -173,16 +252,23 @@ def _rates(text: Optional[str]) -> Optional[Tuple[float, ...]]:
         raise UsageError(f"{text!r} is no list of numbers", where="--rates", allowed="one number a model: 2,1") from e
 
 
-def _verify(path: str, models: Tuple[str, ...], shapes: Any, batch: Optional[int]) -> int:
+def _verify(
+    path: str, models: Tuple[str, ...], shapes: Any, batch: Optional[int], targets: Sequence[Tuple[str, str]]
+) -> int:
     from edgedla import placement
+    from edgedla.documents import header
 
     document = placement.read_placement(path)
     broken = placement.verify(document, models, shapes=shapes, batch=batch)
-    for violation in broken:
-        echo(f"{violation.rule}: {violation.message}")
-    echo(
-        f"{path}: {len(broken)} broken constraint{'s' * (len(broken) > 1)}"
-        if broken
-        else f"{path}: every constraint is kept"
-    )
+
+    def render(wanted: str, terminal: bool) -> str:
+        if wanted == "json":
+            result = {"placement": path, "kept": not broken, "broken": [v.to_dict() for v in broken]}
+            return json.dumps({**header("edgedla.verification"), **result}, indent=1, ensure_ascii=False) + "\n"
+        if wanted != "text":
+            raise UsageError(f"a verification has no form {wanted!r}", where="--format", allowed="text, json")
+        count = f"{len(broken)} broken constraint{'s' * (len(broken) > 1)}" if broken else "every constraint is kept"
+        return "\n".join([*(f"{v.rule}: {v.message}" for v in broken), f"{path}: {count}"]) + "\n"
+
+    deliver(targets, render)
     return 1 if broken else 0

@@ -9,7 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla import strict_yaml
 from edgedla.data import rules_dir
-from edgedla.errors import UsageError
+from edgedla.errors import RuleError, UsageError
 from edgedla.targets.platform import Module
 from edgedla.vocabulary import PRECISIONS
 
@@ -110,7 +110,13 @@ def dla_engine(version: int, precision: str) -> Optional[DlaEngine]:
 
 def gpu_engine(module: Module, precision: str, power_mode: Optional[str] = None) -> GpuEngine:
     """The module's GPU in a power mode (low modes switch multiprocessors off)."""
-    per_sm = _engines().gpu_mac_per_sm[module.chip, precision]
+    per_sm = _engines().gpu_mac_per_sm.get((module.chip, precision))
+    if per_sm is None:
+        raise RuleError(
+            f"no GPU of the chip {module.chip} is on record",
+            where="rules/evidence/engines.yaml: gpu",
+            hint="Add a row.",
+        )
     return GpuEngine(module.chip, precision, multiprocessors(module, power_mode) * per_sm)
 
 
@@ -180,4 +186,12 @@ def _most_of_higher_modes(module: Module, power_mode: Optional[str], top: Clocks
 
 
 def _of(module: Module) -> _ModuleEngines:
-    return _engines().modules[module.id]
+    engines = _engines().modules.get(module.id)
+    if engines is None:
+        raise RuleError(
+            f"no engines of the target {module.id} are on record, so nothing it runs has a cost",
+            where="rules/evidence/engines.yaml: modules",
+            allowed=", ".join(sorted(_engines().modules)),
+            hint=f"Add a row: {{id: {module.id}, sm: ..., gpu_mhz: ..., emc_mhz: ..., sm_by_mode: {{}}, sources: [...]}}.",
+        )
+    return engines

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from edgedla.errors import NoPlacement
-from edgedla.placement.api import place
+from edgedla.placement.api import place, place_request
+from edgedla.placement.pareto import ParetoFront, pareto
+from edgedla.placement.prediction import Prediction, predict
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import Evaluation, Region, evaluate
 from edgedla.placement.problem.goal import Goal, Solution
@@ -11,6 +13,7 @@ from edgedla.placement.problem.inputs import problem_of
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.placement.problem.validate import RULES, Violation, validate
+from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.document import read_placement
 from edgedla.placement.result.export import cores_of, device_types, layer_device_types, trtexec_commands
 from edgedla.placement.result.placement import Placement
@@ -30,7 +33,10 @@ __all__ = [
     "Link",
     "Model",
     "NoPlacement",
+    "ParetoFront",
     "Placement",
+    "PlacementRequest",
+    "Prediction",
     "Problem",
     "Region",
     "Solution",
@@ -40,7 +46,10 @@ __all__ = [
     "device_types",
     "evaluate",
     "layer_device_types",
+    "pareto",
     "place",
+    "place_request",
+    "predict",
     "problem_of",
     "read_placement",
     "solve",

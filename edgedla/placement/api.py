@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import List, Mapping, Optional, Sequence, Tuple, Union
@@ -13,15 +14,17 @@ from edgedla.errors import NoPlacement, UsageError
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.goal import GAP, Goal, Solution
 from edgedla.placement.problem.inputs import problem_of
+from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Limits, Problem
 from edgedla.placement.problem.read_models import ModelSource, read_models
+from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.assemble import assemble
 from edgedla.placement.result.placement import Placement
 from edgedla.placement.solvers.pipeline_starts import stage_starts
-from edgedla.placement.solvers.solve import SOLVERS, solve
+from edgedla.placement.solvers.solve import solve
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
-from edgedla.vocabulary import DEVICES, OBJECTIVES, PRECISIONS, one_of
+from edgedla.vocabulary import DEVICES
 
 
 def place(
@@ -32,8 +35,8 @@ def place(
     trt: Optional[str] = None,
     precision: str = "fp16",
     objective: str = "latency",
-    devices: Optional[Sequence[str]] = None,
-    pins: Sequence[str] = (),
+    devices: Union[None, str, Sequence[str]] = None,
+    pins: Union[str, Sequence[str]] = (),
     limits: Optional[Limits] = None,
     latency_bound_us: Optional[float] = None,
     rates: Optional[Sequence[float]] = None,
@@ -47,55 +50,79 @@ def place(
     time_limit_s: float = 10.0,
     solver: str = "auto",
     gap: float = GAP,
+    clocks: Optional[Mapping[str, float]] = None,
 ) -> Placement:
     """Where each layer runs at least cost under the cost model, with proof, baselines and reasons.
 
     Args:
-        models: one model or several: path, bytes, ModelProto or LayerGraph.
-        objective: "latency" of one frame (several models: one after the other); "throughput" of a stream with many
-            frames in flight; "energy" above idle of one frame; "makespan" of one frame of every model side by side.
-        devices: of "GPU", "DLA0", "DLA1". Default: GPU and DLA0 for latency and energy, because one TensorRT engine uses one
-            core; all of the module's for throughput and makespan.
-        pins: as trtexec's --layerDeviceTypes, for example "conv1:DLA,*:GPU".
-        limits: default: TensorRT's for this release.
-        latency_bound_us: no model's frame, alone, takes longer.
-        rates: for throughput, frames of each model per period; 1 each by default.
-        profile: measured times that replace predictions: a profile that edgedla wrote, a file of trtexec's
-            --exportProfile, or a Profile.
-        layer_info: for trtexec's, the file of --exportLayerInfo: it tells which ForeignNodes run on the DLA.
-        use_unknown: layers whose support no source states may go to the DLA.
-        time_limit_s: of the solver; after it the best found is returned with its bound.
-        solver: "auto", "highs" or "python".
+        models: one model or several: path, bytes, ModelProto or LayerGraph. For the rest see `PlacementRequest`.
 
     Raises:
         UsageError: unknown target, objective, device, or a pin that breaks a rule.
         ModelError: a model cannot be read.
         NoPlacement: no placement keeps the bound and the limits (exit code 1).
     """
-    objective = one_of("objective", objective, OBJECTIVES)
-    precision = one_of("precision", precision, PRECISIONS)
-    _known("solver", solver, SOLVERS)
-    if latency_bound_us is not None and not latency_bound_us > 0:
-        raise UsageError(f"a latency bound of {latency_bound_us:g} us", where="latency bound", allowed="a number > 0")
-    if not time_limit_s >= 0:
-        raise UsageError(f"a time limit of {time_limit_s:g} s", where="time limit", allowed="a number >= 0")
-    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    request = PlacementRequest(
+        target, jetpack, trt, precision, objective, devices, pins, limits, latency_bound_us, rates, power_mode, profile,
+        layer_info, sparsity, use_unknown, shapes, batch, time_limit_s, solver, gap, clocks,
+    )  # fmt: skip
+    return place_request(models, request)
+
+
+def place_request(models: Union[ModelSource, Sequence[ModelSource]], request: PlacementRequest) -> Placement:
+    """`place` for a request."""
+    deadline = time.monotonic() + request.time_limit_s
+    prepared = prepare(models, request)
+    return prepared.best(request.objective, request.latency_bound_us, deadline)
+
+
+class Prepared:
+    """Models read and priced once, for one or several searches."""
+
+    def __init__(
+        self, inputs: Tuple[Model, ...], costs: CostModel, platform: Platform, request: PlacementRequest
+    ) -> None:
+        self.inputs, self.costs, self.platform, self.request = inputs, costs, platform, request
+
+    def best(self, objective: str, latency_bound_us: Optional[float], deadline: float) -> Placement:
+        """The best placement that is found until the deadline (time.monotonic's clock).
+
+        Raises:
+            NoPlacement: none keeps the bound and the limits.
+        """
+        request = self.request
+        allowed = devices_of(self.platform, objective, request.devices)
+        limits = request.limits or Limits(loadables_per_core=subgraphs_per_core(self.platform))
+        problem = problem_of(self.inputs, self.costs, allowed, limits, request.use_unknown)
+        goal = Goal(objective, latency_bound_us)
+        known = baselines(problem)
+        solution = _solved(problem, goal, list(known.values()), deadline, request)
+        return assemble(self.inputs, problem, goal, solution, known, self.platform, self.costs, request.use_unknown)
+
+
+def prepare(models: Union[ModelSource, Sequence[ModelSource]], request: PlacementRequest) -> Prepared:
+    """Reads the models and the cost model of a request.
+
+    Raises:
+        UsageError, ModelError: as `place`.
+    """
+    platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
     several = list(models) if isinstance(models, (list, tuple)) else [models]
     if not several:
         raise UsageError("there is no model to place")
-    allowed = devices_of(platform, objective, devices)
-    limits = limits or Limits(loadables_per_core=subgraphs_per_core(platform))
-    costs = CostModel.load(platform, precision, power_mode, sparsity=sparsity)
-    inputs = read_models(several, platform, precision, pins, allowed, use_unknown, shapes, batch, rates)
-    if isinstance(profile, Profile):
-        costs = costs.with_profile(profile)
-    elif profile is not None:
-        costs = with_measurements(costs, profile, [m.graph for m in inputs], layer_info)
-    problem = problem_of(inputs, costs, allowed, limits, use_unknown)
-    goal = Goal(objective, latency_bound_us)
-    known = baselines(problem)
-    solution = _solved(problem, goal, list(known.values()), time_limit_s, solver, gap)
-    return assemble(inputs, problem, goal, solution, known, platform, costs, use_unknown)
+    allowed = devices_of(platform, request.objective, request.devices)
+    costs = CostModel.load(
+        platform, request.precision, request.power_mode, clocks=request.clocks, sparsity=request.sparsity
+    )
+    inputs = read_models(
+        several, platform, request.precision, request.pins, allowed, request.use_unknown, request.shapes, request.batch,
+        request.rates,
+    )  # fmt: skip
+    if isinstance(request.profile, Profile):
+        costs = costs.with_profile(request.profile)
+    elif request.profile is not None:
+        costs = with_measurements(costs, request.profile, [m.graph for m in inputs], request.layer_info)
+    return Prepared(tuple(inputs), costs, platform, request)
 
 
 def devices_of(platform: Platform, objective: str, asked: Optional[Sequence[str]]) -> Tuple[str, ...]:
@@ -126,7 +153,7 @@ def devices_of(platform: Platform, objective: str, asked: Optional[Sequence[str]
 
 
 def _solved(
-    problem: Problem, goal: Goal, start: List[Tuple[str, ...]], time_limit_s: float, solver: str, gap: float
+    problem: Problem, goal: Goal, start: List[Tuple[str, ...]], deadline: float, request: PlacementRequest
 ) -> Solution:
     nowhere = [i for i in problem.items if not i.allowed]
     if nowhere:
@@ -139,11 +166,12 @@ def _solved(
         )
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:
         start = start + stage_starts(problem, goal)
-    solution = solve(problem, goal, start, time_limit_s, solver, gap)
+    solver, gap = request.solver, request.gap
+    solution = solve(problem, goal, start, max(deadline - time.monotonic(), 0.0), solver, gap)
     if solution.best is not None:
         return solution
     if goal.latency_bound_us is not None:
-        free = solve(problem, Goal("latency"), start, time_limit_s, solver, gap)
+        free = solve(problem, Goal("latency"), start, max(deadline - time.monotonic(), 1.0), solver, gap)
         if free.best is not None:
             best = max(free.best.latency(m).latency_us for m in range(len(problem.models)))
             said = "the least" if free.optimal and len(problem.models) == 1 else "the best found"
@@ -153,7 +181,7 @@ def _solved(
             )
     if solution.timed_out:
         raise NoPlacement(
-            f"no placement that keeps the limits was found within {time_limit_s:g} s", hint="Allow more time."
+            f"no placement that keeps the limits was found within {request.time_limit_s:g} s", hint="Allow more time."
         )
     raise NoPlacement(
         f"no placement keeps the limits: {_limits_text(problem)}", hint="Allow the GPU, or loosen a limit."
@@ -163,8 +191,3 @@ def _solved(
 def _limits_text(problem: Problem) -> str:
     limits = {k: v for k, v in asdict(problem.limits).items() if v is not None}
     return f"devices {', '.join(problem.devices)}; " + ", ".join(f"{k} {v}" for k, v in limits.items())
-
-
-def _known(what: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise UsageError(f"unknown {what} {value!r}", where=what, allowed=", ".join(allowed))

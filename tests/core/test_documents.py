@@ -50,6 +50,8 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
     np.save(samples, np.random.default_rng(0).random((3, 3, 256, 256), np.float32))
     cache = work / "a.cache"
     cache.write_text("TRT-8502-EntropyCalibration2\nimages: 3c010a14\n")
+    placed = work / "placed.json"
+    printed("place", DETECTOR, "-o", str(placed))
     return {
         "edgedla.artifact": (artifact / "manifest.json").read_text(),
         "edgedla.bench": printed("bench", str(artifact), "--iterations", "1", "--duration", "0", "--format", "json"),
@@ -78,12 +80,14 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
         "edgedla.placement": printed("place", DETECTOR, *TARGET, "--format", "json"),
         "edgedla.plan": plan,
         "edgedla.plan-list": json.dumps({**header("edgedla.plan-list"), "stages": [json.loads(plan)]}),
-        "edgedla.prediction": example_prediction(),
+        "edgedla.pareto": printed("place", DETECTOR, "--pareto", "latency,energy", "--format", "json"),
+        "edgedla.prediction": printed("place", DETECTOR, "--evaluate", "DLA0", "--format", "json"),
         "edgedla.profile": profile.read_text(),
         "edgedla.quantization": printed("quantize", DETECTOR, "--data", str(samples), "--format", "json"),
         "edgedla.rules": printed("rules", "list", "--format", "json"),
         "edgedla.table": printed("check", DETECTOR, str(copy), "--compare", "orin", "--format", "json"),
         "edgedla.targets": printed("targets", "--format", "json"),
+        "edgedla.verification": printed("place", DETECTOR, "--verify", str(placed), "--format", "json"),
     }
 
 
@@ -117,12 +121,6 @@ def example_drift() -> str:
     plan = plan_build(DETECTOR, BuildRequest(target="agx-orin-64gb"))
     drift = compare(plan, {layer.name: ((layer.type, False),) for layer in plan.layers[:2]})
     return str(yaml.safe_dump(drift.to_dict(plan), sort_keys=False))
-
-
-def example_prediction() -> str:
-    import edgedla
-
-    return str(edgedla.predict(DETECTOR, target="agx-orin-64gb").to_json())
 
 
 def parsed(text: str) -> Any:

@@ -74,7 +74,7 @@ def assemble(
             solution.timed_out,
         ),
         notes=(
-            *_notes(models, problem, best, platform, goal.latency_bound_us is not None),
+            *_notes(models, problem, best, platform, goal.latency_bound_us is not None, solution.optimal),
             *costs.notes,
             *_stopped(solution),
         ),
@@ -194,7 +194,7 @@ def _stopped(solution: Solution) -> Tuple[str, ...]:
 
 
 def _notes(
-    models: Sequence[Model], problem: Problem, best: Evaluation, platform: Platform, bounded: bool
+    models: Sequence[Model], problem: Problem, best: Evaluation, platform: Platform, bounded: bool, proven: bool
 ) -> Tuple[str, ...]:
     notes = []
     if not platform.has_dla:
@@ -210,6 +210,8 @@ def _notes(
             notes.append(
                 "nothing runs on the DLA: every placement with it costs more under the cost model"
                 + (", or breaks a limit or the bound" if tight else "")
+                if proven
+                else "nothing runs on the DLA in the best placement found; that none with it is better is not proven"
             )
     if len(best.engines) > 1:
         slow = ", ".join(f"{d} {problem.factor(best.engines, d):.2f}x" for d in problem.devices if d in best.engines)

@@ -1,0 +1,106 @@
+"""A prediction and a Pareto front in every form that they can be shown in."""
+
+from __future__ import annotations
+
+from typing import Iterator, List
+
+from edgedla.errors import UsageError
+from edgedla.placement.pareto import ParetoFront
+from edgedla.placement.prediction import PredictedStream, Prediction
+from edgedla.reports.text import aligned
+
+FORMATS = ("text", "json")
+
+
+def render_prediction(prediction: Prediction, wanted: str) -> str:
+    """ "text" or "json" (the document).
+
+    Raises:
+        UsageError: another form.
+    """
+    if wanted == "json":
+        return prediction.to_json()
+    if wanted == "text":
+        return "\n".join(_prediction_lines(prediction)) + "\n"
+    raise UsageError(f"a prediction has no form {wanted!r}", where="--format", allowed=", ".join(FORMATS))
+
+
+def render_front(front: ParetoFront, wanted: str) -> str:
+    """ "text", "json" or "html" (a picture with its table).
+
+    Raises:
+        UsageError: another form.
+    """
+    if wanted == "json":
+        return front.to_json()
+    if wanted == "text":
+        return "\n".join(_front_lines(front)) + "\n"
+    if wanted == "html":
+        from edgedla.reports.pareto_html import to_html
+
+        return to_html(front)
+    raise UsageError(f"a front has no form {wanted!r}", where="--format", allowed="text, json, html")
+
+
+def _prediction_lines(p: Prediction) -> Iterator[str]:
+    mode = p.costs.get("power_mode") or "no power mode"
+    yield f"{p.platform['title']}, {p.precision.upper()}, {mode}, TensorRT {p.platform['trt']}: predicted, {p.basis}"
+    several = len(p.streams) > 1
+    rows = [
+        ["model", "on", "latency", "side by side" if p.concurrent else "", "frames/s", "energy per frame", "loadables"]
+    ]
+    for s in p.streams:
+        rows.append(
+            [
+                s.name,
+                s.devices,
+                f"{s.latency.latency_us / 1e3:.3g} ms (±{s.latency.spread:.0%})",
+                f"{s.together.latency_us / 1e3:.3g} ms (±{s.together.spread:.0%})" if p.concurrent else "",
+                f"{s.throughput_fps:.4g}",
+                f"{s.energy_mj:.3g} mJ (±{s.latency.energy_spread:.0%})",
+                str(len(s.loadables)),
+            ]
+        )
+    yield from aligned(rows)
+    if several:
+        yield f"together: {p.throughput_fps:.4g} frames/s"
+    idle = float(p.costs.get("idle_power_w", 0.0))
+    yield f"idle power of the board {idle:g} W ({p.costs.get('idle_power_basis')}) comes on top of the energy"
+    for s in p.streams:
+        yield from _memory_lines(s)
+    for note in p.notes:
+        yield f"  {note}"
+
+
+def _memory_lines(s: PredictedStream) -> Iterator[str]:
+    mib = 1 / (1 << 20)
+    yield f"{s.name}: weights {s.weight_bytes * mib:.1f} MiB, activations {s.activation_bytes * mib:.1f} MiB"
+    for n, x in enumerate(s.loadables):
+        m = x.memory
+        over = f"; exceeds {', '.join(m.over)}" if m.over else ""
+        yield (
+            f"  loadable {n} on {x.core}: {len(x.layers)} layers, {x.cost.latency_us / 1e3:.3g} ms, weights "
+            f"{m.weight_bytes * mib:.1f} MiB, intermediate {m.intermediate_bytes * mib:.1f} MiB (±{m.spread:.0%}){over}"
+        )
+    for text in s.broken:
+        yield f"  breaks a limit: {text}"
+
+
+def _front_lines(front: ParetoFront) -> Iterator[str]:
+    where = f"{front.platform['title']}, {front.precision.upper()}"
+    yield f"{', '.join(front.models)} on {where}: {' against '.join(front.objectives)}, predicted"
+    rows: List[List[str]] = [["latency", "energy per frame", "frames/s", "loadables", "within this latency"]]
+    for p in front.points:
+        loadables = ", ".join(f"{core} {n}" for core, n in sorted(p.placement.figures.regions.items())) or "none"
+        rows.append(
+            [
+                f"{p.latency_us / 1e3:.3g} ms (±{p.spread:.0%})",
+                f"{p.energy_mj:.3g} mJ (±{p.energy_spread:.0%})",
+                f"{p.throughput_fps:.4g}",
+                loadables,
+                "optimum" if p.proven else "best found",
+            ]
+        )
+    yield from aligned(rows)
+    if not front.complete:
+        yield "stopped by the time limit: there may be more points"
