@@ -68,8 +68,8 @@ def _load(path: Path, on: Optional[Running], stage: bool) -> Artifact:
     for entry in artifact.files:
         _verify_file(path, entry)
     if artifact.kind == "chain":
-        found = tuple((e, _load(stage_folder(path, e), on, stage=True)) for e in entries)
-        artifact = replace(artifact, stages=check_stages(artifact, found))
+        stages = tuple((e, _load(stage_folder(path, e), on, stage=True)) for e in entries)
+        artifact = replace(artifact, stages=check_stages(artifact, stages))
     if on is not None:
         _verify_home(artifact, on)
     return artifact
@@ -128,16 +128,16 @@ def _verify_file(folder: Path, entry: ArtifactFile) -> None:
     # A manifest from elsewhere must not make us read, or later deserialise, a file outside its folder.
     if len(pure.parts) != 1 or pure.parts[0] in ("..", ".") or "\\" in entry.path:
         raise DocumentError(f"the manifest points outside its folder: {entry.path!r}", where=str(folder))
-    here = folder / entry.path
-    if here.is_symlink() or not here.is_file():
+    file = folder / entry.path
+    if file.is_symlink() or not file.is_file():
         raise DocumentError(
-            f"the {entry.role} file is missing or no plain file", where=str(here), hint="build it again"
+            f"the {entry.role} file is missing or no plain file", where=str(file), hint="build it again"
         )
-    found_bytes = here.stat().st_size
-    if found_bytes != entry.size_bytes or sha256_of(here) != entry.sha256:
+    size_bytes = file.stat().st_size
+    if size_bytes != entry.size_bytes or sha256_of(file) != entry.sha256:
         raise DocumentError(
-            f"the {entry.role} file is not the one that was built ({found_bytes} bytes, other SHA-256)",
-            where=str(here),
+            f"the {entry.role} file is not the one that was built ({size_bytes} bytes, other SHA-256)",
+            where=str(file),
             allowed=f"{entry.size_bytes} bytes with sha256 {entry.sha256[:12]}",
             hint="damaged or tampered with: restore it, or build it again",
         )
@@ -164,14 +164,14 @@ def _verify_home(artifact: Artifact, on: Running) -> None:
         ("TensorRT", artifact.software.get("tensorrt"), on.tensorrt),
         ("JetPack", artifact.software.get("jetpack"), on.jetpack),
     )
-    for what, built, here in pairs:
+    for what, built, running in pairs:
         # A DLA loadable needs no TensorRT at run time, an engine needs exactly the one that built it.
         kinds = {stage.artifact.kind for stage in artifact.stages} or {artifact.kind}
         if what == "TensorRT" and kinds == {"standalone"}:
             continue
-        if built is not None and here is not None and built != here:
+        if built is not None and running is not None and built != running:
             raise DocumentError(
-                f"foreign: built for {what} {built}, this is {what} {here}",
+                f"foreign: built for {what} {built}, this is {what} {running}",
                 where=str(artifact.folder),
                 hint="engines and loadables belong to one module and release: build it here",
             )

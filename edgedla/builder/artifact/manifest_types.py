@@ -106,28 +106,28 @@ _FILE: Mapping[str, Check] = {"role": _text, "path": _name, "sha256": _text, "si
 
 def wrong_types(document: Mapping[str, Any]) -> List[str]:
     """The fields that are missing or of a wrong type, as `bindings[0].scale`; [] where all are right."""
-    found = []
+    wrong = []
     for path, check in _FIELDS.items():
         value: Any = document
         for key in path:
             value = value.get(key, _MISSING) if isinstance(value, dict) else _MISSING
         # A wrong parent has been named already.
-        if (value is _MISSING or not check(value)) and ".".join(path[:-1]) not in found:
-            found.append(".".join(path))
+        if (value is _MISSING or not check(value)) and ".".join(path[:-1]) not in wrong:
+            wrong.append(".".join(path))
     if not _or_null(_object)(document.get("board")):
-        found.append("board")
+        wrong.append("board")
     if not _or_null(_object)(document.get("preprocess")):
-        found.append("preprocess")
+        wrong.append("preprocess")
     for (parent, key), check in _OPTIONAL.items():
-        if parent not in found and not _or_null(check)(document[parent].get(key)):
-            found.append(f"{parent}.{key}")
+        if parent not in wrong and not _or_null(check)(document[parent].get(key)):
+            wrong.append(f"{parent}.{key}")
     if (document.get("kind") == "chain") != ("stages" in document) or not _list_of(_object)(document.get("stages", [])):
-        found.append("stages")
+        wrong.append("stages")
     for field, checks in (("bindings", _BINDING), ("files", _FILE), ("stages", _STAGE)):
-        if field not in found and field in document:
+        if field not in wrong and field in document:
             for i, entry in enumerate(document[field]):
-                found += [f"{field}[{i}].{name}" for name in _wrong(entry, checks)]
-    return found
+                wrong += [f"{field}[{i}].{name}" for name in _wrong(entry, checks)]
+    return wrong
 
 
 _MISSING = object()

@@ -75,12 +75,12 @@ def artifact_of(
 
 def bindings_of(plan: BuildPlan) -> Tuple[Binding, ...]:
     """The buffers at the border, with sizes and strides of their formats."""
-    found = []
+    bindings = []
     for io in plan.io:
         chip = str(plan.platform["chip"])
         lies = layout(TensorFormat(io.format), io.dtype, io.shape_nchw, chip=chip, gpu_fallback=plan.gpu_fallback)
         strides = dict(zip(("n", "c", "h", "w"), lies.stride_bytes_nchw))
-        found.append(
+        bindings.append(
             Binding(io.name, io.is_input, io.shape_nchw, io.dtype, io.format, lies.size_bytes, strides, io.scale)
         )
-    return tuple(found)
+    return tuple(bindings)

@@ -28,13 +28,13 @@ def stage_folder(chain: Path, entry: StageEntry) -> Path:
     """
     if not STAGE_NAME.match(entry.folder) or entry.folder != Path(entry.folder).name:
         raise DocumentError(f"the manifest points outside its folder: {entry.folder!r}", where=str(chain))
-    here = chain / entry.folder
-    if here.is_symlink() or not here.is_dir():
-        raise DocumentError("the stage is missing or no plain folder", where=str(here), hint="build it again")
-    return here
+    folder = chain / entry.folder
+    if folder.is_symlink() or not folder.is_dir():
+        raise DocumentError("the stage is missing or no plain folder", where=str(folder), hint="build it again")
+    return folder
 
 
-def check_stages(chain: Artifact, found: Sequence[Tuple[StageEntry, Artifact]]) -> Tuple[Stage, ...]:
+def check_stages(chain: Artifact, loaded: Sequence[Tuple[StageEntry, Artifact]]) -> Tuple[Stage, ...]:
     """The stages, if they are those of this chain and each reads what is there by then.
 
     Raises:
@@ -42,24 +42,24 @@ def check_stages(chain: Artifact, found: Sequence[Tuple[StageEntry, Artifact]]) 
             before it makes, or that one side describes otherwise.
     """
     where = str(chain.folder)
-    if not found:
+    if not loaded:
         raise DocumentError("a chain without stages", where=where, hint="build it again")
     there: Dict[str, Binding] = {b.name: b for b in chain.inputs}
-    for k, (entry, stage) in enumerate(found):
+    for k, (entry, stage) in enumerate(loaded):
         wrong = _wrong(chain, entry, stage) or _wrong_inputs(stage, there) or _wrong_outputs(stage, there)
         if wrong:
             raise DocumentError(
                 f"stage {k} does not belong to this chain: {wrong}", where=where, hint="restore it, or build it again"
             )
         there.update((b.name, b) for b in stage.outputs)
-    read = {b.name for b in chain.inputs} | {b.name for _, stage in found for b in stage.inputs}
+    read = {b.name for b in chain.inputs} | {b.name for _, stage in loaded for b in stage.inputs}
     for b in chain.outputs:
         if there.get(b.name) != b or b.name in {i.name for i in chain.inputs}:
             raise DocumentError(f"no stage makes the output {b.name} as the chain states it", where=where)
     unread = sorted(set(there) - read - {b.name for b in chain.outputs})
     if unread:
         raise DocumentError(f"{unread[0]} is made, and nothing reads it", where=where)
-    return tuple(Stage(entry.device, stage) for entry, stage in found)
+    return tuple(Stage(entry.device, stage) for entry, stage in loaded)
 
 
 def _wrong(chain: Artifact, entry: StageEntry, stage: Artifact) -> Optional[str]:

@@ -57,10 +57,10 @@ def _write(artifact: Artifact, target: Path, contents: Mapping[Tuple[str, str], 
     for (role, name), data in sorted(contents.items()):
         sha256 = hashlib.sha256(data).hexdigest()
         path = _hashed(name, sha256)
-        here = target / path
+        file = target / path
         # Left by a build that was killed: its name says its content, so it need not be written again.
-        if not (here.is_file() and not here.is_symlink() and sha256_of(here) == sha256):
-            write_atomic(here, data, follow=False)
+        if not (file.is_file() and not file.is_symlink() and sha256_of(file) == sha256):
+            write_atomic(file, data, follow=False)
         files.append(ArtifactFile(role, path, sha256, len(data)))
     saved = replace(artifact, files=tuple(files), folder=target, stages=stages)
     write_atomic(target / MANIFEST, json.dumps(saved.to_dict(), indent=1, sort_keys=True) + "\n", follow=False)
@@ -104,17 +104,17 @@ def tidy(artifact: Artifact) -> None:
 
 def _moved(stage: Artifact, target: Path, number: int) -> Artifact:
     """The saved stage under its name in the chain's folder, moved there in one step."""
-    here = target / f"stage{number}-{stage.digest[:12]}"
+    folder = target / f"stage{number}-{stage.digest[:12]}"
     if stage.folder is None:
         raise BuildError("a stage of the chain was not saved", where=str(target))
-    if stage.folder != here:
-        if here.exists() and _whole(here, stage.digest):
+    if stage.folder != folder:
+        if folder.exists() and _whole(folder, stage.digest):
             # The manifest that stands may name it: it is not to be missing for a moment.
-            return replace(stage, folder=here)
-        if here.exists():
-            shutil.rmtree(here)
-        os.rename(stage.folder, here)
-    return replace(stage, folder=here)
+            return replace(stage, folder=folder)
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.rename(stage.folder, folder)
+    return replace(stage, folder=folder)
 
 
 def _whole(folder: Path, digest: str) -> bool:

@@ -38,7 +38,7 @@ def border_formats(
     """
     read = {n for graph, _ in stages for n in graph.inputs} - network
     written = [n for graph, _ in stages for n in graph.outputs if n in read]
-    found = {}
+    formats = {}
     for name in written:
         ends = []
         for (graph, on_dla), scales, asked in zip(stages, ranges, precisions):
@@ -48,12 +48,12 @@ def border_formats(
             elif name in graph.inputs:
                 ends.append([_computes(graph, i, on_dla, precision, scales, asked) for i in graph.consumers(name)])
         graph = next(g for g, _ in stages if name in g.outputs)
-        own = IoFormat(TensorFormat.LINEAR, graph.tensors[name].dtype)
+        linear = IoFormat(TensorFormat.LINEAR, graph.tensors[name].dtype)
         chosen = _format(
-            own, graph.tensors[name].rank, ends, platform.release.strongly_typed, any(name in r for r in ranges)
+            linear, graph.tensors[name].rank, ends, platform.release.strongly_typed, any(name in r for r in ranges)
         )
-        found[name] = chosen if all(_legal(g, name, chosen, platform, precision, mode) for g, _ in stages) else own
-    return found
+        formats[name] = chosen if all(_legal(g, name, chosen, platform, precision, mode) for g, _ in stages) else linear
+    return formats
 
 
 def _computes(
@@ -73,15 +73,19 @@ def _computes(
     return "int8" if int8 and all(t in ranges for t in tensors) else "fp16"
 
 
-def _format(own: IoFormat, rank: int, ends: Sequence[Sequence[str]], typed: bool, scaled: bool) -> IoFormat:
+def _format(linear: IoFormat, rank: int, ends: Sequence[Sequence[str]], typed: bool, scaled: bool) -> IoFormat:
     writes, reads = ends[0], [c for end in ends[1:] for c in end]
     if rank != 4 or not any(c != "gpu" for c in (*writes, *reads)):
-        return own
+        return linear
     if typed:
         # From 10.13 on NvInfer.h promises CHW16 for the DLA alone.
-        return IoFormat(NATIVE.get(own.dtype, own.format), own.dtype) if "gpu" not in (*writes, *reads) else own
-    if own.dtype not in ("FLOAT", "HALF"):
-        return IoFormat(NATIVE.get(own.dtype, own.format), own.dtype)
+        return (
+            IoFormat(NATIVE.get(linear.dtype, linear.format), linear.dtype)
+            if "gpu" not in (*writes, *reads)
+            else linear
+        )
+    if linear.dtype not in ("FLOAT", "HALF"):
+        return IoFormat(NATIVE.get(linear.dtype, linear.format), linear.dtype)
     int8 = scaled and (writes == ["int8"] or (bool(reads) and all(c == "int8" for c in reads)))
     dtype = "INT8" if int8 else "HALF"
     return IoFormat(NATIVE[dtype], dtype)
@@ -91,7 +95,7 @@ def _legal(graph: LayerGraph, name: str, io: IoFormat, platform: Platform, preci
     if name not in (*graph.inputs, *graph.outputs):
         return True
     border = "fp16" if io.dtype != "INT8" else precision
-    told = {name: f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{io.format.spelling}"}
+    spelled = {name: f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{io.format.spelling}"}
     check_mode = "standalone" if mode == "standalone" else "fallback"
-    findings = load_rules().check_io(graph, platform, border, check_mode, told)
+    findings = load_rules().check_io(graph, platform, border, check_mode, spelled)
     return not any(f.effect is Effect.REJECT and f.layer == name for f in findings)

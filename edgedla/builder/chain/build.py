@@ -73,16 +73,16 @@ def build_chain(
         measured = Reference(path, chain, request.calib_data, request.preprocess)
     stages: List[Stage] = []
     for k, stage in enumerate(chain.stages):
-        own = {"name": stage.plan.model["name"], "sha256": stage.plan.model["sha256"], "external": {}}
-        found = None if request.force else _found(folder, work, k, stage, backend, own, given)
+        identity = {"name": stage.plan.model["name"], "sha256": stage.plan.model["sha256"], "external": {}}
+        built = None if request.force else _already_built(folder, work, k, stage, backend, identity, given)
         layers = f"{len(stage.plan.layers)} layers"
-        if found is not None:
+        if built is not None:
             _tell(say, f"stage {k}, {stage.device}, {layers}: stands there already")
         else:
             _tell(say, f"stage {k}, {stage.device}, {layers}")
             samples = measured.samples(k) if measured is not None else None
-            found = _build_stage(stage, k, work, backend, own, request, build_one, samples, say)
-        stages.append(Stage(stage.device, found))
+            built = _build_stage(stage, k, work, backend, identity, request, build_one, samples, say)
+        stages.append(Stage(stage.device, built))
     accuracy = measured.accuracy([s.artifact for s in stages]) if measured is not None else None
     contents: Contents = {("plan", "plan.json"): plan.encode()}
     if chain.calibration.absmax:
@@ -110,17 +110,17 @@ def plans_document(plans: Sequence[Any]) -> Dict[str, Any]:
     return {**header("edgedla.plan-list"), "stages": [p.to_dict() for p in plans]}
 
 
-def _found(
-    folder: Path, work: Path, k: int, stage: StagePlan, backend: str, own: Mapping[str, Any], given: bool
+def _already_built(
+    folder: Path, work: Path, k: int, stage: StagePlan, backend: str, identity: Mapping[str, Any], given: bool
 ) -> Optional[Artifact]:
     """The stage, if it stands in the folder or was finished by a build that was killed."""
     for place in (work / _STAGES, folder):
         for candidate in sorted(place.glob(f"stage{k}-*")) if place.is_dir() and not place.is_symlink() else []:
             if candidate.is_symlink():
                 continue
-            found = already_built(candidate, stage.plan.to_json(), backend, own, given)
-            if found is not None:
-                return found
+            artifact = already_built(candidate, stage.plan.to_json(), backend, identity, given)
+            if artifact is not None:
+                return artifact
     return None
 
 
@@ -129,7 +129,7 @@ def _build_stage(
     k: int,
     work: Path,
     backend: str,
-    own: Mapping[str, Any],
+    identity: Mapping[str, Any],
     request: BuildRequest,
     build_one: BuildOne,
     samples: Optional[Samples],
@@ -144,7 +144,7 @@ def _build_stage(
         except EdgedlaError as e:
             where = f"stage {k} ({stage.device})" + (f", {e.where}" if e.where else "")
             raise type(e)(e.what, where=where, allowed=e.allowed, hint=e.hint) from e
-        saved = save_artifact(replace(artifact, model=own), Path(temporary) / "artifact", contents)
+        saved = save_artifact(replace(artifact, model=identity), Path(temporary) / "artifact", contents)
         whole = place / f"stage{k}-{saved.digest[:12]}"
         if whole.exists():
             shutil.rmtree(whole)
@@ -160,9 +160,13 @@ def _artifact(
     predicted: Dict[str, str] = {}
     real: Dict[str, str] = {}
     for plan, stage in zip(chain.stages, stages):
-        predicted.update((name, stage.artifact.placement_predicted[own]) for name, own in plan.names.items())
-        told = stage.artifact.placement_real or {}
-        real.update((name, told[own]) for name, own in plan.names.items() if own in told)
+        predicted.update(
+            (name, stage.artifact.placement_predicted[stage_name]) for name, stage_name in plan.names.items()
+        )
+        real_devices = stage.artifact.placement_real or {}
+        real.update(
+            (name, real_devices[stage_name]) for name, stage_name in plan.names.items() if stage_name in real_devices
+        )
     planned = {note for plan in chain.stages for note in plan.plan.notes}
     added: Dict[str, None] = {}
     for k, stage in enumerate(stages):

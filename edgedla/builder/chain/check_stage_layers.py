@@ -76,8 +76,8 @@ def _of_kind(want: Layer, got: Layer, counted: Mapping[str, _Pairs]) -> str:
             del a[key], b[key]
     different = sorted(k for k in {*a, *b} if a.get(k) != b.get(k))
     if different:
-        told = ", ".join(f"{k} {a.get(k)!r} and alone {b.get(k)!r}" for k in different)
-        return f"other parameters: {told}"
+        values = ", ".join(f"{k} {a.get(k)!r} and alone {b.get(k)!r}" for k in different)
+        return f"other parameters: {values}"
     return ""
 
 

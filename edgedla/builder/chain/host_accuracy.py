@@ -36,9 +36,9 @@ class HostChain:
         values: Dict[str, np.ndarray] = dict(inputs)
         read = {b.name for s in self.sessions for b in s.artifact.inputs}
         for session in self.sessions:
-            found = session.run_arrays({b.name: values[b.name] for b in session.artifact.inputs})
+            outputs = session.run_arrays({b.name: values[b.name] for b in session.artifact.inputs})
             for b in session.artifact.outputs:
-                made = session.as_bound(b, found[b.name])
+                made = session.as_bound(b, outputs[b.name])
                 if b.name in read:
                     lies = session.layouts[b.name]
                     made = unpack(pack(made, lies, scale=b.scale), lies, scale=b.scale)
@@ -47,8 +47,8 @@ class HostChain:
 
     def run(self, names: Sequence[str], feed: Mapping[str, np.ndarray]) -> List[np.ndarray]:
         """As a session of ONNX Runtime runs."""
-        found = self.run_arrays(feed)
-        return [found[name] for name in names]
+        outputs = self.run_arrays(feed)
+        return [outputs[name] for name in names]
 
 
 class Reference:
@@ -97,9 +97,9 @@ def _between(model: Any, names: Sequence[str], checked: Samples) -> List[Dict[st
     wanted = [n for n in names if n in written]
     probed = onnx.ModelProto()
     probed.CopyFrom(model)
-    own = {o.name for o in probed.graph.output}
+    outputs = {o.name for o in probed.graph.output}
     for name in wanted:
-        if name not in own:
+        if name not in outputs:
             probed.graph.output.add().name = name
     session = open_session(probed.SerializeToString(), error=BuildError)
     return [{**feed, **dict(zip(wanted, session.run(wanted, feed) if wanted else []))} for feed in checked.feeds]

@@ -18,14 +18,14 @@ def reads(node: Any) -> Iterator[str]:
 
 
 def _captured(graph: Any) -> Iterator[str]:
-    own = {i.name for i in graph.input} | {i.name for i in graph.initializer}
-    own |= {t for node in graph.node for t in node.output}
+    made = {i.name for i in graph.input} | {i.name for i in graph.initializer}
+    made |= {t for node in graph.node for t in node.output}
     for node in graph.node:
         for name in reads(node):
-            if name not in own:
+            if name not in made:
                 yield name
     for output in graph.output:
-        if output.name not in own:
+        if output.name not in made:
             yield output.name
 
 

@@ -93,7 +93,9 @@ def plan_chain(whole: Whole, regions: Sequence[Sequence[int]]) -> ChainPlan:
         graph, whole.calibration.absmax, whole.platform, lambda index: devices[index] not in (None, "GPU")
     ).absmax
     precisions = by_name(options.precisions, graph, "precisions")
-    scales = [{own: ranges[name] for name, own in p.names.tensors.items() if name in ranges} for p in parts]
+    scales = [
+        {stage_name: ranges[name] for name, stage_name in p.names.tensors.items() if name in ranges} for p in parts
+    ]
     network = {*graph.inputs, *graph.outputs}
     formats = {k: v for k, v in formats_by_name(graph, options).items() if k in network}
     formats.update(
@@ -187,16 +189,16 @@ def _sharing(platform: Platform, stages: Sequence[StageLayers], stage: StageLaye
 
 
 def _network_io(graph: LayerGraph, stages: Sequence[StagePlan]) -> Tuple[IoPlan, ...]:
-    found: Dict[str, IoPlan] = {}
+    plans: Dict[str, IoPlan] = {}
     for name, is_input in (*((n, True) for n in graph.inputs), *((n, False) for n in graph.outputs)):
         for stage in stages:
             for io in stage.plan.io:
                 if io.name == name and io.is_input == is_input:
-                    found.setdefault(name, io)
-    missing = [n for n in (*graph.inputs, *graph.outputs) if n not in found]
+                    plans.setdefault(name, io)
+    missing = [n for n in (*graph.inputs, *graph.outputs) if n not in plans]
     if missing:
         raise BuildError(f"no stage has the network's tensor {missing[0]!r}", where=graph.name)
-    return tuple(found[n] for n in (*graph.inputs, *graph.outputs))
+    return tuple(plans[n] for n in (*graph.inputs, *graph.outputs))
 
 
 def _check_borders(name: str, chain: ChainPlan) -> None:
@@ -206,9 +208,10 @@ def _check_borders(name: str, chain: ChainPlan) -> None:
         for io in stage.plan.inputs:
             made = there.get(io.name)
             if made is None or replace(made, is_input=True) != io:
-                found = "nothing before it makes it" if made is None else f"{made.dtype} {made.format} before it"
+                mismatch = "nothing before it makes it" if made is None else f"{made.dtype} {made.format} before it"
                 raise BuildError(
-                    f"stage {stage.plan.model['name']} reads {io.name!r} as {io.dtype} {io.format}: {found}", where=name
+                    f"stage {stage.plan.model['name']} reads {io.name!r} as {io.dtype} {io.format}: {mismatch}",
+                    where=name,
                 )
         there.update((io.name, io) for io in stage.plan.outputs)
 
@@ -222,8 +225,8 @@ def _notes(chain: ChainPlan, stages: Sequence[StageLayers], regions: Sequence[Se
         placed[of_layer[region[0]]] += 1
     formed = [len(stage.plan.regions) for stage in chain.stages]
     if formed != placed:
-        told = ", ".join(f"stage {k}: {a} for {b}" for k, (a, b) in enumerate(zip(formed, placed)) if a != b)
-        notes[f"TensorRT forms other loadables in the stages than were placed ({told})"] = None
+        differing = ", ".join(f"stage {k}: {a} for {b}" for k, (a, b) in enumerate(zip(formed, placed)) if a != b)
+        notes[f"TensorRT forms other loadables in the stages than were placed ({differing})"] = None
     for k, stage in enumerate(chain.stages):
         notes.update(dict.fromkeys(n if n in _said(chain) else f"stage {k}: {n}" for n in stage.plan.notes))
     return tuple(notes)

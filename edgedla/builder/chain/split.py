@@ -44,8 +44,8 @@ def split_stages(
     best: Optional[Tuple[int, int, int, List[int]]] = None
     for start in range(max(len(cores), 1)):
         levels = units.levels(cores[start:] + cores[:start])
-        found = (len(set(levels)), _border_bytes(graph, levels), start, levels)
-        best = found if best is None or found[:3] < best[:3] else best
+        candidate = (len(set(levels)), _border_bytes(graph, levels), start, levels)
+        best = candidate if best is None or candidate[:3] < best[:3] else best
     if best is None or not graph.layers:
         return ()
     levels = best[3]
@@ -97,11 +97,11 @@ class _Units:
             if device is not None and device != GPU:
                 by_core.setdefault(device, self.graph.layers[i].name)
         if len(by_core) > 1:
-            told = " and ".join(f"{name} on {core}" for core, name in sorted(by_core.items()))
+            cores = " and ".join(f"{name} on {core}" for core, name in sorted(by_core.items()))
             circle = len({first[i] for i in layers}) > 1
             why = "they read from each other in a circle" if circle else "one ONNX node or one region holds both"
             raise BuildError(
-                f"the placement cannot be cut into engines of one core: {told}, and {why}",
+                f"the placement cannot be cut into engines of one core: {cores}, and {why}",
                 where=self.graph.name,
                 hint="pin them to one core: edgedla place --layer-device-types, or edgedla build --layer-devices",
             )

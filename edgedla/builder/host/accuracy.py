@@ -102,11 +102,11 @@ def loaded_samples(data: Path, specs: Sequence[InputSpec], preprocess: Optional[
 def compare_sessions(reference: Any, session: Any, feeds: Sequence[Dict[str, np.ndarray]]) -> List[OutputError]:
     """The error of every output, over all feeds together."""
     names = [o.name for o in reference.get_outputs()]
-    found: Dict[str, List[Tuple[np.ndarray, np.ndarray]]] = {n: [] for n in names}
+    pairs: Dict[str, List[Tuple[np.ndarray, np.ndarray]]] = {n: [] for n in names}
     for feed in feeds:
         for name, want, got in zip(names, reference.run(names, feed), session.run(names, feed)):
-            found[name].append((np.asarray(want), np.asarray(got)))
-    return [output_error(name, found[name]) for name in names]
+            pairs[name].append((np.asarray(want), np.asarray(got)))
+    return [output_error(name, pairs[name]) for name in names]
 
 
 def output_error(name: str, pairs: List[Tuple[np.ndarray, np.ndarray]]) -> OutputError:

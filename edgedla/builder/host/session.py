@@ -51,9 +51,9 @@ class HostSession:
         """
         self._check_names(inputs)
         arrays = {b.name: unpack(inputs[b.name], self.layouts[b.name], scale=b.scale) for b in self.artifact.inputs}
-        found = self.run_arrays(arrays)
+        outputs = self.run_arrays(arrays)
         return {
-            b.name: pack(self.as_bound(b, found[b.name]), self.layouts[b.name], scale=b.scale)
+            b.name: pack(self.as_bound(b, outputs[b.name]), self.layouts[b.name], scale=b.scale)
             for b in self.artifact.outputs
         }
 

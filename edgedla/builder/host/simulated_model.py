@@ -284,13 +284,13 @@ def quantize_weights(values: np.ndarray, axis: int) -> np.ndarray:
 
 def _names_read(graph: Any) -> Set[str]:
     """Every tensor that a node reads, in subgraphs too, and the graph's outputs."""
-    found = {o.name for o in graph.output}
+    names = {o.name for o in graph.output}
     for node in graph.node:
-        found.update(node.input)
+        names.update(node.input)
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs):
-                found |= _names_read(inner)
-    return found
+                names |= _names_read(inner)
+    return names
 
 
 def _round_fp16(values: np.ndarray) -> np.ndarray:
@@ -299,5 +299,5 @@ def _round_fp16(values: np.ndarray) -> np.ndarray:
 
 
 def _attribute(node: Any, name: str, default: int) -> int:
-    found: Mapping[str, int] = {a.name: a.i for a in node.attribute}
-    return found.get(name, default)
+    integers: Mapping[str, int] = {a.name: a.i for a in node.attribute}
+    return integers.get(name, default)

@@ -16,16 +16,16 @@ def _devices(graph: LayerGraph, report: CheckReport, mode: str, options: PlanOpt
     """Device by layer. Folded layers go where their own verdict allows, so that they part no subgraph."""
     core = core_of(options)
     by_hand = {**options.placed, **by_name(options.devices, graph, "devices")}
-    found = []
-    for layer, told in zip(graph.layers, report.layers):
-        on_dla = mode == "standalone" or told.placed is Placed.DLA
-        on_dla = on_dla or (told.placed is Placed.FOLDED and told.support is Support.DLA)
+    devices = []
+    for layer, layer_report in zip(graph.layers, report.layers):
+        on_dla = mode == "standalone" or layer_report.placed is Placed.DLA
+        on_dla = on_dla or (layer_report.placed is Placed.FOLDED and layer_report.support is Support.DLA)
         wanted = by_hand.get(layer.name)
         device = (core if on_dla else GPU) if wanted is None else (core if wanted == "DLA" else wanted)
         if device not in (GPU, "DLA0", "DLA1"):
             raise UsageError(f"unknown device {device!r}", where=layer.name, allowed="GPU, DLA, DLA0, DLA1")
-        found.append(device)
-    return found
+        devices.append(device)
+    return devices
 
 
 def core_of(options: PlanOptions) -> str:
@@ -34,8 +34,8 @@ def core_of(options: PlanOptions) -> str:
     return placed.pop() if len(placed) == 1 else f"DLA{options.dla_core}"
 
 
-def by_name(told: Mapping[str, str], graph: LayerGraph, where: str) -> Dict[str, str]:
-    """`told` with every `*` replaced by the layers that it stands for. Later entries win.
+def by_name(by_pattern: Mapping[str, str], graph: LayerGraph, where: str) -> Dict[str, str]:
+    """`by_pattern` with every `*` replaced by the layers that it stands for. Later entries win.
 
     TensorRT's own names hold asterisks ("(Unnamed Layer* 3) [Shuffle]"), so a layer of exactly that name comes first.
 
@@ -43,8 +43,8 @@ def by_name(told: Mapping[str, str], graph: LayerGraph, where: str) -> Dict[str,
         UsageError: a name fits no layer.
     """
     names = [layer.name for layer in graph.layers]
-    found: Dict[str, str] = {}
-    for pattern, value in told.items():
+    by_layer: Dict[str, str] = {}
+    for pattern, value in by_pattern.items():
         prefix, star, suffix = pattern.partition("*")
         fits = [pattern] if pattern in names else []
         if not fits and star:
@@ -52,14 +52,14 @@ def by_name(told: Mapping[str, str], graph: LayerGraph, where: str) -> Dict[str,
             fits = [n for n in names if n.startswith(prefix) and n.endswith(suffix) and len(n) >= long_enough]
         if not fits:
             raise UsageError(f"the network has no layer {pattern!r}", where=where, hint="see `edgedla layers`")
-        found.update(dict.fromkeys(fits, value))
-    return found
+        by_layer.update(dict.fromkeys(fits, value))
+    return by_layer
 
 
 def devices_of(graph: LayerGraph, options: PlanOptions) -> Tuple[Optional[str], ...]:
     """The device of every layer by placement and by hand; None where a layer is in neither (it is folded)."""
     by_hand = by_name(options.devices, graph, "devices")
-    found: List[Optional[str]] = []
+    devices: List[Optional[str]] = []
     for layer in graph.layers:
         placed = options.placed.get(layer.name)
         device = by_hand.get(layer.name, placed)
@@ -67,5 +67,5 @@ def devices_of(graph: LayerGraph, options: PlanOptions) -> Tuple[Optional[str], 
             device = placed if placed not in (None, "GPU") else core_of(options)
         if device not in (None, "GPU", "DLA0", "DLA1"):
             raise UsageError(f"unknown device {device!r}", where=layer.name, allowed="GPU, DLA, DLA0, DLA1")
-        found.append(device)
-    return tuple(found)
+        devices.append(device)
+    return tuple(devices)

@@ -38,8 +38,8 @@ def calibrate(
         ModelError: the model has no weights here. EnvironmentMissing: no onnxruntime.
     """
     if cache is not None:
-        found = read_cache(cache)
-        return Calibration("cache", found.absmax, "; ".join((Path(cache).name, *found.notes)))
+        cache_ranges = read_cache(cache)
+        return Calibration("cache", cache_ranges.absmax, "; ".join((Path(cache).name, *cache_ranges.notes)))
     # Both need onnx and onnxruntime, which a device that builds from a cache may lack.
     from edgedla.builder.onnx_input import read_model, with_static_inputs
     from edgedla.preprocess.pictures import open_samples

@@ -64,40 +64,43 @@ def refuse_illegal(
 def _plan_offences(
     plan: BuildPlan, graph: LayerGraph, report: CheckReport, cores: Sequence[str], allow_unknown: bool
 ) -> List[str]:
-    found: List[str] = []
+    offences: List[str] = []
     if len(cores) > 1:
-        found.append(
+        offences.append(
             f"one-core: layers on {' and '.join(cores)}; {PLAN_RULES['one-core']}. Use one, or "
             "build from a placement (--placement), which makes one engine a core of it"
         )
     if cores and int(cores[-1][3:]) >= report.platform.module.dla_cores:
-        found.append(f"core-exists: {cores[-1]} on a module with {report.platform.module.dla_cores} DLA cores")
-    for layer, told in zip(plan.layers, report.layers):
+        offences.append(f"core-exists: {cores[-1]} on a module with {report.platform.module.dla_cores} DLA cores")
+    for layer, layer_report in zip(plan.layers, report.layers):
         if layer.device == GPU:
             if plan.mode == "standalone":
-                found.append(f"no-gpu: {layer.name} stands on the GPU")
-        elif told.support is Support.GPU or (told.support is Support.UNKNOWN and not allow_unknown):
-            why = next((f"{f.rule} {f.message}" for f in told.findings if f.effect is not Effect.WARN), told.reason)
-            found.append(f"layer-on-dla: {layer.name} ({layer.type}): {why}")
+                offences.append(f"no-gpu: {layer.name} stands on the GPU")
+        elif layer_report.support is Support.GPU or (layer_report.support is Support.UNKNOWN and not allow_unknown):
+            why = next(
+                (f"{f.rule} {f.message}" for f in layer_report.findings if f.effect is not Effect.WARN),
+                layer_report.reason,
+            )
+            offences.append(f"layer-on-dla: {layer.name} ({layer.type}): {why}")
     if report.platform.has_dla and cores:
         cap = subgraphs_per_core(report.platform)
         if len(plan.regions) > cap:
-            found.append(
+            offences.append(
                 f"subgraph-cap: {len(plan.regions)} DLA subgraphs, TensorRT {plan.platform['trt']} keeps {cap}"
             )
     if plan.mode == "standalone" and len(plan.regions) != 1:
-        found.append(f"one-region: {len(plan.regions)} DLA subgraphs; {PLAN_RULES['one-region']}")
+        offences.append(f"one-region: {len(plan.regions)} DLA subgraphs; {PLAN_RULES['one-region']}")
     for io in plan.io:
         # A tensor that is INT8 in the model itself is handed over as it is.
-        own = graph.tensors[io.name].dtype == "INT8"
+        has_int8_type = graph.tensors[io.name].dtype == "INT8"
         if plan.strongly_typed and io.dtype != graph.tensors[io.name].dtype:
             has = graph.tensors[io.name].dtype
-            found.append(f"typed-border: {io.name} as {io.dtype}: the model has {has}, {PLAN_RULES['typed-border']}")
-        if io.dtype == "INT8" and io.scale is None and not plan.strongly_typed and not own:
+            offences.append(f"typed-border: {io.name} as {io.dtype}: the model has {has}, {PLAN_RULES['typed-border']}")
+        if io.dtype == "INT8" and io.scale is None and not plan.strongly_typed and not has_int8_type:
             half = "; ranges are measured on FP32 tensors: give the model in FP32"
             why = half if graph.tensors[io.name].dtype == "HALF" else ""
-            found.append(f"int8-scale: {io.name} is INT8 at the border and has no range{why}")
-    return found
+            offences.append(f"int8-scale: {io.name} is INT8 at the border and has no range{why}")
+    return offences
 
 
 def _rejected(findings: Sequence[Finding]) -> List[str]:

@@ -99,14 +99,14 @@ def _precisions(
     graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool], typed: bool, options: PlanOptions
 ) -> List[Optional[str]]:
     by_hand = by_name(options.precisions, graph, "precisions")
-    found: List[Optional[str]] = []
+    precisions: List[Optional[str]] = []
     for layer in graph.layers:
         asked = by_hand.get(layer.name)
         if asked is not None and asked not in PRECISIONS:
             raise UsageError(f"unknown precision {asked!r}", where=layer.name, allowed=", ".join(PRECISIONS))
         forced = report.precision == "int8" and on_dla[layer.index] and layer.onnx_op in FP16_ONLY_ONNX
-        found.append(None if typed else (asked or ("fp16" if forced else None)))
-    return found
+        precisions.append(None if typed else (asked or ("fp16" if forced else None)))
+    return precisions
 
 
 def _io(
@@ -120,7 +120,7 @@ def _io(
     dynamic_inputs: Sequence[str],
 ) -> Tuple[IoPlan, ...]:
     names = (*graph.inputs, *graph.outputs)
-    told = formats_by_name(graph, options)
+    asked = formats_by_name(graph, options)
     chosen: Dict[str, IoFormat] = {}
     if mode == "standalone" or options.reformat_free:
         check_mode = "standalone" if mode == "standalone" else "fallback"
@@ -132,15 +132,15 @@ def _io(
         for choice in choose_io(graph, report.platform, border, check_mode, on_dla=on_dla, precisions=differing):
             if choice.chosen is not None:
                 chosen[choice.name] = choice.chosen.io
-    found = []
+    io_plans = []
     for name in names:
         tensor = graph.tensors[name]
-        io = told.get(name) or chosen.get(name)
+        io = asked.get(name) or chosen.get(name)
         dtype, form = (io.dtype, str(io.format)) if io else (tensor.dtype, "LINEAR")
         absmax = calibration.absmax.get(name)
         scale = absmax / INT8_MAX if dtype == "INT8" and absmax is not None else None
-        found.append(IoPlan(name, name in graph.inputs, tensor.dims, dtype, form, scale, name in dynamic_inputs))
-    return tuple(found)
+        io_plans.append(IoPlan(name, name in graph.inputs, tensor.dims, dtype, form, scale, name in dynamic_inputs))
+    return tuple(io_plans)
 
 
 def formats_by_name(graph: LayerGraph, options: PlanOptions) -> Dict[str, IoFormat]:
@@ -149,7 +149,7 @@ def formats_by_name(graph: LayerGraph, options: PlanOptions) -> Dict[str, IoForm
     Raises:
         UsageError: another number of formats than one, or one for each tensor of a direction.
     """
-    told: Dict[str, IoFormat] = {}
+    formats_of: Dict[str, IoFormat] = {}
     for what, group, formats in (
         ("input", graph.inputs, options.input_formats),
         ("output", graph.outputs, options.output_formats),
@@ -157,8 +157,8 @@ def formats_by_name(graph: LayerGraph, options: PlanOptions) -> Dict[str, IoForm
         if formats and len(formats) not in (1, len(group)):
             raise UsageError(f"{len(formats)} {what} formats for {len(group)} {what}s", allowed="one, or one for each")
         # trtexec takes one format for all tensors of a direction.
-        told.update(zip(group, formats * len(group) if len(formats) == 1 else formats))
-    return {**told, **options.formats}
+        formats_of.update(zip(group, formats * len(group) if len(formats) == 1 else formats))
+    return {**formats_of, **options.formats}
 
 
 def _regions(graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool]) -> Tuple[Tuple[str, str, int], ...]:

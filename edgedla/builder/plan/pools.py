@@ -84,20 +84,20 @@ def parse_pools(text: str) -> Dict[str, int]:
     Raises:
         UsageError: an unknown pool, no size, or a pool that stands twice.
     """
-    found: Dict[str, int] = {}
+    pools: Dict[str, int] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, size = part.partition(":")
         key = FIELDS.get(name.strip().lower().replace("_", "").replace("-", ""))
         match = _SIZE.match(size.strip())
-        if key is None or key in found:
+        if key is None or key in pools:
             problem = "stands twice" if key else "is unknown"
             raise UsageError(
                 f"memory pool {name!r} {problem}", allowed="workspace, dlaSRAM, dlaLocalDRAM, dlaGlobalDRAM"
             )
         if not match:
             raise UsageError(f"no size: {part!r}", allowed="for example dlaSRAM:512K or dlaLocalDRAM:1024")
-        found[key] = int(float(match.group(1)) * _UNIT_BYTES[match.group(2).upper()])
-    return found
+        pools[key] = int(float(match.group(1)) * _UNIT_BYTES[match.group(2).upper()])
+    return pools
 
 
 def format_size(size_bytes: Optional[int]) -> str:
