@@ -9,7 +9,7 @@ PYTEST ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test setup contract-wheels clean
+.PHONY: demo test setup contract-wheels attack clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -29,6 +29,12 @@ test: $(STAMP)
 # The Python bindings of four TensorRT releases (thin, without TensorRT), which tests/contract reads.
 contract-wheels: $(STAMP)
 	$(BIN)/python tests/contract/fetch_wheels.py
+
+# Hours of mutated models, killed builds, changed artifacts and a camera that breaks; figures in benchmarks/results.
+# For example ATTACK="--models 200000 --kills 2000 --tampers 10000 --soak-minutes 30 --seed 2".
+ATTACK ?= --models 200000 --kills 2000 --tampers 10000 --soak-minutes 30
+attack: $(STAMP)
+	$(BIN)/python -m tests.hostile.attack $(ATTACK) -o benchmarks/results/attack.json
 
 clean:
 	rm -rf $(OUT) build dist .venv* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -20,10 +20,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Container, Dict, List, Optional, Sequence, Tuple
 
 from edgedla.graph import Layer, LayerGraph
 from edgedla.regions.shuffles import Step, layer_steps, simplified
+
+#: Ends of the names of a rewritten MATRIX_MULTIPLY's inner tensors, behind the name of its output.
+INNER_IN, INNER_OUT = "\0in", "\0out"
+
+
+def outer_name(name: str, tensors: Container[str]) -> str:
+    """The network's tensor behind an inner one; a tensor of the network itself, whose name may hold a NUL, stays."""
+    for end in (INNER_IN, INNER_OUT):
+        if name.endswith(end) and name not in tensors:
+            return name[: -len(end)]
+    return name
 
 
 @dataclass(frozen=True)
@@ -139,7 +150,7 @@ class _Fuser:
         transposed = layer.params.get("op0", "NONE") == "TRANSPOSE"
         depth = max(source.volume // rows, 1)
         # Names that no ONNX tensor has, so that the inner tensors cannot be mistaken for the network's.
-        inner_in, inner_out = f"{out.name}\0in", f"{out.name}\0out"
+        inner_in, inner_out = out.name + INNER_IN, out.name + INNER_OUT
         steps: List[Step] = []
         if transposed:
             steps.append(("transpose", tuple(range(source.rank - 2)) + (source.rank - 1, source.rank - 2)))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
-from edgedla.regions.fusions import fuse
+from edgedla.regions.fusions import INNER_IN, fuse
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import StrictResult
 from edgedla.regions.values import Cause, Placed, Prediction
@@ -158,7 +158,7 @@ def _added_reshapes(graph: LayerGraph, prediction: Prediction) -> List[Tuple[str
     for unit in fuse(graph).units:
         if unit.reshape_of and not unit.layers:
             name = graph.layers[unit.reshape_of[0]].name
-            side = "before" if unit.outputs[0].endswith("\0in") else "after"
+            side = "before" if unit.outputs[0].endswith(INNER_IN) else "after"
             found.append((f"reshape_{side}_{name}", f"added to run {name} as a convolution; it changes the rank"))
         if unit.is_shuffle or len(unit.layers) != 1 or prediction.layers[unit.layers[0]].placed is not Placed.DLA:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
-from edgedla.regions.fusions import UnitGraph
+from edgedla.regions.fusions import UnitGraph, outer_name
 from edgedla.regions.values import LayerPrediction, Placed, Transition
 
 #: Bytes of one element at a border, by precision. An INT8 build may keep a border at FP16: this is the least.
@@ -35,7 +35,7 @@ def transitions_of(
             if places[producer] == places[consumer] or (tensor, places[consumer]) in found:
                 continue
             # The inner tensors of a transformed MATRIX_MULTIPLY bear its output's name in front of a NUL.
-            name = tensor.split("\0")[0]
+            name = outer_name(tensor, graph.tensors)
             members = units.units[producer].layers
             found[tensor, places[consumer]] = Transition(
                 tensor=name,

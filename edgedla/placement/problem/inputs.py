@@ -18,7 +18,7 @@ from edgedla.placement.problem.grouping import tensorrt_grouping
 from edgedla.placement.problem.loops import in_order, loops_of
 from edgedla.placement.problem.model import Model, legal_units, why_not
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
-from edgedla.regions.fusions import Unit, UnitGraph, fuse
+from edgedla.regions.fusions import INNER_IN, Unit, UnitGraph, fuse, outer_name
 from edgedla.vocabulary import GPU
 
 
@@ -218,7 +218,7 @@ def _flows(
             }
         )
         consumers = tuple(sorted(set(readers[source, name])))
-        found.append(Flow(name.split("\0")[0], m, source, consumers, name in outputs, by_kind))
+        found.append(Flow(outer_name(name, graph.tensors), m, source, consumers, name in outputs, by_kind))
     return found
 
 
@@ -240,8 +240,8 @@ def _written_outputs(graph: LayerGraph, units: UnitGraph) -> FrozenSet[str]:
 
 def _tensor(graph: LayerGraph, name: str) -> Tensor:
     """The tensor; the inner ones of a rewritten MatMul, `out\\0in` and `out\\0out`, are its input and its output."""
-    outer, _, inner = name.partition("\0")
-    if inner == "in":
+    outer = outer_name(name, graph.tensors)
+    if outer != name and name.endswith(INNER_IN):
         producer = graph.producer(outer)
         # A bias that joined stands behind the MatMul; its own input has the output's size.
         while producer is not None and graph.layers[producer].type != "MATRIX_MULTIPLY":

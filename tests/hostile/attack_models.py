@@ -1,0 +1,242 @@
+"""Mutated models through the commands, in forked workers with limits: exit codes, output forms, CPU time, memory."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import random
+import resource
+import select
+import signal
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import onnx
+
+from tests.hostile.commands import small_model
+from tests.hostile.mutate import mutated
+from tests.hostile.nasty_models import SMALL, chain
+from tests.hostile.test_terminal import ORDERS
+
+DOCUMENTED = {0, 1, 2, 3, 4, 5, 6}
+#: The promise: CPU seconds and memory of one command on a model below 10 MB.
+CPU_S, MEMORY_BYTES = 20, 1 << 30
+LIMITS = {"cpu_s": CPU_S, "memory_mib": MEMORY_BYTES >> 20, "exit_codes": sorted(DOCUMENTED)}
+BATCH = 40
+#: Wall seconds without an answer: native code that hangs hears no signal handler of Python.
+SILENCE_S = 90
+PLATFORMS = (("orin", None), ("xavier", None), ("orin-nx-8gb", "8.5.2"))
+#: Arguments after the model, and how often they are drawn.
+COMMANDS: Tuple[Tuple[int, Tuple[str, ...]], ...] = (
+    *((2, ("check", "--format", form)) for form in ("text", "json", "markdown", "sarif", "junit", "html")),
+    (1, ("check", "--mode", "standalone")),
+    (1, ("check", "--precision", "int8")),
+    (2, ("layers",)),
+    (1, ("layers", "--format", "json")),
+    (2, ("place", "--time-limit", "1")),
+    (1, ("place", "--time-limit", "1", "--format", "json")),
+    (1, ("place", "--time-limit", "1", "--format", "html")),
+    (2, ("build", "--plan")),
+    (2, ("build", "--backend", "trtexec", "-o", "{d}/build.sh")),
+    (2, ("build", "--backend", "host", "-o", "{d}/a")),
+    (1, ("build", "--backend", "host", "--precision", "int8", "-o", "{d}/q")),
+)  # fmt: skip
+PARSERS: Dict[str, Callable[[str], Any]] = {
+    "json": json.loads, "sarif": json.loads, "junit": ElementTree.fromstring,
+}  # fmt: skip
+
+
+class Hang(BaseException):
+    """The CPU limit of one case: nothing in edgedla catches it."""
+
+
+def seeds(corpus: Optional[Path]) -> List[bytes]:
+    """Serialised models to wound: our own, and those of a folder that are below 300 kB."""
+    models = [make().SerializeToString() for make in SMALL.values()]
+    models += [small_model().SerializeToString(), chain(6).SerializeToString()]
+    data = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    files = [*sorted(data.rglob("*.onnx")), *(sorted(corpus.rglob("*.onnx")) if corpus is not None else [])]
+    models += [f.read_bytes() for f in files if f.stat().st_size < 300_000 and not f.name.startswith("yolo")]
+    return [m for m in models if _parses(m)]
+
+
+def _parses(data: bytes) -> bool:
+    try:
+        onnx.ModelProto.FromString(data)
+    except Exception:
+        return False
+    return True
+
+
+def arguments(model: Path, rng: random.Random, folder: Path) -> List[str]:
+    command = rng.choices([c for _, c in COMMANDS], [w for w, _ in COMMANDS])[0]
+    target, trt = rng.choice(PLATFORMS)
+    rest = [a.format(d=folder) for a in command[1:]]
+    return [
+        command[0],
+        str(model),
+        "--target",
+        target,
+        *(["--trt", trt] if trt and command[0] != "layers" else []),
+        *rest,
+    ]
+
+
+def case(args: Sequence[str]) -> Dict[str, Any]:
+    """Runs one command line in this process; what is wrong with it stands under "wrong"."""
+    from edgedla.cli.main import exit_code_of
+
+    out, err = io.StringIO(), io.StringIO()
+
+    def limit(number: int, frame: Any) -> None:
+        raise Hang
+
+    signal.signal(signal.SIGPROF, limit)
+    started = time.process_time()
+    try:
+        signal.setitimer(signal.ITIMER_PROF, CPU_S)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code: Optional[int] = exit_code_of(list(args))
+    except Hang:
+        code = None
+    except BaseException as e:
+        return {"wrong": f"{type(e).__name__} left exit_code_of: {e}"[:300]}
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    cpu_s = time.process_time() - started
+    form = args[args.index("--format") + 1] if "--format" in args else "text"
+    wrong = None
+    if code is None:
+        wrong = f"more than {CPU_S} CPU s"
+    elif code not in DOCUMENTED:
+        wrong = f"exit code {code}: {err.getvalue().strip()[:300]}"
+    elif "Traceback" in err.getvalue():
+        wrong = "a traceback"
+    elif ORDERS.search(out.getvalue() + err.getvalue()):
+        wrong = "control characters"
+    elif code in (0, 1) and form in PARSERS:
+        try:
+            PARSERS[form](out.getvalue())
+        except Exception as e:
+            wrong = f"no {form}: {e}"[:300]
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if wrong is None and memory > MEMORY_BYTES:
+        wrong = f"{memory >> 20} MiB"
+    return {"code": code, "cpu_s": cpu_s, "memory": memory, "wrong": wrong}
+
+
+def run_cases(
+    build_case: Callable[[int, Path], List[str]], first: int, last: int, report: Callable[[int, Dict[str, Any]], None]
+) -> None:
+    """Cases first..last-1 in forked workers; a worker that dies or is silent for a minute loses its case only."""
+    at = first
+    while at < last:
+        end = min(at + BATCH, last)
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            _worker(build_case, at, end, writer)
+        os.close(writer)
+        try:
+            at = _read(reader, pid, at, end, report)
+        finally:
+            os.close(reader)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _worker(build_case: Callable[[int, Path], List[str]], first: int, last: int, writer: int) -> None:
+    # ONNX Runtime and the shape inference print from C++.
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+    for number in range(first, last):
+        with tempfile.TemporaryDirectory(prefix="attack-") as folder:
+            args = build_case(number, Path(folder))
+            answer = case(args)
+        os.write(writer, (json.dumps([number, args[0], answer]) + "\n").encode())
+        if answer.get("memory", 0) > MEMORY_BYTES // 2:
+            break
+    os._exit(0)
+
+
+def _read(reader: int, pid: int, at: int, end: int, report: Callable[[int, Dict[str, Any]], None]) -> int:
+    """Reports what the worker says; returns the first case that is still to be run."""
+    rest = b""
+    while at < end:
+        if not select.select([reader], [], [], SILENCE_S)[0]:
+            report(at, {"wrong": f"no answer within {SILENCE_S} s"})
+            return at + 1
+        data = os.read(reader, 1 << 16)
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            number, verb, answer = json.loads(line)
+            report(number, {**answer, "verb": verb})
+            at = number + 1
+        if not data:
+            if at < end and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT).si_status != 0:
+                report(at, {"wrong": "the process died"})
+                return at + 1
+            return at
+    return at
+
+
+class Tally:
+    """What a campaign showed."""
+
+    def __init__(self) -> None:
+        self.cases, self.codes, self.verbs = 0, {}, {}  # type: int, Dict[str, int], Dict[str, int]
+        self.most_cpu_s, self.most_memory = 0.0, 0
+        self.wrong: List[Dict[str, Any]] = []
+
+    def add(self, number: int, answer: Dict[str, Any]) -> None:
+        self.cases += 1
+        for counts, key in ((self.codes, str(answer.get("code"))), (self.verbs, str(answer.get("verb")))):
+            counts[key] = counts.get(key, 0) + 1
+        self.most_cpu_s = max(self.most_cpu_s, answer.get("cpu_s", 0.0))
+        self.most_memory = max(self.most_memory, answer.get("memory", 0))
+        if answer["wrong"]:
+            self.wrong.append({"case": number, "what": answer["wrong"]})
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "cases": self.cases,
+            "exit_codes": dict(sorted(self.codes.items())),
+            "verbs": dict(sorted(self.verbs.items())),
+            "most_cpu_s": round(self.most_cpu_s, 2),
+            "most_memory_mib": self.most_memory >> 20,
+            "wrong": len(self.wrong),
+            "first_wrong": self.wrong[:20],
+        }
+
+
+def mutation_case(models: Sequence[bytes], seed: int, keep: Optional[Path] = None) -> Callable[[int, Path], List[str]]:
+    """Case number -> its model, written into the folder, and its command line; the same for a seed and its seeds."""
+
+    def build_case(number: int, folder: Path) -> List[str]:
+        rng = random.Random(f"{seed} {number}")
+        path = (keep or folder) / "m.onnx"
+        path.write_bytes(mutated(rng.choice(list(models)), rng))
+        return arguments(path, rng, folder)
+
+    return build_case
+
+
+def warm() -> None:
+    """Imports what the commands need, so that each forked worker has it. No session: its threads would not survive."""
+    from edgedla.quantization.session import import_onnxruntime
+
+    import_onnxruntime()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.onnx"
+        onnx.save(small_model(), str(path))
+        for verb in ("check", "place", "layers"):
+            case([verb, str(path), "--target", "orin"])
