@@ -23,7 +23,8 @@ from gi.repository import Gst, GstRtspServer, GLib
 Gst.init(None)
 server = GstRtspServer.RTSPServer(); server.set_service(sys.argv[1])
 factory = GstRtspServer.RTSPMediaFactory(); factory.set_shared(True)
-factory.set_launch("( videotestsrc is-live=true ! video/x-raw,format=I420,width=%s,height=%s,framerate=30/1 ! jpegenc ! rtpjpegpay name=pay0 )"
+factory.set_launch("( videotestsrc is-live=true ! video/x-raw,format=I420,width=%s,height=%s,framerate=30/1"
+                   " ! jpegenc ! rtpjpegpay name=pay0 )"
                    % (sys.argv[2], sys.argv[3]))
 server.get_mount_points().add_factory("/cam", factory); server.attach(None)
 print("up", flush=True); GLib.MainLoop().run()

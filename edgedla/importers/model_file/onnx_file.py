@@ -14,6 +14,9 @@ from edgedla.importers.context import MAX_NESTED_SUBGRAPHS
 from edgedla.importers.model_file.wire import Malformed, check_size, fault, nested_graphs, stripped
 
 HASH_CHUNK_BYTES = 1 << 20
+#: Nodes and node inputs of a model, subgraphs included. The largest networks that TensorRT builds have some 100,000
+#: nodes; a file of 6 MB can hold millions, and each costs a kilobyte once it is imported.
+MAX_NODES_AND_INPUTS = 500_000
 
 #: How files that are no ONNX models begin, and what they are.
 SIGNATURES: Tuple[Tuple[bytes, str], ...] = (
@@ -162,3 +165,23 @@ def check_model(proto: Any, where: str) -> None:
         raise ModelError("no graph in the model", where=where, hint="the file is cut off, damaged, or no ONNX model")
     if not graph.output:
         raise ModelError("the graph has no outputs", where=where)
+    size = graph_size(graph)
+    if size > MAX_NODES_AND_INPUTS:
+        raise ModelError(f"{size} nodes and node inputs", where=where, allowed=f"{MAX_NODES_AND_INPUTS}")
+
+
+def graph_size(graph: Any) -> int:
+    """Nodes and their inputs, those of subgraphs too; counting ends beyond MAX_NODES_AND_INPUTS."""
+    size, waiting = 0, [graph]
+    while waiting and size <= MAX_NODES_AND_INPUTS:
+        nodes = waiting.pop().node
+        size += len(nodes)
+        if size > MAX_NODES_AND_INPUTS:
+            break
+        for node in nodes:
+            size += len(node.input)
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    waiting.append(attribute.g)
+                waiting.extend(attribute.graphs)
+    return size

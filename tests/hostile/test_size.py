@@ -1,0 +1,61 @@
+"""Models of a few megabytes that would take gigabytes: refused, or answered within the limits."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgedla.errors import ModelError
+from edgedla.importers import load_onnx
+from edgedla.importers.model_file import onnx_file
+from tests.hostile.nasty_models import LARGE, empty_nodes, fan_out, nested_ifs, sum_of_one
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("make", [lambda: empty_nodes(500_001), lambda: sum_of_one(500_001)], ids=["nodes", "inputs"])
+def test_graphs_beyond_the_limit_are_refused_with_it(make) -> None:
+    with pytest.raises(ModelError, match="500000"):
+        load_onnx(make().SerializeToString())
+
+
+def test_the_size_counts_nodes_inputs_and_subgraphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert onnx_file.graph_size(fan_out(10).graph) == 20
+    # Each If has two branches of one node and one input; its own input is the condition.
+    assert onnx_file.graph_size(nested_ifs(1).graph) == 3 * 2 + 2 * 2
+    monkeypatch.setattr(onnx_file, "MAX_NODES_AND_INPUTS", 19)
+    with pytest.raises(ModelError, match="20 nodes and node inputs"):
+        load_onnx(fan_out(10).SerializeToString())
+    monkeypatch.setattr(onnx_file, "MAX_NODES_AND_INPUTS", 20)
+    assert len(load_onnx(fan_out(10).SerializeToString()).layers) == 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["check", "layers"])
+@pytest.mark.parametrize("name", sorted(LARGE))
+def test_large_models_end_within_20_cpu_seconds_and_a_gigabyte(name: str, verb: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(LARGE[name]().SerializeToString())
+
+    def limits() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (20, 21))
+
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, verb, str(path), "--target", "orin"],
+        cwd=str(ROOT), preexec_fn=limits, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    code, kib = (int(word) for word in done.stderr.split()[-2:])
+    assert code in (0, 1, 3), done.stderr[-500:]
+    assert kib < 1 << 20
+
+
+CHILD = """
+import resource, sys
+from edgedla.cli.main import exit_code_of
+code = exit_code_of(sys.argv[1:])
+sys.stderr.write(f" {code} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}")
+"""
