@@ -15,6 +15,7 @@ from edgedla.builder.artifact.store import claim_folder, folder_lock, own_folder
 from edgedla.builder.chain.build import build_chain, discard_stages
 from edgedla.builder.chain.plan import ChainPlan, Whole, plan_chain
 from edgedla.builder.plan.devices import devices_of
+from edgedla.builder.plan.from_quantization import report_of, with_quantization
 from edgedla.builder.plan.int8_scales import calibrate
 from edgedla.builder.plan.legality import refuse_dynamic
 from edgedla.builder.plan.make_plan import make_plan
@@ -133,6 +134,9 @@ def _build_one(
     else:
         artifact, contents = _build_on_host(plan, path, request, samples)
     contents[("plan", "plan.json")] = plan.to_json().encode()
+    report = report_of(request)
+    if report is not None:
+        contents[("quantization", "quantization.json")] = report
     if plan.calibration.absmax:
         contents[("calibration", "calib.cache")] = write_cache(plan.calibration.absmax, plan.trt).encode()
     return artifact, contents
@@ -151,6 +155,7 @@ def _plan(
         path, trt=platform.release.trt, shapes=request.shapes, batch=request.batch, open_batch=TRTEXEC_BATCH
     )
     refuse_dynamic(graph)
+    request = with_quantization(request, path)
     options, model = request.options, None
     if request.placement is not None:
         from edgedla.builder.plan.from_placement import placed_devices, placed_model

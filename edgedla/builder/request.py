@@ -68,8 +68,9 @@ class BuildRequest:
     """Everything `build` needs besides the model; the fields are the options of `edgedla build`.
 
     Attributes:
-        calib: a TensorRT calibration cache. calib_data: .npz or .npy samples, pictures or a video; beside a cache they only show the host
-            backend's error. Without both INT8 is calibrated on seeded random input, which is said everywhere.
+        calib: a TensorRT calibration cache, or the folder that `edgedla quantize` wrote. calib_data: .npz or .npy samples,
+            pictures or a video; beside a cache they only show the host backend's error. Without both INT8 is calibrated on
+            seeded random input, which is said everywhere.
         preprocess: how pictures become inputs; the artifact keeps it, and `run` takes it from there.
         calib_method: a name of quantization.methods: auto, minmax, entropy, percentile, mse.
         placement: a placement (`edgedla.place`) or its document's file; its devices are taken in place of the prediction.

@@ -55,7 +55,9 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 )
 @click.option("--placement", metavar="FILE", help="Devices from `edgedla place -o FILE`, in place of the prediction.")
 @click.option("--dla-core", type=click.IntRange(0, 1), help="DLA core.  [default: 0]")
-@click.option("--calib", metavar="FILE", help="INT8 scales from a TensorRT calibration cache.")
+@click.option(
+    "--calib", metavar="FILE", help="INT8 scales: a TensorRT calibration cache, or the folder of `edgedla quantize`."
+)
 @click.option(
     "--calib-data",
     metavar="PATH",

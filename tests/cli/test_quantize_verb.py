@@ -58,10 +58,14 @@ def test_quantize_writes_what_a_build_takes(
     assert "<script" not in page
     assert json.loads((out / "quantization.json").read_text())["document"] == "edgedla.quantization"
     artifact = tmp_path / "artifact"
-    assert (
-        run("build", model, "--precision", "int8", "--calib", out / "calib.cache", "-o", artifact, "--backend", "host")
-        == 0
-    )
+    assert run("build", model, "--precision", "int8", "--calib", out, "-o", artifact, "--backend", "host") == 0
+    kept = {role: next(artifact.glob(f"{role}-*")).read_bytes() for role in ("quantization", "calib")}
+    assert kept == {
+        "quantization": (out / "quantization.json").read_bytes(),
+        "calib": (out / "calib.cache").read_bytes(),
+    }
+    (tmp_path / "nothing").mkdir()
+    assert run("build", model, "--precision", "int8", "--calib", tmp_path / "nothing", "-o", artifact) == 3
     capsys.readouterr()
     assert run("evaluate", artifact, "--data", samples, "--against", model, "--format", "json") == 0
     found = json.loads(capsys.readouterr().out)

@@ -1,0 +1,87 @@
+"""Cost of collecting histograms against plain inference, in one run: CPU time, peak memory, growth with samples.
+
+    python benchmarks/bench_quantize.py MODEL [--samples 50,200]
+
+Prints JSON. MODEL needs weights. All five methods choose from one collection.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from typing import Any, Dict, Iterator
+
+import numpy as np
+import onnx
+
+from edgedla.quantization.collect import collect
+from edgedla.quantization.methods import METHODS, thresholds
+from edgedla.quantization.samples import Feed, InputSpec, Samples
+from edgedla.quantization.session import input_specs, open_session
+
+
+class RandomFeeds:
+    """Samples made when they are asked for, so that the benchmark's own memory stays out of the figure."""
+
+    def __init__(self, specs: Any, count: int) -> None:
+        self.specs, self.count = specs, count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Feed]:
+        for i in range(self.count):
+            rng = np.random.default_rng(i)
+            yield {s.name: rng.standard_normal(s.shape).astype(s.dtype) for s in self.specs}
+
+
+def peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform != "darwin" else 1 << 20)
+
+
+def measure(model: Any, specs: Any, count: int) -> Dict[str, float]:
+    feeds = RandomFeeds(specs, count)
+    started = time.process_time()
+    for _ in feeds:
+        pass
+    making = time.process_time() - started
+    session = open_session(model.SerializeToString())
+    started = time.process_time()
+    for feed in feeds:
+        session.run(None, feed)
+    plain = time.process_time() - started - making
+    del session
+    started = time.process_time()
+    collection = collect(model, Samples(feeds, True, "random"))  # type: ignore[arg-type]
+    collecting = time.process_time() - started - making
+    started = time.process_time()
+    for method in METHODS:
+        thresholds(collection, method)
+    choosing = time.process_time() - started
+    return {
+        "samples": count,
+        "tensors": len(collection.histograms),
+        "plain_cpu_s": round(plain, 2),
+        "collect_cpu_s": round(collecting, 2),
+        "five_methods_cpu_s": round(choosing, 2),
+        "ratio_to_plain": round((collecting + choosing) / plain, 2),
+        "peak_mib": round(peak_mib()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("--samples", default="50,200")
+    a = parser.parse_args()
+    model = onnx.load(a.model)
+    specs: Any = [InputSpec(s.name, s.shape, s.dtype) for s in input_specs(open_session(model.SerializeToString()), {})]
+    rows = [measure(model, specs, int(count)) for count in a.samples.split(",")]
+    print(json.dumps({"model": a.model.rpartition("/")[2], "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

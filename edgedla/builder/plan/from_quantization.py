@@ -1,0 +1,75 @@
+"""A folder of `edgedla quantize` as the scales of a build: its cache, its layers in FP16, its report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+from edgedla.builder.request import BuildRequest
+from edgedla.documents import require
+from edgedla.errors import DocumentError, UsageError
+
+CACHE, REPORT, MODEL = "calib.cache", "quantization.json", "model.onnx"
+
+
+def is_quantization(calib: Optional[Path]) -> bool:
+    """True where the scales are named by a folder."""
+    return calib is not None and Path(calib).is_dir()
+
+
+def with_quantization(request: BuildRequest, model: Path) -> BuildRequest:
+    """The request with the cache and the layers of the folder that `request.calib` names; else unchanged.
+
+    Precisions and devices of the request itself win.
+
+    Raises:
+        DocumentError: the folder holds no whole result. UsageError: the scales were made for the model beside them,
+            which `quantize` changed.
+    """
+    if request.calib is None or not is_quantization(request.calib):
+        return request
+    folder = Path(request.calib)
+    document = _document(folder)
+    if not (folder / CACHE).is_file():
+        raise DocumentError(
+            "no calibration cache beside the report", where=str(folder), hint="run `edgedla quantize` again"
+        )
+    changed = folder / MODEL
+    if changed.is_file() and _digest(changed) != _digest(model):
+        raise UsageError("quantize changed the model", where=str(model), hint=f"build {changed}")
+    options = request.options
+    return replace(
+        request,
+        calib=folder / CACHE,
+        options=replace(
+            options,
+            precisions={**document.get("precisions", {}), **options.precisions},
+            devices={**document.get("devices", {}), **options.devices},
+        ),
+    )
+
+
+def report_of(request: BuildRequest) -> Optional[bytes]:
+    """quantization.json of the folder that `request.calib` names, which the artifact keeps; None where it names none."""
+    if request.calib is None or not is_quantization(request.calib):
+        return None
+    return (Path(request.calib) / REPORT).read_bytes()
+
+
+def _document(folder: Path) -> Dict[str, Any]:
+    path = folder / REPORT
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise DocumentError(
+            f"no result of `edgedla quantize`: {e}", where=str(folder), allowed="a cache, or its folder"
+        ) from e
+    require(document, "edgedla.quantization", str(path))
+    return dict(document)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
