@@ -1,0 +1,149 @@
+"""Numbers of the importer at their boundaries: cut indices, windows of old opsets, strides, clamped constants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from onnx_models import constant, ints, model, one, types, value, weights
+
+from edgedla.errors import ModelError
+from edgedla.importers import load_onnx
+
+INT_MAX, INT_MIN = (1 << 31) - 1, -(1 << 31)
+
+
+def cut(start: int, end: int, step: int = 1, size: int = 8):
+    """The SLICE of one axis by INT32 constants, which the parser of 10.x writes as numbers."""
+    initializers = [constant(n, np.array([v], np.int32)) for n, v in zip("sead", (start, end, 0, step))]
+    proto = one("Slice", dims=(size, 4), initializers=initializers)
+    (layer,) = load_onnx(proto, trt="10.3").layers
+    return layer.params["start"][0], layer.params["size"][0], layer.params["stride"][0]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step", "expected"),
+    [
+        (0, 8, 1, (0, 8, 1)),
+        (1, 7, 1, (1, 6, 1)),
+        (0, 9, 1, (0, 8, 1)),
+        (8, 9, 1, (8, 0, 1)),
+        (9, 10, 1, (8, 0, 1)),
+        (-8, INT_MAX, 1, (0, 8, 1)),
+        (-9, 8, 1, (0, 8, 1)),
+        (-1, 8, 1, (7, 1, 1)),
+        (0, -1, 1, (0, 7, 1)),
+        (0, 8, 2, (0, 4, 2)),
+        (0, 7, 2, (0, 4, 2)),
+        (1, 8, 3, (1, 3, 3)),
+        (5, 3, 1, (5, 0, 1)),
+        (7, INT_MIN, -1, (7, 8, -1)),
+        (8, INT_MIN, -1, (7, 8, -1)),
+        (-1, -9, -1, (7, 8, -1)),
+        (7, 0, -1, (7, 7, -1)),
+        (6, 0, -2, (6, 3, -2)),
+        (7, 0, -3, (7, 3, -3)),
+    ],
+)
+def test_bounds_of_int32_as_numpy_counts_them(start, end, step, expected):
+    assert cut(start, end, step) == expected
+    assert len(np.arange(8)[start:end:step]) == expected[1]
+
+
+def test_a_step_of_zero_is_refused():
+    with pytest.raises(ModelError, match="step of Slice is 0"):
+        cut(0, 8, 0)
+
+
+@pytest.mark.parametrize(
+    ("opset", "mode", "out"),
+    [(9, "EXPLICIT_ROUND_DOWN", 3), (10, "EXPLICIT_ROUND_UP", 4), (11, "EXPLICIT_ROUND_UP", 4)],
+)
+def test_ceil_mode_counts_from_opset_10_on(opset, mode, out):
+    attributes = {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}
+    graph = load_onnx(one("MaxPool", attributes, dims=(1, 4, 7, 7), opset=opset))
+    assert graph.layers[0].params["padding_mode"] == mode
+    assert graph.tensors[graph.outputs[0]].dims == (1, 4, out, out)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize(("opset", "refused"), [(9, False), (10, True), (13, True)])
+def test_dilations_of_windows_are_looked_at_from_opset_10_on(op, opset, refused):
+    proto = one(op, {"kernel_shape": [2, 2], "dilations": [2, 2]}, opset=opset)
+    if refused:
+        with pytest.raises(ModelError, match="dilations other than 1"):
+            load_onnx(proto)
+    else:
+        assert types(proto) == ["POOLING"]
+
+
+@pytest.mark.parametrize(
+    ("dims", "shape", "stride"),
+    [
+        ((1, 3, 1, 5), (2, 3, 4, 5), [0, 1, 0, 1]),
+        ((3, 1), (2, 3, 4), [0, 1, 0]),
+        ((2, 3), (2, 3), [1, 1]),
+        ((2, 1), (1, 4), [1, 0]),
+    ],
+)
+@pytest.mark.parametrize("trt", ["8.5", "10.3"])
+def test_expand_repeats_the_axes_of_one_element(trt, dims, shape, stride):
+    graph = load_onnx(one("Expand", dims=dims, initializers=[ints("shape", *shape)]), trt=trt)
+    assert graph.layers[-1].params["stride"] == stride
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [(INT_MAX, INT_MAX), (INT_MAX + 1, INT_MAX), (INT_MIN, INT_MIN), (INT_MIN - 1, INT_MIN)]
+)
+@pytest.mark.parametrize("count", [1, 100])
+def test_constants_beyond_int32_are_clamped_before_10(count, given, expected):
+    """A few are worked out in Python, many by NumPy."""
+    nodes = [helper.make_node("Add", ["x", "c"], ["y"], name="n")]
+    proto = model(
+        nodes,
+        [value("x", [count], TensorProto.INT32)],
+        ["y"],
+        [ints("c", *([given] * count))],
+        out_type=TensorProto.INT32,
+    )
+    graph = load_onnx(proto, trt="8.6")
+    tensor = graph.tensors[graph.layers[-1].inputs[1]]
+    assert tensor.dtype == "INT32"
+    if count == 1:
+        assert tensor.value.tolist() == [expected]
+    wide = load_onnx(one("Reshape", dims=(2, 8), initializers=[ints("shape", 2, -1)]), trt="8.6")
+    assert wide.tensors[wide.outputs[0]].dims == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ((4, 8), (8,), (4, 8)),
+        ((8,), (4, 8), (4, 8)),
+        ((2, 1, 3), (5, 1), (2, 5, 3)),
+        ((1,), (1, 1), (1, 1)),
+        ((), (3,), (3,)),
+    ],
+)
+@pytest.mark.parametrize("trt", ["8.5", "10.3"])
+def test_operands_of_lower_rank_get_leading_ones(trt, left, right, expected):
+    nodes = [helper.make_node("Add", ["x", "z"], ["y"], name="n")]
+    graph = load_onnx(model(nodes, [value("x", left), value("z", right)], ["y"]), trt=trt)
+    assert graph.tensors[graph.outputs[0]].dims == expected
+    assert [layer.type for layer in graph.layers].count("SHUFFLE") == (len(left) != len(right))
+
+
+def test_a_lone_dynamic_dim_is_kept_where_the_other_operand_has_one():
+    nodes = [helper.make_node("Add", ["x", "z"], ["y"], name="n")]
+    graph = load_onnx(model(nodes, [value("x", ["n", 4]), value("z", [1, 4])], ["y"]))
+    assert graph.tensors[graph.outputs[0]].dims == (-1, 4)
+
+
+@pytest.mark.parametrize(("trt", "kind"), [("8.5", "SCALE"), ("8.4", "ELEMENTWISE")])
+def test_half_parameters_of_a_normalisation_are_one_scale_from_8_5_on(trt, kind):
+    half = [constant(n, np.ones(8, np.float16)) for n in ("s", "b", "m", "v")]
+    nodes = [helper.make_node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"], name="n")]
+    proto = model(nodes, [value("x", [1, 8, 4, 4], TensorProto.FLOAT16)], ["y"], half, out_type=TensorProto.FLOAT16)
+    assert set(types(proto, trt)) == {kind}
+    mixed = model(nodes, [value("x", [1, 8, 4, 4])], ["y"], [weights(n, 8) for n in ("s", "b", "m", "v")])
+    assert types(mixed, trt) == ["SCALE"]
