@@ -60,6 +60,8 @@ def test_convolution_buffer(
         # Leading ones where the ranks differ: one value a channel of a 3-D tensor.
         ((8, 4, 4), (8, 1, 1), {"NC11"}),
         ((8, 4, 4), (1,), {"N111"}),
+        ((1, 8, 4, 4), (8, 1, 1), {"NC11"}),
+        ((2, 8, 4, 4), (8, 1, 1), set()),
         ((8, 4, 4), (4,), set()),
         # All dims before C, H and W are batch.
         ((3, 2, 8, 4, 4), (3, 2, 1, 1, 1), {"N111"}),
