@@ -64,6 +64,11 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
 )
 @click.option("--no-prove", is_flag=True, help="Do not run the proofs; every site is marked unproved.")
 @click.option("--seeded-weights", is_flag=True, help="Prove a model whose weights are missing on seeded ones.")
+@click.option(
+    "--opset",
+    type=click.IntRange(11, 25),
+    help="Convert to this operator set first, where the parser needs an older one.",
+)
 @click.option("--power-mode", metavar="NAME", help="nvpmodel mode of the module (`edgedla targets` lists them).")
 @click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the report.  [default: text]")
 @click.option(
@@ -90,6 +95,7 @@ def fix(
     data: Optional[str],
     no_prove: bool,
     seeded_weights: bool,
+    opset: Optional[int],
     power_mode: Optional[str],
     output_format: Optional[str],
     reports: Tuple[str, ...],
@@ -143,6 +149,7 @@ def fix(
         prove=not no_prove,
         seeded_weights=seeded_weights,
         power_mode=power_mode,
+        opset=opset,
     )
     written = () if output is None or result.network.within is False else tuple(map(str, result.save(output)))
     deliver(targets, lambda wanted, terminal: render_fix(result, wanted, written, terminal))

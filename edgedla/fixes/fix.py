@@ -16,6 +16,7 @@ from edgedla.fixes.fold import fold_constants, set_shapes
 from edgedla.fixes.judge import PURPOSES, Judge
 from edgedla.fixes.network.model_file import checked, open_model, outline, remove_unused
 from edgedla.fixes.network.network import Goal, Network, has_data
+from edgedla.fixes.opset import convert_opset
 from edgedla.fixes.prove import MOST_WEIGHT_BYTES, NetworkProof, Proof, prove_network, prove_sites, unproved
 from edgedla.fixes.result import FixedSite, FixResult, PlacedLayer, RefusedSite
 from edgedla.fixes.rewrites import all_rewrites
@@ -54,6 +55,7 @@ def fix(
     prove: bool = True,
     seeded_weights: bool = False,
     power_mode: Optional[str] = None,
+    opset: Optional[int] = None,
 ) -> FixResult:
     """The model with the rewrites that move its layers to the DLA, each proven equal and accepted by predicted cost.
 
@@ -72,6 +74,7 @@ def fix(
         data: .npz, .npy or a folder of them with inputs for the proofs; seeded random input without.
         prove: run each site and the network in ONNX Runtime.
         seeded_weights: prove a model whose weights are missing on seeded ones. The result has none either.
+        opset: operator set to convert the model to first, where the target's parser needs an older one.
 
     Raises:
         UsageError: an unknown target, precision, objective or rewrite.
@@ -93,10 +96,15 @@ def fix(
     )
     rewrites = _wanted(only, skip, purpose, approximate, precision)
     work = open_model(model)
+    before_conversion = work
+    if opset is not None:
+        work = convert_opset(work, opset)
     _check_opset(work, model)
     set_shapes(work, shapes or {}, batch)
     judge = Judge(platform, precision, purpose, power_mode)
-    before = judge.figures(outline(work), with_gpu=True)
+    if before_conversion is not work:
+        set_shapes(before_conversion, shapes or {}, batch)
+    before = judge.figures(outline(before_conversion), with_gpu=True)
     layers_before = _placed(judge)
     folded = fold_constants(work)
     chooser = Chooser(work, goal, rewrites, judge, objective)

@@ -174,3 +174,17 @@ def test_every_form_of_the_report(tmp_path):
     assert "Both networks" in page
     assert "m<b>" not in page
     assert "default-src" in page
+
+
+def test_another_operator_set():
+    model = squeeze_excite(opset=18)
+    result = edgedla.fix(model, **ORIN, opset=17)
+    fixed = result.to_proto()
+    assert [o.version for o in fixed.opset_import] == [17]
+    np.testing.assert_allclose(run(fixed), run(model), rtol=1e-4, atol=1e-6)
+    assert [o.version for o in edgedla.fix(squeeze_excite(opset=9), **ORIN, opset=13).to_proto().opset_import] == [13]
+    old = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> net (float[1,4,8] x, float[8] s) => (float[1,4,8] y) {y = LayerNormalization(x, s)}'
+    )
+    with pytest.raises(ModelError, match="operator set 16"):
+        edgedla.fix(old, **ORIN, opset=16)
