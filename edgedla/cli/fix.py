@@ -69,6 +69,13 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
     type=click.IntRange(11, 25),
     help="Convert to this operator set first, where the parser needs an older one.",
 )
+@click.option(
+    "--embed-preprocess",
+    "embedded",
+    metavar="SPEC",
+    help="Put the preprocessing into the model: mean=123.7:116.3:103.5,std=58.4:57.1:57.4,colour=rgb,takes=bgr,uint8 (the "
+    "order it was trained with, the order it takes then, 8-bit input).",
+)
 @click.option("--power-mode", metavar="NAME", help="nvpmodel mode of the module (`edgedla targets` lists them).")
 @click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the report.  [default: text]")
 @click.option(
@@ -96,6 +103,7 @@ def fix(
     no_prove: bool,
     seeded_weights: bool,
     opset: Optional[int],
+    embedded: Optional[str],
     power_mode: Optional[str],
     output_format: Optional[str],
     reports: Tuple[str, ...],
@@ -129,6 +137,7 @@ def fix(
         )
     targets = destinations(output_format, reports, FORMATS)
     from edgedla.fixes.fix import fix as fix_model
+    from edgedla.fixes.preprocess import parse_preprocess
     from edgedla.reports.fixes import render_fix
 
     result = fix_model(
@@ -150,6 +159,7 @@ def fix(
         seeded_weights=seeded_weights,
         power_mode=power_mode,
         opset=opset,
+        embed_preprocess=None if embedded is None else parse_preprocess(embedded),
     )
     written = () if output is None or result.network.within is False else tuple(map(str, result.save(output)))
     deliver(targets, lambda wanted, terminal: render_fix(result, wanted, written, terminal))

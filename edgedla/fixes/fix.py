@@ -17,6 +17,7 @@ from edgedla.fixes.judge import PURPOSES, Judge
 from edgedla.fixes.network.model_file import checked, open_model, outline, remove_unused
 from edgedla.fixes.network.network import Goal, Network, has_data
 from edgedla.fixes.opset import convert_opset
+from edgedla.fixes.preprocess import Embedded, embed, prove_embedding
 from edgedla.fixes.prove import MOST_WEIGHT_BYTES, NetworkProof, Proof, prove_network, prove_sites, unproved
 from edgedla.fixes.result import FixedSite, FixResult, PlacedLayer, RefusedSite
 from edgedla.fixes.rewrites import all_rewrites
@@ -56,6 +57,7 @@ def fix(
     seeded_weights: bool = False,
     power_mode: Optional[str] = None,
     opset: Optional[int] = None,
+    embed_preprocess: Optional[Embedded] = None,
 ) -> FixResult:
     """The model with the rewrites that move its layers to the DLA, each proven equal and accepted by predicted cost.
 
@@ -74,6 +76,7 @@ def fix(
         data: .npz, .npy or a folder of them with inputs for the proofs; seeded random input without.
         prove: run each site and the network in ONNX Runtime.
         seeded_weights: prove a model whose weights are missing on seeded ones. The result has none either.
+        embed_preprocess: mean, std and colour order to put into the model, which then takes grey values.
         opset: operator set to convert the model to first, where the target's parser needs an older one.
 
     Raises:
@@ -106,6 +109,12 @@ def fix(
         set_shapes(before_conversion, shapes or {}, batch)
     before = judge.figures(outline(before_conversion), with_gpu=True)
     layers_before = _placed(judge)
+    interface: Tuple[str, ...] = ()
+    if embed_preprocess is not None:
+        original = work.clone()
+        interface = (embed(work, embed_preprocess, goal),)
+        if prove and _feeds(original, None):
+            prove_embedding(original, work, embed_preprocess)
     folded = fold_constants(work)
     chooser = Chooser(work, goal, rewrites, judge, objective)
     choice = chooser.choose()
@@ -116,7 +125,7 @@ def fix(
     layers_after = _placed(judge)
     complete = prove and has_all_weights(work)
     network = _network_proof(work, fixed, changes, complete, data, approximate)
-    interface = tuple(a.new_interface for a in changes.applied if a.new_interface)
+    interface += tuple(a.new_interface for a in changes.applied if a.new_interface)
     _write_metadata(fixed, changes, interface)
     checked(fixed)
     return FixResult(
