@@ -2,7 +2,7 @@
 
 In a squeeze-and-excite block no rewrite pays alone: the layer moves and the cut stays. A search that adds what helps finds
 nothing there. So the search starts with everything and takes away what the objective does without: a kind of rewrite, then
-the sites of one loadable, then single sites, as far as the number of trials goes.
+the sites of one loadable, of one block, and single sites, as far as the number of trials goes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ LAYERS_TRIED = 9_000
 FEWEST_TRIALS, MOST_TRIALS = 10, 120
 #: A gain below this part of the value is rounding of the cost model, not a gain.
 NEGLIGIBLE = 1e-4
+#: Sites with at most so many nodes from one to the other belong to one block.
+BLOCK_NODES = 5
 #: Single sites tried in a row without a gain; after these the rest is taken to be worth it too.
 MOST_IN_VAIN = 8
 #: Least gain for which another form of the same site is taken than the first.
@@ -84,7 +86,7 @@ class Chooser:
         most = max(FEWEST_TRIALS, min(MOST_TRIALS, LAYERS_TRIED // max(before.layers, after.layers, 1)))
         dropped: FrozenSet[Key] = frozenset()
         bundles: List[Bundle] = []
-        rounds = (self._by_rewrite, self._by_loadable, self._one_by_one)
+        rounds = (self._by_rewrite, self._by_loadable, self._by_block, self._one_by_one)
         for group in rounds:
             in_vain = 0
             for title, keys in group(dropped):
@@ -183,6 +185,25 @@ class Chooser:
             title = f"in loadable {regions[0]}" if regions else "in no loadable"
             groups.setdefault(title, []).append(site.key)
         return [(title, frozenset(keys)) for title, keys in groups.items()] if len(groups) > 1 else []
+
+    def _by_block(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
+        """Sites that few nodes lie between: the average and the gate of one squeeze-and-excite block."""
+        sites = {site.output: site for site in self._trial(dropped)[1]}
+        block = {output: output for output in sites}
+        readers = {
+            v.name: [n for use in v.uses() for n in use.node.outputs] for n in self.model.graph for v in n.outputs
+        }
+        for start in sites:
+            reached = {start}
+            for _ in range(BLOCK_NODES):
+                reached |= {v.name for name in reached for v in readers.get(name, ())}
+            together = {block[output] for output in reached if output in block}
+            block = {output: start if first in together else first for output, first in block.items()}
+        groups: Dict[str, List[Key]] = {}
+        for output, first in block.items():
+            groups.setdefault(first, []).append(sites[output].key)
+        several = [(f"around {first}", frozenset(keys)) for first, keys in groups.items() if len(keys) > 1]
+        return several if len(groups) > 1 else []
 
     def _one_by_one(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
         """Each site by itself, one of each rewrite in turn."""

@@ -109,37 +109,28 @@ def fix(
         set_shapes(before_conversion, shapes or {}, batch)
     before = judge.figures(outline(before_conversion), with_gpu=True)
     layers_before = _placed(judge)
-    interface: Tuple[str, ...] = ()
-    if embed_preprocess is not None:
-        original = work.clone()
-        interface = (embed(work, embed_preprocess, goal),)
-        if prove and _feeds(original, None):
-            prove_embedding(original, work, embed_preprocess)
+    interface = _embedded(work, embed_preprocess, goal, prove)
     folded = fold_constants(work)
-    chooser = Chooser(work, goal, rewrites, judge, objective)
-    choice = chooser.choose()
+    choice = Chooser(work, goal, rewrites, judge, objective).choose()
     fixed, changes, proofs, failures = _apply_proven(
         work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights
     )
     after = judge.figures(outline(fixed), with_gpu=True)
     layers_after = _placed(judge)
-    complete = prove and has_all_weights(work)
-    network = _network_proof(work, fixed, changes, complete, data, approximate)
+    network = _network_proof(work, fixed, changes, prove and has_all_weights(work), data, approximate)
     interface += tuple(a.new_interface for a in changes.applied if a.new_interface)
     _write_metadata(fixed, changes, interface)
     checked(fixed)
     return FixResult(
         model=fixed,
-        name=Path(os.fspath(model)).stem if isinstance(model, (str, os.PathLike)) else (work.graph.name or "model"),
-        source=os.fspath(model) if isinstance(model, (str, os.PathLike)) else "",
+        name=Path(_path_of(model)).stem or work.graph.name or "model",
+        source=_path_of(model),
         platform=platform.to_dict(),
         precision=precision,
         purpose=purpose,
         objective=objective,
         folded=folded,
-        applied=tuple(
-            FixedSite(a.rewrite, a.output, a.before, a.after, p, a.note) for a, p in zip(changes.applied, proofs)
-        ),
+        applied=_fixed_sites(changes, proofs),
         refused=_refused(changes, choice, failures),
         before=before,
         after=after,
@@ -151,6 +142,25 @@ def fix(
         layers_before=layers_before,
         layers_after=layers_after,
     )
+
+
+def _path_of(model: Any) -> str:
+    return os.fspath(model) if isinstance(model, (str, os.PathLike)) else ""
+
+
+def _embedded(work: Any, wanted: Optional[Embedded], goal: Goal, prove: bool) -> Tuple[str, ...]:
+    """Puts the preprocessing into the model, and proves that; what the input takes now."""
+    if wanted is None:
+        return ()
+    original = work.clone()
+    said = embed(work, wanted, goal)
+    if prove and _feeds(original, None):
+        prove_embedding(original, work, wanted)
+    return (said,)
+
+
+def _fixed_sites(changes: Changes, proofs: Sequence[Proof]) -> Tuple[FixedSite, ...]:
+    return tuple(FixedSite(a.rewrite, a.output, a.before, a.after, p, a.note) for a, p in zip(changes.applied, proofs))
 
 
 def _placed(judge: Judge) -> Tuple[PlacedLayer, ...]:
@@ -190,7 +200,7 @@ def _check_opset(work: Any, model: Any) -> None:
     if opset < MIN_OPSET:
         raise ModelError(
             f"the operator set is {opset}",
-            where=os.fspath(model) if isinstance(model, (str, os.PathLike)) else "<model>",
+            where=_path_of(model) or "<model>",
             allowed=f"{MIN_OPSET} or newer",
             hint="Export again, or convert it first: `edgedla fix --opset 13` does, onnx.version_converter too.",
         )
