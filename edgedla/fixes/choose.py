@@ -107,8 +107,7 @@ class Chooser:
                     dropped = dropped | keys
         after, sites = self._trial(dropped)
         if sites and not self._rank(after, len(sites)) < self._rank(before, 0):
-            dropped = frozenset(s.key for s in self._everything()) | dropped
-            dropped = self._none_left(dropped)
+            dropped = self._added(self._none_left(dropped), before, bundles)
             after, sites = self._trial(dropped)
         self.sites = sites
         return Choice(dropped, before, after, tuple(bundles), len(self._seen))
@@ -119,6 +118,22 @@ class Chooser:
         outputs = {output for _, output in keys}
         return any(site.output in outputs for site in sites)
 
+    def _added(self, dropped: FrozenSet[Key], before: Figures, bundles: List[Bundle]) -> FrozenSet[Key]:
+        """Where everything together loses against nothing: blocks that pay on top of nothing, the last ones first.
+
+        TensorRT's cap can make a network faster by leaving slow loadables to the GPU, which a rewrite then brings back.
+        """
+        best, count = before, 0
+        for title, keys in [*self._by_block(frozenset()), *self._by_rewrite(frozenset())][::-1]:
+            if not keys & dropped:
+                continue
+            figures, sites = self._trial(dropped - keys)
+            better = self._rank(figures, len(sites)) < self._rank(best, count)
+            bundles.append(Bundle(title, tuple(sorted(keys)), better, self._value(figures), self._value(best)))
+            if better:
+                dropped, best, count = dropped - keys, figures, len(sites)
+        return dropped
+
     def _none_left(self, dropped: FrozenSet[Key]) -> FrozenSet[Key]:
         """Without its first choice a place may get another rewrite: all of them are dropped."""
         while True:
@@ -126,9 +141,6 @@ class Chooser:
             if not sites:
                 return dropped
             dropped = dropped | {s.key for s in sites}
-
-    def _everything(self) -> Tuple[Applied, ...]:
-        return self._trial(frozenset())[1]
 
     def _trial(self, dropped: FrozenSet[Key]) -> Tuple[Figures, Tuple[Applied, ...]]:
         if dropped not in self._seen:
