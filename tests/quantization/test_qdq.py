@@ -111,6 +111,27 @@ def _concat(second: str) -> Any:
     return qdq_net(tail=tail)
 
 
+def test_scales_as_arithmetic_over_weights_are_worked_out() -> None:
+    """As PyTorch exports fake quantisation by channel: the scale is ReduceMax(Abs(w)) / 127."""
+    model = qdq_net()
+    made = [
+        helper.make_node("Abs", ["w"], ["wa"]),
+        helper.make_node("ReduceMax", ["wa"], ["wm"], axes=[1, 2, 3], keepdims=0),
+        helper.make_node("Div", ["wm", "n"], ["made"]),
+    ]
+    for node in model.graph.node:
+        for slot, name in enumerate(node.input):
+            node.input[slot] = "made" if name == "ws" else name
+    nodes = [*made, *(type(n).FromString(n.SerializeToString()) for n in model.graph.node)]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    model.graph.initializer.append(numpy_helper.from_array(np.float32(127), "n"))
+    stripped = strip_qdq(model)
+    assert {n.op_type for n in stripped.model.graph.node} == {"Conv", "Relu", "MaxPool"}
+    assert stripped.weights == 1
+    np.testing.assert_array_equal(run(with_qdq(stripped.model, stripped.absmax)), run(model))
+
+
 REFUSED: Dict[str, Callable[[], Any]] = {
     "UINT8.*|w/q|xd/q": lambda: qdq_net(weights={"z": np.uint8(0)}),
     "zero point other than 0": lambda: qdq_net(weights={"z": np.int8(3)}),

@@ -10,6 +10,7 @@ import numpy as np
 
 from edgedla.errors import ModelError
 from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.qdq.fold import drop_unread, fold_scales
 from edgedla.quantization.qdq.nodes import (
     METADATA,
     WEIGHT_TOLERANCE,
@@ -64,6 +65,7 @@ def strip_qdq(model: Any) -> Stripped:
 
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
+    fold_scales(changed)
     work = _Stripper(changed)
     work.run()
     return Stripped(changed, work.absmax, work.fp16_nodes(), work.pairs, len(work.weight_scales))
@@ -99,7 +101,7 @@ class _Stripper:
         del self.graph.node[:]
         self.graph.node.extend(nodes)
         self._refuse_unequal_concats()
-        self._drop_unused_constants()
+        drop_unread(self.graph)
         self._remember()
 
     def _check_readers(self, node: Any) -> None:
@@ -252,16 +254,6 @@ class _Stripper:
                     hint="ModelOpt's --target_dla shares them; or calibrate with `edgedla quantize`",
                 )
 
-    def _drop_unused_constants(self) -> None:
-        used = {name for node in self.graph.node for name in node.input} | self.outputs
-        used |= {n for node in self.graph.node for a in node.attribute for n in _names(a)}
-        kept = [i for i in self.graph.initializer if i.name in used]
-        del self.graph.initializer[:]
-        self.graph.initializer.extend(kept)
-        nodes = [n for n in self.graph.node if n.op_type != "Constant" or n.output[0] in used]
-        del self.graph.node[:]
-        self.graph.node.extend(nodes)
-
     def _remember(self) -> None:
         entry = self.model.metadata_props.add()
         entry.key = METADATA
@@ -294,16 +286,6 @@ class _Stripper:
             return False
         constant = any(t in self.constants for t in users[0].input)
         return producer.op_type in (_WORKING | {"BatchNormalization"}) and (users[0].op_type != "Add" or constant)
-
-
-def _names(attribute: Any) -> Set[str]:
-    found: Set[str] = set()
-    for graph in (attribute.g, *attribute.graphs):
-        for node in graph.node:
-            found.update(node.input)
-            for inner in node.attribute:
-                found |= _names(inner)
-    return found
 
 
 def _spread(found: Quantizer, rank: int) -> np.ndarray:

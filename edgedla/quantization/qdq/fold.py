@@ -1,0 +1,95 @@
+"""Scales that an exporter left as arithmetic over constants become constants."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Set
+
+from edgedla.quantization.qdq.nodes import constants_of, is_dequantize, is_quantize
+from edgedla.quantization.session import open_session
+
+
+def fold_scales(model: Any) -> None:
+    """Works out scales and zero points of Q/DQ nodes that hang on constants alone, and puts them in as initializers.
+
+    PyTorch writes a weight's scale as ReduceMax(Abs(weight)) / 127. Those that hang on an input stay as they are.
+    """
+    from onnx import numpy_helper
+
+    graph, constants = model.graph, constants_of(model)
+    producer = {o: n for n in graph.node for o in n.output}
+    pairs = [n for n in graph.node if is_quantize(n) or is_dequantize(n)]
+    wanted = sorted({t for n in pairs for t in n.input[1:3] if t and t not in constants})
+    needed: Dict[int, Any] = {}
+    found: List[str] = []
+    for name in wanted:
+        behind = _behind(name, producer, constants)
+        if behind is not None:
+            found.append(name)
+            needed.update({id(n): n for n in behind})
+    if not found:
+        return
+    part = type(model)()
+    part.ir_version = model.ir_version
+    part.opset_import.extend(model.opset_import)
+    part.graph.name = "scales"
+    part.graph.node.extend(n for n in graph.node if id(n) in needed)
+    read = {t for n in part.graph.node for t in n.input}
+    part.graph.initializer.extend(i for i in graph.initializer if i.name in read)
+    for name in found:
+        part.graph.output.add().name = name
+    values = open_session(part.SerializeToString(), optimize=False).run(found, {})
+    # A name must not be written twice: the node that made it goes, and with it whatever only it needed.
+    made = set(found)
+    kept = [n for n in graph.node if not made & set(n.output)]
+    del graph.node[:]
+    graph.node.extend(type(n).FromString(n.SerializeToString()) for n in kept)
+    graph.initializer.extend(numpy_helper.from_array(v, name) for name, v in zip(found, values))
+    drop_unread(graph)
+
+
+def _behind(name: str, producer: Dict[str, Any], constants: Dict[str, Any]) -> Optional[List[Any]]:
+    """The nodes that make a tensor out of constants; None where one hangs on an input."""
+    pending: List[str] = [name]
+    seen: Set[str] = set()
+    nodes: List[Any] = []
+    while pending:
+        tensor = pending.pop()
+        if tensor in seen or not tensor:
+            continue
+        seen.add(tensor)
+        node = producer.get(tensor)
+        if node is None:
+            if tensor not in constants:
+                return None
+            continue
+        nodes.append(node)
+        pending.extend(node.input)
+    return nodes
+
+
+def drop_unread(graph: Any) -> None:
+    """Removes nodes whose results nothing reads, and initializers likewise."""
+    outputs = {o.name for o in graph.output}
+    while True:
+        read = outputs | {t for n in graph.node for t in n.input}
+        read |= {t for n in graph.node for a in n.attribute for t in names_in(a)}
+        kept = [n for n in graph.node if not n.output or read & set(n.output)]
+        if len(kept) == len(graph.node):
+            break
+        fresh = [type(n).FromString(n.SerializeToString()) for n in kept]
+        del graph.node[:]
+        graph.node.extend(fresh)
+    initializers = [i for i in graph.initializer if i.name in read]
+    del graph.initializer[:]
+    graph.initializer.extend(initializers)
+
+
+def names_in(attribute: Any) -> Set[str]:
+    """Tensors that the subgraphs of an attribute read."""
+    found: Set[str] = set()
+    for graph in (attribute.g, *attribute.graphs):
+        for node in graph.node:
+            found.update(node.input)
+            for inner in node.attribute:
+                found |= names_in(inner)
+    return found
