@@ -29,6 +29,7 @@ class Network:
     name: str
     basis: str
     inputs: Tuple[InputSpec, ...]
+    outputs: Tuple[str, ...]
     run: Run
     preprocess: Optional[PreprocessSettings] = None
 
@@ -87,7 +88,7 @@ def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[i
     session = open_session(static.SerializeToString())
     names = [o.name for o in session.get_outputs()]
     specs = input_specs(session, {k: list(v) for k, v in (shapes or {}).items()})
-    return Network(name, "fp32", tuple(specs), lambda feed: dict(zip(names, session.run(names, feed))))
+    return Network(name, "fp32", tuple(specs), tuple(names), lambda feed: dict(zip(names, session.run(names, feed))))
 
 
 def open_network(path: Union[str, Path], shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Network:
@@ -111,7 +112,9 @@ def open_network(path: Union[str, Path], shapes: Optional[Mapping[str, Sequence[
         session = HostSession(artifact)
         specs = tuple(InputSpec(b.name, tuple(b.shape_nchw), session.input_type(b.name)) for b in artifact.inputs)
         made = None if artifact.preprocess is None else settings_of(artifact.preprocess, str(where))
-        return Network(where.name, "simulated", specs, session.run_arrays, made)
+        return Network(
+            where.name, "simulated", specs, tuple(b.name for b in artifact.outputs), session.run_arrays, made
+        )
     from edgedla.builder.onnx_input import read_model
 
     return onnx_network(read_model(where), where.name, shapes)

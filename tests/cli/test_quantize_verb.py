@@ -149,3 +149,34 @@ def test_pictures_go_from_calibration_through_the_manifest_to_run(
     assert "stretch" in capsys.readouterr().out
     assert run("quantize", files[0], "--data", folder, "--fit", "crop") == 0
     assert "crop, rgb" in capsys.readouterr().out
+
+
+def test_map_of_a_detector_and_of_its_int8_form(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    import sys
+
+    pytest.importorskip("cv2")
+    folder = Path(__file__).resolve().parents[2] / "examples/00_shapes_detector"
+    sys.path.insert(0, str(folder))
+    try:
+        from shapes import sample
+    finally:
+        sys.path.remove(str(folder))
+    images, labels = [], np.full((12, 16, 5), -1.0)
+    for i in range(12):
+        frame, boxes, classes = sample(i)
+        images.append(frame[..., ::-1].transpose(2, 0, 1).astype(np.float32) / 255)
+        labels[i, : len(classes)] = np.column_stack([classes, boxes])
+    samples = tmp_path / "samples.npz"
+    np.savez(samples, images=np.stack(images), labels=labels)
+    model = folder / "shapes_detector.onnx"
+    artifact = tmp_path / "artifact"
+    build = ("build", model, "--precision", "int8", "--backend", "host", "--calib-data", samples, "-o", artifact)
+    assert run(*build) == 0
+    capsys.readouterr()
+    ask = ("--data", samples, "--metric", "map", "--decode", "yolov8", "--reg-max", "8", "--format", "json")
+    assert run("evaluate", artifact, "--against", model, *ask) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["against"]["value"] > 0.7
+    assert abs(found["difference"]["value"]) < 0.03
+    assert run("evaluate", model, "--data", samples, "--metric", "map") == 2
+    assert "needs a decoder" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 import click
 
@@ -17,8 +17,17 @@ from edgedla.errors import UsageError
     "--data", required=True, metavar="PATH", help="Samples: a .npz (with `labels`) or .npy, or a folder of them."
 )
 @click.option(
-    "--metric", default="top1", show_default=True, metavar="NAME", help="top1, top5, miou, cosine, or module:function."
+    "--metric",
+    default="top1",
+    show_default=True,
+    metavar="NAME",
+    help="top1, top5, miou, map, cosine, or module:function.",
 )
+@click.option("--decode", metavar="NAME", help="For map: yolov5, yolov8, yolo11 or ssd.")
+@click.option(
+    "--reg-max", type=click.IntRange(1, 256), default=16, help="Bins of a YOLOv8 box distribution.  [default: 16]"
+)
+@click.option("--iou", type=click.FloatRange(0, 1), default=0.6, help="For map: of the decoder's NMS.  [default: 0.6]")
 @click.option("--against", metavar="MODEL", help="Another model or artifact: the difference, with its interval.")
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first samples.")
 @click.option("--shapes", type=ShapesType(), metavar="NAME:DIMS", help="Fix input shapes: name:1x3x224x224.")
@@ -42,8 +51,8 @@ def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> i
 
     if given["max_drop"] is not None and against is None:
         raise UsageError("a largest drop needs another network", where="--max-drop", hint="name it with --against")
-    metric = metric_of(given["metric"])
     opened = open_network(network, given["shapes"])
+    metric = _map(opened, given) if given["metric"] == "map" else metric_of(given["metric"])
     other = open_network(against, given["shapes"]) if against is not None else None
     made_for = opened.preprocess
     pictures = preprocess_settings(given)
@@ -58,3 +67,13 @@ def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> i
         result.difference is not None and given["max_drop"] is not None and -result.difference[0] > given["max_drop"]
     )
     return 1 if dropped else 0
+
+
+def _map(opened: Any, given: Dict[str, Any]) -> Any:
+    from edgedla.runtime.decode.make_decoder import DecodeOptions
+    from edgedla.runtime.decode.map_metric import LEAST_SCORE, map_metric
+
+    if given["decode"] is None:
+        raise UsageError("mAP needs a decoder", where="--metric map", hint="for example --decode yolov8")
+    options = DecodeOptions(given["decode"], score=LEAST_SCORE, iou=given["iou"], reg_max=given["reg_max"])
+    return map_metric(options, opened.outputs, opened.inputs[0].shape)

@@ -1,0 +1,55 @@
+"""mAP as a metric of `edgedla evaluate`: a decoder turns outputs into boxes, COCO's average precision judges them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.accuracy.metrics import Metric, Outputs
+from edgedla.errors import DataError
+from edgedla.preprocess.geometry import Geometry
+from edgedla.runtime.decode.accuracy import Truth, evaluate
+from edgedla.runtime.decode.detections import Detection
+from edgedla.runtime.decode.make_decoder import DecodeOptions, make_decoder
+
+#: Detections above this score count: average precision needs the low ones too.
+LEAST_SCORE = 0.01
+_RESAMPLES = 40
+
+
+def map_metric(options: DecodeOptions, outputs: Sequence[str], input_shape: Sequence[int]) -> Metric:
+    """mAP at IoU 0.5 to 0.95 over frames of the network's own size.
+
+    A label is (objects, 5): class, x1, y1, x2, y2 in pixels of the network's input; rows of class -1 are padding.
+
+    Args:
+        outputs: names of the network's outputs, in its order. input_shape: (1, 3, H, W).
+
+    Raises:
+        UsageError: no such decoder, or a setting that it needs is missing.
+    """
+    network: Any = SimpleNamespace(
+        inputs=(SimpleNamespace(shape_nchw=tuple(input_shape)),),
+        outputs=tuple(SimpleNamespace(name=n) for n in outputs),
+    )
+    decode = make_decoder(options, network)
+    hw = (int(input_shape[-2]), int(input_shape[-1]))
+    geometry = Geometry.fit(hw, hw)
+
+    def of_sample(found: Outputs, label: Any, _: Optional[Outputs]) -> Tuple[List[Detection], Truth]:
+        rows = np.asarray(label, np.float64)
+        if rows.ndim != 2 or rows.shape[1] != 5:
+            raise DataError(
+                f"a label of shape {list(rows.shape)}",
+                allowed="(objects, 5): class, x1, y1, x2, y2; class -1 is padding",
+            )
+        rows = rows[rows[:, 0] >= 0]
+        return list(decode(dict(found), geometry)), Truth(rows[:, 1:], rows[:, 0].astype(int))
+
+    def combine(values: Sequence[Tuple[List[Detection], Truth]]) -> float:
+        classes = [int(truth.classes.max()) + 1 for _, truth in values if len(truth.classes)]
+        return evaluate([v[0] for v in values], [v[1] for v in values], max(classes, default=1)).map50_95
+
+    return Metric("map", of_sample, combine, resamples=_RESAMPLES)
