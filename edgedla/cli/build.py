@@ -121,6 +121,10 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     if len(found) != 1:
         raise UsageError(f"{len(found)} models given", allowed="one")
     _take_over(given, trtexec)
+    if given["out"] is None and trtexec["trtexec_onnx"] and not given["plan_only"]:
+        # A pasted trtexec line measures and keeps nothing; a build has a folder.
+        given["out"] = Path(found[0]).stem
+        echo(f"edgedla: no --saveEngine: the artifact is {given['out']}", err=True)
     _take_board(given, click.get_current_context().get_parameter_source("target"))
     out = given["out"]
     if out is None and not given["plan_only"]:

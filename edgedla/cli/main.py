@@ -75,14 +75,21 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: List[str]
     ) -> Tuple[Optional[str], Optional[click.Command], List[str]]:
+        if args and args[0] == "help":
+            # `edgedla help check` is what people type first.
+            args = [args[1], "--help", *args[2:]] if len(args) > 1 else []
+            if not args:
+                click.echo(ctx.get_help(), color=ctx.color)
+                ctx.exit()
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], VERBS, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"The verbs are: {', '.join(VERBS)}."
-            raise click.UsageError(f"There is no verb {args[0]!r}. {hint}", ctx)
-        return super().resolve_command(ctx, args)
+            hint = f"Did you mean {near[0]!r}?" if near else f"The commands are: {', '.join(VERBS)}."
+            raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, rest if command is None else _in_our_words(str(name), command, rest)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
+        with formatter.section("Commands"):
             formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -91,6 +98,23 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as e:
             raise PipeClosed from e
+
+
+def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[str]:
+    """The words behind a command: trtexec's options translated, and --json as --format json."""
+    options = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+    if "--json" in args and "--json" not in options and "--format" in options:
+        args = [word for part in args for word in (("--format", "json") if part == "--json" else (part,))]
+    from edgedla.cli.arguments.trtexec import VERBS as PASTED
+    from edgedla.cli.arguments.trtexec import is_trtexec, understood
+
+    strange = any(a.startswith("--") and a.split("=")[0] not in options and a not in ("--", "--help") for a in args)
+    if verb not in PASTED or not (strange or any(map(is_trtexec, args))):
+        return args
+    pasted = understood(verb, args, options)
+    for note in pasted.notes:
+        click.echo(f"edgedla: {note}", err=True)
+    return list(pasted.args)
 
 
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

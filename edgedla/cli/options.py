@@ -13,7 +13,9 @@ from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 #: trtexec separates the inputs by commas and a name from its dims by the last colon: names may hold colons.
-_SHAPE = re.compile(r"^(?P<name>.+):(?P<dims>\d+(?:x\d+)*)$")
+#: A lone shape, and `name=dims` or `name:[1,3,224,224]` as other tools write them, are taken too.
+_SHAPE = re.compile(r"^(?:(?P<name>.+)[:=])?(?P<dims>\d+(?:x\d+)*)$", re.I)
+_LIST = re.compile(r"\[(\d+(?:\s*,\s*\d+)*)\]")
 
 TRTEXEC_NOTE = """\
 trtexec's spellings are accepted: --onnx=FILE, --useDLACore=N, --allowGPUFallback, --buildDLAStandalone, --fp16,
@@ -24,19 +26,22 @@ trtexec's spellings are accepted: --onnx=FILE, --useDLACore=N, --allowGPUFallbac
 def parse_shapes(text: str) -> Dict[str, List[int]]:
     """`name:1x3x640x640,name2:1x8` as trtexec writes it -> {"name": [1, 3, 640, 640], "name2": [1, 8]}.
 
+    The name "" is that of the only input: `1x3x640x640`.
+
     Raises:
         UsageError: another form, a dimension of 0, or an input named twice.
     """
     shapes: Dict[str, List[int]] = {}
-    for part in text.split(","):
+    plain = _LIST.sub(lambda m: re.sub(r"\s*,\s*", "x", m.group(1)), text)
+    for part in plain.split(","):
         match = _SHAPE.match(part.strip())
         if match is None:
             raise UsageError(
                 f"{part!r} is not a shape", where="--shapes", allowed="name:1x3x640x640, several separated by commas"
             )
         # trtexec lets names be quoted.
-        name = match["name"].strip("'\"")
-        dims = [int(d) for d in match["dims"].split("x")]
+        name = (match["name"] or "").strip("'\"")
+        dims = [int(d) for d in match["dims"].lower().split("x")]
         if 0 in dims or max(dims) >= 2**31:
             raise UsageError(f"a dimension of {part!r} is out of range", where="--shapes", allowed="1 to 2147483647")
         if name in shapes:

@@ -239,7 +239,7 @@ def _clocks(texts: Tuple[str, ...]) -> Optional[Dict[str, float]]:
 def _devices(text: Optional[str], core: Optional[int]) -> Optional[Tuple[str, ...]]:
     """--devices, or GPU and the core of trtexec's --useDLACore."""
     if text is not None:
-        return tuple(d.strip() for d in text.split(",") if d.strip())
+        return tuple(d.strip().replace(":", "") for d in text.split(",") if d.strip())
     return None if core is None else ("GPU", f"DLA{core}")
 
 

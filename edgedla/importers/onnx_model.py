@@ -141,6 +141,9 @@ def _fixed_shapes(
     }
     fixed: Dict[str, Tuple[int, ...]] = {}
     for name, dims in (shapes or {}).items():
+        if not name and len(ranks) == 1:
+            # A shape without a name is that of the only input.
+            (name,) = ranks
         if name not in ranks:
             raise UsageError(
                 f"--shapes names {name!r}, which is no input of the model",

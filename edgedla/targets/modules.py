@@ -11,6 +11,15 @@ from edgedla.errors import UsageError
 from edgedla.targets.platform import Module, PowerMode
 
 _REQUIRED = ("id", "title", "family", "chip", "dla_version", "dla_cores", "sram_kib", "sram_shared", "dram_gb_s")
+#: Modules that people ask for and that never had a DLA (NVIDIA's Jetson module specifications).
+WITHOUT_DLA = {
+    "nano": "Jetson Nano",
+    "jetson-nano": "Jetson Nano",
+    "tx2": "Jetson TX2",
+    "tx2-nx": "Jetson TX2 NX",
+    "tx1": "Jetson TX1",
+    "tk1": "Jetson TK1",
+}
 _CHIPS = ("xavier", "orin", "thor")
 
 
@@ -40,13 +49,19 @@ def module_for(target: str) -> Module:
     aliases = {alias: m for m in modules().values() for alias in m.aliases}
     if name in aliases:
         return aliases[name]
+    # orinnx, agxorin: people leave the dashes out.
+    joined = {n.replace("-", ""): n for n in (*aliases, *module_ids())}
+    if name.replace("-", "") in joined:
+        same = joined[name.replace("-", "")]
+        return aliases[same] if same in aliases else _load(same)
+    if name in WITHOUT_DLA:
+        raise UsageError(f"{WITHOUT_DLA[name]} has no DLA", where=target, hint="edgedla is about modules with one.")
     import difflib
 
     near = difflib.get_close_matches(name, list(module_ids()) + list(aliases), n=1, cutoff=0.5)
     raise UsageError(
-        f"unknown target {target!r}",
+        f"unknown target {target!r}" + (f"; did you mean {near[0]}?" if near else ""),
         allowed=", ".join(list(module_ids()) + sorted(aliases)),
-        hint=f"Did you mean {near[0]}?" if near else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from typing import NamedTuple, Optional, Sequence, Tuple
 
@@ -74,7 +75,7 @@ def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> R
     """
     if jetpack is None and trt is None:
         jetpack = module.default_jetpack
-    row = _find_jetpack(jetpack) if jetpack is not None else None
+    row = _find_jetpack(jetpack, module) if jetpack is not None else None
     version = _find_trt(trt) if trt is not None else None
     if row is None:
         assert version is not None
@@ -115,18 +116,42 @@ def dla_answer(module: Module, release: Release) -> Tuple[str, str]:
     return "unknown", f"whether {module.title} has a usable DLA with TensorRT {release.trt_text} is not documented"
 
 
-def _find_jetpack(text: str) -> JetPack:
-    asked = parse_version(text.lower().replace("jetpack", "").replace("jp", ""))
-    for row in releases().jetpack:
+#: L4T as people write it: `r36.4.3`, `L4T 36.4`, or the line of /etc/nv_tegra_release.
+_L4T = re.compile(r"^(?:l4t[\s_-]*r?|r)(?P<number>\d+\.\d+(?:\.\d+)?)$", re.I)
+_TEGRA_RELEASE = re.compile(r"R(?P<major>\d+)\s*\(release\),\s*REVISION:\s*(?P<minor>[\d.]+)", re.I)
+
+
+def _find_jetpack(text: str, module: Module) -> JetPack:
+    rows = releases().jetpack
+    if text.strip().lower() in ("latest", "newest"):
+        own = [row for row in rows if module.family in row.families]
+        return max(own or rows, key=lambda row: parse_version(row.version) or ())
+    l4t = _l4t_number(text)
+    if l4t is not None:
+        carriers = [row for row in rows if any(v == l4t or v.startswith(f"{l4t}.") for v in row.l4t)]
+        if carriers:
+            return carriers[-1]
+        raise _unknown("L4T", text, [v for row in rows for v in row.l4t])
+    asked = parse_version(text.lower().replace("jetpack", "").replace("jp", "").strip().lstrip("v"))
+    for row in rows:
         # "6" alone would answer for 6.0 and its older TensorRT.
         if asked is not None and len(asked) >= 2 and padded(asked) == padded(parse_version(row.version) or ()):
             return row
-    raise _unknown("JetPack", text, [j.version for j in releases().jetpack])
+    raise _unknown("JetPack", text, [j.version for j in rows])
+
+
+def _l4t_number(text: str) -> Optional[str]:
+    """36.4.3 of any spelling of an L4T release; None for another text."""
+    line = _TEGRA_RELEASE.search(text)
+    if line is not None:
+        return f"{line['major']}.{line['minor'].rstrip('.')}"
+    match = _L4T.match(text.strip())
+    return None if match is None else match["number"]
 
 
 def _find_trt(text: str) -> Version:
     """The version asked for; a shorter one becomes the newest listed release that begins with it."""
-    asked = parse_version(text)
+    asked = parse_version(text.strip().lower().lstrip("v"))
     known = [t.version for t in releases().tensorrt]
     if asked is not None and len(asked) >= 2:
         if any(asked[:3] == v for v in known):

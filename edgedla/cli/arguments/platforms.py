@@ -8,6 +8,7 @@ from typing import Dict
 from edgedla.errors import UsageError
 from edgedla.vocabulary import PRECISIONS
 
+_L4T = re.compile(r"^(?:latest|newest|l4t[\s_-]*r?\d[\d.]*|r\d[\d.]*)$", re.I)
 _RELEASE = re.compile(r"^(?:(?P<kind>jp|jetpack|trt|tensorrt|v)-?)?(?P<number>\d[\d.]*)$", re.I)
 
 
@@ -21,6 +22,8 @@ def parse_platform(text: str, default_target: str) -> Dict[str, str]:
         release = _RELEASE.match(part)
         if part.lower() in PRECISIONS:
             parts["precision"] = part.lower()
+        elif _L4T.match(part):
+            parts["jetpack"] = part
         elif release is None:
             parts.setdefault("target", part)
         elif _is_jetpack(release["kind"] or "", release["number"]):

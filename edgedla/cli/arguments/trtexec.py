@@ -1,0 +1,118 @@
+"""trtexec's command lines as people paste them: every option is taken, translated, or named as ignored with the reason."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import AbstractSet, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.errors import UsageError
+
+#: Commands that a trtexec line may be pasted after.
+VERBS = ("check", "place", "fix", "build", "bench")
+_DOES = ("taken", "translated", "ignored", "refused")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What edgedla makes of an option of trtexec; see rules/trtexec_options.yaml."""
+
+    does: str
+    to: str
+    text: str
+    value: bool
+    verbs: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pasted:
+    """A command line in edgedla's words, and what is to be said about the rest."""
+
+    args: Tuple[str, ...]
+    notes: Tuple[str, ...]
+
+
+def understood(verb: str, args: Sequence[str], own: AbstractSet[str]) -> Pasted:
+    """The words behind a command with trtexec's options translated.
+
+    Args:
+        own: the command's own options; they stay as they are.
+
+    Raises:
+        UsageError: an option asks for what edgedla cannot do.
+    """
+    words = [word for word in args if not is_trtexec(word)]
+    kept: List[str] = []
+    notes: List[str] = []
+    while words:
+        word = words.pop(0)
+        name, equals, value = word.partition("=")
+        answer = None if name in own or name == "--help" or not name.startswith("--") else _answer(verb, name)
+        if answer is None:
+            kept.append(word)
+            continue
+        if answer.value and not equals and words and not words[0].startswith("-"):
+            value = words.pop(0)
+        if answer.does == "refused":
+            raise UsageError(f"{name} is not for edgedla", where=name, hint=answer.text)
+        if answer.does == "translated" and answer.to in own and not _given(answer.to, [*kept, *words]):
+            value = _stem(value) if answer.to == "-o" else value
+            kept += [answer.to, value]
+            notes.append(f"{name} became {answer.to} {value}: {answer.text}")
+        else:
+            notes.append(f"{name} is ignored: {answer.text}")
+    return Pasted(tuple(kept), tuple(notes))
+
+
+def is_trtexec(word: str) -> bool:
+    """The program itself, which people paste along."""
+    return os.path.basename(word) in ("trtexec", "trtexec.exe")
+
+
+def _answer(verb: str, name: str) -> Optional[Answer]:
+    """The first row that holds for the command; None for what is no option of trtexec, or is one of both."""
+    rows = [row for row in options().get(name, ()) if not row.verbs or verb in row.verbs]
+    rest = [row for row in rows if row.does != "taken"]
+    if rest:
+        return rest[0]
+    # An option that other commands take says nothing to this one.
+    return Answer("ignored", "", "it says nothing to this command", _has_value(name), ()) if name in options() else None
+
+
+def _has_value(name: str) -> bool:
+    return any(row.value for row in options()[name])
+
+
+def _given(option: str, words: Sequence[str]) -> bool:
+    same = {"-o": ("-o", "--output", "--plan")}.get(option, (option,))
+    return any(word.split("=")[0] in same for word in words)
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(path)[0] or path
+
+
+@lru_cache(maxsize=None)
+def options() -> Mapping[str, Tuple[Answer, ...]]:
+    """trtexec's options by name, each with its rows in the file's order."""
+    from edgedla import strict_yaml
+    from edgedla.data import rules_dir
+    from edgedla.errors import RuleError
+
+    file = "trtexec_options.yaml"
+    root = strict_yaml.load(rules_dir() / file)
+    if not isinstance(root, strict_yaml.Table):
+        raise RuleError("not a mapping", where=f"rules/{file}")
+    answers: dict = {}
+    for row in root.only(("options",)).tables("options"):
+        row.only(("names", "does"), ("to", "text", "value", "verbs"))
+        does = row.text("does")
+        if does not in _DOES:
+            raise row.error(f"{does!r} is no answer", "does", allowed=", ".join(_DOES))
+        answer = Answer(
+            does, row.text("to", ""), row.text("text", ""), bool(row.get("value", False)), row.texts("verbs")
+        )
+        for name in row.texts("names"):
+            answers.setdefault(name, []).append(answer)
+    return {name: tuple(rows) for name, rows in answers.items()}
