@@ -16,6 +16,7 @@ from edgedla.errors import UsageError
 
 if TYPE_CHECKING:
     from edgedla.builder.artifact.artifact import Artifact
+    from edgedla.runtime.measure.bench import BenchResult
     from edgedla.runtime.measure.layer_profile import EngineTimes
 
 FORMATS = ("text", "json")
@@ -104,7 +105,7 @@ def bench(
     trtexec_core: Optional[int],
     output_format: Optional[str],
     output: Tuple[str, ...],
-) -> None:
+) -> int:
     """Measure latency and throughput of an artifact; of a chain also with a frame in each stage, and each stage's time.
 
     A host artifact runs in ONNX Runtime: its times are marked as simulated and say nothing of a Jetson.
@@ -143,7 +144,9 @@ def bench(
     try:
         for runner in runners:
             results.append(measure(runner, inputs, options))
-        layers = None if profile is None else measure_layers(runners[0], inputs, options)
+            if _interrupted(results[-1]):
+                break
+        layers = None if profile is None or _interrupted(results[-1]) else measure_layers(runners[0], inputs, options)
     finally:
         for runner in runners:
             runner.close()
@@ -160,6 +163,11 @@ def bench(
         every = {**document, "results": [r.to_dict(times=True) for r in results]}
         write_atomic(export_times, json.dumps(every, indent=1) + "\n")
     deliver(targets, lambda wanted, _: json.dumps(document, indent=1) + "\n" if wanted == "json" else _text(document))
+    return 130 if _interrupted(results[-1]) else 0
+
+
+def _interrupted(result: BenchResult) -> bool:
+    return result.interrupted or (result.pipelined is not None and result.pipelined.interrupted)
 
 
 @dataclass(frozen=True)

@@ -106,10 +106,10 @@ def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[st
     if "--json" in args and "--json" not in options and "--format" in options:
         args = [word for part in args for word in (("--format", "json") if part == "--json" else (part,))]
     from edgedla.cli.arguments.trtexec import VERBS as PASTED
-    from edgedla.cli.arguments.trtexec import is_trtexec, understood
+    from edgedla.cli.arguments.trtexec import begins_with_trtexec, understood
 
     strange = any(a.startswith("--") and a.split("=")[0] not in options and a not in ("--", "--help") for a in args)
-    if verb not in PASTED or not (strange or any(map(is_trtexec, args))):
+    if verb not in PASTED or not (strange or begins_with_trtexec(args)):
         return args
     pasted = understood(verb, args, options)
     for note in pasted.notes:

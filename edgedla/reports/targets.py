@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from edgedla.documents import header
 from edgedla.reports.json_document import dump
@@ -63,7 +63,17 @@ def render_module(name: str, output_format: str, terminal: bool = False) -> str:
             [r.jetpack or "-", ", ".join(r.l4t) or "-", r.trt_text, r.dla_software or "?", answer, p.no_dla or ""]
         )
     head: List[Line] = [("title", 0, f"{module.title} ({module.id})"), ("", 0, "")]
-    return print_lines(head + _table(table), terminal)
+    modes = [["POWER MODE", "DLA MHZ", "GPU MHZ"]]
+    modes += [
+        [m.name, _clocks(m.dla_mhz), "?" if m.gpu_mhz is None else f"{m.gpu_mhz:g}"]
+        for m in module.power_modes.values()
+    ]
+    tail: List[Line] = [("", 0, ""), *_table(modes)] if len(modes) > 1 else []
+    return print_lines(head + _table(table) + tail, terminal)
+
+
+def _clocks(dla_mhz: Sequence[Optional[float]]) -> str:
+    return ", ".join("?" if mhz is None else f"{mhz:g}" for mhz in dla_mhz) or "-"
 
 
 def _module(platform: Platform) -> Dict[str, Any]:

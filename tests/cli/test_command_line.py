@@ -164,7 +164,7 @@ def test_shapes_in_trtexecs_form(text: str, shapes: Dict[str, List[int]]) -> Non
     assert parse_shapes(text) == shapes
 
 
-@pytest.mark.parametrize("text", ["", "x", "x:", "x:1x", "x:0x3", "x:-1x3", "x:1,x:2", "1x3", "x:99999999999"])
+@pytest.mark.parametrize("text", ["", "x", "x:", "x:1x", "x:0x3", "x:-1x3", "x:1,x:2", "x:99999999999"])
 def test_other_forms_of_shapes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_shapes(text)

@@ -57,8 +57,8 @@ def test_posted_lines_are_understood_behind_check_and_build(
         (name,) = graph.inputs
         dims = "x".join(str(d) for d in graph.tensors[name].dims)
         line = line.replace("images:1x3x", f"{name}:{dims}")
-    assert exit_code_of(["check", "-q", "--no-cost", *words(line, tmp_path / "out")]) in (0, 1)
-    code = exit_code_of(["build", "--plan", *words(line, tmp_path / "out")])
+    assert exit_code_of(["check", *words(line, tmp_path / "out"), "-q", "--no-cost"]) in (0, 1)
+    code = exit_code_of(["build", *words(line, tmp_path / "out"), "--plan"])
     printed = capsys.readouterr()
     assert code == 0, printed.err
     assert "No such option" not in printed.err

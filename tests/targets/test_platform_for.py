@@ -110,7 +110,7 @@ def test_jetpack_brings_l4t_and_dla_software():
 @pytest.mark.parametrize(
     ("target", "jetpack", "trt", "words"),
     [
-        ("agx-orine", None, None, "Did you mean agx-orin"),
+        ("agx-orine", None, None, "did you mean agx-orin"),
         ("orin", None, "10.33", "Did you mean 10.3.0"),
         ("orin", None, "10", "Name the second number too, 10.0.1 to 10.16.1"),
         ("orin", "6", None, "JetPack 6 is several releases"),

@@ -42,7 +42,7 @@ def understood(verb: str, args: Sequence[str], own: AbstractSet[str]) -> Pasted:
     Raises:
         UsageError: an option asks for what edgedla cannot do.
     """
-    words = [word for word in args if not is_trtexec(word)]
+    words = list(args[1:] if begins_with_trtexec(args) else args)
     kept: List[str] = []
     notes: List[str] = []
     while words:
@@ -65,9 +65,9 @@ def understood(verb: str, args: Sequence[str], own: AbstractSet[str]) -> Pasted:
     return Pasted(tuple(kept), tuple(notes))
 
 
-def is_trtexec(word: str) -> bool:
-    """The program itself, which people paste along."""
-    return os.path.basename(word) in ("trtexec", "trtexec.exe")
+def begins_with_trtexec(args: Sequence[str]) -> bool:
+    """Whether the program itself was pasted along."""
+    return bool(args) and os.path.basename(args[0]) in ("trtexec", "trtexec.exe")
 
 
 def _answer(verb: str, name: str) -> Optional[Answer]:

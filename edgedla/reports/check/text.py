@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from edgedla.placement.worth import Way
 
 #: Of one group so many layers are named, and so many groups stand on the first screen.
-NAMED_LAYERS, GROUPS = 3, 6
+NAMED_LAYERS, GROUPS = 3, 5
+#: Lines of one screen.
+SCREEN_LINES = 60
 #: More models than this make a table, not a screen each.
 SCREENS = 3
 #: Notes of the importer can be many; so many stand on the first screen.
@@ -38,7 +40,7 @@ def to_text(reports: Sequence[CheckReport], view: CheckView) -> str:
             if view.everything:
                 lines += listing(report)
             else:
-                lines += [part for line in screen(report, file) for part in _fitted(line)]
+                lines += _one_screen(report, file)
     if len(reports) > 1:
         from edgedla.reports.table import table_of_reports
         from edgedla.reports.table.text import table_lines
@@ -60,13 +62,22 @@ def one_line(report: CheckReport) -> str:
     )
 
 
+def _one_screen(report: CheckReport, file: str) -> List[Line]:
+    """The summary with as many groups of refusals as fit."""
+    for groups in range(GROUPS, 0, -1):
+        lines = [part for line in screen(report, file, groups) for part in _fitted(line)]
+        if len(lines) <= SCREEN_LINES:
+            break
+    return lines
+
+
 def _fitted(line: Line) -> List[Line]:
     # A command is copied: it stays on one line.
     return [line] if line[0] == "command" else folded(line)
 
 
-def screen(report: CheckReport, file: str) -> Iterator[Line]:
-    """The summary, at most one screen for most models."""
+def screen(report: CheckReport, file: str, most_groups: int = GROUPS) -> Iterator[Line]:
+    """The summary, with at most so many groups of refusals."""
     head = summary.headline(report)
     yield "title", 0, clean(summary.subject(report))
     yield head.tone, 0, clean(head.text)
@@ -81,7 +92,7 @@ def screen(report: CheckReport, file: str) -> Iterator[Line]:
     if report.platform.has_dla:
         yield from _changes(report)
         yield from (("", indent, clean(line)) for indent, line in summary.with_fixes(report))
-        yield from _refusals(report)
+        yield from _refusals(report, most_groups)
     yield from _notes(report)
     command = worth.next_command(report, file)
     if command is not None:
@@ -198,23 +209,23 @@ def after(report: CheckReport, change: RankedChange) -> str:
     return ", ".join(parts)
 
 
-def _refusals(report: CheckReport) -> Iterator[Line]:
+def _refusals(report: CheckReport, most: int) -> Iterator[Line]:
     groups, pulled = by_remedy(report), pulled_along(report)
     nodes = summary.unknown_nodes(report)
     if not groups and not pulled and not nodes:
         return
     yield from (("", 0, ""), ("title", 0, "Not on the DLA, by remedy"))
     ranked = {fix for change in report.ranking for fix in change.fixes}
-    for group in groups[:GROUPS]:
+    for group in groups[:most]:
         word = "unknown" if group.tone == "unknown" else "refused"
         title = group.remedy if group.remedy in ranked else summary.fix_text((group.remedy,)) or group.title
         rules = f", {', '.join(group.rules[:3])}" if group.rules else ""
         text = f"{title} ({count(len(group.layers), 'layer')} {word}{rules}): {clean(group.message)}"
         yield group.tone, 2, text
         yield "dim", 4, named(group.layers)
-    if len(groups) > GROUPS:
-        rest = sum(len(g.layers) for g in groups[GROUPS:])
-        yield "dim", 2, f"{count(len(groups) - GROUPS, 'more group')} with {count(rest, 'layer')} (--all)"
+    if len(groups) > most:
+        rest = sum(len(g.layers) for g in groups[most:])
+        yield "dim", 2, f"{count(len(groups) - most, 'more group')} with {count(rest, 'layer')} (--all)"
     if nodes:
         yield "unknown", 2, f"{count(len(nodes), 'ONNX node')} whose layers nobody knows: {clean(nodes[0].reason)}"
     for knocked in pulled:

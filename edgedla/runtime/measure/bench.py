@@ -35,6 +35,7 @@ class BenchResult:
 
     Of a chain: `throughput_qps` and the latencies are those of frames one at a time, `pipelined` what it does with
     `in_flight` frames under way, and `stages` the time in each stage of frames one at a time (ChainRunner.stages).
+    `interrupted`: Ctrl-C ended it early; it holds what was measured until then.
     """
 
     runner: str
@@ -50,9 +51,12 @@ class BenchResult:
     stages: Tuple[Dict[str, Any], ...] = ()
     pipelined: Optional[BenchResult] = None
     times_ms: Tuple[float, ...] = ()
+    interrupted: bool = False
 
     def to_dict(self, times: bool = False) -> Dict[str, Any]:
-        document: Dict[str, Any] = {k: v for k, v in self.__dict__.items() if k != "times_ms"}
+        document: Dict[str, Any] = {k: v for k, v in self.__dict__.items() if k not in ("times_ms", "interrupted")}
+        if self.interrupted:
+            document["interrupted"] = True
         document["stages"] = list(self.stages)
         document["pipelined"] = None if self.pipelined is None else self.pipelined.to_dict(times)
         if times:
@@ -99,6 +103,8 @@ def bench(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions) 
     runner.forget_times()
     alone = _timed(runner, inputs, options, 1)
     stages = tuple(stages_of(runner))
+    if alone.interrupted:
+        return replace(alone, stages=stages)
     pipelined = _timed(runner, inputs, options, runner.stage_count * streams)
     return replace(alone, stages=stages, pipelined=pipelined)
 
@@ -107,15 +113,23 @@ def _timed(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions,
     times: List[float] = []
     under_way: List[Tuple[Any, float]] = []
     started = time.perf_counter()
-    while True:
+    interrupted = False
+    while not interrupted:
         going = len(times) + len(under_way) < options.iterations or time.perf_counter() - started < options.duration_s
         while going and len(under_way) < in_flight:
             under_way.append((runner.submit(inputs), time.perf_counter()))
         if not under_way:
             break
         ticket, at = under_way.pop(0)
-        runner.wait(ticket)
-        times.append((time.perf_counter() - at) * 1e3)
+        try:
+            runner.wait(ticket)
+        except KeyboardInterrupt:
+            # Ctrl-C ends the measurement, not what it has measured.
+            if not times:
+                raise
+            interrupted = True
+        else:
+            times.append((time.perf_counter() - at) * 1e3)
     seconds = time.perf_counter() - started
     sorted_ms = np.sort(np.asarray(times))
     # The smallest time that at least p percent of the inferences do not exceed.
@@ -132,4 +146,5 @@ def _timed(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions,
         percentiles_ms={f"p{p:g}": round(float(sorted_ms[rank]), 4) for p, rank in ranks.items()},
         in_flight=in_flight,
         times_ms=tuple(round(t, 4) for t in times),
+        interrupted=interrupted,
     )

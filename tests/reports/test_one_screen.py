@@ -1,0 +1,39 @@
+"""The summary of every corpus network fits one screen: 60 lines of 80 columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgedla.placement.check_cost import with_cost
+from edgedla.regions import check_graph
+from edgedla.reports import render_check
+from edgedla.targets import platform_for
+
+LINES, COLUMNS = 60, 80
+NETS = sorted((Path(__file__).resolve().parents[3] / "shared" / "corpus" / "nets").glob("*.onnx"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not NETS, reason="the corpus ../shared/corpus/nets is not here")
+@pytest.mark.parametrize("target", ["orin-nx-16gb", "agx-xavier-32gb"])
+def test_every_network_fits_one_screen(target: str) -> None:
+    from edgedla.errors import ModelError
+    from edgedla.importers import load_onnx
+
+    platform = platform_for(target)
+    for net in NETS:
+        try:
+            graph = load_onnx(net, trt=platform.release.trt)
+        except ModelError:
+            continue  # this release's parser refuses it
+        report = check_graph(graph, platform, "int8")
+        if len(graph.layers) <= 500:
+            report = with_cost(report, graph)
+        text = render_check([report], "text", files=[net.name])
+        # A command is copied: it stays on one line however long its model's path is.
+        body, _, _ = text.partition("\nNext\n")
+        wide = [line for line in body.splitlines() if len(line) > COLUMNS and " " in line.strip()]
+        assert not wide, (net.stem, wide[:2])
+        assert len(text.splitlines()) <= LINES, (net.stem, len(text.splitlines()))
