@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any, Tuple
 
-MOST_HEIGHT = 2600
+MOST_HEIGHT = 1700
 #: name -> (width, dark, colours of the picture). Few colours keep the files small.
 SHOTS = {"desktop": (1280, False), "phone": (390, False), "dark": (1280, True)}
-COLOURS = 128
+COLOURS = 64
 
 
 def browser(width: int, dark: bool) -> Any:

@@ -11,7 +11,7 @@ from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 from edgedla.vocabulary import PRECISIONS
 
 #: Columns of the whole, and of a model's name, which is cut in its middle.
-WIDTH, NAME = 80, 26
+WIDTH, NAME = 80, 23
 HEAD = ("verdict", "DLA ms", "GPU ms", "x", "loads", "worst cause")
 
 
