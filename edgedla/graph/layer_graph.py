@@ -72,8 +72,8 @@ class LayerGraph:
 
     def predecessors(self, index: int) -> Tuple[int, ...]:
         """Indices of the live layers that feed layer `index`, without repeats."""
-        found = (self._producer.get(t) for t in self.layers[index].inputs)
-        return tuple(dict.fromkeys(i for i in found if i is not None))
+        producers = (self._producer.get(t) for t in self.layers[index].inputs)
+        return tuple(dict.fromkeys(i for i in producers if i is not None))
 
     def successors(self, index: int) -> Tuple[int, ...]:
         """Indices of the live layers that read an output of layer `index`, without repeats."""
@@ -97,20 +97,20 @@ class LayerGraph:
         from outside: it is what the parser makes between a CONDITION and the CONDITIONAL_OUTPUT of the same number.
         """
         pending = [layer.index for layer in self.layers if layer.type in LOOP_ENTRIES]
-        found = set(pending)
+        inside = set(pending)
         while pending:
             for i in self.successors(pending.pop()):
-                if i not in found and self.layers[i].type not in LOOP_EXITS:
-                    found.add(i)
+                if i not in inside and self.layers[i].type not in LOOP_EXITS:
+                    inside.add(i)
                     pending.append(i)
         opened: Dict[object, int] = {}
         for layer in self.layers:
             if layer.type == "CONDITION":
                 opened[layer.params.get("conditional")] = layer.index
             elif layer.type == "CONDITIONAL_OUTPUT":
-                found.update(range(opened.get(layer.params.get("conditional"), layer.index), layer.index))
+                inside.update(range(opened.get(layer.params.get("conditional"), layer.index), layer.index))
         borders = LOOP_ENTRIES | LOOP_EXITS | CONDITION_BORDERS
-        return frozenset(i for i in found if self.layers[i].type not in borders)
+        return frozenset(i for i in inside if self.layers[i].type not in borders)
 
     def edges(self) -> Iterator[Tuple[int, int, str]]:
         """Every (producer, consumer, tensor) between two live layers."""

@@ -16,12 +16,12 @@ def to_rank(ctx: Context, x: NetTensor, rank: int) -> NetTensor:
     """`x` with leading ones up to `rank`, by a SHUFFLE where it has fewer dims."""
     if ctx.v10 and ctx.opset < 7:
         raise Refused("Pre-opset 7 broadcasting is unsupported in this version of the ONNX parser")
-    own = len(x.dims)
-    if own > rank:
+    rank_of_x = len(x.dims)
+    if rank_of_x > rank:
         raise Refused("Cannot broadcast a higher rank tensor to a lower rank tensor.")
-    if own == rank:
+    if rank_of_x == rank:
         return x
-    dims = st.concat(ctx, st.fill(ctx, 1, st.vector(rank - own)), st.shape_of(x))
+    dims = st.concat(ctx, st.fill(ctx, 1, st.vector(rank - rank_of_x)), st.shape_of(x))
     out = st.add_shuffle(ctx, x, dims)
     return ctx.helper_name(out, "ONNXTRT_Broadcast")
 

@@ -100,10 +100,10 @@ def output_tensors(ctx: Context, graph: Any) -> List[NetTensor]:
     """
     made = []
     for value in graph.output:
-        found = ctx.tensors.get(value.name)
-        if found is None:
+        written = ctx.tensors.get(value.name)
+        if written is None:
             raise Refused(f"The output tensor {value.name!r} was not registered.")
-        tensor = ctx.tensor(found)
+        tensor = ctx.tensor(written)
         tensor.name = value.name
         if tensor.is_input:
             tensor.name = "__" + value.name

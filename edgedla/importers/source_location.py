@@ -70,7 +70,7 @@ def user_frame(stack: str) -> Tuple[str, int, str]:
     if not stack:
         return "", 0, ""
     frames = _FRAME.findall(stack)
-    own = [frame for frame in frames if not _FRAMEWORK.search(frame[0])]
-    for file, line, function in reversed(own or frames):
+    users = [frame for frame in frames if not _FRAMEWORK.search(frame[0])]
+    for file, line, function in reversed(users or frames):
         return file, int(line), function
     return "", 0, ""

@@ -39,7 +39,7 @@ def with_cost(
     """
     if not has_sizes(graph):
         return report
-    verdicts = load_rules().check(graph, report.platform, report.precision)
+    verdicts = report.verdicts or load_rules().check(graph, report.platform, report.precision)
     worth = worth_of(graph, report.platform, report.precision, verdicts, options)
     ranking: List[RankedChange] = []
     taken: FrozenSet[str] = frozenset()

@@ -138,6 +138,7 @@ def check_graph(
         strict=strict,
         notes=_notes(graph, platform, prediction, as_exported),
         as_exported=as_exported,
+        verdicts=verdicts if mode == "fallback" else (),
     )
 
 

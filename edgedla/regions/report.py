@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Protocol, Tuple
 
 from edgedla.documents import header
 from edgedla.graph.source import SourceLocation
 from edgedla.regions.values import Cause, Cut, NodePrediction, Placed, RankedChange, Transition
-from edgedla.rules.verdict import Finding, Support
+from edgedla.rules.verdict import Finding, Support, Verdict
 from edgedla.targets.platform import Platform
 
 
@@ -197,6 +197,7 @@ class CheckReport:
         mode: "fallback", "strict" or "standalone".
         rules_version: version of the rules that answered.
         lowering: the TensorRT release whose observed ONNX parser answers.
+        verdicts: of the rules, one a layer in mode "fallback", so that costs need not ask again; in no document.
         as_exported: totals of the file itself, where the answer is for the model as training leaves it; else None.
         stands_in_for: the platform's own release, where its parser was not observed; else "".
         strict: the answer for a build without fallback; None in mode "fallback".
@@ -223,6 +224,7 @@ class CheckReport:
     stands_in_for: str = ""
     as_exported: Optional[Totals] = None
     with_fixes: Optional[Mapping[str, Any]] = None
+    verdicts: Tuple[Verdict, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def parser(self) -> str:

@@ -154,16 +154,16 @@ def _added_reshapes(graph: LayerGraph, prediction: Prediction) -> List[Tuple[str
     DLA layer with fewer than 4 dims TensorRT puts a shuffle (`At least one shuffle layer will be inserted which cannot
     run on DLA`, logs of 8.5 to 10.3).
     """
-    found = []
+    reshapes = []
     for unit in fuse(graph).units:
         if unit.reshape_of and not unit.layers:
             name = graph.layers[unit.reshape_of[0]].name
             side = "before" if unit.outputs[0].endswith(INNER_IN) else "after"
-            found.append((f"reshape_{side}_{name}", f"added to run {name} as a convolution; it changes the rank"))
+            reshapes.append((f"reshape_{side}_{name}", f"added to run {name} as a convolution; it changes the rank"))
         if unit.is_shuffle or len(unit.layers) != 1 or prediction.layers[unit.layers[0]].placed is not Placed.DLA:
             continue
         layer = graph.layers[unit.layers[0]]
         ranks = [t.rank for t in graph.activations(layer) if t.rank < 4]
         if ranks and layer.type != "MATRIX_MULTIPLY":
-            found.append((layer.name, f"rank {min(ranks)} is below 4: the reshapes added around it run on the GPU"))
-    return found
+            reshapes.append((layer.name, f"rank {min(ranks)} is below 4: the reshapes added around it run on the GPU"))
+    return reshapes

@@ -115,12 +115,12 @@ class RuleSet:
         from edgedla.rules.border import io_tensor
 
         active = self.active("IO_TENSOR", platform, precision, mode).rules
-        found: List[Finding] = []
+        findings: List[Finding] = []
         for direction, names in (("input", graph.inputs), ("output", graph.outputs)):
             for name in names:
                 tensor = io_tensor(graph, name, direction, precision, (formats or {}).get(name, ""))
-                found += [f.finding for f in findings_of(tensor, name, active, 1 if precision == "int8" else 2)]
-        return tuple(sorted(found, key=lambda f: ORDER[f.effect]))
+                findings += [f.finding for f in findings_of(tensor, name, active, 1 if precision == "int8" else 2)]
+        return tuple(sorted(findings, key=lambda f: ORDER[f.effect]))
 
     def check_pools(self, pools: Mapping[str, int], platform: Platform) -> Tuple[Finding, ...]:
         """The rules on memory pool sizes: "sram", "local_dram", "global_dram" (or trtexec's dlaSRAM, ...) to bytes."""
@@ -128,11 +128,11 @@ class RuleSet:
         from edgedla.rules.io_kinds import Pool
 
         active = self.active("POOL", platform, "fp16", "fallback").rules
-        found: List[Finding] = []
+        findings: List[Finding] = []
         for name, size in sorted(pools.items()):
             pool = Pool(pool=pool_name(name), size_bytes=int(size), hardware_bytes=platform.module.sram_bytes)
-            found += [f.finding for f in findings_of(pool, name, active, 1)]
-        return tuple(sorted(found, key=lambda f: ORDER[f.effect]))
+            findings += [f.finding for f in findings_of(pool, name, active, 1)]
+        return tuple(sorted(findings, key=lambda f: ORDER[f.effect]))
 
     def check_loadable(
         self, weight_bytes: int, internal_bytes: int, platform: Platform, name: str = ""
@@ -158,12 +158,12 @@ class RuleSet:
     def active(self, kind: str, platform: Platform, precision: str, mode: str) -> ActiveRules:
         """The rules that hold for a layer kind on a platform, those for every kind first."""
         key = (kind, platform.chip, platform.release.trt, precision, mode)
-        found = self._active.get(key)
-        if found is None:
+        active = self._active.get(key)
+        if active is None:
             files = [self._file(_EVERY_KIND)] if kind not in BORDER_KINDS else []
-            own = self._own_file(kind)
-            scopes = own.written_for if own else ()
-            files.append(own)
+            file_of_kind = self._own_file(kind)
+            scopes = file_of_kind.written_for if file_of_kind else ()
+            files.append(file_of_kind)
             rules = [
                 Active(rule, case, rule.effect_of(case))
                 for file in files
@@ -173,8 +173,8 @@ class RuleSet:
                 if case.scope.matches(platform, precision, mode)
             ]
             known = any(s.matches(platform, precision, mode) for s in scopes)
-            found = self._active[key] = ActiveRules(known, tuple(rules))
-        return found
+            active = self._active[key] = ActiveRules(known, tuple(rules))
+        return active
 
     def rules(self) -> Tuple[Rule, ...]:
         """Every rule with its examples, by id.

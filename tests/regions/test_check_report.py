@@ -180,3 +180,21 @@ def test_an_open_batch_is_answered_for_one(model: Path) -> None:
     assert report.totals.layers_dla > 0
     (together,) = compare(proto, [platform_for("orin")])
     assert together.totals == whole.totals
+
+
+def test_the_rules_run_once_for_an_answer_with_its_cost(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgedla.graph.open_sizes import TRTEXEC_BATCH
+    from edgedla.importers import load_onnx
+    from edgedla.placement.check_cost import with_cost
+    from edgedla.rules import RuleSet
+
+    calls = []
+    check_all = RuleSet.check
+    monkeypatch.setattr(
+        RuleSet, "check", lambda self, *args, **how: (calls.append(args[1:3]), check_all(self, *args, **how))[1]
+    )
+    platform = platform_for("orin")
+    graph = load_onnx(model, trt=platform.release.trt, open_batch=TRTEXEC_BATCH)
+    report = with_cost(check_graph(graph, platform, "int8"), graph)
+    assert report.worth is not None
+    assert calls.count((platform, "int8")) == 1

@@ -122,8 +122,8 @@ def cast(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     if ctx.parser.cast_layer:
         return [ctx.name(arithmetic.cast(ctx.net, x, dtype), node)]
     # The IDENTITY layer converts UINT8 to and from floating point alone.
-    for here, there in ((x.dtype, dtype), (dtype, x.dtype)):
-        if here == "UINT8" and there not in ("FLOAT", "HALF"):
+    for source, target in ((x.dtype, dtype), (dtype, x.dtype)):
+        if source == "UINT8" and target not in ("FLOAT", "HALF"):
             raise Refused(f"Cast from {x.dtype} to {dtype}: UINT8 is only cast to and from FLOAT and HALF.")
     return [ctx.name(arithmetic.identity(ctx.net, x, dtype), node)]
 

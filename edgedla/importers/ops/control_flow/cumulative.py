@@ -31,9 +31,9 @@ def _slice_across(ctx: Context, x: NetTensor, axis: int) -> NetTensor:
             strides = st.concat(ctx, strides, length)
             sizes = st.concat(ctx, sizes, st.vector(1))
         else:
-            own = size_of(i)
+            size = size_of(i)
             strides = st.concat(ctx, strides, st.vector(1))
-            sizes = st.concat(ctx, sizes, own)
+            sizes = st.concat(ctx, sizes, size)
     return st.add_slice(ctx, x, st.vector_of([0] * len(x.dims)), sizes, strides)
 
 
