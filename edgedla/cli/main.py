@@ -44,8 +44,9 @@ VERBS: Dict[str, Tuple[str, str]] = {
     ),
     "monitor": ("edgedla.cli.monitor:monitor", "Watch DLA load, clocks, temperatures and power of this Jetson."),
     "doctor": ("edgedla.cli.doctor:doctor", "Check what this machine has and lacks."),
-    "sweep": ("edgedla.cli.sweep:sweep", "Check thousands of models on every platform; a table and a heat map."),
-    "board": ("edgedla.cli.board:board", "Boards over SSH: list, set up, lock, jobs."),
+    "sweep": ("edgedla.cli.fleet.sweep:sweep", "Check thousands of models on every platform; a table and a heat map."),
+    "costs": ("edgedla.cli.fleet.costs:costs", "Fit the cost model to what your boards measured."),
+    "board": ("edgedla.cli.fleet.board:board", "Boards over SSH: list, set up, lock, jobs."),
     "explain": ("edgedla.cli.explain:explain", "Say what a line of a TensorRT log means and what to do."),
 }
 

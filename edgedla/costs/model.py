@@ -16,9 +16,9 @@ from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.prices import Prices
 from edgedla.costs.profile import Profile
 from edgedla.costs.transition import FORMATS, NATIVE_FORMATS, own_format, reformat_bytes
-from edgedla.costs.work import work_of
+from edgedla.costs.work import Work, work_of
 from edgedla.errors import UsageError
-from edgedla.graph import LayerGraph, Tensor
+from edgedla.graph import Layer, LayerGraph, Tensor
 from edgedla.targets.platform import Platform
 from edgedla.vocabulary import DEVICE_KINDS, PRECISIONS
 
@@ -87,6 +87,21 @@ class CostModel(Prices):
                 hint="Measured times hold for one module and power mode.",
             )
         return replace(self, profile=profile)
+
+    def predict(self, layer: Layer, work: Work, device: str, fused: bool) -> Cost:
+        """As `Prices.predict`, corrected where the profile holds what one board's measurements say of predictions."""
+        cost = super().predict(layer, work, device, fused)
+        known = self.profile.corrections.get((device_kind(device), self.precision)) if self.profile else None
+        if known is None or cost.latency_us <= 0:
+            return cost
+        latency_us = known.factor * cost.latency_us + (0.0 if fused else known.operator_us)
+        return replace(
+            cost,
+            latency_us=latency_us,
+            energy_mj=cost.energy_mj * latency_us / cost.latency_us,
+            spread=known.spread,
+            transfer_us=cost.transfer_us * known.factor,
+        )
 
     def operators(self, graph: LayerGraph) -> Tuple[Operator, ...]:
         """Every live layer in exactly one operator, in order of the leaders."""

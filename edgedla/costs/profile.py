@@ -55,6 +55,22 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class Correction:
+    """What one board's measurements say of predictions: time = factor * predicted + operator_us, with a spread."""
+
+    factor: float
+    operator_us: float
+    spread: float
+
+    def to_dict(self) -> Dict[str, float]:
+        return {
+            "factor": round(self.factor, 6),
+            "operator_us": round(self.operator_us, 4),
+            "spread": round(self.spread, 4),
+        }
+
+
+@dataclass(frozen=True)
 class Profile:
     """Measurements of one module in one power mode.
 
@@ -63,6 +79,7 @@ class Profile:
         power_mode: its mode while measuring.
         source: where they come from: "trtexec", "edgedla bench".
         unresolved: (name, latency_us) of what was measured and could not be assigned to layers of the graph.
+        corrections: (device kind, precision) -> what `edgedla costs fit` makes of predictions that nothing measured.
     """
 
     target: str
@@ -70,6 +87,7 @@ class Profile:
     source: str
     measurements: Tuple[Measurement, ...]
     unresolved: Tuple[Tuple[str, float], ...] = ()
+    corrections: Mapping[Tuple[str, str], Correction] = field(default_factory=dict)
     _found: Dict[Key, Measurement] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -101,6 +119,10 @@ class Profile:
             return document
         document["measurements"] = [m.to_dict() for m in self.measurements]
         document["unresolved"] = [{"name": n, "latency_us": round(t, 3)} for n, t in self.unresolved]
+        if self.corrections:
+            document["corrections"] = [
+                {"device": d, "precision": p, **c.to_dict()} for (d, p), c in sorted(self.corrections.items())
+            ]
         return document
 
 
@@ -157,7 +179,18 @@ def parse_profile(document: Any, where: str = "profile") -> Profile:
             for e in document.get("unresolved") or ()
             if isinstance(e, Mapping)
         ),
+        corrections=dict(_correction(e, f"{where}: corrections") for e in document.get("corrections") or ()),
     )
+
+
+def _correction(entry: Any, where: str) -> Tuple[Tuple[str, str], Correction]:
+    if not isinstance(entry, Mapping):
+        raise DocumentError("not an object", where=where)
+    device, precision = _text(entry, "device", where), _text(entry, "precision", where)
+    if device not in DEVICE_KINDS or precision not in PRECISIONS:
+        raise DocumentError(f"{device!r} at {precision!r}", where=where, allowed=f"{DEVICE_KINDS} at {PRECISIONS}")
+    numbers = (positive(entry.get(name), name, where) for name in ("factor", "operator_us", "spread"))
+    return (device, precision), Correction(*numbers)
 
 
 def is_profile(document: Any) -> bool:

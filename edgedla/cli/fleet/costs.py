@@ -1,0 +1,72 @@
+"""`edgedla costs fit`: the cost model fitted to what a board of yours measured."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Optional, Tuple
+
+import click
+
+from edgedla.cli.options import shape_options
+from edgedla.errors import UsageError
+
+
+@click.group()
+def costs() -> None:
+    """The cost model behind `check`, `place` and `sweep`, and your own measurements."""
+
+
+@costs.command()
+@click.argument("models", nargs=-1, metavar="MODEL...")
+@click.option(
+    "--evidence",
+    multiple=True,
+    metavar="FILE",
+    help="A profile of one of the models: `edgedla bench ARTIFACT --onnx MODEL --export-profile FILE`, on the board or with "
+    "--board. May be given several times.",
+)
+@shape_options()
+@click.option("-o", "--output", metavar="FILE", help="The fitted profile, for --profile of check, place and sweep.")
+@click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text", show_default=True)
+def fit(
+    models: Tuple[str, ...],
+    evidence: Tuple[str, ...],
+    shapes: Any,
+    batch: Optional[int],
+    output: Optional[str],
+    output_format: str,
+) -> None:
+    """Fit the cost model to profiles of one module in one power mode, and say its error before and after.
+
+    Operators that were measured keep their measured time; the others get the fitted one. With several models each is also
+    predicted from the others alone, which is what a new model can expect.
+    """
+    if not models or not evidence:
+        raise UsageError("models and their profiles are needed", where="--evidence" if models else "MODEL",
+                         hint="edgedla bench artifact --onnx model.onnx --export-profile p.json --board orin1")  # fmt: skip
+    from edgedla.costs.fit.own_board import fit_board
+    from edgedla.costs.profile import read_profile, write_profile
+    from edgedla.importers import load_onnx
+    from edgedla.targets import platform_for
+
+    profiles = [read_profile(path) for path in evidence]
+    trt = platform_for(profiles[0].target).release.trt
+    graphs = {model: load_onnx(model, trt=trt, shapes=shapes, batch=batch) for model in models}
+    found = fit_board(graphs, profiles)
+    if output:
+        write_profile(found.profile, output)
+    document: Dict[str, Any] = {
+        "target": found.profile.target,
+        "power_mode": found.profile.power_mode,
+        "engines": [e.to_dict() for e in found.engines],
+    }
+    if output_format == "json":
+        click.echo(json.dumps(document, indent=1))
+        return
+    click.echo(f"{found.profile.target} {found.profile.power_mode}: mean error of an operator's time")
+    for e in found.engines:
+        after = f"{e.after:.1%} fitted" if e.after is not None else "too few operators to fit"
+        left = f", {e.left_out:.1%} predicted from the other models" if e.left_out is not None else ""
+        click.echo(f"  {e.device} {e.precision}: {e.before:.1%} as it came, {after}{left} ({e.operators} operators)")
+    if output:
+        click.echo(f"{output}: give it to --profile of check, place and sweep")
