@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 #: list: texts, or a file. pipeline: a YAML file with the files that it names beside it, or a folder.
 FILES: Mapping[str, Mapping[str, str]] = {
     "build": {
-        "models": "in", "trtexec_onnx": "in", "placement": "in", "calib": "in", "calib_data": "in", "out": "out",
+        "models": "in", "trtexec_onnx": "in", "placement": "in", "calib": "in", "calib_data": "in", "preprocess": "in",
+        "out": "out",
     },
     "bench": {
         "artifact": "in", "trtexec_engine": "in", "onnx": "in", "devices": "device", "export_times": "out",

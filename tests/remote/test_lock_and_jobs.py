@@ -34,12 +34,15 @@ def built(laptop):
     assert laptop.edgedla("build", MODEL, "-o", "art", "--backend", "host", "--board", "orin1").returncode == 0
 
 
+@pytest.mark.slow
 def test_two_laptops_at_once_take_turns(two):
     ana, ben = two
     built(ana)
     built(ben)
-    first = ana.popen(*bench(ana, 4))
-    while "art" not in ana.edgedla("board", "jobs", "orin1").stdout.splitlines()[-1]:
+    first = ana.popen(*bench(ana, 12))
+    last = ""
+    while not ("bench art" in last and "running" in last):
+        last = ana.edgedla("board", "jobs", "orin1").stdout.splitlines()[-1]
         assert first.poll() is None
     refused = ben.edgedla(*bench(ben, 0.1))
     assert refused.returncode == 6
@@ -52,6 +55,7 @@ def test_two_laptops_at_once_take_turns(two):
     first.communicate()
 
 
+@pytest.mark.slow
 def test_a_reserved_board_is_its_owners(two):
     ana, ben = two
     assert ana.edgedla("board", "lock", "orin1", "--for", "5", "--note", "long bench").returncode == 0

@@ -54,11 +54,11 @@ def sweep_page(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], pa
 
 def page_writer(folder: Path) -> Callable[[Any, CheckReport], None]:
     """Writes the page of one row below `folder`: called in the processes that check."""
-    from edgedla.reports.html import to_html
+    from edgedla.reports import render_check
     from edgedla.sweep.evaluate import page_of
 
     def write(task: Any, report: CheckReport) -> None:
-        write_atomic(folder / page_of(task.key), to_html([report]))
+        write_atomic(folder / page_of(task.key), render_check([report], "html", files=[task.model]))
 
     return write
 
