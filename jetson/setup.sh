@@ -113,7 +113,9 @@ fi
 if ! installed python3-libnvinfer && [ -z "$(candidate python3-libnvinfer)" ]; then
   say "warning: TensorRT's Python module is not to be had: is NVIDIA's source in /etc/apt/sources.list.d/nvidia-l4t-apt-source.list?"
 fi
-if ((${#missing[@]})); then
+if ((!packages_too)); then
+  if ((${#missing[@]})); then say "system packages left out, which edgedla needs: ${missing[*]}"; fi
+elif ((${#missing[@]})); then
   say "installing: ${missing[*]}"
   as_root apt-get update -qq
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
@@ -144,8 +146,11 @@ fi
 # A wheel of OpenCV would hide JetPack's, which has GStreamer and is built with NumPy 1: it cannot be imported beside NumPy 2.
 export PATH="/usr/local/cuda/bin:$PATH"
 # The pip of Ubuntu 20.04 knows no manylinux_2_24 tags; 25.0.1 is the last for Python 3.8.
-in_venv "$venv/bin/python" -m pip install --quiet --upgrade pip
-in_venv "$venv/bin/python" -m pip install --quiet "$source_dir" prometheus-client 'numpy<2'
+from=()
+if [ -n "$wheels" ]; then from=(--no-index --find-links "$wheels"); else in_venv "$venv/bin/python" -m pip install --quiet --upgrade pip; fi
+# The same version may hold other code while it is developed, so a wheel's code is always put in.
+if [ -n "$wheel" ]; then in_venv "$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "${from[@]}" "$wheel"; fi
+in_venv "$venv/bin/python" -m pip install --quiet "${from[@]}" "${wheel:-$source_dir}" prometheus-client 'numpy<2'
 # pycuda has no wheel for these boards. It is only needed for the CUDA preprocessing, so a missing compiler stops nothing.
 toolkit="$root/usr/local/cuda"
 lacking=""
@@ -155,6 +160,8 @@ for file in bin/nvcc include/cuda.h include/curand.h; do
 done
 if "$venv/bin/python" -c 'import pycuda' 2> /dev/null; then
   say "pycuda: it is there"
+elif [ -n "$wheels" ]; then
+  say "pycuda is left out: it is built with nvcc and needs the network; frames are preprocessed on the CPU, everything else works"
 elif [ -n "$lacking" ] && ! { ((dry)) && [[ " ${missing[*]-} " == *" cuda-nvcc-"* ]]; }; then
   say "pycuda is left out: $toolkit has no$lacking; frames are preprocessed on the CPU, everything else works"
 elif ! in_venv "$venv/bin/python" -m pip install --quiet pycuda 'numpy<2' 2> "${TMPDIR:-/tmp}/edgedla-pycuda.log"; then
