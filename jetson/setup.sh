@@ -147,7 +147,8 @@ fi
 export PATH="/usr/local/cuda/bin:$PATH"
 # The pip of Ubuntu 20.04 knows no manylinux_2_24 tags; 25.0.1 is the last for Python 3.8.
 from=()
-if [ -n "$wheels" ]; then from=(--no-index --find-links "$wheels"); else in_venv "$venv/bin/python" -m pip install --quiet --upgrade pip; fi
+if [ -n "$wheels" ]; then from=(--no-index --find-links "$wheels"); fi
+in_venv "$venv/bin/python" -m pip install --quiet "${from[@]}" --upgrade pip
 # The same version may hold other code while it is developed, so a wheel's code is always put in.
 if [ -n "$wheel" ]; then in_venv "$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "${from[@]}" "$wheel"; fi
 in_venv "$venv/bin/python" -m pip install --quiet "${from[@]}" "${wheel:-$source_dir}" prometheus-client 'numpy<2'

@@ -19,8 +19,8 @@ from edgedla.remote.wheel import write_wheel
 
 #: JetPack's Python by the major number of L4T: what jetson/setup.sh takes.
 PYTHON_OF_L4T = {"35": "3.8", "36": "3.10", "38": "3.12", "39": "3.12"}
-#: What setup.sh installs beside edgedla; pycuda has no wheel and is built on the board.
-BESIDE = ("prometheus-client", "numpy<2")
+#: What setup.sh installs beside edgedla, and the pip that knows the tags of new wheels; pycuda has no wheel and is built on the board.
+BESIDE = ("prometheus-client", "numpy<2", "pip")
 
 
 def set_up(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import zipfile
-from email.message import Message
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
@@ -79,16 +78,12 @@ def _metadata() -> bytes:
             "edgedla runs from a folder that is not installed, so its needs are not known",
             hint="pip install -e . in the checkout",
         ) from e
-    message = Message()
-    message["Metadata-Version"] = "2.1"
-    message["Name"] = "edgedla"
-    message["Version"] = __version__
-    message["Requires-Python"] = found["Requires-Python"] or ">=3.8"
-    for extra in found.get_all("Provides-Extra") or []:
-        message["Provides-Extra"] = extra
-    for need in needs:
-        message["Requires-Dist"] = need
-    return message.as_bytes()
+    # Line by line: a writer of e-mail folds long ones, which old releases of pip do not unfold.
+    lines = ["Metadata-Version: 2.1", "Name: edgedla", f"Version: {__version__}"]
+    lines.append(f"Requires-Python: {found['Requires-Python'] or '>=3.8'}")
+    lines += [f"Provides-Extra: {extra}" for extra in found.get_all("Provides-Extra") or []]
+    lines += [f"Requires-Dist: {need}" for need in needs]
+    return "\n".join([*lines, "", ""]).encode("utf-8")
 
 
 def _hash(data: bytes) -> str:

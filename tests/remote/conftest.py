@@ -16,8 +16,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from loopback import CHECKOUT, LoopbackBoard, keygen, missing
 
-MODEL = CHECKOUT / "examples/00_shapes_detector/shapes_detector.onnx"
-
 
 class Laptop:
     """Runs edgedla as a user would, with an inventory, keys and a state of its own."""

@@ -14,6 +14,7 @@ from typing import Dict, List, Optional
 
 SSHD = next((p for p in ("/usr/sbin/sshd", shutil.which("sshd") or "") if p and os.path.exists(p)), "")
 CHECKOUT = Path(__file__).resolve().parents[2]
+MODEL = CHECKOUT / "examples/00_shapes_detector/shapes_detector.onnx"
 
 
 def missing() -> str:

@@ -8,8 +8,7 @@ import signal
 import time
 
 import pytest
-from conftest import MODEL
-from loopback import keygen
+from loopback import MODEL, keygen
 
 from edgedla import load_artifact
 

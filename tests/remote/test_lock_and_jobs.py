@@ -6,7 +6,7 @@ import json
 import os
 
 import pytest
-from conftest import MODEL
+from loopback import MODEL
 
 from edgedla import load_artifact
 

@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import MODEL
+from loopback import MODEL
 
 from edgedla.errors import RunError, UsageError
 from edgedla.remote.address import parse_address

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 from click.testing import CliRunner
-from conftest import MODEL
+from loopback import MODEL
 from onnx import TensorProto, helper, numpy_helper
 
 from edgedla import load_artifact

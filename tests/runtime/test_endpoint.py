@@ -114,7 +114,8 @@ def test_healthz_says_whether_results_are_fresh() -> None:
             answer = urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5)
         except urllib.error.HTTPError as e:
             answer = e
-        return answer.status, answer.read().decode()
+        # An error has no `status` before Python 3.9.
+        return answer.getcode(), answer.read().decode()
 
     with endpoint.serve("127.0.0.1", 0, lambda: b"", "text/plain", lambda: health_of(lambda: age, 10.0)) as server:
         port = server.server_address[1]
