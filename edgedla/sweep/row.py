@@ -46,6 +46,9 @@ COLUMNS: Mapping[str, str] = {
 #: Statuses of a row whose task might answer otherwise the next time.
 FAILED = ("timeout", "memory", "crashed", "error")
 
+#: What the system and the loader say where Python has no MemoryError of its own.
+NO_MEMORY = ("Cannot allocate memory", "failed to map segment", "std::bad_alloc", "can't start new thread")
+
 
 def new_row(task: Task, status: str, reason: str = "", **values: Any) -> Row:
     """A row with every column; what is not known is None."""
@@ -73,12 +76,12 @@ def new_row(task: Task, status: str, reason: str = "", **values: Any) -> Row:
 
 def error_row(task: Task, error: BaseException) -> Row:
     """The row of a task that ended with an error of ours, or with a bug."""
+    if isinstance(error, MemoryError) or any(text in str(error) for text in NO_MEMORY):
+        return new_row(task, "memory", "out of memory")
     if isinstance(error, EdgedlaError):
         status = "model-error" if error.exit_code == 3 else "error"
         # The row names the model; the same content elsewhere has the same reason.
         return new_row(task, status, one_line(str(error).replace(f"{task.model}, ", "").replace(f"{task.model}: ", "")))
-    if isinstance(error, MemoryError):
-        return new_row(task, "memory", "out of memory")
     return new_row(task, "error", one_line(f"bug in edgedla: {type(error).__name__}: {error}"))
 
 
