@@ -97,6 +97,25 @@ def test_sarif_of_a_model_wholly_on_the_dla_holds_only_its_warning(make_report: 
     assert [(r["ruleId"], r["level"]) for r in run["results"]] == [("XSFT002", "note")]
 
 
+def test_findings_point_at_the_line_of_the_model_s_own_code(make_report: Callable[..., CheckReport]) -> None:
+    from dataclasses import replace
+
+    from edgedla.graph.source import SourceLocation
+
+    report = make_report()
+    source = SourceLocation("features.0.2", "models/mobilenetv3.py", 221)
+    layers = tuple(replace(layer, source=source if layer.name == "mean" else None) for layer in report.layers)
+    text = render_check([replace(report, layers=layers)], "sarif", files=["m.onnx"])
+    jsonschema.Draft202012Validator(json.loads(SARIF_SCHEMA.read_text())).validate(json.loads(text))
+    places = {
+        (x["artifactLocation"]["uri"], x["region"]["startLine"])
+        for r in json.loads(text)["runs"][0]["results"]
+        for x in (r["locations"][0]["physicalLocation"],)
+    }
+    assert places == {("models/mobilenetv3.py", 221), ("m.onnx", 1)}
+    assert "features.0.2 (mobilenetv3.py:221)" in render_check([replace(report, layers=layers)], "text")
+
+
 def test_a_refusal_is_an_error_where_there_is_no_fallback(make_report: Callable[..., CheckReport]) -> None:
     def level(report: CheckReport) -> str:
         results = json.loads(render_check([report], "sarif"))["runs"][0]["results"]

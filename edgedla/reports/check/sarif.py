@@ -91,11 +91,14 @@ def _results(report: CheckReport, uri: str) -> Iterator[Tuple[Dict[str, Any], st
 def _result(
     report: CheckReport, uri: str, layer: Optional[LayerReport], rule: str, level: str, message: str
 ) -> Dict[str, Any]:
+    source = layer.source if layer is not None else None
+    # A model file has no lines; code hosts refuse a result without one. Where the exporter wrote down the line of the
+    # model's own code, the result points there.
+    own = source is not None and source.file and source.line
     where: Dict[str, Any] = {
         "physicalLocation": {
-            "artifactLocation": {"uri": uri},
-            # A model file has no lines; code hosts refuse a result without one.
-            "region": {"startLine": 1},
+            "artifactLocation": {"uri": _uri(source.file) if source is not None and own else uri},
+            "region": {"startLine": source.line if source is not None and own else 1},
         }
     }
     text = message
