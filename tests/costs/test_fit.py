@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from edgedla import strict_yaml
 from edgedla.costs.coefficients import coefficients
 from edgedla.costs.fit.__main__ import fit_files, main
+from edgedla.costs.fit.crossvalidation import power_mode_errors, report_lines, unseen
 from edgedla.costs.fit.evidence import COLUMNS, load_rows
 from edgedla.costs.fit.nnls import nnls
 from edgedla.costs.fit.report import number
@@ -176,3 +177,28 @@ def test_every_source_of_the_engines_is_on_record() -> None:
     rows = [row for key in ("dla", "gpu", "modules") for row in engines.tables(key)]
     assert {s for row in rows for s in row.texts("sources")} <= known
     assert {row["id"] for row in engines.tables("modules")} == set(modules())
+
+
+def test_networks_of_unseen_sources_lie_within_fifteen_percent(fitted) -> None:
+    errors = [abs(u.error) for u in unseen(fitted)]
+    assert len(errors) >= 40
+    assert sum(errors) / len(errors) < 0.15
+
+
+def test_power_modes_lie_within_eight_percent(fitted) -> None:
+    errors = [abs(error) for _, error in power_mode_errors(fitted)]
+    assert len(errors) >= 8
+    assert sum(errors) / len(errors) < 0.08
+
+
+def test_the_spread_is_calibrated_on_unseen_sources(fitted) -> None:
+    rows = unseen(fitted)
+    within = [sum(abs(u.error) <= sigma * u.spread for u in rows) / len(rows) for sigma in (1, 2)]
+    assert 0.60 <= within[0] <= 0.76
+    assert within[1] >= 0.92
+
+
+def test_the_report_names_each_figure_and_its_error(fitted) -> None:
+    text = "\n".join(report_lines(fitted))
+    assert "mean error of" in text
+    assert all(u.row.id in text for u in unseen(fitted))

@@ -179,3 +179,33 @@ def test_resnet50_beside_itself_comes_out_in_the_measured_order() -> None:
     two, three, one = together("DLA0", "DLA1"), together("GPU", "DLA0", "DLA1"), together("GPU", "DLA0")
     assert two > three > one
     assert [two, three, one] == pytest.approx([1352, 1197, 1069], rel=0.15)
+
+
+def test_power_at_a_frame_rate_holds_the_idle_power() -> None:
+    prediction = edgedla.predict(small_model(), devices="DLA0", **ORIN)
+    idle = prediction.power_w([0])
+    assert idle == pytest.approx(prediction.costs["idle_power_w"])
+    assert prediction.power_w([100]) == pytest.approx(idle + 100 * prediction.energy_mj / 1e3)
+    for wrong in ([], [1e9], [-1.0]):
+        with pytest.raises(UsageError):
+            prediction.power_w(wrong)
+
+
+def test_traffic_slows_an_engine_down_on_its_transfers_alone() -> None:
+    from edgedla.costs.cost import Cost
+    from edgedla.costs.model import CostModel
+    from edgedla.placement.problem.inputs import _slowdown
+    from edgedla.placement.problem.problem import Item
+    from edgedla.targets import platform_for
+
+    costs = CostModel.load(platform_for("agx-xavier-32gb"), "fp16")
+
+    def item(transfer_us: float) -> Item:
+        each = Cost(100.0, 1.0, "fitted", 0.1, 0.1, transfer_us)
+        moved = {"GPU": 75e5, "DLA0": 75e5}  # 75 GB/s each: more than the memory gives both
+        return Item("x", 0, (0,), ("GPU", "DLA0"), {"GPU": each, "DLA0": each}, traffic_bytes=moved)
+
+    both = frozenset(("GPU", "DLA0"))
+    bound, free = (_slowdown([item(t)], ("GPU", "DLA0"), costs)[both] for t in (100.0, 0.0))
+    assert min(bound.values()) > 1.3
+    assert free == {"GPU": 1.0, "DLA0": 1.0}

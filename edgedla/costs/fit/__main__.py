@@ -8,6 +8,7 @@ from typing import Dict, Optional
 
 import click
 
+from edgedla.costs.fit.crossvalidation import report_lines
 from edgedla.costs.fit.evidence import load_rows
 from edgedla.costs.fit.extras import fit_contention, fit_power, fit_sparsity, predicted_us
 from edgedla.costs.fit.report import contention_yaml, engine_yaml, guessed_spread, power_yaml, readme
@@ -38,10 +39,15 @@ def fit_files() -> Dict[str, str]:
 
 
 @click.command()
+@click.argument("what", required=False, type=click.Choice(["report"]))
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 when a file of rules/costs/ is stale.")
 @click.option("--out", type=click.Path(file_okay=False), help="Folder to write to instead of rules/costs/.")
-def main(check: bool, out: Optional[str]) -> None:
-    """Fit the cost model to rules/evidence and write its coefficients."""
+def main(what: Optional[str], check: bool, out: Optional[str]) -> None:
+    """Fit the cost model to rules/evidence and write its coefficients; `report` prints how it does on unseen sources."""
+    if what == "report":
+        for line in report_lines(fit_all(samples_of(load_rows(), "fit"))):
+            click.echo(line)
+        return
     folder = Path(out) if out else rules_dir() / "costs"
     files = fit_files()
     stale = [n for n, text in files.items() if not _same(folder / n, text)]

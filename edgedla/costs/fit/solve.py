@@ -55,7 +55,9 @@ DLA1_PRIORS: Mapping[str, Tuple[float, float]] = {"read": (0.034, 0.015)}
 #: figure of a GPU holds too; the rest of what is constant is the loadable's.
 GROUPS: Tuple[Group, ...] = (
     Group("gpu-orin", {}, {}, {**GPU_PRIORS, "kernel": (8.0, 2.0), "engine": (60.0, 20.0)}),
-    Group("gpu-xavier", {}, {}, {**GPU_PRIORS, "kernel": (16.0, 6.0), "engine": (80.0, 40.0)}),
+    Group(
+        "gpu-xavier", {}, {}, {**GPU_PRIORS, "kernel": (16.0, 6.0), "kernel.tuned": (14.0, 6.0), "engine": (80.0, 40.0)}
+    ),
     Group("dla2-int8", {}, {"engine": "gpu-orin"}, {"lut": (0.0, 5.0)}),
     # Convolutions hide the memory at FP16; the same paths move the bytes, and the same host submits. There is one mode of
     # work: with the vectors of engines.yaml the figures of all kinds of convolution agree on one rate.

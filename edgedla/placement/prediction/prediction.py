@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, weakest
 from edgedla.documents import header
+from edgedla.errors import UsageError
 from edgedla.printable import json_escaped
 
 
@@ -160,6 +161,29 @@ class Prediction:
         if self.concurrent or len(self.streams) == 1:
             return sum(s.throughput_fps for s in self.streams)
         return len(self.streams) * 1e6 / self.latency_us if self.latency_us > 0 else 0.0
+
+    def power_w(self, frames_per_second: Sequence[float]) -> float:
+        """Power of the board in watts at given rates: idle power, which a waiting engine costs too, and each frame's energy.
+
+        Args:
+            frames_per_second: of each stream.
+
+        Raises:
+            UsageError: another number of rates, or a rate that a stream does not reach.
+        """
+        if len(frames_per_second) != len(self.streams):
+            raise UsageError(
+                f"{len(frames_per_second)} rates for {len(self.streams)} models", where="frames per second"
+            )
+        for stream, rate in zip(self.streams, frames_per_second):
+            if not 0 <= rate <= stream.throughput_fps:
+                most = f"0 to {stream.throughput_fps:.4g}"
+                raise UsageError(
+                    f"{stream.name} at {rate:g} frames per second", where="frames per second", allowed=most
+                )
+        return float(self.costs["idle_power_w"]) + sum(
+            rate * s.energy_mj / 1e3 for rate, s in zip(frames_per_second, self.streams)
+        )
 
     @property
     def spread(self) -> float:

@@ -254,18 +254,23 @@ def _tensor(graph: LayerGraph, name: str) -> Tensor:
 def _slowdown(
     items: Sequence[Item], devices: Tuple[str, ...], costs: CostModel
 ) -> Mapping[FrozenSet[str], Mapping[str, float]]:
-    """Factors by set of engines, with every engine asking for its mean traffic over the items that it may run.
+    """Factors by set of engines, with every engine moving its mean traffic over the items that it may run.
 
-    traffic_gb_s = sum of bytes / sum of times; the cores' traffic adds.
+    factor = 1 + transfers' share of its time * (CostModel.transfer_factor - 1): arithmetic is not slowed down. Traffic in
+    GB/s is sum of bytes / sum of times; that of the other engines adds.
     """
     rate: Dict[str, float] = {}
+    share: Dict[str, float] = {}
     for device in devices:
-        here = [i for i in items if device in i.traffic_bytes]
-        time_us = sum(i.time_us(device) for i in here)
-        rate[device] = sum(i.traffic_bytes[device] for i in here) / time_us / 1e3 if time_us > 0 else 0.0
-    found = {}
+        able = [i for i in items if device in i.traffic_bytes]
+        time_us = sum(i.time_us(device) for i in able)
+        rate[device] = sum(i.traffic_bytes[device] for i in able) / time_us / 1e3 if time_us > 0 else 0.0
+        share[device] = min(sum(i.cost(device).transfer_us for i in able) / time_us, 1.0) if time_us > 0 else 0.0
+    factors: Dict[FrozenSet[str], Mapping[str, float]] = {}
     for size in range(2, len(devices) + 1):
         for together in itertools.combinations(devices, size):
-            slow = costs.contention(rate[GPU] if GPU in together else 0.0, sum(rate[d] for d in together if d != GPU))
-            found[frozenset(together)] = {d: slow.gpu if d == GPU else slow.dla for d in together}
-    return found
+            external = sum(rate[d] for d in together)
+            factors[frozenset(together)] = {
+                d: 1.0 + share[d] * (costs.transfer_factor(d, rate[d], external - rate[d]) - 1.0) for d in together
+            }
+    return factors
