@@ -1,0 +1,117 @@
+"""Sums and limits of a placement problem once more, from the problem's fields alone: what solvers are measured with.
+
+Nothing here calls `evaluate`, `legal` or `Problem.factor`, so that a fault in one of them shows as a difference.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Dict, List, Optional, Sequence, Set, Tuple
+
+from edgedla.placement.problem.problem import Problem
+
+Loads = Dict[Tuple[int, str], List[float]]
+
+
+def kind(device: str) -> str:
+    return "GPU" if device == "GPU" else "DLA"
+
+
+def loads_of(problem: Problem, devices: Sequence[str]) -> Loads:
+    """[microseconds, millijoules] by (model, device)."""
+    loads: Loads = {}
+
+    def add(model: int, device: str, cost: object) -> None:
+        at = loads.setdefault((model, device), [0.0, 0.0])
+        at[0] += cost.latency_us  # type: ignore[attr-defined]
+        at[1] += cost.energy_mj  # type: ignore[attr-defined]
+
+    for item, device in zip(problem.items, devices):
+        add(item.model, device, item.costs.get(device, item.costs.get(kind(device))))
+    for model in range(len(problem.models)):
+        own = [(i, d) for i, d in zip(problem.items, devices) if i.model == model and i.layers]
+        if own:
+            add(model, "GPU" if "GPU" in [d for _, d in own] else own[-1][1], problem.engine)
+    for core, group in problem.regions(devices):
+        add(problem.items[group[0]].model, core, problem.loadable)
+    for flow in problem.flows:
+        source = "GPU" if flow.producer is None else devices[flow.producer]
+        targets = {devices[c] for c in flow.consumers} | ({"GPU"} if flow.is_output else set())
+        for target in targets - {source}:
+            add(flow.model, "GPU" if "GPU" in (source, target) else target, flow.costs[kind(source), kind(target)])
+    for link in problem.links:
+        if devices[link.producer] != devices[link.consumer]:
+            device = devices[link.consumer]
+            add(problem.items[link.consumer].model, device, link.costs.get(device, link.costs.get(kind(device))))
+    return loads
+
+
+def value_of(problem: Problem, devices: Sequence[str], objective: str) -> float:
+    """Latency or energy of one frame of every model, or the period of a stream."""
+    loads = loads_of(problem, devices)
+    if objective == "latency":
+        return sum(us for us, _ in loads.values())
+    if objective == "energy":
+        return sum(mj for _, mj in loads.values())
+    used = frozenset(d for i, d in zip(problem.items, devices) if i.layers)
+    busiest = 0.0
+    for device in problem.devices:
+        factor = problem.slowdown[used][device] if len(used) > 1 and device in problem.slowdown.get(used, {}) else 1.0
+        work = sum(us * problem.rates[m] for (m, d), (us, _) in loads.items() if d == device)
+        busiest = max(busiest, work * factor)
+    return busiest
+
+
+def is_legal(problem: Problem, devices: Sequence[str], latency_bound_us: Optional[float] = None) -> bool:
+    limits, items = problem.limits, problem.items
+    regions = problem.regions(devices)
+    by_core: Dict[str, int] = {}
+    for core, group in regions:
+        by_core[core] = by_core.get(core, 0) + 1
+        if sum(items[i].units for i in group) < limits.min_region_layers:
+            return False
+        if sum(items[i].weight_bytes for i in group) > limits.global_dram_bytes:
+            return False
+        if max(items[i].activation_bytes for i in group) > limits.local_dram_bytes:
+            return False
+    if any(n > limits.loadables_per_core for n in by_core.values()):
+        return False
+    if limits.max_regions is not None and len(regions) > limits.max_regions:
+        return False
+    if latency_bound_us is not None:
+        loads = loads_of(problem, devices)
+        for m in range(len(problem.models)):
+            if sum(us for (at, _), (us, _) in loads.items() if at == m) > latency_bound_us * (1 + 1e-9):
+                return False
+    return not waits_in_a_circle(problem, [set(group) for _, group in regions])
+
+
+def waits_in_a_circle(problem: Problem, groups: Sequence[Set[int]]) -> bool:
+    """Whether loadables, each run as one piece, wait for each other: a walk from each over all that waits for it."""
+    group_of = {i: n for n, group in enumerate(groups) for i in group}
+
+    def node(i: int) -> Tuple[str, int]:
+        return ("group", group_of[i]) if i in group_of else ("item", i)
+
+    after: Dict[Tuple[str, int], Set[Tuple[str, int]]] = {}
+    for i in range(len(problem.items)):
+        for p in problem.predecessors(i):
+            if node(p) != node(i):
+                after.setdefault(node(p), set()).add(node(i))
+    for start in list(after):
+        reached, pending = set(), list(after[start])
+        while pending:
+            at = pending.pop()
+            if at == start:
+                return True
+            if at not in reached:
+                reached.add(at)
+                pending += after.get(at, ())
+    return False
+
+
+def least(problem: Problem, objective: str, latency_bound_us: Optional[float] = None) -> float:
+    """The least value over all legal assignments; infinity without one."""
+    every = itertools.product(*(item.allowed for item in problem.items))
+    legal = (d for d in every if is_legal(problem, d, latency_bound_us))
+    return min((value_of(problem, d, objective) for d in legal), default=float("inf"))
