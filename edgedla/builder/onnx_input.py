@@ -41,6 +41,7 @@ def read_model(path: Union[str, Path]) -> Any:
     from onnx import version_converter
 
     model = load_model(path)
+    check_constants(model, str(path))
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if opset < MIN_OPSET:
         try:
@@ -50,6 +51,22 @@ def read_model(path: Union[str, Path]) -> Any:
     # Before version 4 every initializer had to be an input too.
     model.ir_version = max(model.ir_version, 4)
     return model
+
+
+def check_constants(model: Any, where: str) -> None:
+    """Raises:
+    ModelError: a constant of the main graph holds more or fewer numbers than its dims say, or has no type.
+    """
+    from onnx import numpy_helper
+
+    constants = [a.t for n in model.graph.node if n.op_type == "Constant" for a in n.attribute if a.name == "value"]
+    for tensor in (*model.graph.initializer, *constants):
+        try:
+            numpy_helper.to_array(tensor)
+        except Exception as e:
+            # NumPy's and onnx's own exceptions: they look at the numbers without a check of their own.
+            dims = [int(d) for d in tensor.dims]
+            raise ModelError(f"constant {tensor.name!r} of dims {dims} cannot be read: {e}", where=where) from e
 
 
 def with_static_inputs(model: Any, shapes: Mapping[str, Tuple[int, ...]]) -> Any:

@@ -23,6 +23,9 @@ _FRAMEWORK = re.compile(r"[/\\]torch[/\\](?:nn|_dynamo|fx|export|onnx|_ops|utils
 
 def source_of(proto: Any) -> Optional[SourceLocation]:
     """Where a node comes from; None where the exporter left no trace."""
+    if proto is None:
+        # A layer of the parser's own.
+        return None
     # ONNX 1.15 and before know no metadata of nodes.
     metadata = getattr(proto, "metadata_props", ())
     if not metadata:

@@ -1,0 +1,51 @@
+"""Models whose constants are broken: an error of the model, not of the library that first looks at them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Callable
+
+import onnx
+import pytest
+from onnx import TensorProto
+
+from edgedla import BuildRequest, build
+from edgedla.errors import ModelError
+from tests.hostile.commands import small_model
+from tests.hostile.nasty_models import domain_without_opset, function_named_like_an_operator
+
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+
+
+def cut(tensor: TensorProto) -> None:
+    tensor.raw_data = tensor.raw_data[:-4]
+
+
+def longer(tensor: TensorProto) -> None:
+    tensor.dims[0] = 9
+
+
+def without_type(tensor: TensorProto) -> None:
+    tensor.data_type = 0
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+@pytest.mark.parametrize("damage", [cut, longer, without_type], ids=lambda f: f.__name__)
+def test_a_constant_that_does_not_fit_its_dims(damage: Callable, precision: str, tmp_path: Path) -> None:
+    model = small_model()
+    damage(model.graph.initializer[0])
+    onnx.save(model, str(tmp_path / "m.onnx"))
+    with pytest.raises(ModelError):
+        build(tmp_path / "m.onnx", tmp_path / "a", BuildRequest(target="orin", backend="host", precision=precision))
+
+
+@pytest.mark.parametrize("make", [domain_without_opset, function_named_like_an_operator], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_models_on_which_shape_inference_raises_build_or_are_refused(
+    make: Callable, precision: str, tmp_path: Path
+) -> None:
+    from edgedla.cli.main import exit_code_of
+
+    onnx.save(make(), str(tmp_path / "m.onnx"))
+    line = ["build", str(tmp_path / "m.onnx"), "--target", "orin", "--backend", "host", "--precision", precision]
+    assert exit_code_of([*line, "-o", str(tmp_path / "a")]) in (0, 3, 5)
