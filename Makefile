@@ -9,7 +9,7 @@ PYTEST ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test setup contract-wheels attack clean
+.PHONY: demo test setup contract-wheels attack release floors clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -35,6 +35,14 @@ contract-wheels: $(STAMP)
 ATTACK ?= --models 200000 --kills 2000 --tampers 10000 --soak-minutes 30
 attack: $(STAMP)
 	$(BIN)/python -m tests.hostile.attack $(ATTACK) -o benchmarks/results/attack.json
+
+# dist/: sdist, wheel, CycloneDX bill of materials, SHA256SUMS.
+release:
+	.ci/release $(PYTHON)
+
+# The lowest versions that pyproject.toml allows, under the oldest Python.
+floors:
+	.ci/floors $$(.ci/find-python 3.8)
 
 clean:
 	rm -rf $(OUT) build dist .venv* .pytest_cache .mypy_cache .ruff_cache .hypothesis
