@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.builder.artifact.artifact import Artifact, Stage
 from edgedla.builder.artifact.load import load_artifact
@@ -124,6 +125,16 @@ def _already_built(
     return None
 
 
+@contextlib.contextmanager
+def _temporary_folder(prefix: str, parent: Path) -> Iterator[str]:
+    """As tempfile.TemporaryDirectory, whose end recurses without end where the system refuses to remove a file."""
+    folder = tempfile.mkdtemp(prefix=prefix, dir=str(parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _build_stage(
     stage: StagePlan,
     k: int,
@@ -136,7 +147,7 @@ def _build_stage(
     say: Say,
 ) -> Artifact:
     place = own_folder(own_folder(work) / _STAGES)
-    with tempfile.TemporaryDirectory(prefix=f".stage{k}-", dir=str(place)) as temporary:
+    with _temporary_folder(f".stage{k}-", place) as temporary:
         model = Path(temporary) / f"{stage.plan.model['name']}.onnx"
         write_atomic(model, stage.model)
         try:
