@@ -41,6 +41,7 @@ class Document(NamedTuple):
 DOCUMENTS: Mapping[str, Document] = {
     row.name: row
     for row in (
+        Document("edgedla.acceptance", 1, "acceptance", "edgedla doctor --deep"),
         Document("edgedla.artifact", 1, "artifact", "edgedla build"),
         Document("edgedla.bench", 1, "bench", "edgedla bench --format json"),
         Document("edgedla.check", 1, "check", "edgedla check --format json"),

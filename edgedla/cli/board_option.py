@@ -33,7 +33,7 @@ FILES: Mapping[str, Mapping[str, str]] = {
         "jsonl": "out", "images": "out", "video": "out", "metrics": "out", "output": "out",
     },
     "inspect": {"file": "in", "other": "in", "against": "in", "output": "out"},
-    "doctor": {},
+    "doctor": {"output": "out"},
     "monitor": {},
 }  # fmt: skip
 #: Verbs that look only; they need not wait for whoever has the board.

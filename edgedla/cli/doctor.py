@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
+from pathlib import Path
+from typing import Optional
 
 import click
 
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.output import echo
+from edgedla.errors import UsageError
 
 MARK = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL", "info": "    "}
 
@@ -17,22 +21,66 @@ MARK = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL", "info": "    "}
 @click.option(
     "--format", "output_format", type=click.Choice(("text", "json")), default="text", help="Form of the output."
 )
-def doctor(output_format: str) -> None:
+@click.option(
+    "--deep", is_flag=True, help="Try everything, step by step, in at most 15 minutes, and write a truth report."
+)
+@click.option("--quick", is_flag=True, help="With --deep: in at most 3 minutes.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="With --deep: the report, FILE.tar.gz."
+)
+@click.option("--container", default="", metavar="IMAGE", help="With --deep: try edgedla's image too.")
+@click.option("--steps", default="", metavar="P1,P2,...", help="With --deep: these steps only.")
+def doctor(output_format: str, deep: bool, quick: bool, output: Optional[Path], container: str, steps: str) -> None:
     """Check this machine: JetPack, TensorRT, DLA cores and libraries, Python packages, camera, clocks.
 
     Works on a laptop too. Exit code 4 if something that edgedla needs here is missing.
+
+    --deep needs no root and no network. Serial numbers, host and user names, addresses and paths below HOME are taken out of
+    its report, and the files in it are listed.
     """
+    if deep:
+        _deep(quick, output, container, steps)
+        return
+    if quick or output is not None or container or steps:
+        raise UsageError("--quick, --output, --container and --steps belong to --deep", where="edgedla doctor")
     from edgedla.runtime.board.doctor import doctor as look
     from edgedla.runtime.board.doctor import summary
 
-    found = look()
-    document = summary(found)
+    checks = look()
+    document = summary(checks)
     if output_format == "json":
         echo(json.dumps(document, indent=1))
     else:
-        for c in sorted(found, key=lambda c: ("fail", "warn", "ok", "info").index(c.state)):
+        for c in sorted(checks, key=lambda c: ("fail", "warn", "ok", "info").index(c.state)):
             echo(f"{MARK[c.state]} {c.name}: {c.found}")
             if c.remedy and c.state != "ok":
                 echo(f"       {c.remedy}")
     if not document["ok"]:
         sys.exit(4)
+
+
+def _deep(quick: bool, output: Optional[Path], container: str, steps: str) -> None:
+    from edgedla.acceptance.archive import pack
+    from edgedla.acceptance.process import run_steps
+    from edgedla.acceptance.redact import Redactor
+    from edgedla.acceptance.steps import STEPS
+
+    only = [s.strip().upper() for s in steps.split(",") if s.strip()]
+    unknown = [s for s in only if s not in STEPS]
+    if unknown:
+        raise UsageError(f"no step is called {', '.join(unknown)}", where="--steps", allowed=", ".join(STEPS))
+    if output is None:
+        raise UsageError("--deep writes a report", where="--output", hint="-o truth.tar.gz")
+    if not output.name.endswith((".tar.gz", ".tgz")):
+        raise UsageError(f"{output.name} is no name for a report", where="--output", allowed="FILE.tar.gz")
+    with tempfile.TemporaryDirectory(prefix="edgedla-deep-") as folder:
+        report = run_steps(Path(folder), quick=quick, container=container, only=only, say=echo)
+        listed = pack(Path(folder), output, Redactor())
+    echo(f"{output} holds {len(listed)} files, without serial numbers, names and addresses of this machine:")
+    for name, size in listed:
+        echo(f"  {size:8d} {name}")
+    counts = [s["state"] for s in report["steps"]]
+    echo(
+        f"{counts.count('ok')} ok, {counts.count('differs')} differ, {counts.count('failed')} failed, "
+        f"{counts.count('skipped')} skipped. `edgedla acceptance show {output}` prints it; it is worth sending back."
+    )

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from edgedla.acceptance.process import report as acceptance_report
+from edgedla.acceptance.values import StepResult
 from edgedla.cli.main import main
 from edgedla.documents import DOCUMENTS, header, identify, require, schema
 from edgedla.errors import DocumentError, UsageError
@@ -53,6 +55,7 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
     placed = work / "placed.json"
     printed("place", DETECTOR, "-o", str(placed))
     return {
+        "edgedla.acceptance": json.dumps(acceptance_report([StepResult("P1", "skipped", 0.1, "no Jetson")], True)),
         "edgedla.artifact": (artifact / "manifest.json").read_text(),
         "edgedla.bench": printed("bench", str(artifact), "--iterations", "1", "--duration", "0", "--format", "json"),
         "edgedla.check": printed("check", DETECTOR, *TARGET, "--format", "json"),

@@ -123,6 +123,23 @@ def build_engine(
             on_log("\n".join(lines) + "\n")
 
 
+def ask_tensorrt(plan: BuildPlan, model: Path) -> Drift:
+    """What TensorRT's first check says of every layer, with everything set that the plan says; nothing is built.
+
+    Raises:
+        EnvironmentMissing, ModelError: as build_engine.
+    """
+    trt = _module(plan)
+    lines: List[str] = []
+    logger = process_logger(trt)
+    with receiving(logger, lambda severity, text: lines.append(text)):
+        builder = _checked_builder(trt, logger, plan)
+        network = builder.create_network(network_flags(trt, plan))
+        _parse(trt, network, logger, model, lines)
+        config = builder.create_builder_config()
+        return _answers(trt, network, config, plan, lines)[0]
+
+
 def _configure(
     trt: Any,
     network: Any,
@@ -132,18 +149,8 @@ def _configure(
     allow_drift: bool,
     on_drift: Optional[Callable[[Drift], None]],
 ) -> Drift:
-    """Everything that the plan says, set; TensorRT is asked what can run on the DLA before and after the precisions."""
-    set_flags(trt, config, plan)
-    set_pools(trt, config, plan)
-    set_io(trt, network, plan)
-    layers: Dict[str, List[Any]] = {}
-    for layer in map(network.get_layer, range(network.num_layers)):
-        layers.setdefault(layer.name, []).append(layer)
-    before = None if plan.strongly_typed else _ask(config, layers)
-    if not plan.strongly_typed:
-        # Before the question that counts: an INT8 layer may get another answer than the FP16 layer that it was.
-        lines += implicit_precisions(trt, config, network, layers, plan)
-    drift = compare(plan, _ask(config, layers), before)
+    """Everything that the plan says, set, once TensorRT's answers allow it."""
+    drift, layers = _answers(trt, network, config, plan, lines)
     if on_drift is not None:
         on_drift(drift)
     _refuse_drift(plan, drift, allow_drift)
@@ -154,6 +161,23 @@ def _configure(
         )
     set_devices(trt, config, layers, plan, drift)
     return drift
+
+
+def _answers(
+    trt: Any, network: Any, config: Any, plan: BuildPlan, lines: List[str]
+) -> Tuple[Drift, Dict[str, List[Any]]]:
+    """TensorRT's answers before and after the precisions against the plan, and the network's layers by name."""
+    set_flags(trt, config, plan)
+    set_pools(trt, config, plan)
+    set_io(trt, network, plan)
+    layers: Dict[str, List[Any]] = {}
+    for layer in map(network.get_layer, range(network.num_layers)):
+        layers.setdefault(layer.name, []).append(layer)
+    before = None if plan.strongly_typed else _ask(config, layers)
+    if not plan.strongly_typed:
+        # Before the question that counts: an INT8 layer may get another answer than the FP16 layer that it was.
+        lines += implicit_precisions(trt, config, network, layers, plan)
+    return compare(plan, _ask(config, layers), before), layers
 
 
 def _module(plan: BuildPlan) -> Any:

@@ -1,0 +1,88 @@
+"""The truth report as one file: what is packed is redacted and listed; what is unpacked is checked."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
+
+from edgedla.acceptance.redact import Redactor
+from edgedla.documents import require
+from edgedla.errors import DocumentError, EnvironmentMissing
+from edgedla.files import write_atomic
+
+#: A report is text: above these it is something else.
+MAX_FILES, MAX_FILE_BYTES, MAX_BYTES = 500, 16 << 20, 64 << 20
+PARTS = ("logs", "files")
+
+
+def pack(folder: Path, out: Path, redact: Redactor) -> List[Tuple[str, int]]:
+    """Writes report.json, logs/ and files/ of `folder`, redacted, to `out` (.tar.gz); returns (name, bytes) of each.
+
+    Raises:
+        EnvironmentMissing: `out` cannot be written.
+    """
+    listed: List[Tuple[str, int]] = []
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, path in _members(folder):
+            text = path.read_bytes().decode("utf-8", "replace")
+            data = redact(text).encode("utf-8")
+            info = tarfile.TarInfo(name)
+            # No names, numbers or times of the user's: they are in a tar header by default.
+            info.size, info.mode = len(data), 0o644
+            tar.addfile(info, io.BytesIO(data))
+            listed.append((name, len(data)))
+    write_atomic(out, buffer.getvalue())
+    return listed
+
+
+def _members(folder: Path) -> Iterator[Tuple[str, Path]]:
+    yield "report.json", folder / "report.json"
+    for part in PARTS:
+        for path in sorted((folder / part).rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                yield path.relative_to(folder).as_posix(), path
+
+
+def unpack(path: Path) -> Tuple[Dict[str, Any], Mapping[str, bytes]]:
+    """(the report, every file by its name), read into memory: nothing is written.
+
+    Raises:
+        DocumentError: no truth report, damaged, or larger than any is. EnvironmentMissing: it cannot be read.
+    """
+    members: Dict[str, bytes] = {}
+    total = 0
+    try:
+        with tarfile.open(path, "r:gz") as tar:
+            for member in tar:
+                name = member.name
+                if (
+                    not member.isfile()
+                    or name.startswith(("/", ".."))
+                    or "/../" in f"/{name}/"
+                    or len(members) >= MAX_FILES
+                ):
+                    raise DocumentError(f"it holds {name!r}, which no truth report does", where=str(path))
+                total += member.size
+                if member.size > MAX_FILE_BYTES or total > MAX_BYTES:
+                    raise DocumentError(
+                        "it is larger than any truth report", where=str(path), allowed=f"{MAX_BYTES} bytes"
+                    )
+                extracted = tar.extractfile(member)
+                members[name] = extracted.read() if extracted is not None else b""
+    except FileNotFoundError as e:
+        raise DocumentError("no such file", where=str(path)) from e
+    except PermissionError as e:
+        raise EnvironmentMissing(f"cannot read it: {e.strerror}", where=str(path)) from e
+    except (tarfile.TarError, OSError, EOFError, ValueError) as e:
+        raise DocumentError(f"it is no truth report: {e}", where=str(path)) from e
+    try:
+        report = json.loads(members["report.json"])
+    except (KeyError, ValueError, RecursionError) as e:
+        raise DocumentError("it has no report.json", where=str(path), hint="`edgedla doctor --deep` writes one") from e
+    require(report, "edgedla.acceptance", f"{os.fspath(path)}/report.json")
+    return report, members

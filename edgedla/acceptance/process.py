@@ -1,0 +1,101 @@
+"""Runs the steps one after another, each in a process of its own with a limit; a report stands after each of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from edgedla.acceptance.steps import STEPS, Context, Step
+from edgedla.acceptance.values import StepResult
+from edgedla.documents import header
+from edgedla.files import write_atomic
+from edgedla.version import __version__
+
+Say = Callable[[str], None]
+#: How much of a step's output the report keeps, from its end.
+KEPT_BYTES = 256 * 1024
+
+
+def run_steps(
+    folder: Path, *, quick: bool = False, container: str = "", only: Sequence[str] = (), say: Optional[Say] = None
+) -> Dict[str, Any]:
+    """The report; `folder` holds report.json, logs/ and files/ at any time, whatever happens to a step.
+
+    Args:
+        only: ids of the steps to run; () for all.
+    """
+    work, logs, files = folder / "work", folder / "logs", folder / "files"
+    for one in (work, logs, files):
+        one.mkdir(parents=True, exist_ok=True)
+    context = Context(str(work), str(files), quick, container)
+    context_file = work / "context.json"
+    context_file.write_text(json.dumps(context._asdict()), encoding="utf-8")
+    results: List[StepResult] = []
+    for step in STEPS.values():
+        if only and step.id not in only:
+            continue
+        limit_s = step.quick_limit_s if quick else step.limit_s
+        if not limit_s:
+            result = StepResult(step.id, "skipped", 0.0, "not in a quick run")
+        else:
+            result = _run(step, limit_s, context_file, work, logs)
+        results.append(result)
+        if say is not None:
+            reason = f": {result.reason.splitlines()[-1]}" if result.reason else ""
+            say(f"{step.id:4} {result.state:8} {result.seconds:6.1f} s  {step.title}{reason}")
+        write_atomic(folder / "report.json", json.dumps(report(results, quick), indent=1) + "\n")
+    return report(results, quick)
+
+
+def report(results: Sequence[StepResult], quick: bool) -> Dict[str, Any]:
+    return {
+        **header("edgedla.acceptance"),
+        "edgedla": __version__,
+        "quick": quick,
+        "steps": [{**r.to_dict(), "title": STEPS[r.id].title} for r in results],
+    }
+
+
+def _run(step: Step, limit_s: float, context_file: Path, work: Path, logs: Path) -> StepResult:
+    result_file = work / f"{step.id}.json"
+    with contextlib.suppress(OSError):
+        result_file.unlink()
+    command = [sys.executable, "-m", "edgedla.acceptance.child", step.id, str(context_file), str(result_file)]
+    started = time.monotonic()
+    log_file = logs / f"{step.id}.log"
+    with open(log_file, "wb") as log:
+        # A session of its own, so that what the step started ends with it.
+        process = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            code: Optional[int] = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    seconds = round(time.monotonic() - started, 2)
+    _keep_end(log_file)
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        # A step that wrote its result counts as that, even if the process died of a driver at its end.
+        written = json.loads(result_file.read_text(encoding="utf-8"))
+        return StepResult(step.id, written["state"], seconds, written["reason"], tuple(written["findings"]))
+    if code is None:
+        return StepResult(step.id, "failed", seconds, f"out of time after {limit_s:g} s")
+    died = f"ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return StepResult(step.id, "failed", seconds, f"the step's process {died} without a result; logs/{step.id}.log")
+
+
+def _keep_end(path: Path) -> None:
+    data = path.read_bytes()
+    if len(data) > KEPT_BYTES:
+        path.write_bytes(b"[the beginning is left out]\n" + data[-KEPT_BYTES:])

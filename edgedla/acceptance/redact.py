@@ -1,0 +1,52 @@
+"""Takes out of a text what belongs to the user: serial numbers, host and user names, addresses, paths below HOME."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import socket
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+from edgedla.targets.device_files import read_text, root
+
+_MAC = re.compile(r"\b(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}\b")
+_IPV4 = re.compile(r"\b(?!127\.0\.0\.1\b)(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}(?![.\d])\b")
+_SERIAL = re.compile(r"(?i)\b(serial(?:[ _-]?(?:number|no))?\s*[:=]\s*)\S+")
+_HOME = re.compile(r"(/home/|/Users/)[^/\s'\":]+")
+#: Version numbers look like addresses; these words stand before them.
+_VERSION_BEFORE = re.compile(r"(?i)(?:version|release|tensorrt|cuda|v|=|-)\s*$")
+#: Names shorter than this would be found in ordinary words.
+_SHORTEST = 3
+_ORDINARY = frozenset({"root", "nvidia", "ubuntu", "jetson", "edgedla", "localhost", "user", "admin"})
+
+
+class Redactor:
+    """Replaces what it knows of this machine; `names` adds to it."""
+
+    def __init__(self, base: Optional[Path] = None, names: Tuple[str, ...] = ()) -> None:
+        base = base or root()
+        serials = [read_text(base / "proc/device-tree/serial-number"), read_text(base / "etc/machine-id")]
+        self._secrets: List[Tuple[str, str]] = [(s, "<serial>") for s in serials if s and len(s) > _SHORTEST]
+        for name, shown in ((socket.gethostname(), "<host>"), (_user(), "<user>"), *((n, "<name>") for n in names)):
+            if len(name) >= _SHORTEST and name.lower() not in _ORDINARY:
+                self._secrets.append((name, shown))
+        self._home = os.path.expanduser("~")
+
+    def __call__(self, text: str) -> str:
+        text = _MAC.sub("<mac>", text)
+        text = _SERIAL.sub(r"\1<serial>", text)
+        if len(self._home) > _SHORTEST and self._home != "/root":
+            text = text.replace(self._home, "<home>")
+        text = _HOME.sub("<home>", text)
+        for secret, shown in self._secrets:
+            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", shown, text)
+        return _IPV4.sub(lambda m: m[0] if _VERSION_BEFORE.search(text[: m.start()][-12:]) else "<address>", text)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -1,0 +1,53 @@
+"""The steps of an acceptance run. To add one: its function in a module of this room, and a row here."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Callable, List, Mapping, NamedTuple
+
+from edgedla.acceptance.values import Finding
+
+
+class Context(NamedTuple):
+    """What a step gets. `work`: a folder that all steps share; `files`: for raw captures; `quick`: in three minutes."""
+
+    work: str
+    files: str
+    quick: bool
+    container: str
+
+
+class Step(NamedTuple):
+    """One step. `limit_s`, `quick_limit_s`: after that its process is ended; 0: not in a quick run."""
+
+    id: str
+    title: str
+    function: str
+    limit_s: float
+    quick_limit_s: float
+
+    def call(self, context: Context) -> List[Finding]:
+        module, _, name = self.function.partition(":")
+        run: Callable[[Context], List[Finding]] = getattr(importlib.import_module(module), name)
+        return run(context)
+
+
+#: The limits add up to 15 minutes, and to 3.
+STEPS: Mapping[str, Step] = {
+    row.id: row
+    for row in (
+        Step("P1", "environment: release, module, packages, modes, rails", "edgedla.acceptance.environment:environment", 45, 20),
+        Step("P2", "libraries: TensorRT, cuDLA, CUDA", "edgedla.acceptance.environment:libraries", 30, 20),
+        Step("P3", "rules without building: TensorRT's first check of single layers", "edgedla.acceptance.builds:rules", 60, 30),
+        Step("P4", "builds: hybrid and standalone, FP16 and INT8", "edgedla.acceptance.builds:builds", 240, 60),
+        Step("P5", "outputs of each artifact against ONNX Runtime and the simulation", "edgedla.acceptance.silicon:outputs", 60, 15),
+        Step("P6", "cuDLA: descriptors, mapped against copied memory, two cores", "edgedla.acceptance.silicon:cudla", 60, 10),
+        Step("P7", "faults: a broken loadable, a killed run, Ctrl-C in a build", "edgedla.acceptance.silicon:faults", 90, 0),
+        Step("P8", "times of each artifact against the prediction", "edgedla.acceptance.silicon:times", 120, 20),
+        Step("P9", "power: idle and busy", "edgedla.acceptance.silicon:power", 50, 0),
+        Step("P10", "media: GStreamer's elements and pipelines", "edgedla.acceptance.surroundings:media", 40, 5),
+        Step("P11", "trtexec: the script that edgedla writes", "edgedla.acceptance.builds:trtexec", 60, 0),
+        Step("P12", "service: the unit's sandbox", "edgedla.acceptance.surroundings:service", 25, 0),
+        Step("P13", "container: the libraries inside of an image", "edgedla.acceptance.surroundings:container", 20, 0),
+    )
+}  # fmt: skip

@@ -1,0 +1,60 @@
+"""What a step says: single findings, each an expectation beside what was seen, and the step's verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Tuple
+
+#: ok: as expected. differs: seen otherwise than expected. failed: the step itself broke. skipped: it could not be tried.
+STATES = ("ok", "differs", "failed", "skipped")
+
+
+class Skip(Exception):
+    """The step cannot be tried here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One comparison. `expected` None: nothing was expected, `seen` is for the record.
+
+    Attributes:
+        source: what the expectation rests on: a rule id, a file under rules/, an artifact's manifest.
+        data: numbers and names for the ingest, plain JSON.
+    """
+
+    name: str
+    seen: str
+    expected: Optional[str] = None
+    source: str = ""
+    data: Dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def differs(self) -> bool:
+        return self.expected is not None and self.expected != self.seen
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "name": self.name, "expected": self.expected, "seen": self.seen, "differs": self.differs,
+            "source": self.source, "data": self.data,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One step. `reason`: why it failed or was skipped; "" otherwise."""
+
+    id: str
+    state: str
+    seconds: float
+    reason: str = ""
+    findings: Tuple[Dict[str, Any], ...] = ()
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "id": self.id, "state": self.state, "seconds": self.seconds, "reason": self.reason,
+            "findings": list(self.findings),
+        }  # fmt: skip
+
+
+def state_of(findings: List[Dict[str, Any]]) -> str:
+    return "differs" if any(f["differs"] for f in findings) else "ok"

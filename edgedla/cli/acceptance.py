@@ -1,0 +1,44 @@
+"""`edgedla acceptance`: truth reports of boards, shown or taken in as evidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from edgedla.cli.output import echo
+
+
+@click.group()
+def acceptance() -> None:
+    """Truth reports of boards, written by `edgedla doctor --deep`: show one, or take it in as evidence."""
+
+
+@acceptance.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def show(file: Path) -> None:
+    """Print a truth report on one page: what was tried, what differs, what could not be tried."""
+    from edgedla.acceptance.archive import unpack
+    from edgedla.acceptance.text import summary
+
+    report, members = unpack(file)
+    echo(summary(report))
+    echo("files: " + ", ".join(sorted(members)))
+
+
+@acceptance.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--into", type=click.Path(path_type=Path), default=Path("rules/evidence/boards"), show_default=True,
+    help="Folder of the evidence; the report gets one of its own in it.",
+)  # fmt: skip
+def ingest(file: Path, into: Path) -> None:
+    """Take a truth report in as evidence: verdicts, times and samples in files of their own. No rule is changed."""
+    from edgedla.acceptance.ingest import ingest as take_in
+
+    learned = take_in(file, into)
+    echo(f"{learned.observed} verdicts observed, {learned.contradicted} contradicted")
+    echo(f"{learned.times} times, {len(learned.refused_times)} refused")
+    for reason in learned.refused_times:
+        echo(f"  {reason}")
+    echo(f"{learned.samples} samples; written to {learned.folder}")

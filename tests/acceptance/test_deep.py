@@ -1,0 +1,242 @@
+"""`edgedla doctor --deep` over fakes of TensorRT, cuDLA and CUDA and trees of JetPack 5 and 6: what comes back, whatever dies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import jsonschema
+import pytest
+
+from edgedla.acceptance.archive import pack, unpack
+from edgedla.acceptance.ingest import ingest, times_of
+from edgedla.acceptance.process import run_steps
+from edgedla.acceptance.redact import Redactor
+from edgedla.acceptance.steps import STEPS
+from edgedla.documents import header, schema
+from edgedla.errors import DocumentError
+
+HERE = Path(__file__).resolve().parent
+SERIAL = "1423021012345"
+TREES = {
+    "8.5.2": {
+        "etc/nv_tegra_release": "# R35 (release), REVISION: 4.1, GCID: 1, BOARD: t186ref",
+        "sys/devices/platform/13e40000.host1x/15880000.nvdla0/acm/clk_cap/dla0_core": "1369600000",
+        "sys/devices/platform/13e40000.host1x/158c0000.nvdla1/acm/clk_cap/dla1_core": "1369600000",
+    },
+    "10.3.0": {
+        "etc/nv_tegra_release": "# R36 (release), REVISION: 4.3, GCID: 1, BOARD: generic",
+        "sys/devices/platform/bus@0/13e00000.host1x/15880000.nvdla0/clk_cap/dla0_core": "1369600000",
+        "sys/devices/platform/bus@0/13e00000.host1x/158c0000.nvdla1/clk_cap/dla1_core": "1369600000",
+    },
+}
+COMMON = {
+    "proc/device-tree/model": "NVIDIA Jetson AGX Orin Developer Kit\0",
+    "proc/device-tree/serial-number": f"{SERIAL}\0",
+    "proc/meminfo": "MemTotal:       64350180 kB\n",
+    "etc/nvpmodel.conf": f"< POWER_MODEL ID=2 NAME=MODE_30W >\n# host: {SERIAL}\n",
+    "var/lib/nvpmodel/status": "pmode:0002",
+    "sys/class/hwmon/hwmon3/in1_label": "VDD_GPU_SOC",
+    "sys/class/hwmon/hwmon3/in1_input": "19000",
+    "sys/class/hwmon/hwmon3/curr1_input": "500",
+}
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler to make the fake libraries with")
+    folder = tmp_path_factory.mktemp("libraries")
+    sources = {"libcuda.so.1": HERE / "fake_cuda.c", "libcudla.so.1": HERE.parent / "runtime/fake_cudla.c"}
+    for name, source in sources.items():
+        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(folder / name), str(source)], check=True)
+    shutil.copy(HERE / "tensorrt_on_fakes.py", folder / "tensorrt.py")
+    text = (folder / "tensorrt.py").read_text()
+    (folder / "tensorrt.py").write_text(
+        text.replace("Path(__file__).resolve().parents[1]", repr(HERE.parent).replace("PosixPath", "Path"))
+    )
+    return folder
+
+
+@pytest.fixture
+def on_board(libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Dict[str, Any]]:
+    """`on_board("10.3.0", only=("P1",))`: the report of a run on that board, in tmp_path/run."""
+
+    def run(release: str, **how: Any) -> Dict[str, Any]:
+        root = tmp_path / "root"
+        for name, text in {**COMMON, **TREES[release]}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        paths = os.pathsep.join([str(libraries), *(p for p in sys.path if p)])
+        for name, value in {
+            "EDGEDLA_ROOT": str(root), "PYTHONPATH": paths, "LD_LIBRARY_PATH": str(libraries),
+            "FAKE_TENSORRT_RELEASE": release, "XDG_CACHE_HOME": str(tmp_path / "cache"), **how.pop("environment", {}),
+        }.items():  # fmt: skip
+            monkeypatch.setenv(name, value)
+        report = run_steps(tmp_path / "run", quick=True, **how)
+        jsonschema.validate(report, schema("edgedla.acceptance"))
+        assert json.loads((tmp_path / "run/report.json").read_text()) == report
+        return report
+
+    return run
+
+
+def states(report: Dict[str, Any]) -> Dict[str, str]:
+    return {step["id"]: step["state"] for step in report["steps"]}
+
+
+def reasons(report: Dict[str, Any]) -> str:
+    return "\n".join(f"{s['id']} {s['state']}: {s['reason'][-800:]}" for s in report["steps"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", TREES)
+def test_all_steps_on_both_jetpacks(release: str, on_board: Callable[..., Dict[str, Any]], tmp_path: Path) -> None:
+    report = on_board(release)
+    assert list(states(report)) == list(STEPS)
+    for step in ("P1", "P3", "P4", "P6"):
+        assert states(report)[step] in ("ok", "differs"), reasons(report)
+    found = {f["name"]: f for s in report["steps"] if s["id"] != "P8" for f in s["findings"]}
+    assert found["module"]["seen"] == "agx-orin-64gb"
+    assert found["power mode"]["differs"] is False
+    assert found["standalone-fp16"]["seen"] == "built"
+    assert found["standalone-fp16 mapped against copied"]["seen"] == "the same bytes"
+    assert (tmp_path / "run/files/root/etc/nvpmodel.conf").is_file()
+
+
+def test_the_environment_is_captured_and_nothing_private_leaves(
+    on_board: Callable[..., Dict[str, Any]], tmp_path: Path
+) -> None:
+    report = on_board("10.3.0", only=("P1",))
+    assert states(report) == {"P1": "ok"} or states(report) == {"P1": "differs"}, reasons(report)
+    run = tmp_path / "run"
+    planted = f"host secrethost, user alice: /home/alice/x, mac 48:b0:2d:aa:bb:cc, at 192.168.7.31, Serial Number: ABC99 {SERIAL}"
+    (run / "logs/P1.log").write_text(planted)
+    listed = pack(run, tmp_path / "truth.tar.gz", Redactor(tmp_path / "root", ("secrethost", "alice")))
+    _, members = unpack(tmp_path / "truth.tar.gz")
+    assert [name for name, _ in listed] == list(members)
+    text = b"\n".join(members.values()).decode()
+    for secret in (SERIAL, "secrethost", "alice", "48:b0:2d", "192.168.7.31", "ABC99"):
+        assert secret not in text
+    assert "10.3.0" in Redactor()("TensorRT 10.3.0.30 and version 10.3.0.26")
+
+
+@pytest.mark.parametrize(("kind", "says"), [("SEGFAULT", "ended by signal SIGSEGV"), ("HANG", "out of time after")])
+def test_a_step_that_dies_or_hangs_leaves_a_whole_report(
+    kind: str, says: str, on_board: Callable[..., Dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "HANG":
+        monkeypatch.setitem(STEPS, "P4", STEPS["P4"]._replace(quick_limit_s=6))  # type: ignore[arg-type]
+    report = on_board("10.3.0", only=("P1", "P4", "P10"), environment={"FAKE_TENSORRT": kind})
+    assert states(report)["P4"] == "failed"
+    assert says in report["steps"][1]["reason"]
+    assert list(states(report)) == ["P1", "P4", "P10"]
+
+
+def canned(tmp_path: Path, steps: Any) -> Path:
+    folder = tmp_path / "canned"
+    (folder / "files").mkdir(parents=True)
+    (folder / "logs").mkdir()
+    (folder / "files/tegrastats.txt").write_text("RAM 1/2MB\n")
+    report = {**header("edgedla.acceptance"), "edgedla": "0.2.0", "quick": False, "steps": steps}
+    jsonschema.validate(report, schema("edgedla.acceptance"))
+    (folder / "report.json").write_text(json.dumps(report))
+    pack(folder, tmp_path / "truth.tar.gz", Redactor())
+    return tmp_path / "truth.tar.gz"
+
+
+def finding(name: str, seen: str = "x", expected: Any = None, **data: Any) -> Dict[str, Any]:
+    differs = expected is not None and expected != seen
+    return {"name": name, "expected": expected, "seen": seen, "differs": differs, "source": "", "data": data}
+
+
+def step(step_id: str, *findings: Any) -> Dict[str, Any]:
+    return {
+        "id": step_id,
+        "title": STEPS[step_id].title,
+        "state": "ok",
+        "seconds": 1.0,
+        "reason": "",
+        "findings": list(findings),
+    }
+
+
+def verdict(rules: str, tensorrt: str) -> Dict[str, Any]:
+    data = {"target": "agx-orin-64gb", "trt": "10.3.0", "layer": "y", "type": "CONVOLUTION", "precision": "fp16",
+            "rules": rules, "tensorrt": tensorrt}  # fmt: skip
+    return finding(f"net {rules} {tensorrt}", tensorrt, rules, **data)
+
+
+def timed(name: str, **changes: Any) -> Dict[str, Any]:
+    data = {"network": name, "runner": "DLA0", "simulated": False, "count": 300, "mean_ms": 1.0, "p50": 1.0, "p99": 1.2,
+            "clocks_before": {"gpu": 1300.5, "dla0": 0.0}, "clocks_after": {"gpu": 1300.5, "dla0": 1600.0},
+            "throttled": False, "precision": "fp16", "mode": "hybrid", **changes}  # fmt: skip
+    return finding(name, **data)
+
+
+def tree_hash(folder: Path) -> str:
+    parts = [
+        f"{p.relative_to(folder)} {hashlib.sha256(p.read_bytes()).hexdigest()}"
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def test_ingest_changes_evidence_only(tmp_path: Path) -> None:
+    import yaml
+
+    rules = HERE.parents[1] / "rules"
+    before = tree_hash(rules)
+    path = canned(tmp_path, [step("P3", verdict("dla", "dla"), verdict("dla", "gpu"), verdict("unknown", "dla")),
+                             step("P8", timed("a"), timed("b", throttled=True))])  # fmt: skip
+    learned = ingest(path, tmp_path / "evidence")
+    assert tree_hash(rules) == before
+    assert (learned.observed, learned.contradicted, learned.times, learned.samples) == (1, 2, 1, 1)
+    verdicts = yaml.safe_load((learned.folder / "verdicts.yaml").read_text())["verdicts"]
+    assert [(v["status"], v["rules"], v["tensorrt"]) for v in verdicts] == [
+        ("observed", "dla", "dla"), ("contradicted", "dla", "gpu"), ("contradicted", "unknown", "dla"),
+    ]  # fmt: skip
+    assert (learned.folder / "times.csv").read_text().splitlines()[1].startswith("a,fp16,hybrid,DLA0,300,1.0,1.2,1.0,")
+    assert (learned.folder / "samples/tegrastats.txt").is_file()
+    assert "2 of 3 findings differ" in (learned.folder / "SUMMARY.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"throttled": True}, "throttled"),
+        ({"clocks_after": {"gpu": 1200.0}}, "clocks moved: gpu"),
+        ({"simulated": True}, "simulated"),
+    ],
+)
+def test_times_that_say_nothing_are_refused(changes: Dict[str, Any], says: str) -> None:
+    rows, refused = times_of({"steps": [step("P8", timed("net", **changes))]})
+    assert rows == []
+    assert says in refused[0]
+
+
+def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
+    import io
+    import tarfile
+
+    broken = tmp_path / "x.tar.gz"
+    broken.write_bytes(b"no archive")
+    with pytest.raises(DocumentError, match="no truth report"):
+        unpack(broken)
+    with pytest.raises(DocumentError, match="no such file"):
+        unpack(tmp_path / "absent.tar.gz")
+    for name in ("../evil", "/etc/passwd", "a/../../b"):
+        with tarfile.open(broken, "w:gz") as tar:
+            info = tarfile.TarInfo(name)
+            info.size = 1
+            tar.addfile(info, io.BytesIO(b"x"))
+        with pytest.raises(DocumentError, match="no truth report does"):
+            unpack(broken)
