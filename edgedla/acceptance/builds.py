@@ -23,6 +23,7 @@ from edgedla.errors import BuildError, EdgedlaError
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.records.engine_info import parse_engine_info
 from edgedla.targets.board import this_board
+from edgedla.vocabulary import PRECISIONS
 
 #: name -> (network, mode, precision, formats that need no copy).
 BUILDS: Mapping[str, Tuple[Callable[[], Any], str, str, bool]] = {
@@ -40,7 +41,7 @@ def rules(context: Context) -> List[Finding]:
     """P3: can_run_on_DLA of one-layer networks, before and after the INT8 scales, against the rules' own verdict."""
     findings: List[Finding] = []
     for name, make in SINGLE.items():
-        for precision in ("fp16",) if context.quick else ("fp16", "int8"):
+        for precision in PRECISIONS[:1] if context.quick else PRECISIONS:
             path, request = prepare(Path(context.work) / "single", name, make(), "hybrid", precision)
             try:
                 plan = plan_build(path, request)

@@ -14,7 +14,7 @@ from edgedla.targets.device_files import read_text, root
 _MAC = re.compile(r"\b(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}\b")
 _IPV4 = re.compile(r"\b(?!127\.0\.0\.1\b)(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}(?![.\d])\b")
 _SERIAL = re.compile(r"(?i)\b(serial(?:[ _-]?(?:number|no))?\s*[:=]\s*)\S+")
-_HOME = re.compile(r"(/home/|/Users/)[^/\s'\":]+")
+_HOME = re.compile(r"/(?:home|Users)/[^/\s'\":]+")
 #: Version numbers look like addresses; these words stand before them.
 _VERSION_BEFORE = re.compile(r"(?i)(?:version|release|tensorrt|cuda|v|=|-)\s*$")
 #: Names shorter than this would be found in ordinary words.

@@ -194,13 +194,13 @@ def _two_cores(name: str, artifact: Artifact) -> Finding:
 
 
 RUN = """
-import sys, time
+import os, sys, time
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.runtime.measure.bench import random_inputs
 from edgedla.runtime.runners import open_runners
 artifact = load_artifact(sys.argv[1])
 with open_runners(artifact, [sys.argv[2]])[0] as runner:
-    print("open", flush=True)
+    os.write(1, b"open\\n")
     end = time.monotonic() + float(sys.argv[3])
     while time.monotonic() < end:
         runner.wait(runner.submit(random_inputs(artifact, 0)))
@@ -253,9 +253,9 @@ def faults(context: Context) -> List[Finding]:
 
 def _broken_loadable(context: Context, name: str, artifact: Artifact) -> Finding:
     code = (
-        "import sys\nfrom edgedla.errors import RunError\nfrom edgedla.runtime.cuda.cudla_api import Cudla\n"
-        "core = Cudla(0)\ntry:\n    core.load(open(sys.argv[1], 'rb').read()[:-64])\nexcept RunError as e:\n    print('refused')\n"
-        "else:\n    print('taken')\ncore.close()\n"
+        "import os, sys\nfrom edgedla.errors import RunError\nfrom edgedla.runtime.cuda.cudla_api import Cudla\n"
+        "core = Cudla(0)\ntry:\n    core.load(open(sys.argv[1], 'rb').read()[:-64])\nexcept RunError as e:\n    os.write(1, b'refused')\n"
+        "else:\n    os.write(1, b'taken')\ncore.close()\n"
     )
     command = [sys.executable, "-c", code, str(artifact.file("loadable"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

