@@ -125,6 +125,9 @@ def rounded_macs(work: Work, engine: DlaEngine) -> float:
     so narrow groups, down to the single channel of a depthwise convolution, waste the rest of it. A first layer's few
     channels have a mode of their own, which FP16 on DLA v2 does not have.
     """
+    if not (work.out_columns and work.out_channels and work.in_channels):
+        # A tensor of no elements: nothing is multiplied.
+        return 0.0
     in_align, out_align, column_align = engine.align
     macs = work.macs * up(work.out_columns, column_align) / work.out_columns
     macs *= up(work.out_channels, out_align) / work.out_channels
