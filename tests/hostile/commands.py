@@ -41,6 +41,9 @@ COMMANDS: Dict[str, Tuple[Tuple[str, ...], ...]] = {
     "run": (("{art}", "--source", "synthetic://?rate=20", "--seconds", "{seconds}"),),
     # The other commands of `board` open the connection that they are asked for.
     "board": (("list",),),
+    # Both read what a board has measured, which no test has.
+    "costs": (("fit", "--help"),),
+    "acceptance": (("show", "--help"), ("ingest", "--help")),
     "bench": (("{art}", "--duration", "1"),),
     "inspect": (("{art}",), ("{m}",), ("{log}",)),
     "monitor": (("--count", "1"),),
