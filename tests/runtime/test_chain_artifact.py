@@ -203,7 +203,9 @@ def test_with_tensorrt_each_stage_chooses_its_core(fake_tensorrt, host_memory, m
     stages = []
     for k, stage in enumerate(chain.stages):
         part = replace(
-            stage.artifact, software={"tensorrt": "10.3.0"}, platform={"chip": "orin", "target": "agx-orin-64gb"}
+            stage.artifact,
+            software={"tensorrt": "10.3.0"},
+            platform={"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"},
         )
         stages.append(
             replace(stage, artifact=save_artifact(part, tmp_path / f"s{k}", {("engine", "engine.plan"): b"engine"}))

@@ -27,7 +27,7 @@ Y = Binding("y", False, (1, 4, 8, 8), "HALF", "CHW16", 2048, {"row": 256}, None)
 
 def artifact(folder, bindings=(X, Y), devices=("DLA0",), backend="tensorrt", chip="orin"):
     made = Artifact(
-        "hybrid", backend, False, {"name": "m", "sha256": "ab" * 32}, {"chip": chip}, {}, "int8", bindings,
+        "hybrid", backend, False, {"name": "m", "sha256": "ab" * 32}, {"chip": chip, "target": "agx-orin-64gb", "trt": "10.3.0"}, {}, "int8", bindings,
         {f"layer{i}": d for i, d in enumerate(devices)},
     )  # fmt: skip
     return save_artifact(made, folder, {("engine", "engine.plan"): str(folder).encode()})

@@ -22,7 +22,7 @@ SIZE = 192
 def artifact_for(folder, version, devices=("DLA0", "GPU"), names=("x", "y")):
     artifact = Artifact(
         kind="hybrid", backend="tensorrt", simulated=False, model={"name": "m"},
-        platform={"chip": "orin", "target": "agx-orin-64gb"}, software={"tensorrt": version}, precision="int8",
+        platform={"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"}, software={"tensorrt": version}, precision="int8",
         placement_predicted={f"layer{i}": d for i, d in enumerate(devices)},
         bindings=tuple(
             Binding(name, i == 0, (1, 3, 8, 8), "INT8", "LINEAR", SIZE, {}, 1.0) for i, name in enumerate(names)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 import click
 
+from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS, one_of
 
@@ -114,13 +115,11 @@ def sweep(models: Tuple[str, ...], targets: str, precisions: str, outputs: Tuple
     for output in outputs:
         _write(Path(output), rows, folder)
     failed = [row for row in rows if row["status"] in (*FAILED, "model-error")]
-    click.echo(_summary(rows, outputs))
+    echo(_summary(rows, outputs))
     for row in failed[:10]:
-        click.echo(
-            f"  {row['model']} on {row['platform']}, {row['precision']}: {row['status']}: {row['reason']}", err=True
-        )
+        echo(f"  {row['model']} on {row['platform']}, {row['precision']}: {row['status']}: {row['reason']}", err=True)
     if len(failed) > 10:
-        click.echo(f"  and {len(failed) - 10} more", err=True)
+        echo(f"  and {len(failed) - 10} more", err=True)
     return 1 if failed else 0
 
 
