@@ -52,7 +52,8 @@ def counts(library):
 
 def artifact_for(folder, loadable=LOADABLE, bindings=(("a", True, 32), ("b", True, 16), ("y", False, 32))):
     artifact = Artifact(
-        kind="standalone", backend="tensorrt", simulated=False, model={"name": "m"}, platform={"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"},
+        kind="standalone", backend="tensorrt", simulated=False, model={"name": "m"},
+        platform={"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"},
         software={}, precision="int8", placement_predicted={"conv": "DLA0"},
         bindings=tuple(
             Binding(name, is_input, (1, 1, 1, size), "INT8", "LINEAR", size, {}, 1.0) for name, is_input, size in bindings

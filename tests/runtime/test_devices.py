@@ -27,7 +27,8 @@ Y = Binding("y", False, (1, 4, 8, 8), "HALF", "CHW16", 2048, {"row": 256}, None)
 
 def artifact(folder, bindings=(X, Y), devices=("DLA0",), backend="tensorrt", chip="orin"):
     made = Artifact(
-        "hybrid", backend, False, {"name": "m", "sha256": "ab" * 32}, {"chip": chip, "target": "agx-orin-64gb", "trt": "10.3.0"}, {}, "int8", bindings,
+        "hybrid", backend, False, {"name": "m", "sha256": "ab" * 32},
+        {"chip": chip, "target": "agx-orin-64gb", "trt": "10.3.0"}, {}, "int8", bindings,
         {f"layer{i}": d for i, d in enumerate(devices)},
     )  # fmt: skip
     return save_artifact(made, folder, {("engine", "engine.plan"): str(folder).encode()})
@@ -127,7 +128,8 @@ def built_from(placement, **changes):
     model = placement.models[0]
     devices = {x.name: x.device for x in model.layers}
     return Artifact(
-        "hybrid", "tensorrt", False, {"name": model.name, "sha256": model.sha256}, {"chip": "orin"}, {}, "fp16", (X, Y),
+        "hybrid", "tensorrt", False, {"name": model.name, "sha256": model.sha256},
+        {"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"}, {}, "fp16", (X, Y),
         {**devices, **changes},
     )  # fmt: skip
 
