@@ -245,7 +245,8 @@ def test_devices_that_are_not_the_chains_are_refused(faked, devices):
 @pytest.mark.parametrize("devices", [["DLA0+DLA1", "GPU={}"], ["GPU={}", "DLA0", "DLA1"]])
 def test_a_chain_runs_beside_the_gpu(faked, tmp_path, devices):
     main = straight("DLA0", "DLA1")
-    gpu = replace(main, kind="hybrid", stages=(), placement_predicted={"a": "GPU"})
+    platform = {"chip": "orin", "target": "agx-orin-64gb", "trt": "10.3.0"}
+    gpu = replace(main, kind="hybrid", stages=(), placement_predicted={"a": "GPU"}, platform=platform)
     save_artifact(gpu, tmp_path / "gpu", {("engine", "engine.plan"): b"gpu"})
     with Pool(open_devices(main, [d.format(tmp_path / "gpu") for d in devices])) as pool:
         assert pool.members == ("DLA0+DLA1", "GPU")
