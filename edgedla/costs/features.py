@@ -142,7 +142,7 @@ def widened_macs(work: Work) -> float:
     ResNeXt's 32 groups cost 32 times their own multiply-accumulates, whether a group has 4 channels or 32. Depthwise
     convolutions have kernels of their own.
     """
-    if work.kind == "depthwise" or work.groups == 1:
+    if work.kind == "depthwise" or work.groups == 1 or not work.in_channels:
         return work.macs
     return work.macs * max(min(work.in_channels * work.groups, WIDEST_GROUPED) / work.in_channels, 1.0)
 

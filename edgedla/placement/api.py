@@ -174,7 +174,7 @@ def _solved(
         free = solve(problem, Goal("latency"), start, max(deadline - time.monotonic(), 1.0), solver, gap)
         if free.best is not None:
             best = max(free.best.latency(m).latency_us for m in range(len(problem.models)))
-            said = "the least" if free.optimal and len(problem.models) == 1 else "the best found"
+            said = "the optimum" if free.optimal and len(problem.models) == 1 else "the best found"
             raise NoPlacement(
                 f"no placement keeps every frame within {goal.latency_bound_us:g} us",
                 hint=f"On {', '.join(problem.devices)} {said} is {best:.1f} us.",

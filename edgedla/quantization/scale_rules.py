@@ -45,10 +45,16 @@ class ScaleRule:
 
 @dataclass(frozen=True)
 class ScaleRules:
-    """`equal`: which tensors share a scale. `missing`: rules for tensors without one, in order of preference."""
+    """What int8_scales.yaml holds.
+
+    Attributes:
+        equal: which tensors share a scale. missing: rules for tensors without one, in order of preference.
+        fp16_only: ONNX operators that the DLA computes in FP16 also in an INT8 build.
+    """
 
     equal: Tuple[ScaleRule, ...]
     missing: Tuple[ScaleRule, ...]
+    fp16_only: FrozenSet[str]
 
 
 @lru_cache(maxsize=None)
@@ -58,15 +64,23 @@ def scale_rules() -> ScaleRules:
     Raises:
         RuleError: the file is missing or broken, with file and line.
     """
-    document = load(rules_dir() / "int8_scales.yaml").only(("equal", "missing"))
+    document = load(rules_dir() / "int8_scales.yaml").only(("equal", "missing", "fp16_only"))
     equal = tuple(_rule(t, ("tensors",), ()) for t in document.tables("equal"))
     missing = tuple(_rule(t, ("from",), ("bound",)) for t in document.tables("missing"))
     seen = set()
-    for rule, table in zip((*equal, *missing), (*document.tables("equal"), *document.tables("missing"))):
-        if rule.id in seen:
-            raise table.error(f"the id {rule.id} stands twice", "id")
-        seen.add(rule.id)
-    return ScaleRules(equal, missing)
+    for key in ("equal", "missing", "fp16_only"):
+        for table in document.tables(key):
+            if table.text("id") in seen:
+                raise table.error(f"the id {table.text('id')} stands twice", "id")
+            seen.add(table.text("id"))
+    return ScaleRules(equal, missing, frozenset(op for t in document.tables("fp16_only") for op in _operators(t)))
+
+
+def _operators(table: Table) -> Tuple[str, ...]:
+    table.only(("id", "name", "onnx", "summary", "status", "sources"), ())
+    if table.text("status") not in STATUSES:
+        raise table.error(f"unknown status {table.text('status')!r}", "status", allowed=", ".join(STATUSES))
+    return table.texts("onnx")
 
 
 def _rule(table: Table, required: Tuple[str, ...], optional: Tuple[str, ...]) -> ScaleRule:

@@ -118,7 +118,8 @@ def _shown(value: Any) -> str:
             return (
                 "x".join(_shown(v) for v in value) if isinstance(value, tuple) else ", ".join(_shown(v) for v in value)
             )
-        return ", ".join(_shown(v) for v in value) or "()"
+        # ":" stands among allowed formats for a tensor that was asked for in none.
+        return ", ".join(_shown(v) for v in value if v != ":") or "()"
     if isinstance(value, float):
         return f"{value:.6g}"
     return str(value)

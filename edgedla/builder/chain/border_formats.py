@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import AbstractSet, Dict, Mapping, Sequence, Tuple
 
-from edgedla.builder.plan.make_plan import FP16_ONLY_ONNX
 from edgedla.formats import IoFormat, TensorFormat
 from edgedla.formats.choose import NATIVE
 from edgedla.formats.tensor_format import TYPE_PREFIX
 from edgedla.graph import LayerGraph
+from edgedla.quantization.scale_rules import scale_rules
 from edgedla.rules import load_rules
 from edgedla.rules.verdict import Effect
 from edgedla.targets.platform import Platform
@@ -69,7 +69,9 @@ def _computes(
         return "gpu"
     layer = graph.layers[index]
     tensors = [t.name for t in graph.activations(layer)] + list(layer.outputs)
-    int8 = precision == "int8" and asked.get(layer.name, "int8") == "int8" and layer.onnx_op not in FP16_ONLY_ONNX
+    int8 = (
+        precision == "int8" and asked.get(layer.name, "int8") == "int8" and layer.onnx_op not in scale_rules().fp16_only
+    )
     return "int8" if int8 and all(t in ranges for t in tensors) else "fp16"
 
 

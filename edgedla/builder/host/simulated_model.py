@@ -14,13 +14,11 @@ import numpy as np
 from edgedla.builder.plan.plan import BuildPlan, LayerPlan
 from edgedla.formats.pack import dequantize, quantize
 from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.scale_rules import scale_rules
 from edgedla.quantization.tensor_types import tensor_types
 from edgedla.quantization.weights import INT8_WEIGHT_AXIS
 from edgedla.vocabulary import GPU
 
-#: LayerTypes that have no INT8 mode on the DLA and run in FP16 (developer guides 8.4 to 8.6.1: Sigmoid, TanH, LRN are
-#: promoted; Softmax and Slice are FP16 only).
-FP16_ONLY_OPS = frozenset({"Sigmoid", "Tanh", "LRN", "Softmax", "LogSoftmax", "Slice", "Split", "HardSigmoid"})
 #: A convolution and what TensorRT merges into it: the value between them is never stored, so never rounded.
 FUSING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 FUSED_INTO = frozenset({"BatchNormalization", "Relu", "Clip", "Add", "PRelu", "LeakyRelu"})
@@ -87,7 +85,7 @@ def node_modes(model: Any, plan: BuildPlan) -> List[str]:
             by_output.setdefault(output, []).append(layer)
     constants = {i.name for i in model.graph.initializer}
     constants |= {o for node in model.graph.node if node.op_type == "Constant" for o in node.output}
-    scaled = set(plan.calibration.absmax)
+    scaled, fp16_only = set(plan.calibration.absmax), scale_rules().fp16_only
     modes = []
     for node in model.graph.node:
         layers = by_node.get(node.name, []) if node.name else []
@@ -102,7 +100,7 @@ def node_modes(model: Any, plan: BuildPlan) -> List[str]:
         activations = [t for t in (*node.input, *node.output) if t and t not in constants]
         int8 = (
             plan.precision == "int8"
-            and node.op_type not in FP16_ONLY_OPS
+            and node.op_type not in fp16_only
             and all(x.precision in (None, "int8") for x in working)
             and all(t in scaled for t in activations)
         )

@@ -15,13 +15,11 @@ from edgedla.formats import IoFormat
 from edgedla.formats.choose import choose_io
 from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.scale_rules import scale_rules
 from edgedla.quantization.unify import dla_scales
 from edgedla.regions import CheckReport, Placed
 from edgedla.regions.candidates import candidates
 from edgedla.vocabulary import BUILD_MODES, GPU, PRECISIONS, one_of
-
-#: LayerTypes and activations that the DLA computes in FP16 also in an INT8 build (developer guides 8.4 to 8.6.1).
-FP16_ONLY_ONNX = frozenset({"Sigmoid", "Tanh", "LRN", "Softmax", "LogSoftmax", "Slice", "Split"})
 
 
 def make_plan(
@@ -99,12 +97,13 @@ def _precisions(
     graph: LayerGraph, report: CheckReport, on_dla: Sequence[bool], typed: bool, options: PlanOptions
 ) -> List[Optional[str]]:
     by_hand = by_name(options.precisions, graph, "precisions")
+    fp16_only = scale_rules().fp16_only
     precisions: List[Optional[str]] = []
     for layer in graph.layers:
         asked = by_hand.get(layer.name)
         if asked is not None and asked not in PRECISIONS:
             raise UsageError(f"unknown precision {asked!r}", where=layer.name, allowed=", ".join(PRECISIONS))
-        forced = report.precision == "int8" and on_dla[layer.index] and layer.onnx_op in FP16_ONLY_ONNX
+        forced = report.precision == "int8" and on_dla[layer.index] and layer.onnx_op in fp16_only
         precisions.append(None if typed else (asked or ("fp16" if forced else None)))
     return precisions
 
