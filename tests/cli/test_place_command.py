@@ -40,7 +40,7 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     (
         ["--objective", "energy", "--max-latency", "1"],
         1,
-        ["no placement keeps every frame within 1 us", "the least is"],
+        ["no placement keeps every frame within 1 us", "the optimum is"],
     ),
     (["--layerDeviceTypes=erf:DLA"], 2, ["erf is pinned to DLA, but the DLA may not run it"]),
     (["--layerDeviceTypes=pool:NPU"], 2, ["is no pin"]),
