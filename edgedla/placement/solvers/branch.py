@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from edgedla.costs.cost import Cost
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
-from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.problem import Link, Problem
 from edgedla.placement.solvers.mincut import cheapest
 from edgedla.vocabulary import GPU
 
@@ -100,100 +100,125 @@ def _over_cuts(search: Search, gap: float) -> Solution:
 
 def _depth_first(search: Search, gap: float) -> Solution:
     """Items in order, cheapest device first; the bound counts what is placed and the least of what is not."""
-    problem, goal = search.problem, search.goal
-    items = problem.items
-    n, models = len(items), range(len(problem.models))
-    least_us = [min(i.time_us(d) for d in i.allowed) if i.allowed else INFINITY for i in items]
-    least_mj = [min(i.energy_mj(d) for d in i.allowed) if i.allowed else INFINITY for i in items]
-    rest_us = {m: [0.0] * (n + 1) for m in models}
-    rest_mj = [0.0] * (n + 1)
-    for i in reversed(range(n)):
-        for m in models:
-            rest_us[m][i] = rest_us[m][i + 1] + (least_us[i] if items[i].model == m else 0.0)
-        rest_mj[i] = rest_mj[i + 1] + least_mj[i]
-    flows_into: Dict[Optional[int], List[int]] = {}
-    for f, flow in enumerate(problem.flows):
-        for c in flow.consumers:
-            flows_into.setdefault(c, []).append(f)
-    links = {c: [k for k in problem.links if k.consumer == c] for c in {k.consumer for k in problem.links}}
-    devices: List[str] = []
-    load: Dict[Tuple[int, str], float] = {}
-    energy = [0.0]
-    paid: Set[Tuple[int, str]] = set()
+    sums = _Sums(search.problem, search.goal)
+    items = search.problem.items
+    root = sums.bound()
+    if not items:
+        return search.solution(search.value * (1 - gap), False)
 
-    def bound(i: int) -> float:
-        serial = {m: sum(v for (at, _), v in load.items() if at == m) + rest_us[m][i] for m in models}
+    def choices(i: int) -> Iterator[str]:
+        return iter(sorted(items[i].allowed, key=lambda d: items[i].time_us(d)))
+
+    # An explicit stack, one entry per item: the devices still to try, and what to take back before the next.
+    stack: List[Tuple[Iterator[str], Optional[_Step]]] = [(choices(0), None)]
+    while stack:
+        if search.nodes % 256 == 0 and time.monotonic() > search.deadline:
+            return search.solution(root, True)
+        untried, step = stack[-1]
+        if step is not None:
+            sums.take_back(step)
+            stack[-1] = (untried, None)
+        device = next(untried, None)
+        if device is None:
+            stack.pop()
+            continue
+        search.nodes += 1
+        stack[-1] = (untried, sums.place(device))
+        # Sums and differences of floats leave dust behind; it must not prune the best.
+        if sums.bound() >= search.value * (1 - gap) + 1e-9:
+            continue
+        if len(stack) == len(items):
+            search.offer(tuple(sums.devices))
+        else:
+            stack.append((choices(len(stack)), None))
+    return search.solution(search.value * (1 - gap), False)
+
+
+class _Step(NamedTuple):
+    """What one placed item added: (model, device, us, mj) of each charge, and the transitions it was the first to pay."""
+
+    charges: List[Tuple[int, str, float, float]]
+    paid: List[Tuple[int, str]]
+
+
+class _Sums:
+    """Times and energy of the items placed so far, in order, and the least that the others will add."""
+
+    def __init__(self, problem: Problem, goal: Goal) -> None:
+        self.problem, self.goal = problem, goal
+        self.models = range(len(problem.models))
+        self.devices: List[str] = []
+        self.load: Dict[Tuple[int, str], float] = {}
+        self.energy_mj = 0.0
+        self.paid: Set[Tuple[int, str]] = set()
+        self.rest_us, self.rest_mj = self._rest()
+        self.flows_into: Dict[int, List[int]] = {}
+        for f, flow in enumerate(problem.flows):
+            for consumer in flow.consumers:
+                self.flows_into.setdefault(consumer, []).append(f)
+        self.links: Dict[int, List[Link]] = {}
+        for link in problem.links:
+            self.links.setdefault(link.consumer, []).append(link)
+
+    def _rest(self) -> Tuple[Dict[int, List[float]], List[float]]:
+        """By item index: the least time per model, and the least energy, of that item and all after it."""
+        items = self.problem.items
+        rest_us = {m: [0.0] * (len(items) + 1) for m in self.models}
+        rest_mj = [0.0] * (len(items) + 1)
+        for i in reversed(range(len(items))):
+            allowed = items[i].allowed
+            for m in self.models:
+                rest_us[m][i] = rest_us[m][i + 1]
+            rest_us[items[i].model][i] += min((items[i].time_us(d) for d in allowed), default=INFINITY)
+            rest_mj[i] = rest_mj[i + 1] + min((items[i].energy_mj(d) for d in allowed), default=INFINITY)
+        return rest_us, rest_mj
+
+    def bound(self) -> float:
+        """No completion of the placed items is better than this; infinity where the latency bound is broken already."""
+        i, goal, models = len(self.devices), self.goal, self.models
+        serial = {m: sum(v for (at, _), v in self.load.items() if at == m) + self.rest_us[m][i] for m in models}
         limit = goal.latency_bound_us
         if limit is not None and any(v > limit * (1 + 1e-9) for v in serial.values()):
             return INFINITY
         if goal.objective == "latency":
             return sum(serial.values())
         if goal.objective == "energy":
-            return energy[0] + rest_mj[i]
-        rates = problem.rates if goal.objective == "throughput" else (1.0,) * len(models)
-        busy = [sum(rates[m] * load.get((m, d), 0.0) for m in models) for d in problem.devices]
-        shared = sum(rates[m] * serial[m] for m in models) / max(len(problem.devices), 1)
+            return self.energy_mj + self.rest_mj[i]
+        rates = self.problem.rates if goal.objective == "throughput" else (1.0,) * len(models)
+        engines = self.problem.devices
+        busy = [sum(rates[m] * self.load.get((m, d), 0.0) for m in models) for d in engines]
+        shared = sum(rates[m] * serial[m] for m in models) / max(len(engines), 1)
         longest = max([*busy, shared], default=0.0)
         return max([longest, *serial.values()]) if goal.objective == "makespan" else longest
 
-    def charge(model: int, device: str, cost: Cost, undo: List[Tuple[int, str, float, float]]) -> None:
-        load[model, device] = load.get((model, device), 0.0) + cost.latency_us
-        energy[0] += cost.energy_mj
-        undo.append((model, device, cost.latency_us, cost.energy_mj))
+    def place(self, device: str) -> _Step:
+        """Puts the next item on a device, with the transitions and separations that this pays."""
+        i = len(self.devices)
+        item = self.problem.items[i]
+        step = _Step([], [])
+        self._charge(step, item.model, device, item.cost(device))
+        for f in self.flows_into.get(i, ()):
+            flow = self.problem.flows[f]
+            source = GPU if flow.producer is None else self.devices[flow.producer]
+            if source != device and (f, device) not in self.paid:
+                self.paid.add((f, device))
+                step.paid.append((f, device))
+                self._charge(step, item.model, GPU if GPU in (source, device) else device, flow.cost(source, device))
+        for link in self.links.get(i, ()):
+            if self.devices[link.producer] != device:
+                self._charge(step, item.model, device, link.cost(device))
+        self.devices.append(device)
+        return step
 
-    def place(i: int, device: str) -> Tuple[List[Tuple[int, str, float, float]], List[Tuple[int, str]]]:
-        undo: List[Tuple[int, str, float, float]] = []
-        new: List[Tuple[int, str]] = []
-        model = items[i].model
-        charge(model, device, items[i].cost(device), undo)
-        for f in flows_into.get(i, ()):
-            flow = problem.flows[f]
-            source = GPU if flow.producer is None else devices[flow.producer]
-            if source != device and (f, device) not in paid:
-                paid.add((f, device))
-                new.append((f, device))
-                charge(model, GPU if GPU in (source, device) else device, flow.cost(source, device), undo)
-        for link in links.get(i, ()):
-            if devices[link.producer] != device:
-                charge(model, device, link.cost(device), undo)
-        return undo, new
+    def _charge(self, step: _Step, model: int, device: str, cost: Cost) -> None:
+        self.load[model, device] = self.load.get((model, device), 0.0) + cost.latency_us
+        self.energy_mj += cost.energy_mj
+        step.charges.append((model, device, cost.latency_us, cost.energy_mj))
 
-    root = bound(0)
-    # An explicit stack: (item, devices still to try, what to undo).
-    stack: List[Tuple[Iterable[str], List[Tuple[int, str, float, float]], List[Tuple[int, str]]]] = []
-
-    def choices(i: int) -> Iterable[str]:
-        return iter(sorted(items[i].allowed, key=lambda d: items[i].time_us(d)))
-
-    def undo_last() -> None:
-        _, undo, new = stack[-1]
-        for model, device, us, mj in undo:
-            load[model, device] -= us
-            energy[0] -= mj
-        paid.difference_update(new)
-        del devices[len(stack) - 1 :]
-
-    if n == 0:
-        return search.solution(search.value * (1 - gap), False)
-    stack.append((choices(0), [], []))
-    while stack:
-        if search.nodes % 256 == 0 and time.monotonic() > search.deadline:
-            return search.solution(root, True)
-        undo_last()
-        device = next(iter(stack[-1][0]), None)
-        if device is None:
-            stack.pop()
-            continue
-        i = len(stack) - 1
-        search.nodes += 1
-        undo, new = place(i, device)
-        stack[-1] = (stack[-1][0], undo, new)
-        devices.append(device)
-        # Sums and differences of floats leave dust behind; it must not prune the best.
-        if bound(i + 1) >= search.value * (1 - gap) + 1e-9:
-            continue
-        if i + 1 == n:
-            search.offer(tuple(devices))
-        else:
-            stack.append((choices(i + 1), [], []))
-    return search.solution(search.value * (1 - gap), False)
+    def take_back(self, step: _Step) -> None:
+        """Undoes the last `place`; items after it are taken back already."""
+        for model, device, us, mj in step.charges:
+            self.load[model, device] -= us
+            self.energy_mj -= mj
+        self.paid.difference_update(step.paid)
+        self.devices.pop()
