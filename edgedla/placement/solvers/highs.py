@@ -86,51 +86,10 @@ class LinearModel:
     def solve(self, time_limit_s: float, relative_gap: float) -> Answer:
         """Solves with one thread and a fixed seed, so that the same model gives the same answer. Rows may follow."""
         import highspy as library
-        import numpy as np
 
         # Its stubs differ between the releases that fit Python 3.8 to 3.13.
         highspy: Any = library
-        inf = highspy.kHighsInf
-
-        def finite(value: float) -> float:
-            return max(-inf, min(inf, value))
-
-        if self._solver is None:
-            h = highspy.Highs()
-            h.setOptionValue("output_flag", False)
-            h.setOptionValue("threads", 1)
-            h.setOptionValue("random_seed", 0)
-            # HiGHS 1.14, the last one for Python 3.8, answers small models wrongly after its presolve (two rows that
-            # make an equation of two columns). These models are also solved faster without it.
-            h.setOptionValue("presolve", "off")
-            lp = highspy.HighsLp()
-            lp.num_col_ = len(self.cost)
-            lp.col_cost_ = np.array(self.cost, dtype=np.double)
-            lp.col_lower_ = np.array(self.lower, dtype=np.double)
-            lp.col_upper_ = np.array([finite(u) for u in self.upper], dtype=np.double)
-            lp.integrality_ = [
-                highspy.HighsVarType.kInteger if i else highspy.HighsVarType.kContinuous for i in self.integer
-            ]
-            starts, indices, values = [0], [], []
-            for _, _, terms in self.rows:
-                indices += list(terms)
-                values += list(terms.values())
-                starts.append(len(indices))
-            lp.num_row_ = len(self.rows)
-            lp.row_lower_ = np.array([finite(r[0]) for r in self.rows], dtype=np.double)
-            lp.row_upper_ = np.array([finite(r[1]) for r in self.rows], dtype=np.double)
-            lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-            lp.a_matrix_.start_ = np.array(starts, dtype=np.int32)
-            lp.a_matrix_.index_ = np.array(indices, dtype=np.int32)
-            lp.a_matrix_.value_ = np.array(values, dtype=np.double)
-            h.passModel(lp)
-            self._solver = h
-        else:
-            h = self._solver
-            for lower, upper, terms in self.rows[self._passed_rows :]:
-                columns = np.array(list(terms), dtype=np.int32)
-                h.addRow(finite(lower), finite(upper), len(columns), columns, np.array(list(terms.values())))
-        self._passed_rows = len(self.rows)
+        h = self._passed(highspy)
         h.setOptionValue("mip_rel_gap", relative_gap)
         h.setOptionValue("mip_abs_gap", 1e-9)
         # The limit counts from the solver's first run on; its clock is not reset by run().
@@ -147,3 +106,58 @@ class LinearModel:
             return Answer("optimal", values_found, bound)
         # A linear program that was stopped is somewhere on its way: only the tree of an integer one has a bound by then.
         return Answer("time", values_found, bound if any(self.integer) else -INFINITY)
+
+    def _passed(self, highspy: Any) -> Any:
+        """The solver with every row in it: made at the first call, given the new rows at later ones."""
+        import numpy as np
+
+        if self._solver is None:
+            self._solver = self._made(highspy)
+        else:
+            for lower, upper, terms in self.rows[self._passed_rows :]:
+                columns = np.array(list(terms), dtype=np.int32)
+                values = np.array(list(terms.values()))
+                self._solver.addRow(
+                    _finite(lower, highspy.kHighsInf), _finite(upper, highspy.kHighsInf), len(columns), columns, values
+                )
+        self._passed_rows = len(self.rows)
+        return self._solver
+
+    def _made(self, highspy: Any) -> Any:
+        import numpy as np
+
+        inf = highspy.kHighsInf
+        h = highspy.Highs()
+        h.setOptionValue("output_flag", False)
+        h.setOptionValue("threads", 1)
+        h.setOptionValue("random_seed", 0)
+        # HiGHS 1.14, the last one for Python 3.8, answers small models wrongly after its presolve (two rows that
+        # make an equation of two columns). These models are also solved faster without it.
+        h.setOptionValue("presolve", "off")
+        lp = highspy.HighsLp()
+        lp.num_col_ = len(self.cost)
+        lp.col_cost_ = np.array(self.cost, dtype=np.double)
+        lp.col_lower_ = np.array(self.lower, dtype=np.double)
+        lp.col_upper_ = np.array([_finite(u, inf) for u in self.upper], dtype=np.double)
+        lp.integrality_ = [
+            highspy.HighsVarType.kInteger if i else highspy.HighsVarType.kContinuous for i in self.integer
+        ]
+        starts, indices, values = [0], [], []
+        for _, _, terms in self.rows:
+            indices += list(terms)
+            values += list(terms.values())
+            starts.append(len(indices))
+        lp.num_row_ = len(self.rows)
+        lp.row_lower_ = np.array([_finite(r[0], inf) for r in self.rows], dtype=np.double)
+        lp.row_upper_ = np.array([_finite(r[1], inf) for r in self.rows], dtype=np.double)
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.array(starts, dtype=np.int32)
+        lp.a_matrix_.index_ = np.array(indices, dtype=np.int32)
+        lp.a_matrix_.value_ = np.array(values, dtype=np.double)
+        h.passModel(lp)
+        return h
+
+
+def _finite(value: float, infinity: float) -> float:
+    """HiGHS has an infinity of its own."""
+    return max(-infinity, min(infinity, value))

@@ -33,21 +33,16 @@ def solve_milp(
         value_of: true objective of an assignment; `worth` by default.
     """
     began = time.monotonic()
-    measure = measure_of(goal, value_of)
-    best: Optional[Evaluation] = None
-    value, rounds, timed_out = INFINITY, 0, False
+    best = _Best(problem, goal, value_of)
+    rounds, timed_out = 0, False
     for assignment in start:
-        e = evaluate(problem, assignment)
-        if legal(problem, e, goal):
-            reached, _ = measure(problem, e)
-            if reached < value * (1 - 1e-9):
-                best, value = e, reached
+        best.offer(evaluate(problem, assignment))
     bounds: Dict[Tuple[str, ...], float] = {}
     relaxed: Dict[Tuple[str, ...], Relaxation] = {}
     sets = engine_sets(problem, goal)
     for engines in sets:
         r = relaxed[engines] = relax(problem, engines)
-        _objective(r, goal, value)
+        _objective(r, goal, best.value)
         left = time_limit_s - (time.monotonic() - began)
         bounds[engines], _ = floor_on(problem, goal, engines)
         if len(sets) > 1 and left > 0:
@@ -56,7 +51,7 @@ def solve_milp(
     for engines in sorted(sets, key=lambda s: bounds[s]):
         r = relaxed[engines]
         seen: Set[Tuple[str, ...]] = set()
-        if bounds[engines] >= value * (1 - gap):
+        if bounds[engines] >= best.value * (1 - gap):
             continue
         while True:
             left = time_limit_s - (time.monotonic() - began)
@@ -71,30 +66,42 @@ def solve_milp(
             bounds[engines] = max(bounds[engines], answer.bound)
             if answer.values:
                 e = evaluate(problem, r.assignment(answer.values))
-                if e.assignment in seen and bounds[engines] < value * (1 - gap):
+                if e.assignment in seen and bounds[engines] < best.value * (1 - gap):
                     break  # nothing more can be learned of it: the schedule search gave up, or rounding
                 seen.add(e.assignment)
-                if legal(problem, e, goal):
-                    reached, proven = measure(problem, e)
-                    if reached < value * (1 - 1e-9):
-                        best, value = e, reached
-                    if value_of is not None:
-                        _cut_value(r, e, proven)
-                else:
+                proven = best.offer(e)
+                if proven is None:
                     cut_assignment(r, e)
-                    mended = evaluate(problem, after_cap(problem, e.assignment))
-                    if legal(problem, mended, goal):
-                        reached, _ = measure(problem, mended)
-                        if reached < value * (1 - 1e-9):
-                            best, value = mended, reached
+                    best.offer(evaluate(problem, after_cap(problem, e.assignment)))
+                elif value_of is not None:
+                    _cut_value(r, e, proven)
                 cut_count(r, e)
-            if bounds[engines] >= value * (1 - gap):
+            if bounds[engines] >= best.value * (1 - gap):
                 break
             if answer.status == "time":
                 timed_out = True
                 break
-    bound = min(min(bounds.values(), default=INFINITY), value)
-    return Solution(best, value, bound, "highs", rounds, time.monotonic() - began, timed_out)
+    bound = min(min(bounds.values(), default=INFINITY), best.value)
+    return Solution(best.evaluation, best.value, bound, "highs", rounds, time.monotonic() - began, timed_out)
+
+
+class _Best:
+    """The best legal assignment so far; on a tie the earliest stays."""
+
+    def __init__(self, problem: Problem, goal: Goal, value_of: Optional[Value]) -> None:
+        self.problem, self.goal = problem, goal
+        self.measure = measure_of(goal, value_of)
+        self.evaluation: Optional[Evaluation] = None
+        self.value = INFINITY
+
+    def offer(self, e: Evaluation) -> Optional[float]:
+        """Takes what is better; the value that is proven of it, or None where it is not legal."""
+        if not legal(self.problem, e, self.goal):
+            return None
+        value, proven = self.measure(self.problem, e)
+        if value < self.value * (1 - 1e-9):
+            self.evaluation, self.value = e, value
+        return proven
 
 
 def _objective(r: Relaxation, goal: Goal, known: float) -> None:
