@@ -165,44 +165,45 @@ def _fixed_shapes(
     return fixed
 
 
-def _collect(
-    ctx: Context, source: OnnxFile, inputs: List[NetTensor], outputs: List[NetTensor], notes: Sequence[str]
-) -> LayerGraph:
-    tensors: Dict[str, Tensor] = {}
-    seen: Dict[int, str] = {}
-    users: Dict[str, int] = {}
-    layers: List[Layer] = []
-    of_node: Dict[int, List[int]] = {}
+class _Names:
+    """The readable name of each tensor of the network, and the tensors by these names."""
 
-    def name_of(t: NetTensor) -> str:
-        name = seen.get(id(t))
+    def __init__(self) -> None:
+        self.tensors: Dict[str, Tensor] = {}
+        self._seen: Dict[int, str] = {}
+
+    def of(self, t: NetTensor) -> str:
+        name = self._seen.get(id(t))
         if name is None:
-            name = readable(t.name)
-            seen[id(t)] = name
+            name = self._seen[id(t)] = readable(t.name)
             dims = (-1,) if t.dims is None else t.dims
             if t.const:
                 value = t.value.array if t.value is not None and t.value.size <= MAX_VALUE_ELEMENTS else None
-                tensors[name] = Tensor(name, dims, t.dtype, True, readable(t.source or name), value)
+                self.tensors[name] = Tensor(name, dims, t.dtype, True, readable(t.source or name), value)
             else:
-                tensors[name] = Tensor(name, dims, t.dtype)
+                self.tensors[name] = Tensor(name, dims, t.dtype)
         return name
 
-    input_names = tuple(name_of(t) for t in inputs)
+    def constants_of(self, inputs: Sequence[Optional[NetTensor]]) -> Dict[str, None]:
+        """The constants that a layer reads, each once."""
+        names = [self.of(t) for t in inputs if t is not None and t.const]
+        return {self.tensors[name].constant_of or name: None for name in names}
+
+
+def _collect(
+    ctx: Context, source: OnnxFile, inputs: List[NetTensor], outputs: List[NetTensor], notes: Sequence[str]
+) -> LayerGraph:
+    names = _Names()
+    users: Dict[str, int] = {}
+    layers: List[Layer] = []
+    of_node: Dict[int, List[int]] = {}
+    input_names = tuple(names.of(t) for t in inputs)
     sources: Dict[int, Optional[SourceLocation]] = {}
     for index, made in enumerate(ctx.net.layers):
         if id(made.node) not in sources:
             sources[id(made.node)] = source_of(made.node.proto)
-        read: Dict[str, None] = {}
-        names = []
-        for t in made.inputs:
-            if t is None:
-                names.append("")
-                continue
-            name = name_of(t)
-            names.append(name)
-            if t.const:
-                read[tensors[name].constant_of or name] = None
-        for constant in read:
+        reads = tuple("" if t is None else names.of(t) for t in made.inputs)
+        for constant in names.constants_of(made.inputs):
             users[constant] = users.get(constant, 0) + 1
         layers.append(
             Layer(
@@ -211,8 +212,8 @@ def _collect(
                 readable(made.name),
                 made.node.name,
                 made.node.op,
-                tuple(names),
-                tuple(name_of(t) for t in made.outputs),
+                reads,
+                tuple(names.of(t) for t in made.outputs),
                 made.params,
                 sources[id(made.node)],
             )
@@ -225,9 +226,9 @@ def _collect(
     return LayerGraph(
         name=source.name,
         layers=tuple(layers),
-        tensors=tensors,
+        tensors=names.tensors,
         inputs=input_names,
-        outputs=tuple(name_of(t) for t in outputs),
+        outputs=tuple(names.of(t) for t in outputs),
         nodes=nodes,
         lowering=ctx.lowering,
         stands_in_for=stands_in_for(ctx.trt),

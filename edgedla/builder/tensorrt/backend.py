@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.of_plan import Contents, artifact_of
 from edgedla.builder.plan.plan import BuildPlan
-from edgedla.builder.tensorrt.api import build_engine
+from edgedla.builder.tensorrt.api import Built, build_engine
 from edgedla.builder.tensorrt.drift import Drift, drift_yaml
 from edgedla.builder.tensorrt.log_causes import read_log, what_went_elsewhere, why_it_failed
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError
@@ -65,25 +65,9 @@ def build_on_device(
         raise type(e)(e.what, where=e.where, allowed=e.allowed, hint=hint) from e
     if built.timing_cache:
         _keep(timing, built.timing_cache)
-    contents: Contents = {("log", "build.log"): built.log.encode()}
-    role = ("engine", "model.engine") if plan.mode == "hybrid" else ("loadable", "model.dla.bin")
-    contents[role] = built.data
-    if built.inspector is not None:
-        contents[("layers", "layers.json")] = json.dumps(built.inspector, indent=1).encode()
-    if built.timing_cache:
-        contents[("timing_cache", "timing.cache")] = built.timing_cache
+    contents = _contents(plan, built)
     parsed = read_log(built.log)
-    notes = [*plan.notes, *what_went_elsewhere(parsed)]
-    if built.drift.differences:
-        contents[("drift", "drift.yaml")] = drift_yaml(plan, built.drift).encode()
-        notes.append(f"TensorRT differs from the rules on {len(built.drift.differences)} layers: see the drift file")
-    if built.drift.refused:
-        notes.append("planned for the DLA, refused by TensorRT: " + ", ".join(built.drift.refused))
-    if built.drift.missing and plan.mode == "hybrid":
-        notes.append(
-            "planned for the DLA, but TensorRT has no layers of these names (the placement as built says what runs "
-            "where): " + ", ".join(built.drift.missing)
-        )
+    notes = (*plan.notes, *what_went_elsewhere(parsed), *_drift_notes(plan, built.drift))
     other = [
         f"{io.name}: {built.formats[io.name]}" for io in plan.io if built.formats.get(io.name, io.format) != io.format
     ]
@@ -92,10 +76,35 @@ def build_on_device(
             "the engine's border formats are not the planned ones: " + ", ".join(other), hint=f"log: {log}"
         )
     software = {"tensorrt": built.version}
-    artifact = artifact_of(
-        plan, "tensorrt", software, tuple(notes), None, real_placement(plan, built.inspector, parsed)
-    )
+    artifact = artifact_of(plan, "tensorrt", software, notes, None, real_placement(plan, built.inspector, parsed))
     return artifact, contents
+
+
+def _contents(plan: BuildPlan, built: Built) -> Contents:
+    """The files of the artifact that TensorRT's build gives: (role, name) -> content."""
+    role = ("engine", "model.engine") if plan.mode == "hybrid" else ("loadable", "model.dla.bin")
+    contents: Contents = {("log", "build.log"): built.log.encode(), role: built.data}
+    if built.inspector is not None:
+        contents[("layers", "layers.json")] = json.dumps(built.inspector, indent=1).encode()
+    if built.timing_cache:
+        contents[("timing_cache", "timing.cache")] = built.timing_cache
+    if built.drift.differences:
+        contents[("drift", "drift.yaml")] = drift_yaml(plan, built.drift).encode()
+    return contents
+
+
+def _drift_notes(plan: BuildPlan, drift: Drift) -> List[str]:
+    notes = []
+    if drift.differences:
+        notes.append(f"TensorRT differs from the rules on {len(drift.differences)} layers: see the drift file")
+    if drift.refused:
+        notes.append("planned for the DLA, refused by TensorRT: " + ", ".join(drift.refused))
+    if drift.missing and plan.mode == "hybrid":
+        notes.append(
+            "planned for the DLA, but TensorRT has no layers of these names (the placement as built says what runs "
+            "where): " + ", ".join(drift.missing)
+        )
+    return notes
 
 
 def real_placement(
