@@ -107,7 +107,7 @@ def cancel(board: BoardEntry, job: str, how: str = "interrupt") -> None:
     """Sends a job the signal of Ctrl-C ("interrupt"), SIGTERM ("terminate") or SIGKILL ("kill").
 
     Raises:
-        Refusal: there is no such job, or it has ended.
+        BoardRefused: there is no such job, or it has ended.
     """
     with contextlib.closing(Connection(board)) as connection:
         connection.ask("cancel", job=job, how=how)
@@ -117,7 +117,7 @@ def lock(board: BoardEntry, hold_s: float, note: str = "", wait_s: float = 0.0) 
     """Reserves a board for this user for at most `hold_s`; jobs of this user run meanwhile. Returns the lock's job.
 
     Raises:
-        Refusal: somebody else has it.
+        BoardRefused: somebody else has it.
     """
     document = {
         "id": client.new_job_id(),

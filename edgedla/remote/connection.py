@@ -71,7 +71,7 @@ class Connection:
         """The last answer to a request.
 
         Raises:
-            ConnectionLost: it broke. Refusal: the board refuses.
+            ConnectionLost: it broke. BoardRefused: the board refuses.
         """
         self.send(op, payload, **fields)
         return self.answer()
@@ -87,7 +87,7 @@ class Connection:
         for message, payload in self.messages():
             if message.get("done"):
                 if "error" in message:
-                    raise Refusal.of(message, self.where)
+                    raise BoardRefused.of(message, self.where)
                 return message
             if other is not None:
                 other(message, payload)
@@ -142,14 +142,14 @@ class Connection:
             return ""
 
 
-class Refusal(RunError):
+class BoardRefused(RunError):
     """The board refuses a request; `code` says of which kind: busy, disk, job, ended, refused, system."""
 
     code = "refused"
     holder: Dict[str, str] = {}
 
     @classmethod
-    def of(cls, message: Message, where: str) -> Refusal:
+    def of(cls, message: Message, where: str) -> BoardRefused:
         holder = message.get("holder")
         holder = {str(k): printable(str(v))[:200] for k, v in holder.items()} if isinstance(holder, dict) else {}
         if message["error"] == "busy":

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from edgedla.errors import EdgedlaError, EnvironmentMissing, RunError
 from edgedla.remote import client
 from edgedla.remote.board_side.wire import Message
-from edgedla.remote.connection import Connection, ConnectionLost, Refusal, in_use_by, printable
+from edgedla.remote.connection import BoardRefused, Connection, ConnectionLost, in_use_by, printable
 from edgedla.remote.inventory import BoardEntry
 from edgedla.remote.results import by_slot, place, staging_of
 from edgedla.remote.transfer import Sent, checked_outputs, fetch, send_files
@@ -75,7 +75,7 @@ def run_on(board: BoardEntry, request: Request, terminal: Terminal) -> Ended:
     """Runs a verb on a board as if it ran here; a broken connection is taken up again.
 
     Raises:
-        EnvironmentMissing: no connection, no edgedla there or of another version. Refusal: busy, full disk.
+        EnvironmentMissing: no connection, no edgedla there or of another version. BoardRefused: busy, full disk.
         ConnectionLost: the board did not come back; the job goes on. RunError: a result does not verify.
     """
     job = client.new_job_id()
@@ -108,7 +108,7 @@ def follow(board: BoardEntry, job: str, terminal: Terminal, into: Optional[Path]
         into: folder for the results of a job that another laptop started.
 
     Raises:
-        As `run_on`. Refusal: the board has no such job.
+        As `run_on`. BoardRefused: the board has no such job.
     """
     known = client.remembered(job) or {}
     slots = {str(k): Path(v) for k, v in known.get("slots", {}).items()}
@@ -128,7 +128,7 @@ def follow(board: BoardEntry, job: str, terminal: Terminal, into: Optional[Path]
             message, _ = got
             if message.get("done"):
                 if "error" in message:
-                    raise Refusal.of(message, connection.where)
+                    raise BoardRefused.of(message, connection.where)
                 ended = message
             elif "text" in message:
                 _show(message, names, terminal)

@@ -94,7 +94,7 @@ def send_files(connection: Connection, files: Sequence[Sent], client: str, progr
     """Sends what the board has not; returns how many bytes that were.
 
     Raises:
-        Refusal: the disk is full. ConnectionLost: what arrived stays, the next call goes on with it.
+        BoardRefused: the disk is full. ConnectionLost: what arrived stays, the next call goes on with it.
     """
     unique = {f.sha256: f for f in files}
     blobs = [{"sha256": f.sha256, "size": f.size} for f in unique.values()]

@@ -10,6 +10,7 @@ from edgedla.regions.values import Placed
 from edgedla.reports import summary
 from edgedla.reports.page.numbers import milliseconds
 from edgedla.reports.summary import count, macs_text
+from edgedla.reports.text import clean
 from edgedla.reports.worth import worth_of
 
 #: Above this many layers a frame has one cell with the count: a page of 10,000 elements gets slow.
@@ -155,7 +156,8 @@ def title_of(report: CheckReport, layer: LayerReport) -> str:
     if layer.macs:
         facts.append(f"{macs_text(layer.macs)} MACs")
     lines = [f"{layer.index} {layer.type} {summary.place_of(layer)}", reason_of(layer), ", ".join(facts)]
-    return "\n".join(line for line in lines if line)
+    # A name may hold a line break of its own.
+    return "\n".join(clean(line) for line in lines if line)
 
 
 def _sentence(number: str, layers: Sequence[LayerReport], times: Optional[Tuple[float, float]]) -> str:
