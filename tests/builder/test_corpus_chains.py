@@ -10,7 +10,7 @@ import onnx
 import pytest
 from chain_placements import TARGET, Devices, on_one_core, placed, runs
 
-from edgedla.builder import HostSession, build, load_artifact
+from edgedla.builder import Artifact, HostSession, build, load_artifact
 from edgedla.builder.chain.check_stage_layers import same_layers
 from edgedla.builder.chain.extract import extract, node_groups
 from edgedla.builder.chain.host_accuracy import HostChain
@@ -102,5 +102,14 @@ def test_a_chain_agrees_with_one_engine(
     error = float(np.linalg.norm(found - want) / np.linalg.norm(want))
     # Both are within the tolerance of FP32. What the GPU hands to both DLA and GPU is rounded in the chain alone.
     assert error <= TOLERANCE_REL_L2[precision], error
-    if shape == "two":
+    if shape == "two" and not parted_operators(path, chain):
         assert error <= 1e-6, error
+
+
+def parted_operators(path: Path, chain: Artifact) -> List[str]:
+    """Tensors between a convolution and its activation that pass from stage to stage: only there are they rounded."""
+    nodes = onnx.load(str(path), load_external_data=False).graph.node
+    convolutions = {o for node in nodes if node.op_type == "Conv" for o in node.output}
+    activated = {name for node in nodes if node.op_type == "Relu" for name in node.input}
+    passed = {b.name for stage in chain.stages[1:] for b in stage.artifact.inputs}
+    return sorted(passed & convolutions & activated)
