@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from inspect import signature
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -27,7 +28,9 @@ TARGET = ["--target", "agx-orin-64gb"]
 
 def printed(*arguments: str) -> str:
     """What the command writes to its standard output. Exit codes 0 and 1 are answers."""
-    result = CliRunner().invoke(main, list(arguments))
+    # Before click 8.2 the two streams are one unless this is said; from 8.2 on it cannot be said.
+    options = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner.__init__).parameters else {}
+    result = CliRunner(**options).invoke(main, list(arguments))
     assert result.exit_code in (0, 1), result.output
     return str(result.stdout)
 
