@@ -81,12 +81,17 @@ def _archive(file: Path) -> Dict[str, Any]:
 
 
 def _header(stream: IO[bytes]) -> Header:
-    version = np.lib.format.read_magic(stream)
+    # Typed in some releases of NumPy only.
+    npy: Any = np.lib.format
+    version = npy.read_magic(stream)
+    header: Header
     if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(stream)
-    if version == (2, 0):
-        return np.lib.format.read_array_header_2_0(stream)
-    raise ValueError(f"arrays of format {version[0]}.{version[1]} are not read; np.save writes 1.0")
+        header = npy.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        header = npy.read_array_header_2_0(stream)
+    else:
+        raise ValueError(f"arrays of format {version[0]}.{version[1]} are not read; np.save writes 1.0")
+    return header
 
 
 class _Refused:

@@ -105,7 +105,7 @@ class Prices:
         found = np.full((len(readers) + 1, size, 1 << size, len(w)), np.inf)
         for source in sources:
             sets = [s for s in range(1 << size) if s >> source & 1]
-            paid = {s: np.zeros(len(w)) for s in sets}
+            paid: Dict[int, np.ndarray] = {s: np.zeros(len(w)) for s in sets}
             for s in sets:
                 for d in range(size):
                     if s >> d & 1 and d != source:

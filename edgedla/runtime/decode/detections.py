@@ -66,7 +66,7 @@ def nms(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, options
     rank[np.argsort(-found, kind="stable")] = np.arange(len(found), 0, -1)
     chosen = cv2.dnn.NMSBoxes(xywh.tolist(), rank.tolist(), 0.5, options.iou)
     # OpenCV before 4.5.4 returns (n, 1).
-    order = np.asarray(chosen, np.int64).reshape(-1)
+    order: np.ndarray = np.asarray(chosen, np.int64).reshape(-1)
     order = order[np.argsort(-found[order], kind="stable")][: options.limit]
     return keep[order]
 
