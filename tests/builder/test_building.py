@@ -15,10 +15,11 @@ import onnxruntime
 import pytest
 import yaml
 
-from edgedla.builder import Artifact, HostSession, build, load_artifact
+from edgedla.builder import Artifact, HostSession, build, load_artifact, plan_build
 from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.errors import BuildError, DocumentError, EnvironmentMissing, ModelError, UsageError
 from edgedla.formats.pack import pack, unpack
+from edgedla.placement import place
 from edgedla.quantization.calibration_cache import write_cache
 
 
@@ -356,3 +357,12 @@ def test_options_reach_the_plan(chain: Callable[..., Path], tmp_path: Path) -> N
     artifact = build(chain(), tmp_path / "out", request(options=options))
     assert artifact.placement_predicted["conv2"] == "GPU"
     assert json.loads(artifact.file("plan").read_text())["pools"]["dla_sram_bytes"] == 1 << 19
+
+
+def test_where_a_placement_chose_the_gpu_no_rule_is_the_reason(chain: Callable[..., Path]) -> None:
+    path = chain()
+    placement = place(path, target="agx-orin-64gb", devices="GPU")
+    plan = plan_build(path, BuildRequest(target="agx-orin-64gb", placement=placement))
+    assert {layer.device for layer in plan.layers} == {"GPU"}
+    assert "no layer runs on the DLA: the placement chose the GPU" in plan.notes
+    assert not any("reason" in note for note in plan.notes)
