@@ -130,7 +130,8 @@ def tasks_of(
     """Every task in the order of the result: models as given, then platforms, then precisions.
 
     Args:
-        platforms: (label, arguments of platform_for). Checked here, so that a wrong name ends the sweep and not each row.
+        platforms: (label, arguments of platform_for, and "precision" where the label has one of its own: "orin@int8").
+            Checked here, so that a wrong name ends the sweep and not each row.
         boards: of bench: (name, module); a task goes to a board of its module.
 
     Raises:
@@ -140,7 +141,7 @@ def tasks_of(
     from edgedla.targets import platform_for
 
     for _, arguments in platforms:
-        platform_for(**arguments)
+        platform_for(**{k: v for k, v in arguments.items() if k != "precision"})
     version = load_rules().version
     by_module: Dict[str, List[str]] = {}
     for name, module in boards:
@@ -149,9 +150,9 @@ def tasks_of(
     for model in models:
         sha256 = content_of(model)
         for label, arguments in platforms:
-            here = by_module.get(arguments["target"], [])
-            for precision in precisions:
-                board = here[turn % len(here)] if here else None
+            candidates = by_module.get(arguments["target"], [])
+            for precision in (arguments["precision"],) if "precision" in arguments else precisions:
+                board = candidates[turn % len(candidates)] if candidates else None
                 turn += 1
                 yield Task(
                     model, sha256, arguments["target"], arguments.get("jetpack"), arguments.get("trt"), label, precision,
