@@ -256,5 +256,5 @@ def test_dask_gives_the_same_rows_and_a_killed_worker_loses_nothing(dask, models
 def test_a_platform_may_name_its_own_precision(models):
     own = {"target": "agx-orin-64gb", "precision": "int8"}
     platforms = [("orin@int8", own), ("xavier", {"target": "agx-xavier-32gb"})]
-    swept = list(tasks_of(models[:1], platforms, ("fp16", "int8"), Settings()))
+    swept = list(tasks_of(find_models([str(models)])[:1], platforms, ("fp16", "int8"), Settings()))
     assert [(t.label, t.precision) for t in swept] == [("orin@int8", "int8"), ("xavier", "fp16"), ("xavier", "int8")]
