@@ -9,35 +9,32 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequenc
 
 from edgedla.costs.cost import Cost
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
-from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
+from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value, legal
 from edgedla.placement.problem.problem import Link, Problem
+from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.mincut import cheapest
 from edgedla.vocabulary import GPU
 
 
-class Search:
-    """The best legal assignment so far, and the clock."""
+class Search(Best):
+    """The best legal assignment so far, the nodes visited, and the clock."""
 
     def __init__(self, problem: Problem, goal: Goal, time_limit_s: float, value_of: Optional[Value]) -> None:
-        self.problem, self.goal = problem, goal
-        self.measure = measure_of(goal, value_of)
-        self.best: Optional[Evaluation] = None
-        self.value = INFINITY
+        super().__init__(problem, goal, value_of)
         self.nodes = 0
         self.began = time.monotonic()
         self.deadline = self.began + time_limit_s
 
-    def offer(self, assignment: Sequence[str]) -> Evaluation:
+    def visit(self, assignment: Sequence[str]) -> Evaluation:
         e = evaluate(self.problem, assignment)
-        if legal(self.problem, e, self.goal):
-            value, _ = self.measure(self.problem, e)
-            if value < self.value * (1 - 1e-9):
-                self.best, self.value = e, value
+        self.offer(e)
         return e
 
     def solution(self, bound: float, timed_out: bool) -> Solution:
         bound = min(bound, self.value)
-        return Solution(self.best, self.value, bound, "python", self.nodes, time.monotonic() - self.began, timed_out)
+        return Solution(
+            self.evaluation, self.value, bound, "python", self.nodes, time.monotonic() - self.began, timed_out
+        )
 
 
 def solve_branching(
@@ -51,7 +48,7 @@ def solve_branching(
     """As `milp.solve_milp`, without a library: branch and bound over minimum cuts where the problem is one, else depth first."""
     search = Search(problem, goal, time_limit_s, value_of)
     for assignment in start:
-        search.offer(assignment)
+        search.visit(assignment)
     if goal.objective in ("latency", "energy") and goal.latency_bound_us is None and len(problem.cores) == 1:
         return _over_cuts(search, gap)
     return _depth_first(search, gap)
@@ -67,7 +64,7 @@ def _over_cuts(search: Search, gap: float) -> Solution:
     for _ in {item.model for item in problem.items if item.layers}:
         one += problem.engine.latency_us if weight == "latency" else problem.engine.energy_mj
     if all(GPU in item.allowed for item in problem.items):
-        search.offer((GPU,) * len(problem.items))
+        search.visit((GPU,) * len(problem.items))
     serial = itertools.count()
     # The GPU-only assignment stands on its own, so everything in the queue has a loadable.
     queue: List[Tuple[float, int, Dict[int, str], Tuple[str, ...]]] = []
@@ -85,7 +82,7 @@ def _over_cuts(search: Search, gap: float) -> Solution:
         if time.monotonic() > search.deadline:
             return search.solution(bound, True)
         search.nodes += 1
-        e = search.offer(assignment)
+        e = search.visit(assignment)
         free = [i for i, item in enumerate(problem.items) if i not in fixed and len(item.allowed) > 1]
         reached, _ = search.measure(problem, e)
         if not free or (reached <= bound * (1 + 1e-9) and legal(problem, e, search.goal)):
@@ -128,7 +125,7 @@ def _depth_first(search: Search, gap: float) -> Solution:
         if sums.bound() >= search.value * (1 - gap) + 1e-9:
             continue
         if len(stack) == len(items):
-            search.offer(tuple(sums.devices))
+            search.visit(tuple(sums.devices))
         else:
             stack.append((choices(len(stack)), None))
     return search.solution(search.value * (1 - gap), False)

@@ -7,8 +7,9 @@ from typing import Dict, Iterable, Optional, Sequence, Set, Tuple
 
 from edgedla.placement.problem.baselines import after_cap
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
-from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
+from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value
 from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.cuts import cut_assignment, cut_count
 from edgedla.placement.solvers.highs import Linear, add
 from edgedla.placement.solvers.lower_bounds import alike, engine_sets, floor_on
@@ -33,7 +34,7 @@ def solve_milp(
         value_of: true objective of an assignment; `worth` by default.
     """
     began = time.monotonic()
-    best = _Best(problem, goal, value_of)
+    best = Best(problem, goal, value_of)
     rounds, timed_out = 0, False
     for assignment in start:
         best.offer(evaluate(problem, assignment))
@@ -83,25 +84,6 @@ def solve_milp(
                 break
     bound = min(min(bounds.values(), default=INFINITY), best.value)
     return Solution(best.evaluation, best.value, bound, "highs", rounds, time.monotonic() - began, timed_out)
-
-
-class _Best:
-    """The best legal assignment so far; on a tie the earliest stays."""
-
-    def __init__(self, problem: Problem, goal: Goal, value_of: Optional[Value]) -> None:
-        self.problem, self.goal = problem, goal
-        self.measure = measure_of(goal, value_of)
-        self.evaluation: Optional[Evaluation] = None
-        self.value = INFINITY
-
-    def offer(self, e: Evaluation) -> Optional[float]:
-        """Takes what is better; the value that is proven of it, or None where it is not legal."""
-        if not legal(self.problem, e, self.goal):
-            return None
-        value, proven = self.measure(self.problem, e)
-        if value < self.value * (1 - 1e-9):
-            self.evaluation, self.value = e, value
-        return proven
 
 
 def _objective(r: Relaxation, goal: Goal, known: float) -> None:

@@ -1,0 +1,28 @@
+"""The best assignment that a solver has met."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from edgedla.placement.problem.evaluate import Evaluation
+from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure_of
+from edgedla.placement.problem.problem import Problem
+
+
+class Best:
+    """The best legal assignment so far; on a tie the earliest stays."""
+
+    def __init__(self, problem: Problem, goal: Goal, value_of: Optional[Value]) -> None:
+        self.problem, self.goal = problem, goal
+        self.measure = measure_of(goal, value_of)
+        self.evaluation: Optional[Evaluation] = None
+        self.value = INFINITY
+
+    def offer(self, e: Evaluation) -> Optional[float]:
+        """Takes what is better; the value that is proven of it, or None where it is not legal."""
+        if not legal(self.problem, e, self.goal):
+            return None
+        value, proven = self.measure(self.problem, e)
+        if value < self.value * (1 - 1e-9):
+            self.evaluation, self.value = e, value
+        return proven
