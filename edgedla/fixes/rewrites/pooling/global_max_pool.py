@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from edgedla.fixes.network.network import Network
-from edgedla.fixes.rewrites.limits import pooling_window
-from edgedla.fixes.rewrites.numbers import stages
-from edgedla.fixes.rewrites.pooling.patterns import over_height_and_width, with_shape
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.fixes.rewrites.pooling.patterns import pooling_chain
+from edgedla.fixes.site import Rewrite, Site, holds, no_pattern, refuses
 
 #: First release whose DLA takes a maximum over H and W.
 FIRST_WITHOUT_NEED = (10,)
@@ -17,21 +15,7 @@ FIRST_WITHOUT_NEED = (10,)
 def match(network: Network, node: Any) -> Optional[Site]:
     if network.goal.trt >= FIRST_WITHOUT_NEED:
         return None
-    found = over_height_and_width(network, node)
-    if found is None:
-        return None
-    x, (_, _, h, w), shape = found
-    windows = stages(h, w, pooling_window())
-    if windows is None:
-        raise Refused(f"{h} x {w} has a prime factor above {pooling_window()}, the largest window of a pooling")
-
-    def build(editor: Any) -> Any:
-        y = x
-        for window in windows:
-            y = editor.op("MaxPool", y, kernel_shape=window, strides=window)
-        return with_shape(editor, y, shape)
-
-    return Site(node.outputs[0], (node,), build) if windows else None
+    return pooling_chain(network, node, "MaxPool")
 
 
 REWRITE = Rewrite(

@@ -7,7 +7,9 @@ from typing import Any, Optional, Tuple
 import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
-from edgedla.fixes.site import Refused
+from edgedla.fixes.rewrites.limits import pooling_window
+from edgedla.fixes.rewrites.numbers import stages
+from edgedla.fixes.site import Refused, Site
 
 Reduced = Tuple[Any, Tuple[int, int, int, int], Tuple[int, ...]]
 
@@ -50,3 +52,29 @@ def over_height_and_width(network: Network, node: Any) -> Optional[Reduced]:
 def with_shape(editor: Any, x: Any, shape: Tuple[int, ...]) -> Any:
     """x, reshaped where the reduction dropped its dims."""
     return x if len(shape) == 4 else editor.reshape(x, shape)
+
+
+def pooling_chain(network: Network, node: Any, op: str, **attributes: Any) -> Optional[Site]:
+    """A global pooling or a reduction over H and W as a chain of `op`, each within the DLA's window; None for others.
+
+    Args:
+        attributes: of every pooling in the chain, besides its window.
+
+    Raises:
+        Refused: a size has a prime factor above the largest window.
+    """
+    reduced = over_height_and_width(network, node)
+    if reduced is None:
+        return None
+    x, (_, _, h, w), shape = reduced
+    windows = stages(h, w, pooling_window())
+    if windows is None:
+        raise Refused(f"{h} x {w} has a prime factor above {pooling_window()}, the largest window of a pooling")
+
+    def build(editor: Any) -> Any:
+        y = x
+        for window in windows:
+            y = editor.op(op, y, kernel_shape=window, strides=window, **attributes)
+        return with_shape(editor, y, shape)
+
+    return Site(node.outputs[0], (node,), build) if windows else None
