@@ -10,9 +10,9 @@ from platform import machine
 from typing import TYPE_CHECKING, Iterator, Optional, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact
-from edgedla.builder.artifact.of_plan import Contents, already_built, artifact_of
-from edgedla.builder.artifact.store import claim_folder, folder_lock, own_folder, save_artifact, tidy
-from edgedla.builder.chain.build import build_chain, discard_stages
+from edgedla.builder.artifact.of_plan import Contents, artifact_of
+from edgedla.builder.artifact.store import claim_folder, folder_lock, own_folder, save_artifact
+from edgedla.builder.chain.build import build_chain
 from edgedla.builder.chain.plan import ChainPlan, Whole, plan_chain
 from edgedla.builder.plan.devices import devices_of
 from edgedla.builder.plan.from_quantization import report_of, with_quantization
@@ -21,6 +21,7 @@ from edgedla.builder.plan.legality import refuse_dynamic
 from edgedla.builder.plan.make_plan import make_plan
 from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.builder.request import BuildRequest, Model, Say, preprocess_of
+from edgedla.builder.standing import discard_stages, standing, tell
 from edgedla.builder.trtexec.files import Scripts, scripts_of
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError, UsageError
 from edgedla.graph import LayerGraph
@@ -101,17 +102,12 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
             source = model_identity(path)
             if isinstance(plan, ChainPlan):
                 return build_chain(plan, path, folder, work, backend, source, request, _build_one, say)
-            given = request.calib_data is not None
-            done = None if request.force else already_built(folder, plan.to_json(), backend, source, given)
-            pictures = preprocess_of(request)
-            if done is not None and done.preprocess == pictures:
-                _tell(say, "this very build stands there already; --force builds it again")
-                tidy(done)
-                discard_stages(work)
+            done = standing(folder, work, plan.to_json(), backend, source, request, say)
+            if done is not None:
                 return done
-            _tell(say, f"building with the {backend} backend")
+            tell(say, f"building with the {backend} backend")
             artifact, contents = _build_one(plan, path, work, backend, request, say)
-            whole = replace(artifact, model=source, board=board_facts(), preprocess=pictures)
+            whole = replace(artifact, model=source, board=board_facts(), preprocess=preprocess_of(request))
             saved = save_artifact(whole, folder, contents)
             discard_stages(work)
             return saved
@@ -248,11 +244,6 @@ def _alone(folder: Path) -> Iterator[None]:
             own_folder(folder / WORK)
             held.enter_context(folder_lock(folder, f"{WORK}/.lock"))
         yield
-
-
-def _tell(say: Optional[Say], line: str) -> None:
-    if say is not None:
-        say(line)
 
 
 @contextmanager

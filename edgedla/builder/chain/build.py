@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, 
 from edgedla.builder.artifact.artifact import Artifact, Stage
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.artifact.of_plan import Contents, already_built, bindings_of
-from edgedla.builder.artifact.store import own_folder, save_artifact, tidy
+from edgedla.builder.artifact.store import own_folder, save_artifact
 from edgedla.builder.chain.plan import ChainPlan, StagePlan
+from edgedla.builder.request import preprocess_of
+from edgedla.builder.standing import STAGES, discard_stages, standing, tell
 from edgedla.documents import header
 from edgedla.errors import EdgedlaError
 from edgedla.files import write_atomic
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from edgedla.quantization.samples import Samples
 
 Say = Optional[Callable[[str], None]]
-#: Builds one engine: `building._build_one`.
-_STAGES = "stages"
 BuildOne = Callable[..., Tuple[Artifact, Contents]]
 
 
@@ -57,16 +57,10 @@ def build_chain(
     """
     plan = _plan_text(chain)
     given = request.calib_data is not None
-    done = None if request.force else already_built(folder, plan, backend, source, given)
-    from edgedla.builder.request import preprocess_of
-
-    pictures = preprocess_of(request)
-    if done is not None and done.preprocess == pictures:
-        _tell(say, "this very build stands there already; --force builds it again")
-        tidy(done)
-        discard_stages(work)
+    done = standing(folder, work, plan, backend, source, request, say)
+    if done is not None:
         return done
-    _tell(say, f"building a chain of {len(chain.stages)} stages with the {backend} backend")
+    tell(say, f"building a chain of {len(chain.stages)} stages with the {backend} backend")
     measured = None
     if backend == "host":
         from edgedla.builder.chain.host_accuracy import Reference
@@ -78,9 +72,9 @@ def build_chain(
         built = None if request.force else _already_built(folder, work, k, stage, backend, identity, given)
         layers = f"{len(stage.plan.layers)} layers"
         if built is not None:
-            _tell(say, f"stage {k}, {stage.device}, {layers}: stands there already")
+            tell(say, f"stage {k}, {stage.device}, {layers}: stands there already")
         else:
-            _tell(say, f"stage {k}, {stage.device}, {layers}")
+            tell(say, f"stage {k}, {stage.device}, {layers}")
             samples = measured.samples(k) if measured is not None else None
             built = _build_stage(stage, k, work, backend, identity, request, build_one, samples, say)
         stages.append(Stage(stage.device, built))
@@ -90,16 +84,10 @@ def build_chain(
         contents[("calibration", "calib.cache")] = write_cache(
             chain.calibration.absmax, chain.stages[0].plan.trt
         ).encode()
-    whole = replace(_artifact(chain, stages, source, accuracy), board=board_facts(), preprocess=pictures)
+    whole = replace(_artifact(chain, stages, source, accuracy), board=board_facts(), preprocess=preprocess_of(request))
     saved = save_artifact(whole, folder, contents)
     discard_stages(work)
     return saved
-
-
-def discard_stages(work: Path) -> None:
-    """Removes the stages of a build that was killed, once the artifact stands that they were for, or another one."""
-    # Of a link rmtree removes nothing.
-    shutil.rmtree(work / _STAGES, ignore_errors=True)
 
 
 def _plan_text(chain: ChainPlan) -> str:
@@ -115,7 +103,7 @@ def _already_built(
     folder: Path, work: Path, k: int, stage: StagePlan, backend: str, identity: Mapping[str, Any], given: bool
 ) -> Optional[Artifact]:
     """The stage, if it stands in the folder or was finished by a build that was killed."""
-    for place in (work / _STAGES, folder):
+    for place in (work / STAGES, folder):
         for candidate in sorted(place.glob(f"stage{k}-*")) if place.is_dir() and not place.is_symlink() else []:
             if candidate.is_symlink():
                 continue
@@ -146,7 +134,7 @@ def _build_stage(
     samples: Optional[Samples],
     say: Say,
 ) -> Artifact:
-    place = own_folder(own_folder(work) / _STAGES)
+    place = own_folder(own_folder(work) / STAGES)
     with _temporary_folder(f".stage{k}-", place) as temporary:
         model = Path(temporary) / f"{stage.plan.model['name']}.onnx"
         write_atomic(model, stage.model)
@@ -199,8 +187,3 @@ def _artifact(
         notes=(*added, *chain.notes),
         stages=tuple(stages),
     )
-
-
-def _tell(say: Say, line: str) -> None:
-    if say is not None:
-        say(line)

@@ -1,0 +1,52 @@
+"""What stands in the output folder already: the same build is handed back, its leftovers go."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Mapping, Optional
+
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.artifact.of_plan import already_built
+from edgedla.builder.artifact.store import tidy
+from edgedla.builder.request import BuildRequest, Say, preprocess_of
+
+#: Builds one engine: `building._build_one`.
+STAGES = "stages"
+
+
+def standing(
+    folder: Path,
+    work: Path,
+    plan: str,
+    backend: str,
+    source: Mapping[str, Any],
+    request: BuildRequest,
+    say: Optional[Say],
+) -> Optional[Artifact]:
+    """The artifact in the folder where it is this very build, tidied; None where there is something to build.
+
+    Args:
+        plan: text of the plan. source: identity of the model, as the artifact states it.
+    """
+    if request.force:
+        return None
+    artifact = already_built(folder, plan, backend, source, request.calib_data is not None)
+    if artifact is None or artifact.preprocess != preprocess_of(request):
+        return None
+    tell(say, "this very build stands there already; --force builds it again")
+    tidy(artifact)
+    discard_stages(work)
+    return artifact
+
+
+def discard_stages(work: Path) -> None:
+    """Removes the stages of a build that was killed, once the artifact stands that they were for, or another one."""
+    # Of a link rmtree removes nothing.
+    shutil.rmtree(work / STAGES, ignore_errors=True)
+
+
+def tell(say: Optional[Say], line: str) -> None:
+    """Hands a line of progress to whoever listens."""
+    if say is not None:
+        say(line)
