@@ -183,12 +183,10 @@ def _notes(
 ) -> Tuple[str, ...]:
     notes = list(report.notes)
     if report.platform.has_dla and not uses_dla:
-        first = next((x.reason for x in report.layers if x.placed is Placed.GPU and x.reason), "")
-        if options.placed:
-            # A rule may refuse one layer; that all stand on the GPU was the placement's choice.
-            notes.append("no layer runs on the DLA: the placement chose the GPU")
-        else:
-            notes.append("no layer runs on the DLA" + (f"; the first one's reason: {first}" if first else ""))
+        # A rule may refuse one layer; that all stand on the GPU was the placement's choice, if there is one.
+        refused = () if options.placed else report.layers
+        first = next((x.reason for x in refused if x.placed is Placed.GPU and x.reason), "")
+        notes.append("no layer runs on the DLA" + (f"; the first one's reason: {first}" if first else ""))
     if calibration.source == "synthetic":
         notes.append(
             "INT8 scales come from random input: the flow works, the accuracy means nothing. Give --calib-data or --calib."
