@@ -14,7 +14,9 @@ from edgedla.version import __version__
 #: Public name -> the module that has it.
 _PUBLIC: Dict[str, str] = {
     "Artifact": "edgedla.builder",
-    "BenchOptions": "edgedla.runtime.measure.bench",
+    "BenchOptions": "edgedla.runtime.measure.timing",
+    "BenchReport": "edgedla.runtime.measure.bench",
+    "BenchRequest": "edgedla.runtime.measure.request",
     "BoardRefused": "edgedla.remote.connection",
     "BuildError": "edgedla.errors",
     "BuildPlan": "edgedla.builder.plan.plan",
@@ -47,6 +49,7 @@ _PUBLIC: Dict[str, str] = {
     "Support": "edgedla.rules.verdict",
     "UsageError": "edgedla.errors",
     "Verdict": "edgedla.rules.verdict",
+    "bench": "edgedla.runtime.measure.bench",
     "build": "edgedla.builder.building",
     "check": "edgedla.regions",
     "compare": "edgedla.regions",

@@ -22,7 +22,7 @@ from edgedla.builder.request import BuildRequest
 from edgedla.errors import EdgedlaError
 from edgedla.formats.pack import pack
 from edgedla.runtime.board.monitor import samples
-from edgedla.runtime.measure.bench import BenchOptions, bench, random_inputs
+from edgedla.runtime.measure.timing import BenchOptions, random_inputs, time_runner
 from edgedla.runtime.runners import open_runners, outputs_as_arrays
 from edgedla.runtime.runners.cudla import MEMORY_VARIABLE, CudlaRunner
 
@@ -196,7 +196,7 @@ def _two_cores(name: str, artifact: Artifact) -> Finding:
 RUN = """
 import os, sys, time
 from edgedla.builder.artifact.load import load_artifact
-from edgedla.runtime.measure.bench import random_inputs
+from edgedla.runtime.measure.timing import random_inputs
 from edgedla.runtime.runners import open_runners
 artifact = load_artifact(sys.argv[1])
 with open_runners(artifact, [sys.argv[2]])[0] as runner:
@@ -276,7 +276,7 @@ def times(context: Context) -> List[Finding]:
         before = _clocks()
         try:
             with open_runners(artifact)[0] as runner:
-                result = bench(runner, random_inputs(artifact, 0), options)
+                result = time_runner(runner, random_inputs(artifact, 0), options)
         except EdgedlaError as e:
             findings.append(Finding(name, f"{type(e).__name__}: {e.what}", "measured", "edgedla bench"))
             continue

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import click
 
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import shape_options
 from edgedla.cli.output import deliver, destinations, echo
-from edgedla.documents import header
 from edgedla.errors import UsageError
-
-if TYPE_CHECKING:
-    from edgedla.builder.artifact.artifact import Artifact
-    from edgedla.runtime.measure.bench import BenchResult
-    from edgedla.runtime.measure.layer_profile import EngineTimes
 
 FORMATS = ("text", "json")
 #: trtexec's options for what a measurement here does anyhow, or does in one way only.
@@ -113,115 +106,42 @@ def bench(
     --export-profile writes the times of layers, in trtexec's form or, with --onnx, as a profile by signature that
     `edgedla place` and `check` take for --profile. It needs an artifact built with TensorRT in hybrid mode, or a chain of such.
     """
+    from edgedla.builder.artifact.load import load_artifact
+
     targets = destinations(output_format, output, FORMATS)
     folder = artifact or trtexec_engine
     if not folder or (artifact and trtexec_engine):
         raise UsageError("one artifact is needed", allowed="ARTIFACT, or trtexec's --loadEngine=ARTIFACT")
     if trtexec_core is not None:
         devices = (*devices, f"DLA{trtexec_core}")
-    try:
-        percents = tuple(float(p) for p in percentile.split(","))
-    except ValueError:
-        raise UsageError(f"{percentile!r}", where="--percentile", allowed="numbers separated by commas") from None
-    from edgedla.builder.artifact.load import load_artifact
     from edgedla.files import write_atomic
-    from edgedla.runtime.measure.bench import BenchOptions, random_inputs
-    from edgedla.runtime.measure.bench import bench as measure
-    from edgedla.runtime.measure.layer_profile import measure_layers
-    from edgedla.runtime.pipeline.devices import open_devices
+    from edgedla.runtime.measure.bench import bench_request
+    from edgedla.runtime.measure.request import BenchRequest
+    from edgedla.runtime.measure.timing import BenchOptions
 
+    timing = BenchOptions(warm_up, iterations, duration, _percentiles(percentile), streams)
+    request = BenchRequest(devices, timing, export_profile is not None, onnx, shapes, batch, power_mode)
     loaded = load_artifact(folder, model=onnx)
     if export_layer_info:
         from edgedla.runtime.measure.layer_profile import layer_info
 
         write_atomic(export_layer_info, layer_info(loaded))
-    given = {"--onnx": onnx, "--shapes": shapes, "--batch": batch, "--power-mode": power_mode}
-    profile = _profile_to(export_profile, loaded, devices, given)
-    options = BenchOptions(warm_up, iterations, duration, percents, streams)
-    inputs = random_inputs(loaded, options.seed)
-    results = []
-    runners = open_devices(loaded, devices)
-    try:
-        for runner in runners:
-            results.append(measure(runner, inputs, options))
-            if _interrupted(results[-1]):
-                break
-        layers = None if profile is None or _interrupted(results[-1]) else measure_layers(runners[0], inputs, options)
-    finally:
-        for runner in runners:
-            runner.close()
-    document: Dict[str, Any] = {
-        **header("edgedla.bench"),
-        "model": dict(loaded.model),
-        "target": loaded.platform.get("target"),
-        "backend": loaded.backend,
-        "precision": loaded.precision,
-        "results": [r.to_dict() for r in results],
-        "profile": None if profile is None or layers is None else profile.write(layers),
-    }
+    report = bench_request(loaded, request)
+    document = report.to_dict()
+    if export_profile is not None and report.layers is not None:
+        report.write_profile(export_profile)
+        document["profile"] = {"file": export_profile, **(document["profile"] or {})}
     if export_times:
-        every = {**document, "results": [r.to_dict(times=True) for r in results]}
-        write_atomic(export_times, json.dumps(every, indent=1) + "\n")
+        write_atomic(export_times, json.dumps(report.to_dict(times=True), indent=1) + "\n")
     deliver(targets, lambda wanted, _: json.dumps(document, indent=1) + "\n" if wanted == "json" else _text(document))
-    return 130 if _interrupted(results[-1]) else 0
+    return 130 if report.interrupted else 0
 
 
-def _interrupted(result: BenchResult) -> bool:
-    return result.interrupted or (result.pipelined is not None and result.pipelined.interrupted)
-
-
-@dataclass(frozen=True)
-class _ProfileTo:
-    """Where a profile goes; `assign` makes it one by signature, with --onnx."""
-
-    path: str
-    assign: Optional[Callable[[Sequence[EngineTimes]], Any]]
-
-    def write(self, engines: Sequence[EngineTimes]) -> Dict[str, Any]:
-        """Writes the file, and says what is in it."""
-        from edgedla.costs.profile import write_profile
-        from edgedla.files import write_atomic
-        from edgedla.runtime.measure.layer_profile import trtexec_profile
-
-        told = {"file": self.path, "inferences": engines[0].times.count}
-        told["engine_layers"] = sum(len(e.times.times_ms) for e in engines)
-        if self.assign is None:
-            write_atomic(self.path, trtexec_profile(engines))
-            return told
-        profile = self.assign(engines)
-        write_profile(profile, self.path)
-        return {**told, **profile.to_dict(short=True), "unresolved": len(profile.unresolved)}
-
-
-def _profile_to(
-    path: Optional[str], artifact: Artifact, devices: Tuple[str, ...], given: Mapping[str, Any]
-) -> Optional[_ProfileTo]:
-    """What --export-profile asks for, with all that can be wrong about it found before anything is measured."""
-    if path is None:
-        unused = [name for name, value in given.items() if value is not None]
-        if unused:
-            raise UsageError("it is about --export-profile", where=unused[0], allowed="with --export-profile FILE")
-        return None
-    from edgedla.runtime.measure import layer_profile
-
-    layer_profile.check_has_layers(artifact)
-    if any("=" in d for d in devices) or (len(devices) > 1 and artifact.kind != "chain"):
-        raise UsageError("a profile is that of one artifact on one device", where="--device", allowed="one DEVICE")
-    if given["--onnx"] is None:
-        unused = [name for name, value in given.items() if value is not None]
-        if unused:
-            raise UsageError("it is about the model", where=unused[0], allowed="with --onnx MODEL")
-        return _ProfileTo(path, None)
-    from edgedla.graph.open_sizes import TRTEXEC_BATCH
-    from edgedla.importers import load_onnx
-
-    model = layer_profile.cost_model_here(artifact, given["--power-mode"])
-    trt = model.platform.release.trt
-    graph = load_onnx(
-        given["--onnx"], trt=trt, shapes=given["--shapes"], batch=given["--batch"], open_batch=TRTEXEC_BATCH
-    )
-    layer_profile.check_shapes(artifact, graph)
-    return _ProfileTo(path, lambda engines: layer_profile.measured_profile(engines, graph, model))
+def _percentiles(text: str) -> Tuple[float, ...]:
+    try:
+        return tuple(float(p) for p in text.split(","))
+    except ValueError:
+        raise UsageError(f"{text!r}", where="--percentile", allowed="numbers separated by commas") from None
 
 
 def _text(document: Dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edgedla.runtime.measure.bench import BenchOptions, bench
+from edgedla.runtime.measure.timing import BenchOptions, time_runner
 
 
 class Pressed:
@@ -27,16 +27,16 @@ class Pressed:
 
 
 def test_what_was_measured_is_kept() -> None:
-    result = bench(Pressed(5), {}, BenchOptions(warm_up_ms=0, iterations=100, duration_s=0))  # type: ignore[arg-type]
+    result = time_runner(Pressed(5), {}, BenchOptions(warm_up_ms=0, iterations=100, duration_s=0))  # type: ignore[arg-type]
     assert (result.count, result.interrupted) == (3, True)
     assert result.to_dict()["interrupted"] is True
 
 
 def test_without_a_measurement_it_is_an_interruption() -> None:
     with pytest.raises(KeyboardInterrupt):
-        bench(Pressed(2), {}, BenchOptions(warm_up_ms=0, iterations=100, duration_s=0))  # type: ignore[arg-type]
+        time_runner(Pressed(2), {}, BenchOptions(warm_up_ms=0, iterations=100, duration_s=0))  # type: ignore[arg-type]
 
 
 def test_a_whole_measurement_says_nothing_of_it() -> None:
-    result = bench(Pressed(999), {}, BenchOptions(warm_up_ms=0, iterations=3, duration_s=0))  # type: ignore[arg-type]
+    result = time_runner(Pressed(999), {}, BenchOptions(warm_up_ms=0, iterations=3, duration_s=0))  # type: ignore[arg-type]
     assert "interrupted" not in result.to_dict()

@@ -15,7 +15,7 @@ from runtime_chains import SIZE, artifact, binding, chain, frame, passing, strai
 
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime import runners as runners_module
-from edgedla.runtime.measure.bench import BenchOptions, bench
+from edgedla.runtime.measure.timing import BenchOptions, time_runner
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.chain import ChainRunner
 from edgedla.runtime.runners.cuda_base import CudaRunner
@@ -117,7 +117,7 @@ def test_each_stage_works_on_another_frame_at_the_same_time():
 def test_throughput_is_the_slowest_stages_and_latency_the_sum():
     times_ms = (20.0, 30.0, 10.0)
     with fake_chain(straight("DLA0", "DLA1", "GPU"), times_ms) as runner:
-        result = bench(runner, frame(0), BenchOptions(warm_up_ms=0, iterations=20, duration_s=0))
+        result = time_runner(runner, frame(0), BenchOptions(warm_up_ms=0, iterations=20, duration_s=0))
     # Sleeping overshoots, and a loaded machine holds threads back: generous upwards, exact downwards.
     assert 57.0 <= result.mean_ms < 90.0
     assert result.in_flight == 1

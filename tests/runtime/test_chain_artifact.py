@@ -21,7 +21,7 @@ from edgedla.placement import place
 from edgedla.placement.result.document import read_placement
 from edgedla.runtime import runners as runners_module
 from edgedla.runtime.decode.make_decoder import DecodeOptions
-from edgedla.runtime.measure.bench import random_inputs
+from edgedla.runtime.measure.timing import random_inputs
 from edgedla.runtime.pipeline.config import PipelineConfig, SourceConfig, load_config
 from edgedla.runtime.pipeline.devices import open_devices, placed_on
 from edgedla.runtime.pipeline.metrics import PipelineCollector

@@ -27,7 +27,6 @@ from edgedla.importers import load_onnx
 from edgedla.placement import place
 from edgedla.runtime import runners as runners_module
 from edgedla.runtime.measure import layer_profile
-from edgedla.runtime.measure.bench import BenchOptions, random_inputs
 from edgedla.runtime.measure.layer_profile import (
     EngineTimes,
     measure_layers,
@@ -35,6 +34,7 @@ from edgedla.runtime.measure.layer_profile import (
     stage_names,
     trtexec_profile,
 )
+from edgedla.runtime.measure.timing import BenchOptions, random_inputs
 from edgedla.runtime.runners.layer_clock import LayerClock, LayerTimes
 from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
 from edgedla.targets import platform_for
@@ -395,3 +395,35 @@ def test_layers_without_names_are_told_apart_between_stage_and_network():
     # A node of the same name that writes another tensor is another one.
     moved = tuple(replace(x, outputs=("elsewhere",)) for x in layers)
     assert stage_names(SimpleNamespace(layers=moved), whole) == {}
+
+
+def test_python_gets_what_the_command_prints(tensorrt, jetson, tmp_path, capsys):
+    tensorrt()
+    engine_artifact(tmp_path / "a")
+    report = edgedla.bench(tmp_path / "a", options=FAST, profile=True, onnx=MODEL)
+    bench(tmp_path / "a", "--export-profile", tmp_path / "p.json", "--onnx", MODEL, "--format", "json")
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["profile"].pop("file") == str(tmp_path / "p.json")
+    assert report.to_dict()["profile"].keys() == printed["profile"].keys()
+    assert [r.runner for r in report.results] == [r["runner"] for r in printed["results"]]
+    report.write_profile(tmp_path / "q.json")
+    assert read_profile(tmp_path / "q.json").measurements == read_profile(tmp_path / "p.json").measurements
+
+
+def test_a_profile_that_nobody_asked_for_is_not_written(tensorrt, tmp_path):
+    tensorrt()
+    engine_artifact(tmp_path / "a")
+    report = edgedla.bench(tmp_path / "a", options=FAST)
+    assert report.layers is None and report.to_dict()["profile"] is None
+    with pytest.raises(UsageError, match="no layer was timed"):
+        report.write_profile(tmp_path / "q.json")
+    assert not (tmp_path / "q.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [({"onnx": MODEL}, "about --export-profile"), ({"profile": True, "batch": 2}, "about the model")],
+)
+def test_a_request_refuses_what_would_have_no_effect(asked, says):
+    with pytest.raises(UsageError, match=says):
+        edgedla.BenchRequest(**asked)

@@ -1,150 +1,150 @@
-"""Times a runner: warm-up, then a number of inferences or seconds, whichever is longer, as trtexec counts them."""
+"""`bench`: latency and throughput of an artifact on its devices, and where asked the time of each of its layers."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Optional, Tuple
-
-import numpy as np
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.artifact.load import load_artifact
+from edgedla.costs.model import CostModel
+from edgedla.costs.profile import Profile, write_profile
+from edgedla.documents import header
 from edgedla.errors import UsageError
-from edgedla.runtime.runners.base import Runner, stages_of
-from edgedla.runtime.runners.chain import ChainRunner
+from edgedla.files import write_atomic
+from edgedla.graph import LayerGraph
+from edgedla.graph.open_sizes import TRTEXEC_BATCH
+from edgedla.importers import load_onnx
+from edgedla.runtime.measure import layer_profile
+from edgedla.runtime.measure.layer_profile import EngineTimes
+from edgedla.runtime.measure.request import BenchRequest
+from edgedla.runtime.measure.timing import BenchOptions, BenchResult, random_inputs, time_runner
+from edgedla.runtime.pipeline.devices import open_devices
 
 
 @dataclass(frozen=True)
-class BenchOptions:
-    """trtexec's defaults: 200 ms of warm-up, at least 10 iterations and 3 s.
+class BenchReport:
+    """What `bench` measured.
 
-    `streams` inferences are under way at once; in a chain's throughput, so many in each stage.
+    Attributes:
+        results: one for each device, in milliseconds. Those of a host artifact are simulated, and say so.
+        layers: the times of each engine's layers; None where they were not asked for, or Ctrl-C came first.
+        profile: `layers` by signature of the model's operators; None without a model.
     """
 
-    warm_up_ms: float = 200.0
-    iterations: int = 10
-    duration_s: float = 3.0
-    percentiles: Tuple[float, ...] = (50, 90, 95, 99)
-    streams: int = 1
-    seed: int = 0
+    artifact: Artifact
+    results: Tuple[BenchResult, ...]
+    layers: Optional[Tuple[EngineTimes, ...]] = None
+    profile: Optional[Profile] = None
 
-
-@dataclass(frozen=True)
-class BenchResult:
-    """Latencies of one runner in milliseconds; `simulated` where it was no device.
-
-    Of a chain: `throughput_qps` and the latencies are those of frames one at a time, `pipelined` what it does with
-    `in_flight` frames under way, and `stages` the time in each stage of frames one at a time (ChainRunner.stages).
-    `interrupted`: Ctrl-C ended it early; it holds what was measured until then.
-    """
-
-    runner: str
-    simulated: bool
-    count: int
-    seconds: float
-    throughput_qps: float
-    mean_ms: float
-    min_ms: float
-    max_ms: float
-    percentiles_ms: Dict[str, float]
-    in_flight: int = 1
-    stages: Tuple[Dict[str, Any], ...] = ()
-    pipelined: Optional[BenchResult] = None
-    times_ms: Tuple[float, ...] = ()
-    interrupted: bool = False
+    @property
+    def interrupted(self) -> bool:
+        """Ctrl-C ended a measurement early; what was measured until then is here."""
+        last = self.results[-1]
+        return last.interrupted or (last.pipelined is not None and last.pipelined.interrupted)
 
     def to_dict(self, times: bool = False) -> Dict[str, Any]:
-        document: Dict[str, Any] = {k: v for k, v in self.__dict__.items() if k not in ("times_ms", "interrupted")}
-        if self.interrupted:
-            document["interrupted"] = True
-        document["stages"] = list(self.stages)
-        document["pipelined"] = None if self.pipelined is None else self.pipelined.to_dict(times)
-        if times:
-            document["times_ms"] = list(self.times_ms)
-        return document
+        """The document edgedla.bench, with every latency where `times`."""
+        return {
+            **header("edgedla.bench"),
+            "model": dict(self.artifact.model),
+            "target": self.artifact.platform.get("target"),
+            "backend": self.artifact.backend,
+            "precision": self.artifact.precision,
+            "results": [r.to_dict(times) for r in self.results],
+            "profile": None if self.layers is None else self._profile_summary(self.layers),
+        }
 
+    def _profile_summary(self, layers: Sequence[EngineTimes]) -> Dict[str, Any]:
+        summary: Dict[str, Any] = {
+            "inferences": layers[0].times.count,
+            "engine_layers": sum(len(e.times.times_ms) for e in layers),
+        }
+        if self.profile is not None:
+            summary.update(self.profile.to_dict(short=True), unresolved=len(self.profile.unresolved))
+        return summary
 
-def random_inputs(artifact: Artifact, seed: int) -> Dict[str, np.ndarray]:
-    """Buffers with small values: bytes of INT8, finite numbers of the floating types."""
-    rng = np.random.default_rng(seed)
-    buffers: Dict[str, np.ndarray] = {}
-    for b in artifact.inputs:
-        if b.dtype in ("HALF", "FLOAT"):
-            kind = np.dtype(np.float16 if b.dtype == "HALF" else np.float32)
-            values = np.asarray(rng.standard_normal(b.size_bytes // kind.itemsize)).astype(kind)
-            buffers[b.name] = values.view(np.uint8)
+    def write_profile(self, path: Union[str, Path]) -> None:
+        """The layers' times: by signature where a model was given, else as trtexec's --exportProfile writes them.
+
+        Raises:
+            UsageError: no layer was timed.
+        """
+        if self.layers is None:
+            raise UsageError("no layer was timed", where=str(path), allowed="a request with profile=True")
+        if self.profile is not None:
+            write_profile(self.profile, str(path))
         else:
-            low = rng.integers(0, 2, b.size_bytes, np.uint8)
-            buffers[b.name] = rng.integers(0, 256, b.size_bytes, np.uint8) if b.dtype in ("INT8", "UINT8") else low
-    return buffers
+            write_atomic(str(path), layer_profile.trtexec_profile(self.layers))
 
 
-def bench(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions) -> BenchResult:
-    """Latency from submission to result. With several streams it holds the wait for the inferences before it.
+def bench(
+    artifact: Union[str, Path, Artifact],
+    *,
+    devices: Union[str, Sequence[str]] = (),
+    options: Optional[BenchOptions] = None,
+    profile: bool = False,
+    onnx: Union[None, str, Path] = None,
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    batch: Optional[int] = None,
+    power_mode: Optional[str] = None,
+) -> BenchReport:
+    """Latency and throughput of an artifact, as `edgedla bench` measures them.
 
-    A chain is timed twice: one frame at a time for its latency, then with a frame in each stage for its throughput.
+    Args:
+        artifact: its folder, or as `load_artifact` returns it. For the rest see `BenchRequest`.
 
     Raises:
-        UsageError: nothing to measure. RunError: an inference failed.
+        UsageError: a device that the artifact is not for, or a profile of what has no layers to time.
+        DocumentError: the artifact is wrong. EnvironmentMissing: a device or library is missing.
+        RunError: an inference failed.
     """
-    if options.iterations < 1 and options.duration_s <= 0:
-        raise UsageError(
-            "neither iterations nor a duration", allowed="--iterations of at least 1 or --duration above 0"
-        )
-    if any(not 0 < p <= 100 for p in options.percentiles):
-        raise UsageError(f"percentiles {list(options.percentiles)}", allowed="above 0, at most 100")
-    end = time.monotonic() + options.warm_up_ms / 1e3
-    runner.wait(runner.submit(inputs))
-    while time.monotonic() < end:
-        runner.wait(runner.submit(inputs))
-    streams = max(1, options.streams)
-    if not isinstance(runner, ChainRunner):
-        return _timed(runner, inputs, options, streams)
-    runner.forget_times()
-    alone = _timed(runner, inputs, options, 1)
-    stages = tuple(stages_of(runner))
-    if alone.interrupted:
-        return replace(alone, stages=stages)
-    pipelined = _timed(runner, inputs, options, runner.stage_count * streams)
-    return replace(alone, stages=stages, pipelined=pipelined)
+    request = BenchRequest(devices, options or BenchOptions(), profile, onnx, shapes, batch, power_mode)
+    loaded = artifact if isinstance(artifact, Artifact) else load_artifact(artifact, model=onnx)
+    return bench_request(loaded, request)
 
 
-def _timed(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions, in_flight: int) -> BenchResult:
-    times: List[float] = []
-    under_way: List[Tuple[Any, float]] = []
-    started = time.perf_counter()
-    interrupted = False
-    while not interrupted:
-        going = len(times) + len(under_way) < options.iterations or time.perf_counter() - started < options.duration_s
-        while going and len(under_way) < in_flight:
-            under_way.append((runner.submit(inputs), time.perf_counter()))
-        if not under_way:
-            break
-        ticket, at = under_way.pop(0)
-        try:
-            runner.wait(ticket)
-        except KeyboardInterrupt:
-            # Ctrl-C ends the measurement, not what it has measured.
-            if not times:
-                raise
-            interrupted = True
-        else:
-            times.append((time.perf_counter() - at) * 1e3)
-    seconds = time.perf_counter() - started
-    sorted_ms = np.sort(np.asarray(times))
-    # The smallest time that at least p percent of the inferences do not exceed.
-    ranks = {p: max(0, int(np.ceil(len(times) * p / 100)) - 1) for p in options.percentiles}
-    return BenchResult(
-        runner=runner.name,
-        simulated=runner.simulated,
-        count=len(times),
-        seconds=round(seconds, 4),
-        throughput_qps=round(len(times) / seconds, 3),
-        mean_ms=round(float(sorted_ms.mean()), 4),
-        min_ms=round(float(sorted_ms[0]), 4),
-        max_ms=round(float(sorted_ms[-1]), 4),
-        percentiles_ms={f"p{p:g}": round(float(sorted_ms[rank]), 4) for p, rank in ranks.items()},
-        in_flight=in_flight,
-        times_ms=tuple(round(t, 4) for t in times),
-        interrupted=interrupted,
+def bench_request(artifact: Artifact, request: BenchRequest) -> BenchReport:
+    """`bench` for a request."""
+    # What can be wrong about a profile is said before anything is measured, which takes seconds.
+    costed = _costed_model(artifact, request) if request.profile else None
+    options = request.options
+    inputs = random_inputs(artifact, options.seed)
+    results: List[BenchResult] = []
+    layers = None
+    runners = open_devices(artifact, request.device_names)
+    try:
+        for runner in runners:
+            results.append(time_runner(runner, inputs, options))
+            if BenchReport(artifact, tuple(results)).interrupted:
+                return BenchReport(artifact, tuple(results))
+        if request.profile:
+            layers = layer_profile.measure_layers(runners[0], inputs, options)
+    finally:
+        for runner in runners:
+            runner.close()
+    by_signature = None
+    if layers is not None and costed is not None:
+        by_signature = layer_profile.measured_profile(layers, *costed)
+    return BenchReport(artifact, tuple(results), layers, by_signature)
+
+
+def _costed_model(artifact: Artifact, request: BenchRequest) -> Optional[Tuple[LayerGraph, CostModel]]:
+    """The network that the layers' times are assigned to, and the cost model that splits them; None without a model."""
+    layer_profile.check_has_layers(artifact)
+    devices = request.device_names
+    if any("=" in d for d in devices) or (len(devices) > 1 and artifact.kind != "chain"):
+        raise UsageError("a profile is that of one artifact on one device", where="--device", allowed="one DEVICE")
+    if request.onnx is None:
+        return None
+    model = layer_profile.cost_model_here(artifact, request.power_mode)
+    graph = load_onnx(
+        request.onnx,
+        trt=model.platform.release.trt,
+        shapes=request.shapes,
+        batch=request.batch,
+        open_batch=TRTEXEC_BATCH,
     )
+    layer_profile.check_shapes(artifact, graph)
+    return graph, model

@@ -19,7 +19,7 @@ from edgedla.costs.trt_profile import LayerTime, assign
 from edgedla.errors import DocumentError, EnvironmentMissing, RunError, UsageError
 from edgedla.graph import Layer, LayerGraph
 from edgedla.records.engine_info import EngineInfo, parse_engine_info
-from edgedla.runtime.measure.bench import BenchOptions
+from edgedla.runtime.measure.timing import BenchOptions
 from edgedla.runtime.runners.base import Runner
 from edgedla.runtime.runners.chain import ChainRunner
 from edgedla.runtime.runners.layer_clock import LayerTimes

@@ -1,0 +1,55 @@
+"""BenchRequest: everything that `bench` can be asked, in one value that the command and Python share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Mapping, Optional, Sequence, Tuple, Union
+
+from edgedla.errors import UsageError
+from edgedla.runtime.measure.timing import BenchOptions
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """On which devices an artifact is timed, for how long, and whether its layers are timed after it.
+
+    Attributes:
+        devices: "GPU", "DLA0", "DLA1", or "DEVICE=ARTIFACT" for a device with an artifact of its own; () takes the
+            artifact's. A single string is taken as the command takes it: parts separated by commas.
+        options: warm-up, duration, iterations, percentiles, streams.
+        profile: run again with TensorRT's profiler, for every layer's time.
+        onnx: the model that was built; the layers' times then become a profile by signature, for `place`.
+        shapes, batch: of `onnx`, where its dims are open.
+        power_mode: nvpmodel's name, where the board does not tell it; for `onnx`.
+
+    Raises:
+        UsageError: a value without the one that it is about, or more devices than a profile can be of.
+    """
+
+    devices: Union[str, Sequence[str]] = ()
+    options: BenchOptions = field(default_factory=BenchOptions)
+    profile: bool = False
+    onnx: Union[None, str, Path] = None
+    shapes: Optional[Mapping[str, Sequence[int]]] = None
+    batch: Optional[int] = None
+    power_mode: Optional[str] = None
+
+    def __post_init__(self) -> None:
+        names = self.devices.split(",") if isinstance(self.devices, str) else self.devices
+        object.__setattr__(self, "devices", tuple(name.strip() for name in names if name.strip()))
+        needs_onnx = {"--shapes": self.shapes, "--batch": self.batch, "--power-mode": self.power_mode}
+        if not self.profile:
+            self._refuse_unused({"--onnx": self.onnx, **needs_onnx}, "--export-profile", "with --export-profile FILE")
+        elif self.onnx is None:
+            self._refuse_unused(needs_onnx, "the model", "with --onnx MODEL")
+
+    @staticmethod
+    def _refuse_unused(values: Mapping[str, object], about: str, allowed: str) -> None:
+        for name, value in values.items():
+            if value is not None:
+                raise UsageError(f"it is about {about}", where=name, allowed=allowed)
+
+    @property
+    def device_names(self) -> Tuple[str, ...]:
+        return tuple(self.devices)
