@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from edgedla.placement.solvers.rounding import LARGE_COST, rounded_costs, rounded_row, scale_of
+
 INFINITY = float("inf")
 
 #: A linear expression: coefficient by column, and a constant under None.
@@ -47,6 +49,8 @@ class LinearModel:
     rows: List[Tuple[float, float, Dict[int, float]]] = field(default_factory=list)
     _solver: Any = None
     _passed_rows: int = 0
+    _scale: float = 1.0
+    _constant: float = 0.0
 
     def column(self, cost: float = 0.0, lower: float = 0.0, upper: float = INFINITY, integer: bool = False) -> int:
         self.cost.append(cost)
@@ -91,13 +95,14 @@ class LinearModel:
         highspy: Any = library
         h = self._passed(highspy)
         h.setOptionValue("mip_rel_gap", relative_gap)
-        h.setOptionValue("mip_abs_gap", 1e-9)
+        h.setOptionValue("mip_abs_gap", 1e-9 * self._scale)
         # The limit counts from the solver's first run on; its clock is not reset by run().
         h.setOptionValue("time_limit", h.getRunTime() + max(time_limit_s, 0.01))
         h.run()
         status = h.getModelStatus()
         info = h.getInfo()
-        bound = float(info.mip_dual_bound) if any(self.integer) else float(info.objective_function_value)
+        reached = float(info.mip_dual_bound) if any(self.integer) else float(info.objective_function_value)
+        bound = (reached + self._constant) / self._scale
         if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
             return Answer("infeasible", (), INFINITY)
         feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
@@ -114,7 +119,8 @@ class LinearModel:
         if self._solver is None:
             self._solver = self._made(highspy)
         else:
-            for lower, upper, terms in self.rows[self._passed_rows :]:
+            for row in self.rows[self._passed_rows :]:
+                lower, upper, terms = rounded_row(row, self.lower, self.upper)
                 columns = np.array(list(terms), dtype=np.int32)
                 values = np.array(list(terms.values()))
                 self._solver.addRow(
@@ -136,20 +142,23 @@ class LinearModel:
         h.setOptionValue("presolve", "off")
         lp = highspy.HighsLp()
         lp.num_col_ = len(self.cost)
-        lp.col_cost_ = np.array(self.cost, dtype=np.double)
+        self._scale = scale_of(max(map(abs, self.cost), default=0.0), LARGE_COST)
+        costs, self._constant = rounded_costs([c * self._scale for c in self.cost], self.lower, self.upper)
+        lp.col_cost_ = np.array(costs, dtype=np.double)
         lp.col_lower_ = np.array(self.lower, dtype=np.double)
         lp.col_upper_ = np.array([_finite(u, inf) for u in self.upper], dtype=np.double)
         lp.integrality_ = [
             highspy.HighsVarType.kInteger if i else highspy.HighsVarType.kContinuous for i in self.integer
         ]
         starts, indices, values = [0], [], []
-        for _, _, terms in self.rows:
+        rows = [rounded_row(row, self.lower, self.upper) for row in self.rows]
+        for _, _, terms in rows:
             indices += list(terms)
             values += list(terms.values())
             starts.append(len(indices))
-        lp.num_row_ = len(self.rows)
-        lp.row_lower_ = np.array([_finite(r[0], inf) for r in self.rows], dtype=np.double)
-        lp.row_upper_ = np.array([_finite(r[1], inf) for r in self.rows], dtype=np.double)
+        lp.num_row_ = len(rows)
+        lp.row_lower_ = np.array([_finite(r[0], inf) for r in rows], dtype=np.double)
+        lp.row_upper_ = np.array([_finite(r[1], inf) for r in rows], dtype=np.double)
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_ = np.array(starts, dtype=np.int32)
         lp.a_matrix_.index_ = np.array(indices, dtype=np.int32)

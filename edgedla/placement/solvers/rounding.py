@@ -1,0 +1,63 @@
+"""Coefficients that a solver's tolerances would swallow, rounded so that the model only loosens: its bound stays below.
+
+HiGHS drops matrix values up to `small_matrix_value` (1e-9) from a row and keeps the row's limits, and answers wrongly
+where a cost is near the smallest number a float holds. Both would turn a bound into a wrong proof.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Dict, List, Sequence, Tuple
+
+#: Matrix values up to here are dropped by HiGHS (its option `small_matrix_value`).
+SMALL_VALUE = 1e-9
+
+#: Costs up to this share of the largest one are left out: far below every gap that is proven.
+SMALL_COST = 1e-12
+
+#: The largest cost is scaled up to here, so that HiGHS's dual tolerance of 1e-7 is small beside it.
+LARGE_COST = 1024.0
+
+Row = Tuple[float, float, Dict[int, float]]
+
+
+def scale_of(largest: float, wanted: float) -> float:
+    """The power of two that brings `largest` to `wanted` or more; 1 where it is there already. It changes no digit."""
+    if not 0 < largest < wanted:
+        return 1.0
+    # Beyond this the factor itself would leave the range of a float.
+    return 2.0 ** min(math.ceil(math.log2(wanted) - math.log2(largest)), 1000)
+
+
+def rounded_costs(cost: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> Tuple[List[float], float]:
+    """(costs without the small ones, a constant). cost . x >= rounded . x + constant for every x within its bounds.
+
+    A small cost stays where its column has no bound on the side that would lower the sum.
+    """
+    smallest = SMALL_COST * max(map(abs, cost), default=0.0)
+    rounded, constant = list(cost), 0.0
+    for column, value in enumerate(cost):
+        if value and abs(value) <= smallest:
+            least = value * (lower[column] if value > 0 else upper[column])
+            if math.isfinite(least):
+                rounded[column] = 0.0
+                constant += least
+    return rounded, constant
+
+
+def rounded_row(row: Row, lower: Sequence[float], upper: Sequence[float]) -> Row:
+    """The row scaled to values of 1 and above, its small ones left out, its limits wide enough for what they could add."""
+    least, most, terms = row
+    factor = scale_of(max(map(abs, terms.values()), default=0.0), 1.0)
+    if factor == 1.0 and all(abs(v) > SMALL_VALUE for v in terms.values()):
+        return row
+    kept: Dict[int, float] = {}
+    least, most = least * factor, most * factor
+    for column, unscaled in terms.items():
+        value = unscaled * factor
+        if abs(value) > SMALL_VALUE:
+            kept[column] = value
+        elif value:
+            ends = value * lower[column], value * upper[column]
+            least, most = least - max(ends), most - min(ends)
+    return least, most, kept
