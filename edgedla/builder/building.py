@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from platform import machine
-from typing import TYPE_CHECKING, Iterator, Optional, Tuple, Union
+from typing import Iterator, Optional, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.of_plan import Contents, artifact_of
-from edgedla.builder.artifact.store import claim_folder, folder_lock, own_folder, save_artifact
+from edgedla.builder.artifact.store import folder_lock, output_folder, own_folder, save_artifact
 from edgedla.builder.chain.build import build_chain
 from edgedla.builder.chain.plan import ChainPlan, Whole, plan_chain
 from edgedla.builder.plan.devices import devices_of
@@ -20,7 +20,7 @@ from edgedla.builder.plan.int8_scales import calibrate
 from edgedla.builder.plan.legality import refuse_dynamic
 from edgedla.builder.plan.make_plan import make_plan
 from edgedla.builder.plan.plan import BuildPlan, Calibration
-from edgedla.builder.request import BuildRequest, Model, Say, preprocess_of
+from edgedla.builder.request import BuildRequest, Model, Say, preprocess_of, settled
 from edgedla.builder.standing import discard_stages, standing, tell
 from edgedla.builder.trtexec.files import Scripts, scripts_of
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError, UsageError
@@ -31,9 +31,6 @@ from edgedla.quantization.samples import Samples
 from edgedla.regions import CheckReport
 from edgedla.targets.board import board_facts
 from edgedla.vocabulary import GPU
-
-if TYPE_CHECKING:
-    pass
 
 #: Kept between builds of one folder: TensorRT's timings, measured ranges, and the log of a build that failed.
 WORK = ".work"
@@ -63,6 +60,7 @@ def plan_stages(
     Raises:
         As `plan_build`.
     """
+    request = settled(request)
     with as_file(model) as path:
         planned = _plan(path, request, work, say, weights=False)
         return tuple(s.plan for s in planned.stages) if isinstance(planned, ChainPlan) else (planned,)
@@ -78,7 +76,7 @@ def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *,
         As `build`.
     """
     with as_file(model) as path:
-        return scripts_of(_plan(path, request, None, say), Path(out))
+        return scripts_of(_plan(path, settled(request), None, say), Path(out))
 
 
 def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Optional[Say] = None) -> Artifact:
@@ -92,13 +90,13 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
     Raises:
         UsageError, ModelError, BuildError, EnvironmentMissing, RunError.
     """
-    folder = Path(out)
+    folder, request = Path(out), settled(request)
     with as_file(model) as path:
-        _writable(folder)
-        with _alone(folder):
+        # What cannot be built here is said before anything is calibrated or written.
+        backend = _backend(request.backend)
+        with output_folder(folder), _alone(folder):
             work = folder / WORK
             plan = _plan(path, request, work, say)
-            backend = _backend(request.backend)
             source = model_identity(path)
             if isinstance(plan, ChainPlan):
                 return build_chain(plan, path, folder, work, backend, source, request, _build_one, say)
@@ -190,7 +188,7 @@ def _backend(asked: str) -> str:
     """
     if asked != "auto":
         return asked
-    from edgedla.builder.tensorrt.api import dla_cores, installed_version
+    from edgedla.builder.tensorrt.api import bindings_remedy, dla_cores, installed_version, why_missing
     from edgedla.targets.board import BOARD_VARIABLE, on_jetson
 
     simulate = "--backend host simulates it"
@@ -198,8 +196,8 @@ def _backend(asked: str) -> str:
         if installed_version():
             return "tensorrt"
         raise EnvironmentMissing(
-            "this is a Jetson, but TensorRT's Python bindings cannot be imported",
-            hint=f"`edgedla doctor` names the package that is missing; {simulate}",
+            f"this is a Jetson, but TensorRT's Python bindings cannot be imported: {why_missing()}",
+            hint=f"{bindings_remedy()}; `edgedla doctor` checks the rest; {simulate}",
         )
     # TensorRT for PCs knows no DLA, so cores tell a Jetson's.
     if machine() == "aarch64" and dla_cores():
@@ -222,13 +220,6 @@ def _build_on_host(
     built = build_host(plan, model, samples or check_samples(plan, model, request.calib_data, request.preprocess))
     artifact = artifact_of(plan, "host", {"onnxruntime": built.version}, (*plan.notes, *built.notes), built.accuracy)
     return artifact, {("host_model", "model.onnx"): built.data}
-
-
-def _writable(folder: Path) -> None:
-    try:
-        claim_folder(folder)
-    except OSError as e:
-        raise BuildError(f"the output folder cannot be made: {e.strerror or e}", where=str(folder)) from e
 
 
 @contextmanager

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.errors import UsageError
 from edgedla.formats import IoFormat
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.vocabulary import BACKENDS, BUILD_MODES, PRECISIONS, one_of
@@ -68,6 +69,8 @@ class BuildRequest:
     """Everything `build` needs besides the model; the fields are the options of `edgedla build`.
 
     Attributes:
+        target, jetpack, trt, precision: empty means those of the placement; without a placement a target is needed, the
+            release is the module's newest with a DLA, and the precision is FP16.
         calib: a TensorRT calibration cache, or the folder that `edgedla quantize` wrote. calib_data: .npz or .npy samples,
             pictures or a video; beside a cache they only show the host backend's error. Without both INT8 is calibrated on
             seeded random input, which is said everywhere.
@@ -78,10 +81,10 @@ class BuildRequest:
         force: build also where the folder already holds this very build.
     """
 
-    target: str
+    target: str = ""
     jetpack: Optional[str] = None
     trt: Optional[str] = None
-    precision: str = "fp16"
+    precision: str = ""
     mode: str = "hybrid"
     backend: str = "auto"
     shapes: Optional[Mapping[str, Sequence[int]]] = None
@@ -98,4 +101,41 @@ class BuildRequest:
     def __post_init__(self) -> None:
         """Letter case does not count; a word that is none is refused before anything is read."""
         for name, allowed in (("precision", PRECISIONS), ("mode", BUILD_MODES), ("backend", BACKENDS)):
-            object.__setattr__(self, name, one_of(name, getattr(self, name), allowed))
+            if name != "precision" or self.precision:
+                object.__setattr__(self, name, one_of(name, getattr(self, name), allowed))
+
+
+def settled(request: BuildRequest) -> BuildRequest:
+    """The request with module, release and precision filled in.
+
+    Raises:
+        UsageError: no module is named, and no placement names one. DocumentError: no placement.
+    """
+    named: Dict[str, Any] = {}
+    if request.placement is not None:
+        named = placed_platform(request.placement, request.target, request.jetpack, request.trt)
+    target, precision = request.target or named.get("target", ""), request.precision or named.get("precision", "fp16")
+    if not target:
+        raise UsageError("no module is named", where="target", allowed="a module, or a placement, which names its own")
+    jetpack, trt = request.jetpack or named.get("jetpack"), request.trt or named.get("trt")
+    return replace(request, target=target, precision=precision, jetpack=jetpack, trt=trt)
+
+
+def placed_platform(
+    placement: Union[str, Path, Placement], target: Optional[str], jetpack: Optional[str], trt: Optional[str]
+) -> Dict[str, Any]:
+    """target, precision, and where no other module or release is named, jetpack and trt of a placement.
+
+    Raises:
+        DocumentError: no placement.
+    """
+    from edgedla.placement.result.document import read_placement
+    from edgedla.placement.result.placement import Placement
+    from edgedla.targets import module_for
+
+    document = placement if isinstance(placement, Placement) else read_placement(placement)
+    platform = document.platform
+    named = {"target": str(platform.get("target") or ""), "precision": document.precision}
+    if not (jetpack or trt) and (not target or module_for(target).id == named["target"]):
+        named.update({name: str(platform[name]) for name in ("jetpack", "trt") if platform.get(name)})
+    return named

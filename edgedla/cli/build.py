@@ -10,7 +10,7 @@ import click
 
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import (
-    platform_options,
+    platform_flags,
     preprocess_options,
     preprocess_settings,
     resolve_models,
@@ -33,12 +33,12 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 @click.option(
     "-o", "--output", "out", metavar="FOLDER", help="Folder of the artifact (for trtexec: of the scripts, or NAME.sh)."
 )
-@platform_options()
+@platform_flags()
 @shape_options()
 @click.option(
     "--precision",
     type=click.Choice(PRECISIONS, case_sensitive=False),
-    help="int8 is INT8 with FP16 allowed.  [default: fp16]",
+    help="int8 is INT8 with FP16 allowed.  [default: fp16, or the placement's]",
 )
 @click.option(
     "--mode",
@@ -125,7 +125,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
         # A pasted trtexec line measures and keeps nothing; a build has a folder.
         given["out"] = Path(found[0]).stem
         echo(f"edgedla: no --saveEngine: the artifact is {given['out']}", err=True)
-    _take_board(given, click.get_current_context().get_parameter_source("target"))
+    _fill_platform(given)
     out = given["out"]
     if out is None and not given["plan_only"]:
         raise UsageError("no output given", where="-o", allowed="a folder, or --plan to build nothing")
@@ -173,47 +173,14 @@ def _take_over(given: Dict[str, Any], trtexec: Dict[str, Any]) -> None:
     given["obey_precision"] = given["obey_precision"] or trtexec["trtexec_constraints"] == "obey"
 
 
-def _take_board(given: Dict[str, Any], source: Any) -> None:
-    """On a Jetson the module and release default to its own; TensorRT cannot build for another module there."""
-    if given["backend"] not in ("auto", "tensorrt"):
-        return
+def _fill_platform(given: Dict[str, Any]) -> None:
+    """Module, release, precision and backend where they were not given: of the placement, else of this Jetson.
+
+    TensorRT cannot build for another module than the one that it runs on.
+    """
+    from edgedla.cli.arguments.this_board import own_platform
+    from edgedla.targets import module_for, platform_for
     from edgedla.targets.board import this_board
-
-    board = this_board()
-    if board is None:
-        return
-    if board.target is None:
-        if source is click.core.ParameterSource.DEFAULT:
-            raise UsageError(
-                "this is a Jetson, but edgedla cannot tell which module",
-                where="--target",
-                hint="name it with --target; in a container `edgedla doctor` says which files to pass in",
-            )
-        return
-    if source is click.core.ParameterSource.DEFAULT:
-        given["target"] = board.target
-    from edgedla.targets import module_for
-
-    if module_for(given["target"]).id != board.target:
-        if given["backend"] == "tensorrt":
-            raise UsageError(
-                f"this is {board.target}: TensorRT builds for the module it runs on",
-                where="--target",
-                hint="build there, or write a script with --backend trtexec",
-            )
-        given["backend"] = "host"
-        return
-    if given["jetpack"] is None and given["trt"] is None:
-        from edgedla.builder.tensorrt.api import installed_version
-
-        # What is installed decides: a newer TensorRT may stand beside the one that JetPack brought.
-        given["trt"] = installed_version()
-        given["jetpack"] = None if given["trt"] else board.jetpack
-
-
-def _request(model: str, given: Dict[str, Any]) -> Any:
-    from edgedla.builder.plan.pools import parse_pools
-    from edgedla.builder.request import BuildRequest, PlanOptions
 
     if given["placement"] is not None and given["dla_core"] is not None:
         raise UsageError(
@@ -221,6 +188,43 @@ def _request(model: str, given: Dict[str, Any]) -> Any:
             where="--dla-core",
             hint="leave it out, or place again with --devices GPU,DLA1",
         )
+    asked = (given["target"], given["jetpack"], given["trt"])
+    if given["placement"] is not None:
+        from edgedla.builder.request import placed_platform
+
+        named = placed_platform(Path(given["placement"]), *asked)
+        given.update({name: value for name, value in named.items() if given[name] is None})
+    here = given["backend"] in ("auto", "tensorrt")
+    given.update(own_platform(given["target"], given["jetpack"], given["trt"], installed=_installed if here else _none))
+    platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
+    if not platform.has_dla and not given["plan_only"]:
+        echo(f"edgedla: {platform.no_dla}; everything is built for the GPU", err=True)
+    board = this_board()
+    if here and board is not None and board.target is not None and platform.module.id != board.target:
+        if given["backend"] == "tensorrt":
+            raise UsageError(
+                f"this is {board.target}: TensorRT builds for the module it runs on",
+                where="--target",
+                hint="build there, or write a script with --backend trtexec",
+            )
+        echo(f"edgedla: this is {board.target}: for {module_for(given['target']).id} the build is simulated", err=True)
+        given["backend"] = "host"
+
+
+def _installed() -> Optional[str]:
+    from edgedla.builder.tensorrt.api import installed_version
+
+    return installed_version()
+
+
+def _none() -> None:
+    return None
+
+
+def _request(model: str, given: Dict[str, Any]) -> Any:
+    from edgedla.builder.plan.pools import parse_pools
+    from edgedla.builder.request import BuildRequest, PlanOptions
+
     options = PlanOptions(
         dla_core=given["dla_core"] or 0,
         devices=_pairs(given["layer_devices"], "--layer-devices", str.upper),
@@ -240,7 +244,7 @@ def _request(model: str, given: Dict[str, Any]) -> Any:
         target=given["target"],
         jetpack=given["jetpack"],
         trt=given["trt"],
-        precision=given["precision"] or "fp16",
+        precision=given["precision"] or "",
         mode=given["mode"] or "hybrid",
         backend="auto" if given["backend"] == "trtexec" else given["backend"],
         shapes=given["shapes"],

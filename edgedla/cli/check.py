@@ -180,13 +180,16 @@ class _Request:
         report = check_graph(graph, platform, precision, self.mode)
         if most is not None and len(graph.layers) > most:
             return report
+        from edgedla.cli.arguments.this_board import own_power_mode
         from edgedla.placement.check_cost import with_cost
         from edgedla.placement.worth import CostOptions
 
-        return with_cost(report, graph, CostOptions(**self.costs), every_change)
+        power_mode = self.costs["power_mode"] or own_power_mode(platform.module.id)
+        return with_cost(report, graph, CostOptions(**{**self.costs, "power_mode": power_mode}), every_change)
 
     def with_fixes(self, report: CheckReport, source: ModelSource) -> CheckReport:
         """The report with what `edgedla fix` would make of the model; nothing is run for it."""
+        from edgedla.cli.arguments.this_board import own_power_mode
         from edgedla.fixes.fix import fix
         from edgedla.fixes.judge import PURPOSES
 
@@ -199,7 +202,7 @@ class _Request:
             purpose=purpose,
             shapes=self.shapes,
             batch=self.batch,
-            power_mode=self.costs["power_mode"],
+            power_mode=self.costs["power_mode"] or own_power_mode(report.platform.module.id),
             prove=False,
         )
         return replace(report, with_fixes=result.summary())
@@ -214,7 +217,7 @@ def _compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: _Re
     from edgedla.reports import gate
     from edgedla.reports.table import render_table
 
-    places = parse_platforms(given["compare"], given["target"])
+    places = parse_platforms(given["compare"], given["target"], given["jetpack"], given["trt"])
     most = request.costed_layers([form for form, _ in targets])
     table = _table(sources, places, request, most)
     deliver(targets, lambda form, terminal: render_table(table, form, terminal))

@@ -76,7 +76,11 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
     help="Put the preprocessing into the model: mean=123.7:116.3:103.5,std=58.4:57.1:57.4,colour=rgb,takes=bgr,uint8 (the "
     "order it was trained with, the order it takes then, 8-bit input).",
 )
-@click.option("--power-mode", metavar="NAME", help="nvpmodel mode of the module (`edgedla targets` lists them).")
+@click.option(
+    "--power-mode",
+    metavar="NAME",
+    help="nvpmodel mode of the module (`edgedla targets MODULE` lists them).  [default: this Jetson's; elsewhere MAXN]",
+)
 @click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the report.  [default: text]")
 @click.option(
     "--report", "reports", multiple=True, metavar="FILE", help="Write the report to FILE; its ending decides the form."
@@ -136,6 +140,7 @@ def fix(
             allowed="-o OUT, or --dry-run",
         )
     targets = destinations(output_format, reports, FORMATS)
+    from edgedla.cli.arguments.this_board import own_power_mode
     from edgedla.fixes.fix import fix as fix_model
     from edgedla.fixes.preprocess import parse_preprocess
     from edgedla.reports.fixes import render_fix
@@ -157,7 +162,7 @@ def fix(
         data=data,
         prove=not no_prove,
         seeded_weights=seeded_weights,
-        power_mode=power_mode,
+        power_mode=power_mode or own_power_mode(target),
         opset=opset,
         embed_preprocess=None if embedded is None else parse_preprocess(embedded),
     )

@@ -24,7 +24,7 @@ FORMATS = ("text", "json")
     help="Compare the real placement with a prediction: of a model (for --target and --precision), or one saved by "
     "`edgedla check --format json`.",
 )
-@platform_options()
+@platform_options(tolerant=True)
 @click.option("--precision", type=click.Choice(PRECISIONS, case_sensitive=False), default="fp16", show_default=True)
 @click.option("--fail-on-difference", is_flag=True, help="Exit with 1 if the comparison or the two files differ.")
 @output_options(*FORMATS)

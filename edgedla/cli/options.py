@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
@@ -68,21 +69,41 @@ def _stack(*options: Callable[[Command], Command]) -> Callable[[Command], Comman
     return add
 
 
-def platform_options(default_target: Optional[str] = "agx-orin-64gb") -> Callable[[Command], Command]:
-    """--target, --jetpack, --trt."""
+def platform_flags() -> Callable[[Command], Command]:
+    """--target, --jetpack, --trt as they were given; None where they were not."""
     return _stack(
         click.option(
             "--target",
-            default=default_target,
-            show_default=default_target is not None,
             metavar="MODULE",
-            help="Jetson module (`edgedla targets` lists them).",
+            help="Jetson module (`edgedla targets` lists them).  [default: this Jetson; elsewhere agx-orin-64gb]",
         ),
         click.option("--jetpack", metavar="VERSION", help="JetPack release, for example 6.2."),
         click.option(
-            "--trt", metavar="VERSION", help="TensorRT release, for example 10.3. Default: the newest with DLA."
+            "--trt",
+            metavar="VERSION",
+            help="TensorRT release, for example 10.3.  [default: this Jetson's; elsewhere the module's newest with DLA]",
         ),
     )
+
+
+def platform_options(tolerant: bool = False) -> Callable[[Command], Command]:
+    """--target, --jetpack, --trt, with this Jetson's module and release where none is named.
+
+    Args:
+        tolerant: on a Jetson whose module is not known the command goes on, for the common module.
+    """
+
+    def add(command: Command) -> Command:
+        @functools.wraps(command)
+        def on_this_board(*args: Any, **given: Any) -> Any:
+            from edgedla.cli.arguments.this_board import own_platform
+
+            named = own_platform(given["target"], given["jetpack"], given["trt"], tolerant=tolerant)
+            return command(*args, **{**given, **named})
+
+        return platform_flags()(on_this_board)  # type: ignore[return-value]
+
+    return add
 
 
 def shape_options() -> Callable[[Command], Command]:

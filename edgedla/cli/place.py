@@ -55,7 +55,11 @@ FORMATS = ("text", "json", "html", "trtexec")
 @click.option("--max-regions", type=click.IntRange(min=0), help="At most so many loadables in all.")
 @click.option("--min-region", type=click.IntRange(min=1), default=1, help="Layers a loadable has at least.")
 @click.option("--loadables-per-core", type=click.IntRange(min=1), help="Default: TensorRT's cap, 16 from 8.5 on.")
-@click.option("--power-mode", metavar="NAME", help="nvpmodel mode of the module (`edgedla targets` lists them).")
+@click.option(
+    "--power-mode",
+    metavar="NAME",
+    help="nvpmodel mode of the module (`edgedla targets MODULE` lists them).  [default: this Jetson's; elsewhere MAXN]",
+)
 @click.option(
     "--profile", metavar="FILE", help="Measured times replace predictions: `edgedla bench` or trtexec --exportProfile."
 )
@@ -148,10 +152,12 @@ def place(
     targets = destinations(output_format, output, FORMATS)
     if verified:
         return _verify(verified, models, shapes, batch, targets)
+    from edgedla.cli.arguments.this_board import own_power_mode
+
     if evaluated:
         return _evaluate(
             models, evaluated, targets,
-            target=target, jetpack=jetpack, trt=trt, precision=precision, power_mode=power_mode, profile=profile,
+            target=target, jetpack=jetpack, trt=trt, precision=precision, power_mode=power_mode or own_power_mode(target), profile=profile,
             layer_info=layer_info, use_unknown=use_unknown, shapes=shapes, batch=batch, clocks=_clocks(clocks),
             borders=borders, concurrent=concurrent,
         )  # fmt: skip
@@ -177,7 +183,7 @@ def place(
         ),
         latency_bound_us=max_latency,
         rates=_rates(rates),
-        power_mode=power_mode,
+        power_mode=power_mode or own_power_mode(target),
         profile=profile,
         layer_info=layer_info,
         use_unknown=use_unknown,

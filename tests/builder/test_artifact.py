@@ -13,7 +13,7 @@ import pytest
 from edgedla.builder import Artifact, Binding, Running, load_artifact
 from edgedla.builder.artifact.artifact import manifest_digest
 from edgedla.builder.artifact.store import save_artifact
-from edgedla.errors import BuildError, DocumentError
+from edgedla.errors import BuildError, DocumentError, EnvironmentMissing, UsageError
 
 SCHEMA = Path(__file__).resolve().parents[2] / "edgedla/schemas/artifact.schema.json"
 
@@ -66,10 +66,10 @@ def test_a_second_build_replaces_the_first_and_leaves_none_of_its_files(tmp_path
 
 def test_folders_with_other_files_are_not_taken_over(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(BuildError, match=r"other files: notes\.txt"):
+    with pytest.raises(UsageError, match=r"other files: notes\.txt"):
         save(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(BuildError, match="not a folder"):
+    with pytest.raises(UsageError, match="not a folder"):
         save(tmp_path / "file")
 
 
@@ -205,7 +205,7 @@ def test_a_full_disk_leaves_the_old_artifact_loading(tmp_path: Path, monkeypatch
             raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(BuildError, match="No space left"):
+    with pytest.raises(EnvironmentMissing, match="No space left"):
         save(tmp_path / "out", b"two")
     monkeypatch.undo()
     assert load_artifact(tmp_path / "out") == first

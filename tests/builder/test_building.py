@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -157,10 +158,49 @@ def test_models_that_cannot_be_built_say_why(chain: Callable[..., Path], tmp_pat
 
 def test_a_folder_that_cannot_be_written_fails_before_the_build(chain: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
-    with pytest.raises(BuildError, match="not a folder"):
+    with pytest.raises(UsageError, match="not a folder"):
         build(chain(), tmp_path / "taken", request())
-    with pytest.raises(BuildError, match="cannot be made"):
+    with pytest.raises(UsageError, match="is no folder"):
         build(chain(), tmp_path / "taken" / "below", request())
+
+
+def test_an_unfinished_first_build_leaves_no_folder(
+    chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "new" / "out"
+    for error in (KeyboardInterrupt(), BuildError("no")):
+
+        def ends(*_: Any, error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr("edgedla.builder.building._build_one", ends)
+        with pytest.raises(type(error)):
+            build(chain(), out, request(force=True))
+        assert not out.parent.exists()
+        out.mkdir(parents=True)
+        with pytest.raises(type(error)):
+            build(chain(), out, request(force=True))
+        # A folder that stood there before is somebody's.
+        assert out.is_dir()
+        shutil.rmtree(out.parent)
+
+
+def test_what_an_unfinished_first_build_can_be_learned_from_stays(
+    chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leaves_a_log(plan: Any, path: Path, work: Path, *_: Any) -> None:
+        (work / "build.log").write_text("why")
+        raise errors.pop()
+
+    errors: List[BaseException] = [KeyboardInterrupt(), BuildError("no")]
+    monkeypatch.setattr("edgedla.builder.building._build_one", leaves_a_log)
+    with pytest.raises(BuildError):
+        build(chain(), tmp_path / "failed", request())
+    assert (tmp_path / "failed/.work/build.log").read_text() == "why"
+    # Whoever pressed Ctrl-C knows why.
+    with pytest.raises(KeyboardInterrupt):
+        build(chain(), tmp_path / "stopped", request())
+    assert not (tmp_path / "stopped").exists()
 
 
 # --- TensorRT, on the fake ------------------------------------------------------------------------------------------
@@ -286,7 +326,7 @@ def test_a_failed_build_leaves_the_last_good_artifact_and_its_log(
         assert log.exists()
 
 
-def test_a_full_disk_ends_in_exit_code_5_and_nothing_half_written(
+def test_a_full_disk_ends_in_exit_code_4_and_nothing_half_written(
     on_device: Callable[..., Any], chain: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = chain()
@@ -296,12 +336,10 @@ def test_a_full_disk_ends_in_exit_code_5_and_nothing_half_written(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(BuildError, match="No space left"):
+    with pytest.raises(EnvironmentMissing, match="No space left"):
         build(path, tmp_path / "out", on_tensorrt())
     monkeypatch.undo()
-    with pytest.raises(DocumentError):
-        load_artifact(tmp_path / "out")
-    assert [p.name for p in (tmp_path / "out").iterdir() if not p.name.startswith(".")] == []
+    assert not (tmp_path / "out").exists()
 
 
 def test_auto_takes_tensorrt_on_a_jetson_only(

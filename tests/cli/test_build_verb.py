@@ -201,3 +201,23 @@ def test_a_script_goes_where_it_is_told(tmp_path: Path, capsys: pytest.CaptureFi
     assert os.access(tmp_path / "b.sh", os.X_OK)
     assert exit_code_of([*arguments, "-o", str(tmp_path / "folder")]) == 0
     assert (tmp_path / "folder/build.sh").is_file()
+
+
+def test_a_placement_says_module_release_and_precision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    placement = tmp_path / "placement.json"
+    platform = ["--target", "orin-nx-16gb", "--jetpack", "5.1.2"]
+    assert exit_code_of(["place", SHAPES, *platform, "--precision", "int8", "-o", str(placement)]) == 0
+    capsys.readouterr()
+    plan = plan_of([SHAPES, "--placement", str(placement)], capsys)
+    assert (plan["platform"]["target"], plan["platform"]["trt"], plan["precision"]) == ("orin-nx-16gb", "8.5.2", "int8")
+    assert plan["platform"]["jetpack"] == "5.1.2"
+    for other in (["--target", "orin-nx-8gb"], ["--jetpack", "6.2"], ["--precision", "fp16"]):
+        assert exit_code_of(["build", SHAPES, "--placement", str(placement), *other, "--plan"]) == 3
+        assert "the build is for" in capsys.readouterr().err
+
+
+def test_a_module_without_a_dla_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = ["build", SHAPES, "--target", "orin-nano-8gb", "--backend", "host", "-o", str(tmp_path / "out")]
+    assert exit_code_of(build) == 0
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first == "edgedla: Jetson Orin Nano 8GB has no DLA core; everything is built for the GPU"

@@ -15,7 +15,7 @@ from typing import Iterator, List, Mapping, Tuple, Union
 
 from edgedla.builder.artifact.artifact import MANIFEST, STAGE_NAME, Artifact, ArtifactFile, written_name
 from edgedla.builder.artifact.load import load_artifact
-from edgedla.errors import BuildError, DocumentError, EnvironmentMissing
+from edgedla.errors import BuildError, DocumentError, EnvironmentMissing, UsageError
 from edgedla.files import open_lock_file, sha256_of, write_atomic
 
 try:
@@ -36,7 +36,7 @@ def save_artifact(artifact: Artifact, folder: Union[str, Path], contents: Mappin
         contents: (role, file name) -> content. `engine.plan` becomes `engine-<hash>.plan`.
 
     Raises:
-        BuildError: the folder holds other things, or the disk refuses.
+        UsageError: the folder holds other things. EnvironmentMissing: the disk refuses.
     """
     target = Path(folder)
     try:
@@ -44,7 +44,7 @@ def save_artifact(artifact: Artifact, folder: Union[str, Path], contents: Mappin
         with folder_lock(target):
             return _write(artifact, target, contents)
     except (OSError, EnvironmentMissing) as e:
-        raise BuildError(
+        raise EnvironmentMissing(
             f"the artifact cannot be written: {getattr(e, 'strerror', None) or getattr(e, 'what', e)}",
             where=str(target),
             hint="nothing was half-written: what stood there before still loads; free the space and build again",
@@ -72,7 +72,8 @@ def adopt_artifact(artifact: Artifact, folder: Union[str, Path]) -> Artifact:
     """Moves a loaded artifact into `folder` on the same disk; until it is whole there, `folder` holds what it held before.
 
     Raises:
-        BuildError: the folder holds other things, the artifact names its files as none does, or the disk refuses.
+        BuildError: the artifact names its files as none does. UsageError: the folder holds other things.
+        EnvironmentMissing: the disk refuses.
     """
     source, target = artifact.folder, Path(folder)
     stages = [s.artifact.folder for s in artifact.stages]
@@ -91,7 +92,7 @@ def adopt_artifact(artifact: Artifact, folder: Union[str, Path]) -> Artifact:
             adopted = load_artifact(target)
             _remove_unlisted(adopted, target)
     except (OSError, EnvironmentMissing) as e:
-        raise BuildError(f"the artifact cannot be moved: {e}", where=str(target)) from e
+        raise EnvironmentMissing(f"the artifact cannot be moved: {e}", where=str(target)) from e
     return adopted
 
 
@@ -128,22 +129,56 @@ def claim_folder(folder: Path) -> None:
     """Makes the folder, or refuses one that holds files of somebody else.
 
     Raises:
-        BuildError: `folder` is a file, or a non-empty folder that is no artifact (finished or not) of edgedla.
+        UsageError: `folder` is a file, or a non-empty folder that is no artifact (finished or not) of edgedla.
+        OSError: it cannot be made.
     """
     if folder.exists() and not folder.is_dir():
-        raise BuildError("the output is a file, not a folder", where=str(folder), hint="give -o a folder name")
-    folder.mkdir(parents=True, exist_ok=True)
+        raise UsageError("the output is a file, not a folder", where=str(folder), hint="give -o a folder name")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as e:
+        raise UsageError("something on the way to this folder is no folder", where=str(folder)) from e
     strangers = [
         p.name
         for p in sorted(folder.iterdir())
         if p.name != MANIFEST and not p.name.startswith(".") and not written_name(p.name)
     ]
     if strangers and not (folder / MANIFEST).exists():
-        raise BuildError(
+        raise UsageError(
             f"the folder holds other files: {', '.join(strangers[:5])}",
             where=str(folder),
             allowed="a new folder, an empty one, or an artifact to replace",
         )
+
+
+@contextlib.contextmanager
+def output_folder(folder: Path) -> Iterator[None]:
+    """The folder of a build, claimed. One that this build has made goes again where the build ends without anything in it
+    that the next build, or whoever looks for the cause, can use.
+
+    Raises:
+        UsageError: see claim_folder. EnvironmentMissing: it cannot be made.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        claim_folder(folder)
+    except OSError as e:
+        raise EnvironmentMissing(f"the output folder cannot be made: {e.strerror or e}", where=str(folder)) from e
+    try:
+        yield
+    except BaseException as e:
+        if made and not _worth_keeping(folder, interrupted=isinstance(e, KeyboardInterrupt)):
+            shutil.rmtree(folder, ignore_errors=True)
+            for path in made[1:]:
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+        raise
+
+
+def _worth_keeping(folder: Path, interrupted: bool) -> bool:
+    """Files of an unfinished build: after Ctrl-C only engines that are whole, else the log of the failure too."""
+    manifests = folder.glob(f"**/{MANIFEST}")
+    return any(manifests) or (not interrupted and any(p.name != ".lock" for p in folder.rglob("*") if p.is_file()))
 
 
 def _hashed(name: str, sha256: str) -> str:

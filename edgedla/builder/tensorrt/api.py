@@ -10,6 +10,7 @@ functions named `implicit_...`, which are called only where the plan is not stro
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
@@ -53,6 +54,23 @@ def installed_version() -> Optional[str]:
     except (ImportError, OSError):
         return None
     return str(trt.__version__)
+
+
+def why_missing() -> str:
+    """What Python says when it imports the bindings; "" where it can."""
+    try:
+        importlib.import_module("tensorrt")
+    except (ImportError, OSError) as e:
+        return str(e)
+    return ""
+
+
+def bindings_remedy() -> str:
+    """What brings the bindings to this Jetson."""
+    venv = sys.prefix != sys.base_prefix
+    return "they come with JetPack (apt install python3-libnvinfer)" + (
+        "; make the venv with --system-site-packages" if venv else ""
+    )
 
 
 def dla_cores() -> int:
@@ -186,7 +204,7 @@ def _module(plan: BuildPlan) -> Any:
     except (ImportError, OSError) as e:
         raise EnvironmentMissing(
             f"TensorRT's Python bindings cannot be imported: {e}",
-            hint="on a Jetson they come with JetPack (python3-libnvinfer); on a laptop use --backend host or trtexec",
+            hint=f"on a Jetson {bindings_remedy()}; on a laptop use --backend host or trtexec",
         ) from e
     installed = str(trt.__version__)
     if tuple(installed.split(".")[:2]) != tuple(str(n) for n in plan.trt[:2]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict
+from typing import Dict, Optional
 
 from edgedla.errors import UsageError
 from edgedla.vocabulary import PRECISIONS
@@ -12,10 +12,15 @@ _L4T = re.compile(r"^(?:latest|newest|l4t[\s_-]*r?\d[\d.]*|r\d[\d.]*)$", re.I)
 _RELEASE = re.compile(r"^(?:(?P<kind>jp|jetpack|trt|tensorrt|v)-?)?(?P<number>\d[\d.]*)$", re.I)
 
 
-def parse_platform(text: str, default_target: str) -> Dict[str, str]:
+def parse_platform(
+    text: str, default_target: str, jetpack: Optional[str] = None, trt: Optional[str] = None
+) -> Dict[str, str]:
     """`module`, `release`, `precision`, or several of them joined by @, as arguments of platform_for and a precision.
 
     A release is jp6.2, trt10.3, or a bare number: a JetPack release where there is one of that number, else TensorRT's.
+
+    Args:
+        jetpack, trt: the release of the default target where the text names none.
     """
     parts: Dict[str, str] = {}
     for part in text.split("@"):
@@ -31,11 +36,15 @@ def parse_platform(text: str, default_target: str) -> Dict[str, str]:
         else:
             parts["trt"] = release["number"]
     parts.setdefault("target", default_target)
+    if parts["target"] == default_target and "jetpack" not in parts and "trt" not in parts:
+        parts.update({name: value for name, value in (("jetpack", jetpack), ("trt", trt)) if value})
     return parts
 
 
-def parse_platforms(text: str, default_target: str) -> Dict[str, Dict[str, str]]:
-    """Platforms by label, in their order.
+def parse_platforms(
+    text: str, default_target: str, jetpack: Optional[str] = None, trt: Optional[str] = None
+) -> Dict[str, Dict[str, str]]:
+    """Platforms by label, in their order; see parse_platform.
 
     Raises:
         UsageError: none, or one twice.
@@ -46,7 +55,7 @@ def parse_platforms(text: str, default_target: str) -> Dict[str, Dict[str, str]]
     twice = next((label for label in labels if labels.count(label) > 1), None)
     if twice is not None:
         raise UsageError(f"{twice} is named twice", where="--compare")
-    return {label: parse_platform(label, default_target) for label in labels}
+    return {label: parse_platform(label, default_target, jetpack, trt) for label in labels}
 
 
 def _is_jetpack(kind: str, number: str) -> bool:

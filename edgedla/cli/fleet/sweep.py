@@ -26,10 +26,9 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
 @click.option(
     "--target",
     "targets",
-    default="agx-orin-64gb",
-    show_default=True,
     metavar="A,B",
-    help="Platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), or both (xavier-nx-8gb@jp5.1.4).",
+    help="Platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), or both (xavier-nx-8gb@jp5.1.4).  "
+    "[default: this Jetson; elsewhere agx-orin-64gb]",
 )
 @click.option("--precision", "precisions", default="fp16", show_default=True, metavar="A,B", help="fp16,int8.")
 @click.option("--mode", type=click.Choice(CHECK_MODES), default="fallback", show_default=True)
@@ -70,7 +69,9 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
     "-o", "--output", "outputs", multiple=True, metavar="FILE", help="results.jsonl, .csv, .parquet or .html."
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
-def sweep(models: Tuple[str, ...], targets: str, precisions: str, outputs: Tuple[str, ...], **given: Any) -> int:
+def sweep(
+    models: Tuple[str, ...], targets: Optional[str], precisions: str, outputs: Tuple[str, ...], **given: Any
+) -> int:
     """Check every model (folders: every *.onnx below) on every platform, and place, fix or measure where asked.
 
     Killed and started again it goes on where it stopped: finished rows stand in FILE.journal beside the first output. A
@@ -78,6 +79,7 @@ def sweep(models: Tuple[str, ...], targets: str, precisions: str, outputs: Tuple
     a limit, a crash or an error, or its model is broken.
     """
     from edgedla.cli.arguments.platforms import parse_platform
+    from edgedla.cli.arguments.this_board import COMMON_TARGET, own_label
     from edgedla.rules import load_rules
     from edgedla.sweep.journal import Journal
     from edgedla.sweep.row import FAILED
@@ -92,8 +94,8 @@ def sweep(models: Tuple[str, ...], targets: str, precisions: str, outputs: Tuple
         raise UsageError(f"{wrong[0]!r} is no form of a sweep" if wrong else "no output given", where="-o",
                          allowed=", ".join(ENDINGS))  # fmt: skip
     settings = _settings(given)
-    labels = [t.strip() for t in targets.split(",") if t.strip()]
-    platforms = [(label, parse_platform(label, "agx-orin-64gb")) for label in labels]
+    labels = [t.strip() for t in (targets or own_label()).split(",") if t.strip()]
+    platforms = [(label, parse_platform(label, COMMON_TARGET)) for label in labels]
     wanted = [one_of("precision", p.strip(), PRECISIONS, "--precision") for p in precisions.split(",")]
     load_rules()
     tasks = list(tasks_of(find_models(models), platforms, wanted, settings, _boards(given["board_group"])))

@@ -8,10 +8,9 @@ from edgedla.reports.page.numbers import significant
 from edgedla.reports.table.differences import differences
 from edgedla.reports.table.table import Cell, Table
 from edgedla.reports.text import Line, aligned, clean, folded, print_lines
-from edgedla.vocabulary import PRECISIONS
 
-#: Columns of the whole, and of a model's name, which is cut in its middle.
-WIDTH, NAME = 80, 23
+#: Columns of the whole, and of a model's and a platform's name, which are cut in their middle.
+WIDTH, NAME, PLATFORM = 80, 23, 30
 HEAD = ("verdict", "DLA ms", "GPU ms", "x", "loads", "worst cause")
 
 
@@ -44,15 +43,17 @@ def _one_model(table: Table) -> Iterator[Line]:
     yield "", 0, ""
     yield "title", 0, clean(row.name)
     yield from _block(
-        "platform", [(f"{_plain(c.label)} {c.trt} {c.precision}", cell) for c, cell in zip(table.columns, row.cells)]
+        "platform",
+        [(f"{c.module} {c.trt} {c.precision}", cell) for c, cell in zip(table.columns, row.cells)],
+        PLATFORM,
     )
     for column, cell in zip(table.columns, row.cells):
         if cell.report is not None and cell.report.platform.no_dla:
             yield "dim", 4, f"{column.label}: {cell.report.platform.no_dla}"
 
 
-def _block(what: str, cells: Sequence[Tuple[str, Cell]]) -> Iterator[Line]:
-    rows: List[Tuple[str, ...]] = [(what, *HEAD), *(_row(name, cell) for name, cell in cells)]
+def _block(what: str, cells: Sequence[Tuple[str, Cell]], name_width: int = NAME) -> Iterator[Line]:
+    rows: List[Tuple[str, ...]] = [(what, *HEAD), *(_row(_cut(name, name_width), cell) for name, cell in cells)]
     tones = ["title", *(_TONES.get(cell.verdict[0], "") for _, cell in cells)]
     # The cause takes what room is left.
     width = max(len(line) for line in aligned([row[:-1] for row in rows])) + 4
@@ -67,11 +68,6 @@ def _ended(cause: str, width: int) -> str:
     return f"{text[: max(width - len(count) - 2, 1)]}… {count}"
 
 
-def _plain(label: str) -> str:
-    """A platform's label without the precision, which stands beside it."""
-    return "@".join(part for part in label.split("@") if part.lower() not in PRECISIONS)
-
-
 _TONES = {"good": "good", "unknown": "unknown", "bad": "bad", "plain": "dim"}
 
 
@@ -84,7 +80,7 @@ def _row(name: str, cell: Cell) -> Tuple[str, ...]:
         loadables = f"{totals.regions}" + (f"+{totals.regions_dropped}" if totals.regions_dropped else "")
     cause, layers = cell.worst
     return (
-        _cut(name, NAME),
+        name,
         cell.short,
         _ms(cell.time_us("tensorrt")),
         _ms(cell.time_us("gpu")),

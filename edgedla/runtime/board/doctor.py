@@ -8,7 +8,6 @@ import importlib
 import os
 import platform
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -146,13 +145,12 @@ def _module(name: str, label: str, needed: bool, remedy: str) -> Check:
 
 
 def _python(board: Optional[Board], base: Path) -> List[Check]:
+    from edgedla.builder.tensorrt.api import bindings_remedy
+
     jetson = board is not None
-    venv = sys.prefix != sys.base_prefix
-    hint = "it comes with JetPack (apt install python3-libnvinfer)" + (
-        "; make the venv with --system-site-packages" if venv else ""
-    )
+    remedy = bindings_remedy() if jetson else "not needed on a laptop: builds are simulated"
     checks = [
-        _module("tensorrt", "TensorRT", jetson, hint if jetson else "not needed on a laptop: builds are simulated"),
+        _module("tensorrt", "TensorRT", jetson, remedy),
         _module("pycuda", "pycuda", jetson, "PATH=/usr/local/cuda/bin:$PATH pip install 'edgedla[jetson]'"),
         _module("onnxruntime", "ONNX Runtime", not jetson, "pip install 'edgedla[host]'"),
         _module("highspy", "HiGHS", False, "pip install highspy; without it the slower solver is used"),

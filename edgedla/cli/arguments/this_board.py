@@ -1,0 +1,69 @@
+"""The platform of a command where nobody names one: that of the Jetson it runs on, elsewhere a common module."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Optional
+
+from edgedla.errors import UsageError
+
+#: What a laptop checks for where no module is named.
+COMMON_TARGET = "agx-orin-64gb"
+
+
+def own_platform(
+    target: Optional[str],
+    jetpack: Optional[str],
+    trt: Optional[str],
+    *,
+    tolerant: bool = False,
+    installed: Callable[[], Optional[str]] = lambda: None,
+) -> Dict[str, Optional[str]]:
+    """target, jetpack and trt with this board's filled in where the module is not named, or is this very one.
+
+    Args:
+        tolerant: a Jetson that nobody can name counts as none: for commands that need no module.
+        installed: the TensorRT that is installed here, which may be newer than JetPack's; None where that does not matter.
+
+    Raises:
+        UsageError: no target is named, and this is a Jetson of which edgedla cannot tell the module.
+    """
+    from edgedla.targets import module_for
+    from edgedla.targets.board import this_board
+
+    named = {"target": target or COMMON_TARGET, "jetpack": jetpack, "trt": trt}
+    board = this_board()
+    if board is None:
+        return named
+    if board.target is None:
+        if target is None and not tolerant:
+            raise UsageError(
+                "this is a Jetson, but edgedla cannot tell which module",
+                where="--target",
+                hint="Name it with --target. In a container `edgedla doctor` says which files to pass in.",
+            )
+        return named
+    if target is not None and module_for(target).id != board.target:
+        return named
+    named["target"] = board.target
+    if jetpack is None and trt is None:
+        named["trt"] = installed()
+        named["jetpack"] = None if named["trt"] else board.jetpack
+    return named
+
+
+def own_power_mode(target: str) -> Optional[str]:
+    """The power mode that this board is in where it is the target and the mode is on record; else None, the default mode."""
+    from edgedla.targets import module_for
+    from edgedla.targets.board import this_board
+
+    board, module = this_board(), module_for(target)
+    if board is None or board.target != module.id:
+        return None
+    mode = board.mode_of(module)
+    return mode.name if mode is not None and mode.name in module.power_modes else None
+
+
+def own_label() -> str:
+    """This board as --target of a sweep names platforms: "orin-nx-16gb@jp6.2"; elsewhere the common module."""
+    named = own_platform(None, None, None)
+    return f"{named['target']}@jp{named['jetpack']}" if named["jetpack"] else str(named["target"])
