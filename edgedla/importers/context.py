@@ -10,10 +10,7 @@ from edgedla.importers.network.known import Known, Small, of_array
 from edgedla.importers.node import Node
 from edgedla.importers.parser_releases import lowering_name, parser_of
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
-
-#: What an ONNX tensor name stands for: weights, a network tensor, or nothing (an optional input left out).
-Value = Any
+from edgedla.importers.values import Value, Weights, operand
 
 #: Nested subgraphs and functions that the parser follows (ModelImporter.cpp, kMAX_NESTED_SUBGRAPHS).
 MAX_NESTED_SUBGRAPHS = 24
@@ -94,10 +91,9 @@ class Context:
 
     def tensor(self, x: Value) -> NetTensor:
         """The network tensor of a node's input; weights become a CONSTANT layer, once for each name."""
+        x = operand(x)
         if isinstance(x, NetTensor):
             return x
-        if not isinstance(x, Weights):
-            raise Refused("an input that the operator needs is missing")
         if x.name:
             known = self._constants.get(x.name)
             if known is not None:
@@ -152,10 +148,10 @@ class Context:
 
     def identity(self, x: Value) -> Value:
         """Weights as they are; a tensor through an IDENTITY layer."""
-        if isinstance(x, Weights):
-            return x
-        made = arithmetic.identity(self.net, self.tensor(x))
-        return self.helper_name(made, "ONNXTRT_identity")
+        return x if isinstance(x, Weights) else self.through_identity(self.tensor(x))
+
+    def through_identity(self, tensor: NetTensor) -> NetTensor:
+        return self.helper_name(arithmetic.identity(self.net, tensor), "ONNXTRT_identity")
 
     # Scopes ----------------------------------------------------------------------------------------------------------
 

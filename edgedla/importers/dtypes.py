@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Dict, Optional
 
 from edgedla.importers.context import Context
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import ONNX_TYPES
+from edgedla.importers.values import ONNX_TYPES, Value
 
 #: ONNX element type number -> TensorRT DataType name. 8.6 has no INT64, BF16 or FP8 tensors of its own.
 TRT_TYPES_103: Dict[int, str] = {
@@ -29,18 +29,18 @@ def trt_type(ctx: Context, onnx_type: int) -> Optional[str]:
     return (TRT_TYPES_103 if ctx.v10 else TRT_TYPES_86).get(onnx_type)
 
 
-def dtype_of(x: Any) -> str:
+def dtype_of(x: Value) -> str:
     """Type of a node's input; "FLOAT" for one that is left out, as the parser has it."""
     return "FLOAT" if x is None else str(x.dtype)
 
 
-def rank_of(x: Any) -> int:
+def rank_of(x: Value) -> int:
     if x is None:
         raise Refused("an input that the operator needs is missing")
     return len(x.dims)
 
 
-def refuse_types(x: Any, *types: str) -> None:
+def refuse_types(x: Value, *types: str) -> None:
     """Raises:
     Refused: `x` has one of `types`.
     """

@@ -107,7 +107,7 @@ def output_tensors(ctx: Context, graph: Any) -> List[NetTensor]:
         tensor.name = value.name
         if tensor.is_input:
             tensor.name = "__" + value.name
-            tensor = ctx.identity(tensor)
+            tensor = ctx.through_identity(tensor)
             tensor.name = value.name
         declared = value.type.tensor_type.elem_type
         dtype = trt_type(ctx, declared) if declared else tensor.dtype

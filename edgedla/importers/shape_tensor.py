@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence
 from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.refuse import CannotTell, Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 if TYPE_CHECKING:
     from edgedla.importers.context import Context
@@ -93,7 +93,7 @@ def from_tensor(t: NetTensor, depth: int = 0) -> ShapeTensor:
     return ShapeTensor([len(t.dims)], True, 1, 1, t, 2)
 
 
-def from_input(ctx: Context, x: Any) -> ShapeTensor:
+def from_input(ctx: Context, x: Value) -> ShapeTensor:
     """A node's input as shape values: integer initializers are known, tensors and floats are not."""
     if isinstance(x, NetTensor):
         return from_tensor(x)

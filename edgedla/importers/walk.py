@@ -14,7 +14,7 @@ from edgedla.importers.ops import OPERATORS, Lowering
 from edgedla.importers.ops.control_flow.control import function_call
 from edgedla.importers.parser_releases import basis, imports, starts_to_import
 from edgedla.importers.refuse import CannotTell, Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 #: Nodes of model-local functions that are followed, counted at each call: functions that call functions multiply.
 MAX_FUNCTION_NODES = 100_000
@@ -99,10 +99,10 @@ class Walk:
                 if value.dtype == "UINT8" and ctx.parser.uint8_io and name not in ctx.graph_outputs:
                     raise self.refuse("TensorRT does not support UINT8 types for intermediate tensors!", proto)
 
-    def inputs_of(self, node: Node, record: NodeRecord) -> List[Any]:
+    def inputs_of(self, node: Node, record: NodeRecord) -> List[Value]:
         """What the node's inputs stand for; notes in `record` if the rank of one is unknown."""
         known = self.ctx.tensors
-        inputs: List[Any] = []
+        inputs: List[Value] = []
         for name in node.proto.input:
             if not name:
                 inputs.append(None)
@@ -138,7 +138,7 @@ class Walk:
         record.unknown = f"nobody has met the operator {node.op!r}; TensorRT would look for a plugin of that name"
         return None
 
-    def lower(self, node: Node, record: NodeRecord) -> List[Any]:
+    def lower(self, node: Node, record: NodeRecord) -> List[Value]:
         ctx = self.ctx
         inputs = self.inputs_of(node, record)
         function = self.function_of(node, record)
@@ -174,7 +174,7 @@ class Walk:
             inner.constant_layers.clear()
             inner.unknown = inner.unknown or f"it belongs to {record.name!r}, whose layers cannot be told"
 
-    def unknown_outputs(self, node: Node, inputs: Sequence[Any]) -> List[Any]:
+    def unknown_outputs(self, node: Node, inputs: Sequence[Value]) -> List[Value]:
         """One UNKNOWN layer, with the dims that ONNX shape inference gives its outputs, if any."""
         ctx = self.ctx
         if self.inferred is None:

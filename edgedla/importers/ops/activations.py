@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from edgedla.importers.broadcast import axis_length, flatten, same_rank, squeeze, to_rank
 from edgedla.importers.context import Context
@@ -12,7 +12,7 @@ from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.ops.elementwise import check_types, combine
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights, weights_in
 
 FLOAT_MAX = 3.4028234663852886e38
 HALF_MAX = 65504.0
@@ -36,7 +36,7 @@ ATTRIBUTES: Dict[str, Tuple[Optional[Tuple[str, float]], Optional[Tuple[str, flo
 
 
 def layer(
-    ctx: Context, node: Node, x: Any, op: str, alpha: Optional[float] = None, beta: Optional[float] = None
+    ctx: Context, node: Node, x: Value, op: str, alpha: Optional[float] = None, beta: Optional[float] = None
 ) -> NetTensor:
     refuse_types(x, "INT32", "BOOL", "UINT8")
     if not ctx.v10:
@@ -44,25 +44,25 @@ def layer(
     return ctx.name(arithmetic.activation(ctx.net, ctx.tensor(x), op, alpha, beta), node)
 
 
-def activation(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
+def activation(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Value]:
     first, second = ATTRIBUTES.get(op, (None, None))
     alpha = node.number(*first) if first else None
     beta = node.number(*second) if second else None
     return [layer(ctx, node, inputs[0], op, alpha, beta)]
 
 
-def parametric_softplus(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def parametric_softplus(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     return [layer(ctx, node, inputs[0], "SOFTPLUS", node.required("alpha").f, node.required("beta").f)]
 
 
-def gelu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def gelu(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     form = node.text("approximate", "none")
     if form not in ("none", "tanh"):
         raise Refused(f"Attribute approximate of Gelu must be none or tanh, not {form!r}")
     return [layer(ctx, node, inputs[0], "GELU_TANH" if form == "tanh" else "GELU_ERF")]
 
 
-def _bound(x: Any) -> Optional[float]:
+def _bound(x: Value) -> Optional[float]:
     """A constant bound's value; None where nobody set it.
 
     Raises:
@@ -70,13 +70,13 @@ def _bound(x: Any) -> Optional[float]:
     """
     if x is None:
         return None
-    array = x.known()
+    array = weights_in(x).known()
     if array.size != 1:
         raise Refused("Expected weights to contain only a single value")
     return float(array.ravel()[0])
 
 
-def clip(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def clip(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     dtype = dtype_of(inputs[0])
     by_elements = dtype in ("INT32", "INT64")
@@ -99,7 +99,7 @@ def clip(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     ]
 
 
-def _clip_by_elements(ctx: Context, node: Node, inputs: List[Any], dtype: str) -> NetTensor:
+def _clip_by_elements(ctx: Context, node: Node, inputs: List[Value], dtype: str) -> NetTensor:
     x = ctx.tensor(inputs[0])
     if dtype not in TYPE_RANGE or (not ctx.v10 and dtype == "BF16"):
         raise Refused(
@@ -120,7 +120,7 @@ def _clip_by_elements(ctx: Context, node: Node, inputs: List[Any], dtype: str) -
     return arithmetic.elementwise(ctx.net, arithmetic.elementwise(ctx.net, x, low, "MAX"), high, "MIN")
 
 
-def prelu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def prelu(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if len(inputs) != 2:
         raise Refused(f"The PRelu operator requires exactly 2 inputs. Current input size = {len(inputs)}.")
     refuse_types(inputs[0], "INT32", "INT64")
@@ -129,7 +129,7 @@ def prelu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(arithmetic.parametric_relu(ctx.net, x, slopes), node)]
 
 
-def hard_swish(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def hard_swish(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     if x.dtype not in ("FLOAT", "HALF", "INT8"):
         raise Refused(
@@ -140,7 +140,7 @@ def hard_swish(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [combine(ctx, node, [x, sigmoid], "PROD")]
 
 
-def mish(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def mish(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     if x.dtype not in ("FLOAT", "HALF"):
         raise Refused(
@@ -152,7 +152,7 @@ def mish(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [combine(ctx, node, [x, tanh], "PROD")]
 
 
-def celu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def celu(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))"""
     x = ctx.tensor(inputs[0])
     rank = len(x.dims)
@@ -171,7 +171,7 @@ def celu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [step(positive, negative, "SUM")]
 
 
-def shrink(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def shrink(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     original = x.dtype
     if original not in ("FLOAT", "HALF", "INT8", "INT32", "INT64"):
@@ -191,7 +191,7 @@ def shrink(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.cast_helper(out, original)]
 
 
-def hardmax(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def hardmax(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """ONE_HOT of the index of the largest element."""
     refuse_types(inputs[0], "INT64", "INT32", "INT8", "UINT8", "BOOL")
     x = ctx.tensor(inputs[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from edgedla.importers import shape_tensor as st
 from edgedla.importers.broadcast import squeeze, unsqueeze
@@ -13,10 +13,10 @@ from edgedla.importers.node import Node
 from edgedla.importers.ops.pad import padding_tensors
 from edgedla.importers.ops.windows import Window, read_window
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights, operand
 
 
-def conv_transpose(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def conv_transpose(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if len(inputs) < 2:
         raise Refused("deconvolution require at least 2 inputs.")
     x = ctx.tensor(inputs[0])
@@ -29,7 +29,7 @@ def conv_transpose(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     one_dimensional = len(x.dims) == 3
     if one_dimensional:
         x = unsqueeze(ctx, x, [3])
-    weights: Tuple[int, ...] = inputs[1].dims
+    weights: Tuple[int, ...] = operand(inputs[1]).dims
     if len(weights) == 3:
         if kernel is not None:
             kernel = unsqueeze(ctx, kernel, [3])
@@ -42,14 +42,14 @@ def conv_transpose(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         )
     groups = node.integer("group", 1)
     out_channels = weights[1] * groups
-    has_bias = len(inputs) > 2 and isinstance(inputs[2], Weights)
-    if has_bias:
-        if len(inputs[2].dims) != 1:
-            raise Refused(f"The bias tensor is required to be 1D. Provided bias has rank {len(inputs[2].dims)}.")
-        if inputs[2].dims[0] != out_channels:
+    bias_weights = inputs[2] if len(inputs) > 2 and isinstance(inputs[2], Weights) else None
+    if bias_weights is not None:
+        if len(bias_weights.dims) != 1:
+            raise Refused(f"The bias tensor is required to be 1D. Provided bias has rank {len(bias_weights.dims)}.")
+        if bias_weights.dims[0] != out_channels:
             raise Refused(
                 "The number of the bias weights does not align with the number of output maps. "
-                f"Number of bias weights = {inputs[2].dims[0]}, number of output maps = {out_channels}."
+                f"Number of bias weights = {bias_weights.dims[0]}, number of output maps = {out_channels}."
             )
     w = read_window(node, list(weights[2:]), excludes_padding=False)
     if tuple(w.kernel) != tuple(weights[2:]):
@@ -60,11 +60,11 @@ def conv_transpose(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     left = _transposed_padding(node, w, x.dims)
     out = dense.deconvolution(
         ctx.net, [x, kernel, bias], out_channels, w.kernel, w.stride, w.pre, w.post, w.dilation, w.mode, groups,
-        weights if kernel is None else None, has_bias and not left,
+        weights if kernel is None else None, bias_weights is not None and not left,
     )  # fmt: skip
     ctx.net.register(out, node.name)
     if left:
-        out = _pad_output(ctx, out, w.output_padding, inputs[2] if has_bias else None)
+        out = _pad_output(ctx, out, w.output_padding, bias_weights)
     return [squeeze(ctx, out, [3]) if one_dimensional else out]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import List, Optional
 
 from edgedla.importers import shape_tensor as st
 from edgedla.importers.broadcast import constant_of_shape, squeeze, to_scalar, unsqueeze
@@ -13,10 +13,10 @@ from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
 from edgedla.importers.ops.windows import read_window
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 
-def _scalar_input(ctx: Context, x: Any) -> NetTensor:
+def _scalar_input(ctx: Context, x: Value) -> NetTensor:
     """A 0-D tensor of a node's input; weights of one element become a 0-D CONSTANT at once."""
     if isinstance(x, Weights):
         if x.count != 1:
@@ -25,7 +25,7 @@ def _scalar_input(ctx: Context, x: Any) -> NetTensor:
     return to_scalar(ctx, ctx.tensor(x))
 
 
-def non_max_suppression(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def non_max_suppression(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if not 2 <= len(inputs) <= 5:
         raise Refused(f"The node requires between 2-5 inputs. The actual input size is {len(inputs)}.")
     boxes, scores = ctx.tensor(inputs[0]), ctx.tensor(inputs[1])
@@ -53,7 +53,7 @@ def non_max_suppression(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
     return [ctx.cast_helper(made[0], "INT64") if ctx.v10 else made[0]]
 
 
-def roi_align(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def roi_align(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     mode = node.text("mode", "avg")
     if mode not in ("avg", "max"):
         raise Refused("Mode must be avg or max!")
@@ -85,7 +85,7 @@ def roi_align(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(dense.plugin(ctx.net, [x, rois, batch], "ROIAlign_TRT", version, api, fields, dims), node)]
 
 
-def deform_conv(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def deform_conv(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """The plugin ModulatedDeformConv2d; a mask of ones where the node has none."""
     types = {dtype_of(x) for x in inputs if x is not None}
     if not types <= {"FLOAT", "HALF"} or len(types) != 1:
@@ -126,7 +126,7 @@ def deform_conv(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [squeeze(ctx, out, [3]) if rank == 3 else out]
 
 
-def grid_sample(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def grid_sample(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "BOOL", "UINT8")
     refuse_types(inputs[1], "BOOL", "UINT8")
     if len(inputs) != 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from typing import Dict, List, Sequence
 
 from edgedla.importers import shape_tensor as st
 from edgedla.importers.broadcast import constant_of_shape, same_rank, to_rank
@@ -12,13 +12,13 @@ from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import ONNX_TYPE_NAMES, Weights
+from edgedla.importers.values import ONNX_TYPE_NAMES, Value, Weights, operand
 
 LOGIC = frozenset({"AND", "OR", "XOR"})
 NO_BOOL = frozenset({"DIV", "FLOOR_DIV", "GREATER", "LESS", "MAX", "MIN", "PROD", "SUB", "SUM"})
 
 
-def check_types(ctx: Context, inputs: Sequence[Any], op: str) -> None:
+def check_types(ctx: Context, inputs: Sequence[Value], op: str) -> None:
     """The element types that TensorRT's elementwise layer takes."""
     types = [dtype_of(x) for x in inputs]
     if op in LOGIC:
@@ -31,7 +31,7 @@ def check_types(ctx: Context, inputs: Sequence[Any], op: str) -> None:
         raise Refused("Elementwise layer does not support operator POW with boolean or integer types.")
 
 
-def combine(ctx: Context, node: Node, inputs: Sequence[Any], op: str) -> NetTensor:
+def combine(ctx: Context, node: Node, inputs: Sequence[Value], op: str) -> NetTensor:
     """Operands brought to one rank, then one ELEMENTWISE per further operand, all named after the node."""
     if not inputs:
         raise Refused("Inputs vector is empty.")
@@ -40,19 +40,18 @@ def combine(ctx: Context, node: Node, inputs: Sequence[Any], op: str) -> NetTens
     check_types(ctx, inputs, op)
     out = tensors[0]
     if len(tensors) == 1:
-        identity: NetTensor = ctx.identity(out)
-        return identity
+        return ctx.through_identity(out)
     for t in tensors[1:]:
         out = arithmetic.elementwise(ctx.net, out, t, op)
         ctx.net.register(out, node.name)
     return out
 
 
-def binary(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
+def binary(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Value]:
     return [combine(ctx, node, inputs, op)]
 
 
-def mean(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def mean(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     total = combine(ctx, node, inputs, "SUM")
     ones = (1,) * len(total.dims)
     dtype = total.dtype if total.dtype in ("HALF", "BF16") else "FLOAT"
@@ -68,7 +67,7 @@ UNARY_REFUSED: Dict[str, Sequence[str]] = {
 }
 
 
-def unary_layer(ctx: Context, node: Node, x: Any, op: str) -> NetTensor:
+def unary_layer(ctx: Context, node: Node, x: Value, op: str) -> NetTensor:
     t = ctx.tensor(x)
     if op == "NOT":
         valid = t.dtype == "BOOL"
@@ -96,7 +95,7 @@ def unary_layer(ctx: Context, node: Node, x: Any, op: str) -> NetTensor:
     return shapes.shuffle(ctx.net, out, reshape=(), zero_is_placeholder=False)
 
 
-def unary(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
+def unary(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Value]:
     return [unary_layer(ctx, node, inputs[0], op)]
 
 
@@ -107,13 +106,13 @@ def or_equal_layer(ctx: Context, node: Node, a: NetTensor, b: NetTensor, op: str
     return combine(ctx, node, [first, second], "OR")
 
 
-def or_equal(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
+def or_equal(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Value]:
     a = ctx.tensor(inputs[0])
     b = ctx.tensor(inputs[1])
     return [or_equal_layer(ctx, node, a, b, op)]
 
 
-def cast(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def cast(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     number = node.required_int("to")
     dtype = trt_type(ctx, number)
     if dtype is None:
@@ -128,19 +127,19 @@ def cast(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(arithmetic.identity(ctx.net, x, dtype), node)]
 
 
-def cast_like(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def cast_like(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     t = ctx.tensor(inputs[0])
     dtype = ctx.tensor(inputs[1]).dtype
     return [ctx.name(arithmetic.cast(ctx.net, t, dtype), node)]
 
 
-def identity(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def identity(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if node.outputs and node.outputs[0] in ctx.shared_parameters and isinstance(inputs[0], Weights):
         return [inputs[0].renamed(node.outputs[0])]
     return [ctx.name(arithmetic.identity(ctx.net, ctx.tensor(inputs[0])), node)]
 
 
-def dropout(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def dropout(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if ctx.opset >= 12 and len(inputs) == 3 and inputs[2] is not None:
         if not isinstance(inputs[2], Weights):
             raise Refused("This Version of TensorRT only supports the training_mode input as an initializer.")
@@ -158,7 +157,7 @@ def dropout(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [out, mask]
 
 
-def where(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def where(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[1], "UINT8")
     refuse_types(inputs[2], "UINT8")
     condition, x, y = ctx.tensor(inputs[0]), ctx.tensor(inputs[1]), ctx.tensor(inputs[2])
@@ -167,7 +166,7 @@ def where(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(arithmetic.select(ctx.net, condition, x, y), node)]
 
 
-def is_inf(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def is_inf(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     negative, positive = node.integer("detect_negative", 1), node.integer("detect_positive", 1)
     if negative and positive:
         return [unary_layer(ctx, node, inputs[0], "ISINF")]
@@ -182,7 +181,7 @@ def is_inf(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [arithmetic.elementwise(ctx.net, above, below, "AND")]
 
 
-def is_nan(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def is_nan(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if ctx.v10:
         return [unary_layer(ctx, node, inputs[0], "ISNAN")]
     same = combine(ctx, node, [inputs[0], inputs[0]], "EQUAL")
@@ -211,7 +210,7 @@ def zero_like(ctx: Context, x: NetTensor) -> NetTensor:
     return ctx.helper_name(arithmetic.elementwise(ctx.net, x, zero, "PROD"), "ONNXTRT_createZeroTensor")
 
 
-def mod(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def mod(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     a, b = same_rank(ctx, ctx.tensor(inputs[0]), ctx.tensor(inputs[1]))
     integers = a.dtype in ("INT32", "INT64")
@@ -231,7 +230,7 @@ def mod(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(arithmetic.select(ctx.net, condition, down, up), node)]
 
 
-def size(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def size(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = inputs[0]
-    dims = st.shape_of(x) if isinstance(x, NetTensor) else st.vector_of(x.dims)
+    dims = st.shape_of(x) if isinstance(x, NetTensor) else st.vector_of(operand(x).dims)
     return [st.tensor_of(ctx, st.product(ctx, dims, 0, dims.size, 0))]

@@ -15,10 +15,10 @@ from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
 from edgedla.importers.node import Node
 from edgedla.importers.ops.elementwise import combine, or_equal_layer, zero_like
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import ONNX_TYPE_NAMES, ONNX_TYPES, Weights
+from edgedla.importers.values import ONNX_TYPE_NAMES, ONNX_TYPES, Value, Weights
 
 
-def constant(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def constant(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """No layer: weights that other nodes pick up."""
     if len(node.attributes) == 1 and "value" in node.attributes:
         return [ctx.weights_of(node.attributes["value"].t)]
@@ -55,7 +55,7 @@ def _made(dtype: str, values: List[Any], dims: Tuple[int, ...]) -> Weights:
     return Weights("", dims, dtype, ONNX_TYPES[dtype], value=known.of_numbers(values, dtype, dims))
 
 
-def constant_of_shape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def constant_of_shape(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     shape = ctx.tensor(inputs[0])
     # A zero value is made twice, whether it is needed or not.
     ctx.take_temporary_name()
@@ -70,7 +70,7 @@ def constant_of_shape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [filled(ctx, value, shape)]
 
 
-def range_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def range_op(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """FILL of max(0 - floor((start - limit) / delta), 0) elements."""
     dtype = dtype_of(inputs[0])
     if dtype not in ("INT32", "INT64", "FLOAT"):
@@ -121,7 +121,7 @@ def range_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(out, node)]
 
 
-def eye_like(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def eye_like(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     x = ctx.tensor(inputs[0])
     if len(x.dims) != 2:
@@ -159,7 +159,7 @@ def _iota(ctx: Context, dims: st.ShapeTensor, axis: int) -> NetTensor:
     return ctx.cast_helper(out, "INT64")
 
 
-def trilu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def trilu(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """select(row >= column - k, x, 0), or <= for the upper triangle."""
     refuse_types(inputs[0], "UINT8")
     x = ctx.tensor(inputs[0])
@@ -181,7 +181,7 @@ def trilu(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [arithmetic.select(ctx.net, condition, x, zero)]
 
 
-def random(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
+def random(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Value]:
     """RandomUniform and RandomNormal; the -Like forms take their dims from an input."""
     like = node.op.endswith("Like")
     dims: List[int]

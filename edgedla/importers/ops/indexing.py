@@ -12,7 +12,7 @@ from edgedla.importers.network import arithmetic, dense, selection, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis, single_axis
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 
 def _indices(ctx: Context, data: NetTensor, indices: NetTensor) -> NetTensor:
@@ -22,7 +22,7 @@ def _indices(ctx: Context, data: NetTensor, indices: NetTensor) -> NetTensor:
     return indices
 
 
-def gather(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def gather(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     data = ctx.tensor(inputs[0])
     indices = ctx.tensor(inputs[1])
@@ -33,7 +33,7 @@ def gather(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(shapes.gather(ctx.net, data, indices, axis), node)]
 
 
-def gather_elements(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def gather_elements(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     data = ctx.tensor(inputs[0])
     indices = ctx.tensor(inputs[1])
@@ -41,7 +41,7 @@ def gather_elements(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(selection.gather_v2(ctx.net, data, _indices(ctx, data, indices), "ELEMENT", axis), node)]
 
 
-def gather_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def gather_nd(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     data = ctx.tensor(inputs[0])
     indices = ctx.tensor(inputs[1])
@@ -50,7 +50,7 @@ def gather_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(out, node)]
 
 
-def _scatter(ctx: Context, node: Node, inputs: List[Any], mode: str, axis: int) -> NetTensor:
+def _scatter(ctx: Context, node: Node, inputs: List[Value], mode: str, axis: int) -> NetTensor:
     refuse_types(inputs[0], "UINT8")
     data, indices, updates = ctx.tensor(inputs[0]), ctx.tensor(inputs[1]), ctx.tensor(inputs[2])
     if mode == "ELEMENT":
@@ -71,7 +71,7 @@ def _scatter(ctx: Context, node: Node, inputs: List[Any], mode: str, axis: int) 
     return ctx.name(selection.scatter(ctx.net, data, indices, updates, mode, axis), node)
 
 
-def scatter_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def scatter_nd(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if node.has("reduction"):
         if ctx.v10:
             raise Refused("Attribute reduction is not supported.")
@@ -79,7 +79,7 @@ def scatter_nd(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [_scatter(ctx, node, inputs, "ND", 0)]
 
 
-def scatter_elements(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def scatter_elements(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     axis = positive_axis(node.integer("axis", 0), rank_of(inputs[0]))
     reduction = node.text("reduction", "none")
     if ctx.v10 and reduction != "none":
@@ -93,7 +93,7 @@ def _note_lost_reduction(ctx: Context, node: Node) -> None:
         ctx.departs(node, "ignores reduction and overwrites")
 
 
-def _scatter_plugin(ctx: Context, node: Node, inputs: List[Any], axis: int, reduction: str) -> NetTensor:
+def _scatter_plugin(ctx: Context, node: Node, inputs: List[Value], axis: int, reduction: str) -> NetTensor:
     """With a reduction 10 uses the plugin ScatterElements."""
     data, indices, updates = ctx.tensor(inputs[0]), ctx.tensor(inputs[1]), ctx.tensor(inputs[2])
     fields = {"axis": axis, "reduction": reduction}
@@ -102,7 +102,7 @@ def _scatter_plugin(ctx: Context, node: Node, inputs: List[Any], axis: int, redu
     return ctx.name(out, node)
 
 
-def one_hot(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def one_hot(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     for x in inputs[:3]:
         refuse_types(x, "UINT8")
     values, indices, depth = ctx.tensor(inputs[2]), ctx.tensor(inputs[0]), None
@@ -126,7 +126,7 @@ def one_hot(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(selection.one_hot(ctx.net, indices, values, depth, axis), node)]
 
 
-def non_zero(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def non_zero(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     allowed = ("FLOAT", "HALF", "BF16", "INT32", "INT64", "INT8", "BOOL")
     if x.dtype not in allowed:
@@ -138,7 +138,7 @@ def non_zero(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.cast_helper(out, "INT64") if ctx.v10 else out]
 
 
-def reverse_sequence(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def reverse_sequence(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     batch, sequence = node.integer("batch_axis", 1), node.integer("time_axis", 0)
     if batch == sequence:
         raise Refused("batch_axis and time_axis cannot be the same")

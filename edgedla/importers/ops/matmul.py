@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from edgedla.importers.broadcast import same_rank, squeeze, unsqueeze
 from edgedla.importers.context import Context
@@ -11,9 +11,10 @@ from edgedla.importers.network import arithmetic, dense
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
 from edgedla.importers.refuse import Refused
+from edgedla.importers.values import Value
 
 
-def gemm(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def gemm(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "INT32", "INT64")
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
     a, b = ctx.tensor(inputs[0]), ctx.tensor(inputs[1])
@@ -36,7 +37,7 @@ def gemm(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [out]
 
 
-def matmul(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def matmul(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "INT32", "INT64")
     a, b = ctx.tensor(inputs[0]), ctx.tensor(inputs[1])
     rank_a, rank_b = len(a.dims), len(b.dims)
@@ -86,7 +87,7 @@ def _without_ellipsis(terms: List[str], right: str, arrow: bool, tensors: Sequen
     return terms, right.replace("...", letters, 1)
 
 
-def einsum(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def einsum(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     equation = node.required("equation").s.decode("utf-8", "replace")
     wrong = [c for c in equation if not ("a" <= c <= "z" or c in "->., ")]

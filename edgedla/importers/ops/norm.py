@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import List
 
 from edgedla.importers import shape_tensor as st
 from edgedla.importers.broadcast import same_rank, to_rank, unsqueeze
@@ -12,10 +12,10 @@ from edgedla.importers.network import arithmetic, dense
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 
-def batch_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def batch_normalization(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if node.integer("training_mode", 0):
         raise Refused("This version of TensorRT does not support training_mode == 1 in BatchNormalization.")
     if ctx.v10 and any(node.outputs[1:]):
@@ -25,8 +25,8 @@ def batch_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
         # 8.6 looks at the scale's rank four times.
         if rank_of(inputs[i if ctx.v10 else 1]) != 1:
             raise Refused(f"The shape of the {names[i - 1]} input must be (C, )")
-    parameters = inputs[1:5]
-    if not all(isinstance(p, Weights) for p in parameters):
+    parameters = [p for p in inputs[1:5] if isinstance(p, Weights)]
+    if len(parameters) != 4:
         return [_by_elements(ctx, node, inputs)]
     types = {p.dtype for p in parameters}
     if not ctx.parser.half_batch_norm_scale and types != {"FLOAT"}:
@@ -56,7 +56,7 @@ def _scale(ctx: Context, node: Node, x: NetTensor) -> NetTensor:
     return out
 
 
-def _by_elements(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
+def _by_elements(ctx: Context, node: Node, inputs: List[Value]) -> NetTensor:
     """scale * (x - mean) / sqrt(variance + epsilon) + bias"""
     x = ctx.tensor(inputs[0])
     rank = len(x.dims)
@@ -75,7 +75,7 @@ def _by_elements(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
     return ctx.name(arithmetic.elementwise(net, product, bias, "SUM"), node)
 
 
-def group_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def group_normalization(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """NORMALIZATION over the spatial axes, in groups of channels."""
     if node.op == "GroupNormalization" and ctx.opset >= 21 and ctx.parser.group_norm_21:
         return [_group_normalization_21(ctx, node, inputs)]
@@ -91,7 +91,7 @@ def group_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
     return [ctx.name(out, node)]
 
 
-def _group_normalization_21(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
+def _group_normalization_21(ctx: Context, node: Node, inputs: List[Value]) -> NetTensor:
     """Groups as the channels of a NORMALIZATION without parameters, then one scale and bias for each channel."""
     x, scale, bias = ctx.tensor(inputs[0]), ctx.tensor(inputs[1]), ctx.tensor(inputs[2])
     rank, groups = len(x.dims), node.required_int("num_groups")
@@ -108,7 +108,7 @@ def _group_normalization_21(ctx: Context, node: Node, inputs: List[Any]) -> NetT
     return arithmetic.elementwise(ctx.net, out, unsqueeze(ctx, bias, axes), "SUM")
 
 
-def instance_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def instance_normalization(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     types = [dtype_of(x) for x in inputs[:3]]
     if types[0] not in ("FLOAT", "HALF"):
         raise Refused(f"Inputs must be either FLOAT or FLOAT16. Input type is {types[0]}.")
@@ -122,7 +122,7 @@ def instance_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[
     return [_instance_plugin(ctx, node, inputs)]
 
 
-def _instance_plugin(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
+def _instance_plugin(ctx: Context, node: Node, inputs: List[Value]) -> NetTensor:
     """8.6 uses the plugin InstanceNormalization_TRT."""
     scale, bias = inputs[1], inputs[2]
     if not isinstance(scale, Weights):
@@ -145,7 +145,7 @@ def _instance_plugin(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
     return out
 
 
-def layer_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def layer_normalization(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if ctx.v10 and any(node.outputs[1:]):
         raise Refused("This version of TensorRT doesn't support mode than 1 outputs for LayerNormalization nodes!")
     x, scale = ctx.tensor(inputs[0]), ctx.tensor(inputs[1])
@@ -169,7 +169,7 @@ def layer_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any
     return [ctx.name(out, node) if ctx.parser.layer_norm_named else out]
 
 
-def lrn(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def lrn(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     out = dense.lrn(
         ctx.net, x, node.required_int("size"), node.number("alpha", 0.0001), node.number("beta", 0.75),
@@ -178,7 +178,7 @@ def lrn(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(out, node)]
 
 
-def lp_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def lp_normalization(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     p = node.integer("p", 2)
     if p not in (1, 2):
         raise Refused("Only L1 and L2 normalization are supported.")
@@ -202,7 +202,7 @@ def lp_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(arithmetic.elementwise(net, x, norm, "DIV"), node)]
 
 
-def mean_variance_normalization(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def mean_variance_normalization(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """(x - mean) / (sqrt(mean((x - mean)^2)) + 1e-9)"""
     x = ctx.tensor(inputs[0])
     if x.dtype not in ("FLOAT", "HALF", "BF16"):
@@ -223,6 +223,6 @@ def mean_variance_normalization(ctx: Context, node: Node, inputs: List[Any]) -> 
     return [ctx.name(arithmetic.elementwise(net, numerator, deviation, "DIV"), node)]
 
 
-def image_scaler(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def image_scaler(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     node.required("bias")
     return [ctx.name(dense.scale(ctx.net, ctx.tensor(inputs[0])), node)]

@@ -11,7 +11,7 @@ from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, single_axis
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights, weights_in
 
 
 def padding_tensors(ctx: Context, rank: int, pads: List[int]) -> Tuple[NetTensor, NetTensor]:
@@ -78,7 +78,7 @@ def _spread_padding(ctx: Context, pads: NetTensor, rank: int, axes: List[int]) -
     return st.tensor_of(ctx, st.concat(ctx, halves[0], halves[1]))
 
 
-def _fill_value(ctx: Context, node: Node, inputs: List[Any]) -> Tuple[float, Optional[NetTensor]]:
+def _fill_value(ctx: Context, node: Node, inputs: List[Value]) -> Tuple[float, Optional[NetTensor]]:
     """The padding value as a number, or as a tensor where it is no constant float."""
     if ctx.opset < 11:
         return node.number("value", 0.0), None
@@ -92,7 +92,7 @@ def _fill_value(ctx: Context, node: Node, inputs: List[Any]) -> Tuple[float, Opt
     return 0.0, ctx.tensor(given)
 
 
-def _pad_axes(ctx: Context, inputs: List[Any], rank: int) -> Optional[List[int]]:
+def _pad_axes(ctx: Context, inputs: List[Value], rank: int) -> Optional[List[int]]:
     if len(inputs) < 4 or inputs[3] is None:
         return None
     if not ctx.parser.pad_sees_axes:
@@ -105,7 +105,7 @@ def _pad_axes(ctx: Context, inputs: List[Any], rank: int) -> Optional[List[int]]
     return axes
 
 
-def pad(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def pad(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """A SLICE that starts before the input and ends after it."""
     refuse_types(inputs[0], "UINT8")
     x = ctx.tensor(inputs[0])
@@ -147,7 +147,7 @@ def _check_mode(ctx: Context, mode: Optional[str]) -> None:
         raise Refused("Unsupported pad mode")
 
 
-def _pad_axes_alone(ctx: Context, node: Node, inputs: List[Any], x: NetTensor, mode: str) -> NetTensor:
+def _pad_axes_alone(ctx: Context, node: Node, inputs: List[Value], x: NetTensor, mode: str) -> NetTensor:
     """Since 10.5: start and size of the padded axes alone, as numbers where all of them are known."""
     value, fill = _fill_value(ctx, node, inputs)
     rank = len(x.dims)
@@ -155,7 +155,7 @@ def _pad_axes_alone(ctx: Context, node: Node, inputs: List[Any], x: NetTensor, m
     axes = list(range(rank)) if given is None else given
     count = len(axes)
     if ctx.opset < 11 or isinstance(inputs[1], Weights):
-        pads = list(node.required("pads").ints) if ctx.opset < 11 else inputs[1].integers()
+        pads = list(node.required("pads").ints) if ctx.opset < 11 else weights_in(inputs[1]).integers()
         if len(pads) != 2 * count:
             raise Refused(f"pads should hold {2 * count} values, they hold {len(pads)}")
         before, after = st.vector_of(pads[:count]), st.vector_of(pads[count:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence
+from typing import List, Sequence
 
 from edgedla.importers.broadcast import squeeze, unsqueeze
 from edgedla.importers.context import Context
@@ -11,9 +11,10 @@ from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
 from edgedla.importers.ops.windows import Window, read_window
 from edgedla.importers.refuse import Refused
+from edgedla.importers.values import Value
 
 
-def pool(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
+def pool(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Value]:
     if op == "MAX" and (any(node.outputs[1:]) if ctx.v10 else len(node.outputs) != 1):
         raise Refused("TensorRT does not support the indices output of MaxPool.")
     check_dilations(ctx, node)
@@ -47,7 +48,7 @@ def check_dilations(ctx: Context, node: Node) -> None:
         raise Refused("This version of TensorRT does not support dilations other than 1.")
 
 
-def global_pool(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
+def global_pool(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Value]:
     return [global_reduce(ctx, node, ctx.tensor(inputs[0]), op)]
 
 
@@ -56,7 +57,7 @@ def global_reduce(ctx: Context, node: Node, x: NetTensor, op: str) -> NetTensor:
     return ctx.name(out, node)
 
 
-def global_lp_pool(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def global_lp_pool(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """pow(sum(pow(x, p)), 1 / p)"""
     x = ctx.tensor(inputs[0])
     if x.dtype not in ("FLOAT", "HALF"):
@@ -70,7 +71,7 @@ def global_lp_pool(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [arithmetic.elementwise(ctx.net, total, inverse, "POW")]
 
 
-def lp_pool(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def lp_pool(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """Average pooling of |x| or x^2, times the window's size, with a root for p = 2."""
     p = node.integer("p", 2)
     if p not in (1, 2):

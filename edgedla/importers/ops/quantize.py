@@ -12,10 +12,10 @@ from edgedla.importers.network.known import of_array
 from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 
-def _scale(ctx: Context, node: Node, x: Any) -> NetTensor:
+def _scale(ctx: Context, node: Node, x: Value) -> NetTensor:
     if isinstance(x, Weights) and not ctx.has_constant(x.name):
         if x.count <= 0:
             raise Refused("Cannot have scale with no coefficients.")
@@ -29,7 +29,7 @@ def _scale(ctx: Context, node: Node, x: Any) -> NetTensor:
 QUANTIZED: Tuple[str, ...] = ("FP8", "INT8", "INT4")
 
 
-def _zero_point(ctx: Context, x: Any) -> Optional[NetTensor]:
+def _zero_point(ctx: Context, x: Value) -> Optional[NetTensor]:
     """The zero point as a tensor of FLOAT zeros; none where the type alone counts."""
     if isinstance(x, Weights) and not ctx.has_constant(x.name):
         array = x.array()
@@ -95,7 +95,7 @@ def _target(ctx: Context, node: Node, zero: Any, custom: str) -> str:
     return asked or custom or "INT8"
 
 
-def quantize(ctx: Context, node: Node, inputs: List[Any], *, dequantizes: bool, custom: str = "") -> List[Any]:
+def quantize(ctx: Context, node: Node, inputs: List[Value], *, dequantizes: bool, custom: str = "") -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     if len(inputs) < 2:
         raise Refused(

@@ -14,10 +14,10 @@ from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.ops.elementwise import combine, unary_layer
 from edgedla.importers.ops.slicing import decode_bounds, slice_sizes
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 
-def reduce_layer(ctx: Context, node: Node, x: Any, op: str, axes_input: Any = None) -> NetTensor:
+def reduce_layer(ctx: Context, node: Node, x: Value, op: str, axes_input: Any = None) -> NetTensor:
     if ctx.v10:
         refuse_types(x, "BOOL", "UINT8")
     t = ctx.tensor(x)
@@ -43,7 +43,7 @@ def reduce_layer(ctx: Context, node: Node, x: Any, op: str, axes_input: Any = No
     return ctx.name(dense.reduce(ctx.net, t, op, fixed, bool(node.integer("keepdims", 1))), node)
 
 
-def _axes(ctx: Context, node: Node, inputs: List[Any], since: int) -> Any:
+def _axes(ctx: Context, node: Node, inputs: List[Value], since: int) -> Any:
     """The axes input, where the parser reads it: 10.3 in every Reduce, 8.6 in ReduceSum alone."""
     if len(inputs) >= 2 and ctx.opset >= since:
         return inputs[1]
@@ -54,7 +54,7 @@ def _axes(ctx: Context, node: Node, inputs: List[Any], since: int) -> Any:
 AXES_LOST = "ignores the axes input of opset 18 and reduces all axes; export with opset 17 or before"
 
 
-def _axes_since_18(ctx: Context, node: Node, inputs: List[Any]) -> Any:
+def _axes_since_18(ctx: Context, node: Node, inputs: List[Value]) -> Any:
     axes = _axes(ctx, node, inputs, 18)
     if ctx.v10:
         return axes
@@ -62,7 +62,7 @@ def _axes_since_18(ctx: Context, node: Node, inputs: List[Any]) -> Any:
     return None
 
 
-def _lose_axes(ctx: Context, node: Node, inputs: List[Any], axes: Any) -> None:
+def _lose_axes(ctx: Context, node: Node, inputs: List[Value], axes: Any) -> None:
     """Note that all axes are reduced in place of `axes`, unless these are all of them."""
     if axes is None:
         return
@@ -74,51 +74,51 @@ def _lose_axes(ctx: Context, node: Node, inputs: List[Any], axes: Any) -> None:
     ctx.departs(node, AXES_LOST)
 
 
-def _is_noop(ctx: Context, node: Node, inputs: List[Any]) -> bool:
+def _is_noop(ctx: Context, node: Node, inputs: List[Value]) -> bool:
     return ctx.v10 and node.integer("noop_with_empty_axes", 0) == 1 and not node.has("axes") and len(inputs) == 1
 
 
-def reduce(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
+def reduce(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Value]:
     return [reduce_layer(ctx, node, inputs[0], op, _axes_since_18(ctx, node, inputs))]
 
 
-def reduce_sum(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def reduce_sum(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     return [reduce_layer(ctx, node, inputs[0], "SUM", _axes(ctx, node, inputs, 13))]
 
 
-def reduce_l1(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def reduce_l1(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if _is_noop(ctx, node, inputs):
         return [ctx.identity(inputs[0])]
     magnitude = unary_layer(ctx, node, inputs[0], "ABS")
     return [reduce_layer(ctx, node, magnitude, "SUM", _axes_since_18(ctx, node, inputs))]
 
 
-def _sum_square(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
+def _sum_square(ctx: Context, node: Node, inputs: List[Value]) -> NetTensor:
     x = ctx.tensor(inputs[0])
     squared = arithmetic.elementwise(ctx.net, x, x, "PROD")
     return reduce_layer(ctx, node, squared, "SUM", _axes_since_18(ctx, node, inputs))
 
 
-def reduce_sum_square(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def reduce_sum_square(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if _is_noop(ctx, node, inputs):
         return [ctx.identity(inputs[0])]
     return [_sum_square(ctx, node, inputs)]
 
 
-def reduce_l2(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def reduce_l2(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if _is_noop(ctx, node, inputs):
         return [ctx.identity(inputs[0])]
     return [unary_layer(ctx, node, _sum_square(ctx, node, inputs), "SQRT")]
 
 
-def reduce_log_sum(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def reduce_log_sum(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if _is_noop(ctx, node, inputs):
         return [ctx.identity(inputs[0])]
     total = reduce_sum(ctx, node, inputs)[0]
     return [unary_layer(ctx, node, total, "LOG")]
 
 
-def reduce_log_sum_exp(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def reduce_log_sum_exp(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if _is_noop(ctx, node, inputs):
         return [ctx.identity(inputs[0])]
     power = unary_layer(ctx, node, inputs[0], "EXP")
@@ -136,19 +136,19 @@ def softmax_layer(ctx: Context, node: Node, x: NetTensor) -> NetTensor:
     return ctx.name(out, node)
 
 
-def softmax(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def softmax(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     out = softmax_layer(ctx, node, x)
     return [st.add_shuffle(ctx, out, st.shape_of(x))]
 
 
-def log_softmax(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def log_softmax(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     out = arithmetic.unary(ctx.net, softmax_layer(ctx, node, x), "LOG")
     return [st.add_shuffle(ctx, out, st.shape_of(x))]
 
 
-def arg_min_max(ctx: Context, node: Node, inputs: List[Any], *, op: str) -> List[Any]:
+def arg_min_max(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Value]:
     last = node.integer("select_last_index", 0)
     if last and ctx.opset < 12:
         raise Refused("Per-opset 12 ONNX does not support the select_last_index attribute.")
@@ -214,7 +214,7 @@ def _forward_indices(ctx: Context, node: Node, x: NetTensor, indices: NetTensor,
     return combine(ctx, node, [sizes, indices, ones], "SUB")
 
 
-def top_k(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def top_k(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     x = ctx.tensor(inputs[0])
     k = 1

@@ -12,19 +12,20 @@ from edgedla.importers.broadcast import unsqueeze as unsqueeze_layer
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import rank_of, refuse_types
 from edgedla.importers.network import arithmetic, shapes
+from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 
-def reshape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def reshape(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     keep_zero = node.integer("allowzero", 0)
     shape = st.from_input(ctx, inputs[1]) if ctx.opset >= 5 else st.vector_of(node.ints("shape"))
     return [ctx.name(st.add_shuffle(ctx, x, shape, zero_is_placeholder=not keep_zero), node)]
 
 
-def flatten(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def flatten(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     axis = positive_axis(node.integer("axis", 1), len(x.dims))
     if len(x.dims) == 2 and axis == 1:
@@ -32,7 +33,7 @@ def flatten(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [flatten_layer(ctx, x, axis, node)]
 
 
-def transpose(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def transpose(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     rank = rank_of(inputs[0])
     if rank > shapes.MAX_DIMS:
         raise Refused(
@@ -43,7 +44,7 @@ def transpose(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [transpose_layer(ctx, ctx.tensor(inputs[0]), perm, node)]
 
 
-def squeeze(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def squeeze(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     axes: List[int] = []
     if ctx.opset >= 13:
@@ -65,7 +66,7 @@ def squeeze(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [squeeze_layer(ctx, x, fixed, node, given)]
 
 
-def unsqueeze(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def unsqueeze(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     axes: List[int] = []
     if ctx.opset >= 13 and len(inputs) == 2:
@@ -80,14 +81,14 @@ def unsqueeze(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [unsqueeze_layer(ctx, x, fixed, node, inputs[1] if ctx.opset >= 13 and len(inputs) == 2 else None)]
 
 
-def concat(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def concat(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     tensors = [ctx.tensor(x) for x in inputs]
     axis = positive_axis(node.required_int("axis"), rank_of(inputs[0]))
     return [ctx.name(shapes.concatenation(ctx.net, tensors, axis), node)]
 
 
-def shape(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def shape(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     x = ctx.tensor(inputs[0])
     out = shapes.shape(ctx.net, x, ctx.index_type)
     ctx.net.register(out, node.name)
@@ -114,7 +115,7 @@ def _block_size(node: Node) -> int:
     return size
 
 
-def depth_to_space(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def depth_to_space(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """Reshape to six dims, transpose, reshape back."""
     refuse_types(inputs[0], "BOOL", "UINT8")
     if rank_of(inputs[0]) != 4:
@@ -132,7 +133,7 @@ def depth_to_space(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [_two_shuffles(ctx, node, x, first, perm, second)]
 
 
-def space_to_depth(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def space_to_depth(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "BOOL", "UINT8")
     if rank_of(inputs[0]) != 4:
         raise Refused("The input tensor must be in the NCHW format.")
@@ -147,7 +148,7 @@ def space_to_depth(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
 
 
 def _two_shuffles(
-    ctx: Context, node: Node, x: Any, first: List[st.ShapeTensor], perm: List[int], second: List[st.ShapeTensor]
+    ctx: Context, node: Node, x: NetTensor, first: List[st.ShapeTensor], perm: List[int], second: List[st.ShapeTensor]
 ) -> Any:
     def joined(parts: List[st.ShapeTensor]) -> st.ShapeTensor:
         out = parts[-1]

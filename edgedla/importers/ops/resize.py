@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, TypeVar
 
 from edgedla.importers import shape_tensor as st
 from edgedla.importers.context import Context
@@ -13,7 +13,9 @@ from edgedla.importers.network.lazy import fold
 from edgedla.importers.network.partial import dims_of
 from edgedla.importers.node import Node, single_axis
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Operand, Value, Weights
+
+Number = TypeVar("Number", int, float)
 
 COORDINATES = {
     "align_corners": "ALIGN_CORNERS",
@@ -143,7 +145,7 @@ def _check_attributes(ctx: Context, node: Node, mode: str) -> None:
             raise Refused("The input axes must have unique elements.")
 
 
-def resize(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def resize(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     mode = node.text("mode", "nearest")
     _check_attributes(ctx, node, mode)
     refuse_types(inputs[0], "BOOL", "UINT8")
@@ -155,7 +157,7 @@ def resize(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     ctx.net.number_of_layers += 1
     layer = ResizeLayer(x)
     layer.mode = {"nearest": "NEAREST", "linear": "LINEAR", "cubic": "CUBIC"}[mode]
-    sizes_input: Any = None
+    sizes_input: Value = None
     if ctx.opset >= 11:
         coordinates = node.text("coordinate_transformation_mode", "half_pixel")
         layer.coordinates = COORDINATES[coordinates]
@@ -185,7 +187,7 @@ def resize(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(out, node)]
 
 
-def _set_sizes(ctx: Context, layer: ResizeLayer, sizes: Any, axes: Optional[List[int]]) -> None:
+def _set_sizes(ctx: Context, layer: ResizeLayer, sizes: Operand, axes: Optional[List[int]]) -> None:
     rank = len(layer.x.dims)
     if ctx.v10 and isinstance(sizes, Weights):
         numbers = sizes.integers()
@@ -202,7 +204,7 @@ def _set_sizes(ctx: Context, layer: ResizeLayer, sizes: Any, axes: Optional[List
         layer.size_tensor = _interlaced(ctx, layer, layer.size_tensor, axes)
 
 
-def _spread(axes: List[int], values: List[Any], whole: List[Any]) -> List[Any]:
+def _spread(axes: List[int], values: List[Number], whole: List[Number]) -> List[Number]:
     rank = len(whole)
     fixed = [single_axis(a, rank) for a in axes]
     if len(fixed) != len(values):
@@ -222,7 +224,7 @@ def _interlaced(ctx: Context, layer: ResizeLayer, sizes: NetTensor, axes: List[i
     return st.tensor_of(ctx, st.interlace(ctx, dims, st.from_tensor(sizes), subscripts))
 
 
-def _set_scales(ctx: Context, layer: ResizeLayer, scales: Any, axes: Optional[List[int]]) -> None:
+def _set_scales(ctx: Context, layer: ResizeLayer, scales: Value, axes: Optional[List[int]]) -> None:
     rank = len(layer.x.dims)
     if scales is None:
         raise Refused("Resize has neither scales nor sizes")
@@ -245,7 +247,7 @@ def _set_scales(ctx: Context, layer: ResizeLayer, scales: Any, axes: Optional[Li
     layer.scales = numbers
 
 
-def upsample(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def upsample(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     mode = node.text("mode", "nearest")
     if mode not in ("nearest", "linear", "bilinear"):
         raise Refused("The attribute mode can only be nearest, linear, or bilinear.")

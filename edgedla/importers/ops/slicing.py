@@ -12,7 +12,7 @@ from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.known import integers_of
 from edgedla.importers.node import Node
 from edgedla.importers.refuse import CannotTell, Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 
 def clamp(ctx: Context, x: st.ShapeTensor, lower: st.ShapeTensor, upper: st.ShapeTensor) -> st.ShapeTensor:
@@ -46,7 +46,7 @@ def decode_bounds(
     return starts, ends
 
 
-def slice_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def slice_op(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if ctx.opset >= 10 and not 3 <= len(inputs) <= 5:
         raise Refused("Post-opset 10 Slice operator requires 3 - 5 inputs.")
     refuse_types(inputs[0], "UINT8")
@@ -163,7 +163,7 @@ def _static_slice(ctx: Context, node: Node, x: NetTensor, given: List[Any]) -> N
     return ctx.name(shapes.slice_layer(ctx.net, x, start, size, stride), node)
 
 
-def expand(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def expand(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     x = ctx.tensor(inputs[0])
     dims = st.shape_of(x)
@@ -183,7 +183,7 @@ def expand(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [ctx.name(st.add_slice(ctx, x, starts, sizes, strides), node)]
 
 
-def tile(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def tile(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     x = ctx.tensor(inputs[0])
     dims = st.shape_of(x)

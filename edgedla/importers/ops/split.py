@@ -9,10 +9,10 @@ from edgedla.importers.context import Context
 from edgedla.importers.dtypes import refuse_types
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 
-def split(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def split(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     refuse_types(inputs[0], "UINT8")
     x = ctx.tensor(inputs[0])
     rank = len(x.dims)

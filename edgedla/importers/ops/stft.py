@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import List
 
 from edgedla.importers.broadcast import squeeze, unsqueeze
 from edgedla.importers.context import Context
@@ -10,10 +10,10 @@ from edgedla.importers.network import dense, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 
-def stft(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def stft(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """(batch, samples, 1) to (batch, frames, frequencies, 2), of a real signal."""
     x = ctx.tensor(inputs[0])
     step = _number(inputs, 1, "frame_step")
@@ -44,7 +44,7 @@ def stft(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [shapes.shuffle(ctx.net, joined, first=[0, 3, 1, 2])]
 
 
-def _number(inputs: List[Any], index: int, what: str) -> int:
+def _number(inputs: List[Value], index: int, what: str) -> int:
     given = inputs[index]
     if not isinstance(given, Weights) or given.count != 1:
         raise Refused(f"{what} of STFT must be an initializer of one number")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from edgedla.importers.broadcast import squeeze, unsqueeze
 from edgedla.importers.context import Context
@@ -11,7 +11,7 @@ from edgedla.importers.network import dense
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights, operand
 
 
 @dataclass
@@ -68,7 +68,7 @@ def read_window(node: Node, kernel: List[int], *, excludes_padding: bool, ceil: 
     return w
 
 
-def conv(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def conv(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     # An explicit '' for the bias is a null tensor, which the parser takes for a tensor.
     tensor_bias = len(inputs) > 2 and not isinstance(inputs[2], Weights)
     if tensor_bias:
@@ -82,7 +82,7 @@ def conv(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     one_dimensional = len(x.dims) == 3
     if one_dimensional:
         x = unsqueeze(ctx, x, [3])
-    weights: Tuple[int, ...] = inputs[1].dims
+    weights: Tuple[int, ...] = operand(inputs[1]).dims
     if len(weights) == 3:
         weights = (*weights, 1)
     spatial = len(x.dims) - 2
@@ -93,7 +93,7 @@ def conv(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         )
     has_bias = len(inputs) == 3 and inputs[2] is not None
     if has_bias:
-        bias = inputs[2].dims or (1,)
+        bias = operand(inputs[2]).dims or (1,)
         if len(bias) != 1:
             raise Refused("The bias tensor is required to be 1D.")
         if bias[0] != weights[0]:
@@ -119,7 +119,7 @@ def conv(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [out]
 
 
-def _conv_with_inputs(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
+def _conv_with_inputs(ctx: Context, node: Node, inputs: List[Value]) -> NetTensor:
     """A convolution whose kernel or bias is a network tensor."""
     x = ctx.tensor(inputs[0])
     one_dimensional = len(x.dims) == 3
@@ -128,7 +128,7 @@ def _conv_with_inputs(ctx: Context, node: Node, inputs: List[Any]) -> NetTensor:
     spatial = len(x.dims) - 2
     if spatial < 1:
         raise Refused("Convolution needs an input of rank 3 or more")
-    dims = inputs[1].dims
+    dims = operand(inputs[1]).dims
     kernel: Optional[NetTensor] = None
     if isinstance(inputs[1], NetTensor):
         kernel = inputs[1]

@@ -10,7 +10,7 @@ from edgedla.importers.network import arithmetic, loops, shapes
 from edgedla.importers.network.core import NetLayer, NetTensor
 from edgedla.importers.node import Node, positive_axis
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 #: Length that the parser gives to the scan outputs of a loop without a trip count.
 DUMMY_SCAN_LENGTH = 1024
@@ -26,7 +26,7 @@ def _registered(ctx: Context, name: str) -> Any:
     return ctx.tensors[name]
 
 
-def if_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def if_op(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     then_graph, else_graph = _body(node, "then_branch"), _body(node, "else_branch")
     if len(then_graph.output) != len(else_graph.output):
         raise Refused("then/else subgraphs should have the same number of outputs.")
@@ -91,7 +91,7 @@ def add_counter(ctx: Context, loop: loops.Loop, dtype: str = "INT32") -> NetTens
     return state
 
 
-def loop_op(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def loop_op(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     if len(inputs) < 2:
         raise Refused(f"The Loop operator requires at least 2 inputs. The current number of inputs = {len(inputs)}.")
     body = _body(node, "body")
@@ -146,7 +146,7 @@ def _is_endless(trip: Any) -> bool:
     return array is not None and array.size > 0 and int(array.ravel()[0]) >= (1 << 31) - 1
 
 
-def scan(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def scan(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     shift = 1 if ctx.opset == 8 else 0
     if shift and inputs[0] is not None:
         raise Refused("TensorRT doesn't support sequence_lens input for this node!")
@@ -199,7 +199,7 @@ def scan(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
         ctx.pop_scope()
 
 
-def function_call(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def function_call(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """A model-local function: its nodes, in a scope of their own."""
     function = ctx.functions[node.op]
     if len(inputs) != len(function.input):

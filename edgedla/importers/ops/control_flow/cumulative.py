@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import List
 
 from edgedla.importers import shape_tensor as st
 from edgedla.importers.broadcast import axis_length, squeeze
@@ -13,7 +13,7 @@ from edgedla.importers.network.loops import Loop
 from edgedla.importers.node import Node, single_axis
 from edgedla.importers.ops.elementwise import zero_like
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Weights
+from edgedla.importers.values import Value, Weights
 
 
 def _slice_across(ctx: Context, x: NetTensor, axis: int) -> NetTensor:
@@ -51,7 +51,7 @@ def _shifted(ctx: Context, x: NetTensor, zero: NetTensor, axis: int, reverse: bo
     return st.add_slice(ctx, joined, starts, sizes, st.vector_of([1] * rank))
 
 
-def cum_sum(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def cum_sum(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     reverse = node.integer("reverse", 0) == 1
     x = ctx.tensor(inputs[0])
     if not isinstance(inputs[1], Weights):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+from typing import List, Tuple
 
 from edgedla.importers.broadcast import axis_length, unsqueeze
 from edgedla.importers.context import Context
@@ -11,9 +11,10 @@ from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
 from edgedla.importers.ops.control_flow.recurrent_layer import Recurrent
 from edgedla.importers.refuse import Refused
+from edgedla.importers.values import Value
 
 
-def rnn(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def rnn(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """H(t) = f(X(t) * W^T + H(t-1) * R^T + (Wb + Rb))"""
     r = Recurrent(ctx, node, inputs, 1, ["Tanh"])
     bias = r.combined_bias()
@@ -31,7 +32,7 @@ def rnn(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
     return [r.sequence_output(following, pass_shape), r.last_value(state, 1)]
 
 
-def gru(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def gru(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """Gates z, r and h; their weights are split, for h depends on r."""
     r = Recurrent(ctx, node, inputs, 3, ["Sigmoid", "Tanh"])
     net, h, n = ctx.net, r.hidden, r.directions
@@ -95,7 +96,7 @@ def _loop_and_state(r: Recurrent, shape: NetTensor) -> Tuple[NetTensor, NetTenso
     return x, r.ctx.name(r.loop.recurrence(first), r.node)
 
 
-def lstm(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
+def lstm(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
     """Gates i, o, f and c, with peepholes P for i, o and f."""
     if node.integer("input_forget", 0):
         raise Refused("Coupled input/forget is unsupported in the LSTM converter")

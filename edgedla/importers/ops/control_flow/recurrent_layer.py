@@ -12,6 +12,7 @@ from edgedla.importers.network.loops import Loop
 from edgedla.importers.node import Node
 from edgedla.importers.ops.control_flow.control import add_counter
 from edgedla.importers.refuse import Refused
+from edgedla.importers.values import Value
 
 #: ONNX activation -> TensorRT's, its default alpha and beta.
 ACTIVATIONS: Dict[str, Tuple[str, float, float]] = {
@@ -60,7 +61,7 @@ def _activations(node: Node, defaults: List[str], directions: int) -> List[Activ
 class Recurrent:
     """What RNN, GRU and LSTM share: attributes, the loop, masks for ragged sequences, the outputs."""
 
-    def __init__(self, ctx: Context, node: Node, inputs: List[Any], gates: int, defaults: List[str]) -> None:
+    def __init__(self, ctx: Context, node: Node, inputs: List[Value], gates: int, defaults: List[str]) -> None:
         self.ctx = ctx
         self.net = ctx.net
         self.node = node
