@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Mapping, Tuple, Union
+from typing import TYPE_CHECKING, Any, Mapping, Tuple, Union
 
 from edgedla.errors import ModelError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 #: Operators of the rounding steps exist from this opset on.
 MIN_OPSET = 10
@@ -53,7 +56,7 @@ def read_model(path: Union[str, Path]) -> Any:
     return model
 
 
-def check_constants(model: Any, where: str) -> None:
+def check_constants(model: ModelProto, where: str) -> None:
     """Raises:
     ModelError: a constant of the main graph holds more or fewer numbers than its dims say, or has no type.
     """
@@ -69,7 +72,7 @@ def check_constants(model: Any, where: str) -> None:
             raise ModelError(f"constant {tensor.name!r} of dims {dims} cannot be read: {e}", where=where) from e
 
 
-def with_static_inputs(model: Any, shapes: Mapping[str, Tuple[int, ...]]) -> Any:
+def with_static_inputs(model: ModelProto, shapes: Mapping[str, Tuple[int, ...]]) -> Any:
     """A copy whose inputs have the planned sizes, as the builder fixes them too."""
     import onnx
 

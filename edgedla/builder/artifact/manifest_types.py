@@ -8,23 +8,23 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 Check = Callable[[Any], bool]
 
 
-def _text(value: Any) -> bool:
+def _text(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
-def _whole(value: Any) -> bool:
+def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _flag(value: Any) -> bool:
+def _flag(value: object) -> bool:
     return isinstance(value, bool)
 
 
-def _object(value: Any) -> bool:
+def _object(value: object) -> bool:
     return isinstance(value, dict)
 
 
@@ -45,9 +45,9 @@ def _record(fields: Mapping[str, Check]) -> Check:
     return lambda value: isinstance(value, dict) and all(k in value and check(value[k]) for k, check in fields.items())
 
 
-def _name(value: Any) -> bool:
+def _name(value: object) -> bool:
     # The longest name of a file that Linux takes.
-    return _text(value) and len(value.encode("utf-8", "replace")) <= 255
+    return isinstance(value, str) and _text(value) and len(value.encode("utf-8", "replace")) <= 255
 
 
 _ERROR = {
@@ -108,7 +108,7 @@ def wrong_types(document: Mapping[str, Any]) -> List[str]:
     """The fields that are missing or of a wrong type, as `bindings[0].scale`; [] where all are right."""
     wrong = []
     for path, check in _FIELDS.items():
-        value: Any = document
+        value: object = document
         for key in path:
             value = value.get(key, _MISSING) if isinstance(value, dict) else _MISSING
         # A wrong parent has been named already.

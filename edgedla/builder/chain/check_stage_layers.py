@@ -7,6 +7,7 @@ from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from edgedla.errors import BuildError
 from edgedla.graph import Layer, LayerGraph
+from edgedla.graph.tensor import Tensor
 
 #: Parameters that count the loops and conditions of a network: equal up to the order in which they appear.
 _COUNTED = ("loop", "conditional")
@@ -103,7 +104,7 @@ def _of_tensors(
     return ""
 
 
-def _told(tensor: Any) -> str:
+def _told(tensor: Tensor) -> str:
     dims = "x".join(str(d) for d in tensor.dims)
     return f"{tensor.name} {dims} {tensor.dtype}" + (" (constant)" if tensor.is_constant else "")
 

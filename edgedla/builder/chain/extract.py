@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from edgedla.errors import BuildError
 from edgedla.graph import LayerGraph
 from edgedla.importers.node import readable
 from edgedla.importers.node_order import topological
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
 
 #: TensorRT's type -> ONNX's (TensorProto.DataType), where ONNX's own shape inference does not tell a border tensor's.
 _ELEMENT_TYPE = {
@@ -23,7 +26,7 @@ _ELEMENT_TYPE = {
 class StageModel:
     """One stage's ONNX model; inputs and outputs by name: the network's in its order, then what passes between stages."""
 
-    model: Any
+    model: ModelProto
     inputs: Tuple[str, ...]
     outputs: Tuple[str, ...]
 
@@ -40,7 +43,7 @@ def node_groups(graph: LayerGraph) -> Tuple[Tuple[int, ...], ...]:
 
 
 def extract(
-    model: Any, graph: LayerGraph, stages: Sequence[Sequence[int]], *, sizes_known: bool = True
+    model: ModelProto, graph: LayerGraph, stages: Sequence[Sequence[int]], *, sizes_known: bool = True
 ) -> Tuple[StageModel, ...]:
     """The models of the stages.
 
@@ -62,7 +65,9 @@ def extract(
 
 
 class _Extractor:
-    def __init__(self, model: Any, graph: LayerGraph, stages: Sequence[Sequence[int]], sizes_known: bool) -> None:
+    def __init__(
+        self, model: ModelProto, graph: LayerGraph, stages: Sequence[Sequence[int]], sizes_known: bool
+    ) -> None:
         self.model, self.graph, self.sizes_known = model, graph, sizes_known
         self.nodes = topological(model.graph.node)
         groups = node_groups(graph)
@@ -235,7 +240,7 @@ class _Part:
             return None
         return i
 
-    def _measured(self, node: Any, near: Set[str]) -> bool:
+    def _measured(self, node: NodeProto, near: Set[str]) -> bool:
         """Shape or Size of a tensor that is not at hand here, as a constant."""
         from onnx import numpy_helper
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from edgedla.formats.pack import pack, unpack
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.quantization.samples import Samples, synthetic_samples
 from edgedla.quantization.session import input_specs, open_session
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 
 class HostChain:
@@ -89,7 +92,7 @@ class Reference:
         )
 
 
-def _between(model: Any, names: Sequence[str], checked: Samples) -> List[Dict[str, np.ndarray]]:
+def _between(model: ModelProto, names: Sequence[str], checked: Samples) -> List[Dict[str, np.ndarray]]:
     """By sample the network's inputs and what passes between stages."""
     import onnx
 

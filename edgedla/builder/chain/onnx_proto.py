@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple
 
 from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
 
-def reads(node: Any) -> Iterator[str]:
+
+def reads(node: NodeProto) -> Iterator[str]:
     """Tensors of the graph around it that a node reads, also from within its subgraphs."""
     for name in node.input:
         if name:
@@ -29,7 +32,7 @@ def _captured(graph: Any) -> Iterator[str]:
             yield output.name
 
 
-def without_graph(model: Any) -> Any:
+def without_graph(model: ModelProto) -> Any:
     """Version, operator sets, functions and metadata."""
     import onnx
 
@@ -60,7 +63,7 @@ def sized(entry: Any, dims: Optional[Tuple[int, ...]]) -> Any:
     return copy
 
 
-def inferred_types(model: Any) -> Dict[str, int]:
+def inferred_types(model: ModelProto) -> Dict[str, int]:
     """Element type (TensorProto.DataType) by tensor name, where the model or ONNX's shape inference tells it."""
     known = {v.name: v.type.tensor_type.elem_type for v in (*model.graph.value_info, *model.graph.output)}
     if {t for node in model.graph.node for t in node.output if t} <= set(known):

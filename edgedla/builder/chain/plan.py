@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from edgedla.builder.chain.border_formats import border_formats
 from edgedla.builder.chain.check_stage_layers import Names, same_layers
@@ -20,6 +20,9 @@ from edgedla.importers import load_onnx
 from edgedla.quantization.unify import dla_scales
 from edgedla.regions import check_graph
 from edgedla.targets.platform import Platform
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class Whole:
         calibration: INT8 scales of the whole network.
     """
 
-    model: Any
+    model: ModelProto
     graph: LayerGraph
     platform: Platform
     precision: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from edgedla.preprocess.pictures import open_samples
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.quantization.samples import InputSpec, Samples
 from edgedla.quantization.session import input_specs, open_session
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 #: Stated tolerance: relative L2 error ||y - y_fp32|| / ||y_fp32|| of each output. FP16 rounds to 11 bits, so a deep
 #: network stays well below one percent; INT8 by absmax has 8 bits for the largest value ever seen.
@@ -82,7 +85,7 @@ def accuracy_of(
 
 
 def check_samples(
-    plan: BuildPlan, model: Any, data: Optional[Path], preprocess: Optional[PreprocessSettings] = None
+    plan: BuildPlan, model: ModelProto, data: Optional[Path], preprocess: Optional[PreprocessSettings] = None
 ) -> Optional[Samples]:
     """The last of the user's samples, where there are any: those that the error is measured on."""
     if data is None:

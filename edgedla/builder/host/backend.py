@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from edgedla.builder.plan.plan import BuildPlan
 from edgedla.errors import BuildError
 from edgedla.quantization.samples import Samples, synthetic_samples
 from edgedla.quantization.session import import_onnxruntime, input_specs, open_session
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class HostBuilt:
     notes: Tuple[str, ...]
 
 
-def build_host(plan: BuildPlan, model: Any, samples: Optional[Samples] = None) -> HostBuilt:
+def build_host(plan: BuildPlan, model: ModelProto, samples: Optional[Samples] = None) -> HostBuilt:
     """Puts the plan's precision into the model and measures what that costs.
 
     Args:

@@ -7,7 +7,7 @@ accumulators, its tactics, its speed. What the plan puts on the GPU stays FP32.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from edgedla.quantization.tensor_types import tensor_types
 from edgedla.quantization.weights import INT8_WEIGHT_AXIS
 from edgedla.vocabulary import GPU
 
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto
+
 #: A convolution and what TensorRT merges into it: the value between them is never stored, so never rounded.
 FUSING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 FUSED_INTO = frozenset({"BatchNormalization", "Relu", "Clip", "Add", "PRelu", "LeakyRelu"})
@@ -29,7 +32,7 @@ _FLOAT = 1
 class Simulated:
     """The changed model, and how many ONNX nodes run in which simulated precision."""
 
-    model: Any
+    model: ModelProto
     nodes_int8: int
     nodes_fp16: int
     nodes_fp32: int
@@ -37,7 +40,7 @@ class Simulated:
     tensors: Tuple[str, ...] = ()
 
 
-def simulate(model: Any, plan: BuildPlan, *, adjustable: bool = False) -> Simulated:
+def simulate(model: ModelProto, plan: BuildPlan, *, adjustable: bool = False) -> Simulated:
     """A copy of an onnx.ModelProto with the plan's precision in it. Inputs and outputs keep names and types.
 
     Args:
@@ -70,7 +73,7 @@ def switch_input(tensor: str) -> str:
     return f"edgedla/rounded/{tensor}"
 
 
-def node_modes(model: Any, plan: BuildPlan) -> List[str]:
+def node_modes(model: ModelProto, plan: BuildPlan) -> List[str]:
     """For every ONNX node of the main graph "int8", "fp16", "fp32" (GPU), or "" where it becomes no layer.
 
     A node runs on the DLA where all layers that do its work do. INT8 needs a scale for every tensor it reads and
@@ -111,7 +114,7 @@ def node_modes(model: Any, plan: BuildPlan) -> List[str]:
 class _Writer:
     """Walks the nodes in order and writes the changed graph. `state[t]`: how tensor t is already rounded."""
 
-    def __init__(self, model: Any, plan: BuildPlan, adjustable: bool) -> None:
+    def __init__(self, model: ModelProto, plan: BuildPlan, adjustable: bool) -> None:
         self.model, self.plan = model, plan
         self.adjustable = adjustable
         self.adjusted: Dict[str, None] = {}
@@ -195,10 +198,10 @@ class _Writer:
         self.state[name] = mode
         return f"{name}/unrounded"
 
-    def _adds_constant(self, node: Any) -> bool:
+    def _adds_constant(self, node: NodeProto) -> bool:
         return any(t in self.constants for t in node.input)
 
-    def _weight(self, node: Any, name: str, mode: str) -> str:
+    def _weight(self, node: NodeProto, name: str, mode: str) -> str:
         """A copy of a constant as the DLA holds it; biases and other operands of INT8 layers stay as they are."""
         from onnx import numpy_helper
 
@@ -296,6 +299,6 @@ def _round_fp16(values: np.ndarray) -> np.ndarray:
         return values.astype(np.float16).astype(np.float32)
 
 
-def _attribute(node: Any, name: str, default: int) -> int:
+def _attribute(node: NodeProto, name: str, default: int) -> int:
     integers: Mapping[str, int] = {a.name: a.i for a in node.attribute}
     return integers.get(name, default)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Dict, List
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.pools import format_size
@@ -69,7 +69,7 @@ _ABSENT = "(absent)"
 def _flat(plan: BuildPlan) -> Dict[str, str]:
     flat: Dict[str, str] = {}
 
-    def add(path: str, value: Any) -> None:
+    def add(path: str, value: object) -> None:
         if isinstance(value, dict):
             for key, item in value.items():
                 add(f"{path}.{key}" if path else str(key), item)

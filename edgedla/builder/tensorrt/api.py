@@ -13,6 +13,7 @@ import importlib
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan
@@ -159,7 +160,7 @@ def ask_tensorrt(plan: BuildPlan, model: Path) -> Drift:
 
 
 def _configure(
-    trt: Any,
+    trt: ModuleType,
     network: Any,
     config: Any,
     plan: BuildPlan,
@@ -182,7 +183,7 @@ def _configure(
 
 
 def _answers(
-    trt: Any, network: Any, config: Any, plan: BuildPlan, lines: List[str]
+    trt: ModuleType, network: Any, config: Any, plan: BuildPlan, lines: List[str]
 ) -> Tuple[Drift, Dict[str, List[Any]]]:
     """TensorRT's answers before and after the precisions against the plan, and the network's layers by name."""
     set_flags(trt, config, plan)
@@ -219,7 +220,7 @@ def _module(plan: BuildPlan) -> Any:
 _LETTERS = {"INTERNAL_ERROR": "F", "ERROR": "E", "WARNING": "W", "INFO": "I", "VERBOSE": "V"}
 
 
-def _checked_builder(trt: Any, logger: Any, plan: BuildPlan) -> Any:
+def _checked_builder(trt: ModuleType, logger: Any, plan: BuildPlan) -> Any:
     try:
         builder = trt.Builder(logger)
     except (TypeError, RuntimeError) as e:
@@ -234,7 +235,7 @@ def _checked_builder(trt: Any, logger: Any, plan: BuildPlan) -> Any:
     return builder
 
 
-def _parse(trt: Any, network: Any, logger: Any, model: Path, lines: List[str]) -> None:
+def _parse(trt: ModuleType, network: Any, logger: Any, model: Path, lines: List[str]) -> None:
     # The parser makes plugins of InstanceNormalization (8.x), EfficientNMS_TRT and others; trtexec registers them too.
     trt.init_libnvinfer_plugins(logger, "")
     parser = trt.OnnxParser(network, logger)
@@ -287,7 +288,9 @@ def _refuse_drift(plan: BuildPlan, drift: Drift, allow_drift: bool) -> None:
         )
 
 
-def _run(trt: Any, builder: Any, network: Any, config: Any, lines: List[str], progress: Optional[Progress]) -> Any:
+def _run(
+    trt: ModuleType, builder: Any, network: Any, config: Any, lines: List[str], progress: Optional[Progress]
+) -> Any:
     interruption = Interruption()
     if hasattr(trt, "IProgressMonitor"):
         config.progress_monitor = monitor(trt, progress, interruption)
@@ -309,7 +312,7 @@ def _run(trt: Any, builder: Any, network: Any, config: Any, lines: List[str], pr
 
 
 def _inspect(
-    trt: Any, logger: Any, plan: BuildPlan, data: bytes, lines: List[str]
+    trt: ModuleType, logger: Any, plan: BuildPlan, data: bytes, lines: List[str]
 ) -> Tuple[Optional[Mapping[str, Any]], Dict[str, str]]:
     """What the built engine holds: the inspector's JSON, and the border formats where named tensors exist (8.5 on)."""
     runtime = trt.Runtime(logger)

@@ -5,6 +5,7 @@ The naming rule of builder/tensorrt/api.py holds here too.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any, List, Mapping
 
 from edgedla.builder.plan.plan import BuildPlan
@@ -18,7 +19,7 @@ _QDQ = frozenset({"QUANTIZE", "DEQUANTIZE"})
 _PRECISIONS = {"fp16": "HALF", "int8": "INT8"}
 
 
-def network_flags(trt: Any, plan: BuildPlan) -> int:
+def network_flags(trt: ModuleType, plan: BuildPlan) -> int:
     flags = 0
     # Before 10 a network without this flag has an implicit batch, which the ONNX parser refuses.
     if plan.trt < (10,) and hasattr(trt.NetworkDefinitionCreationFlag, "EXPLICIT_BATCH"):
@@ -28,7 +29,7 @@ def network_flags(trt: Any, plan: BuildPlan) -> int:
     return flags
 
 
-def set_flags(trt: Any, config: Any, plan: BuildPlan) -> None:
+def set_flags(trt: ModuleType, config: Any, plan: BuildPlan) -> None:
     if not plan.strongly_typed:
         implicit_flags(trt, config, plan)
     if plan.gpu_fallback and plan.dla_core is not None:
@@ -44,7 +45,7 @@ def set_flags(trt: Any, config: Any, plan: BuildPlan) -> None:
         config.DLA_core = plan.dla_core
 
 
-def set_pools(trt: Any, config: Any, plan: BuildPlan) -> None:
+def set_pools(trt: ModuleType, config: Any, plan: BuildPlan) -> None:
     pools = plan.pools
     if pools.workspace_bytes is not None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, pools.workspace_bytes)
@@ -54,7 +55,7 @@ def set_pools(trt: Any, config: Any, plan: BuildPlan) -> None:
         config.set_memory_pool_limit(trt.MemoryPoolType.DLA_GLOBAL_DRAM, pools.dla_global_dram_bytes)
 
 
-def set_io(trt: Any, network: Any, plan: BuildPlan) -> None:
+def set_io(trt: ModuleType, network: Any, plan: BuildPlan) -> None:
     planned = {io.name: io for io in plan.io}
     inputs = [network.get_input(i) for i in range(network.num_inputs)]
     outputs = [network.get_output(i) for i in range(network.num_outputs)]
@@ -75,7 +76,7 @@ def set_io(trt: Any, network: Any, plan: BuildPlan) -> None:
         tensor.allowed_formats = 1 << int(trt.TensorFormat.__members__[io.format])
 
 
-def set_devices(trt: Any, config: Any, layers: Mapping[str, List[Any]], plan: BuildPlan, drift: Drift) -> None:
+def set_devices(trt: ModuleType, config: Any, layers: Mapping[str, List[Any]], plan: BuildPlan, drift: Drift) -> None:
     if plan.mode == "standalone":
         # The capability accepts no other device, for constants neither.
         config.default_device_type = trt.DeviceType.DLA
@@ -88,7 +89,7 @@ def set_devices(trt: Any, config: Any, layers: Mapping[str, List[Any]], plan: Bu
             config.set_device_type(layer, trt.DeviceType.GPU if on_gpu else trt.DeviceType.DLA)
 
 
-def implicit_flags(trt: Any, config: Any, plan: BuildPlan) -> None:
+def implicit_flags(trt: ModuleType, config: Any, plan: BuildPlan) -> None:
     config.set_flag(trt.BuilderFlag.FP16)
     if plan.precision == "int8":
         config.set_flag(trt.BuilderFlag.INT8)
@@ -99,7 +100,7 @@ def implicit_flags(trt: Any, config: Any, plan: BuildPlan) -> None:
             config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
 
 
-def implicit_type(trt: Any, tensor: Any, dtype: str) -> None:
+def implicit_type(trt: ModuleType, tensor: Any, dtype: str) -> None:
     # From 11 on the property is read-only and the model's own types hold. Types that the plan does not choose, such as
     # the INT64 of an index output, stay as the parser made them: not every release has them.
     if dtype in _CHOSEN_TYPES:
@@ -107,7 +108,7 @@ def implicit_type(trt: Any, tensor: Any, dtype: str) -> None:
 
 
 def implicit_precisions(
-    trt: Any, config: Any, network: Any, layers: Mapping[str, List[Any]], plan: BuildPlan
+    trt: ModuleType, config: Any, network: Any, layers: Mapping[str, List[Any]], plan: BuildPlan
 ) -> List[str]:
     """Precisions of layers, and the INT8 scales; returns log lines about what was left out."""
     for planned in plan.layers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -23,7 +23,7 @@ _PORTABLE_AND_MAPPED = 0x1 | 0x2
 class CudaDriver:
     """Calls of libcuda; each that fails raises RunError with CUDA's number and name of the error."""
 
-    def __init__(self, library: Any = "libcuda.so.1") -> None:
+    def __init__(self, library: Union[str, ctypes.CDLL] = "libcuda.so.1") -> None:
         try:
             self._library = ctypes.CDLL(library) if isinstance(library, str) else library
         except OSError as e:

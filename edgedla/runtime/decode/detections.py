@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.errors import RunError
+from edgedla.preprocess.geometry import Geometry
 
 #: Pixels; beyond every network input.
 FARTHEST = 1e5
@@ -76,7 +77,7 @@ def finish(
     scores: np.ndarray,
     classes: np.ndarray,
     options: NmsOptions,
-    geometry: Optional[Any] = None,
+    geometry: Optional[Geometry] = None,
     labels: Sequence[str] = (),
 ) -> List[Detection]:
     """NMS in network pixels, then boxes mapped to the source frame by `geometry` (see runtime.geometry) and clipped to it.

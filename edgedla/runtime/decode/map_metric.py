@@ -38,7 +38,7 @@ def map_metric(options: DecodeOptions, outputs: Sequence[str], input_shape: Sequ
     hw = (int(input_shape[-2]), int(input_shape[-1]))
     geometry = Geometry.fit(hw, hw)
 
-    def of_sample(found: Outputs, label: Any, _: Optional[Outputs]) -> Tuple[List[Detection], Truth]:
+    def of_sample(found: Outputs, label: object, _: Optional[Outputs]) -> Tuple[List[Detection], Truth]:
         rows = np.asarray(label, np.float64)
         if rows.ndim != 2 or rows.shape[1] != 5:
             raise DataError(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 import numpy as np
 
 from edgedla.errors import RunError
+from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode.detections import Detection, NmsOptions, check_labels, finish
 
 
 def decode_rows(
     output: np.ndarray,
     options: Optional[NmsOptions] = None,
-    geometry: Optional[Any] = None,
+    geometry: Optional[Geometry] = None,
     labels: Sequence[str] = (),
     objectness: bool = False,
 ) -> List[Detection]:

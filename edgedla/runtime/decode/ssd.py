@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.errors import RunError
+from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode.detections import Detection, NmsOptions, check_labels, finish, softmax
 
 
@@ -16,7 +17,7 @@ def decode_ssd(
     priors_cxcywh: np.ndarray,
     input_hw: Tuple[int, int],
     options: Optional[NmsOptions] = None,
-    geometry: Optional[Any] = None,
+    geometry: Optional[Geometry] = None,
     labels: Sequence[str] = (),
     variances: Tuple[float, float] = (0.1, 0.2),
     background: int = 0,

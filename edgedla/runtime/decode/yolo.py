@@ -7,11 +7,12 @@ candidates above the score threshold only.
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.errors import RunError
+from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode.detections import Detection, NmsOptions, check_labels, finish, sigmoid, softmax
 from edgedla.runtime.decode.rows import decode_rows
 
@@ -91,7 +92,7 @@ def decode_dfl(
     heads: Sequence[np.ndarray],
     input_hw: Tuple[int, int],
     options: Optional[NmsOptions] = None,
-    geometry: Optional[Any] = None,
+    geometry: Optional[Geometry] = None,
     labels: Sequence[str] = (),
     reg_max: int = 16,
 ) -> List[Detection]:
@@ -139,7 +140,7 @@ def decode_anchors(
     heads: Sequence[np.ndarray],
     input_hw: Tuple[int, int],
     options: Optional[NmsOptions] = None,
-    geometry: Optional[Any] = None,
+    geometry: Optional[Geometry] = None,
     labels: Sequence[str] = (),
     anchors: Optional[dict] = None,
 ) -> List[Detection]:

@@ -9,7 +9,7 @@ import math
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Optional, Protocol, Tuple
+from typing import Any, Callable, Protocol, Tuple
 
 from edgedla.errors import RunError
 from edgedla.files import open_partial
@@ -67,7 +67,7 @@ class JsonLines:
     def write(self, result: FrameResult) -> None:
         self.write_document(result.to_dict())
 
-    def write_document(self, document: Any) -> None:
+    def write_document(self, document: object) -> None:
         data = (_json(document) + "\n").encode()
         before = done = 0
         try:
@@ -99,7 +99,7 @@ class JsonLines:
                 os.close(fd)
 
 
-def _json(document: Any) -> str:
+def _json(document: object) -> str:
     """Compact JSON. A network's NaN or infinity, for which JSON has no number, becomes null."""
     try:
         return json.dumps(document, separators=(",", ":"), allow_nan=False)
@@ -107,7 +107,7 @@ def _json(document: Any) -> str:
         return json.dumps(_finite(document), separators=(",", ":"), allow_nan=False)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -231,7 +231,7 @@ class AnnotatedVideo:
 class Callback:
     """Hands results to a function of the user's."""
 
-    def __init__(self, function: Callable[[FrameResult], Optional[Any]]) -> None:
+    def __init__(self, function: Callable[[FrameResult], object]) -> None:
         self._function = function
 
     def write(self, result: FrameResult) -> None:

@@ -158,7 +158,7 @@ class Capture:
         if ready is not None:
             ready.set()
 
-    def _put(self, image: Any, mine: int, source: Source) -> None:
+    def _put(self, image: np.ndarray, mine: int, source: Source) -> None:
         now = time.monotonic()
         with self._condition:
             if mine != self._generation:
@@ -275,7 +275,7 @@ def _interrupt(source: Optional[Source]) -> None:
         interrupt()
 
 
-def _check_image(image: Any, pixels: str, uri: str) -> None:
+def _check_image(image: object, pixels: str, uri: str) -> None:
     """A frame that is none ends the read with a reason, before anything downstream trips over it."""
     shape: Tuple[int, ...] = getattr(image, "shape", ())
     good = len(shape) == 2 and shape[0] % 3 == 0 if pixels == "nv12" else len(shape) == 3 and shape[2] == 3

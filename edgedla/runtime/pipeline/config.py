@@ -188,7 +188,7 @@ _NESTED: Mapping[str, type] = {
 }  # fmt: skip
 
 
-def _build(cls: Type[T], given: Any, path: str, at: str) -> T:
+def _build(cls: Type[T], given: object, path: str, at: str) -> T:
     if not isinstance(given, dict):
         raise DocumentError(f"{at or 'the file'} is {_short(given)}", where=path, allowed="a mapping")
     values: Dict[str, Any] = {}
@@ -219,12 +219,12 @@ def _build(cls: Type[T], given: Any, path: str, at: str) -> T:
     return cls(**values)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """A wrong value for a message: a few aliases in YAML make one of gigabytes, and it may be a camera's address."""
     return without_secrets(reprlib.repr(value))
 
 
-def _typed(value: Any, default: Any, path: str, name: str) -> Any:
+def _typed(value: object, default: object, path: str, name: str) -> Any:
     """`value` in the type of the field's default; None as a default means an optional boolean."""
     if isinstance(default, bool) or default is None:
         if isinstance(value, bool) or (value is None and default is None):

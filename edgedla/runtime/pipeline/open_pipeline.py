@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Optional, Union
+from typing import Callable, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from edgedla.runtime.runners import outputs_as_arrays
 from edgedla.runtime.sources import open_source
 
 
-def preprocess_for(artifact: Artifact, frame_hw: Any, pixels: str, config: PipelineConfig) -> Preprocess:
+def preprocess_for(artifact: Artifact, frame_hw: Tuple[int, int], pixels: str, config: PipelineConfig) -> Preprocess:
     """The preprocessing that fits the artifact's only input.
 
     Raises:
@@ -97,7 +97,7 @@ def _tried(decoder: Decoder, kind: str, artifact: Artifact) -> Decoder:
 def open_pipeline(
     pipeline: Union[str, Path, PipelineConfig],
     *,
-    on_result: Optional[Callable[[FrameResult], Any]] = None,
+    on_result: Optional[Callable[[FrameResult], object]] = None,
     pool: Optional[Pool] = None,
 ) -> Iterator[Pipeline]:
     """Opens everything a pipeline needs, hands it out, and closes it whatever happens.
@@ -143,7 +143,7 @@ def open_pipeline(
         )
 
 
-def _sinks(config: PipelineConfig, on_result: Optional[Callable[[FrameResult], Any]], rate: float) -> List[Sink]:
+def _sinks(config: PipelineConfig, on_result: Optional[Callable[[FrameResult], object]], rate: float) -> List[Sink]:
     out = config.outputs
     sinks: List[Sink] = []
     try:

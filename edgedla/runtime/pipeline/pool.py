@@ -100,7 +100,7 @@ class Pool:
         # The least busy, then the fastest by its own mean.
         return min(free, key=lambda m: (m.load, m.latency.total_ms / max(m.latency.count, 1))) if free else None
 
-    def submit(self, inputs: Mapping[str, np.ndarray], tag: Any = None, timeout_s: Optional[float] = None) -> bool:
+    def submit(self, inputs: Mapping[str, np.ndarray], tag: object = None, timeout_s: Optional[float] = None) -> bool:
         """Queues one inference on a free member; False if none became free in time.
 
         Raises:
