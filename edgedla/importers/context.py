@@ -8,9 +8,10 @@ from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor, Network
 from edgedla.importers.network.known import Known, Small, of_array
 from edgedla.importers.node import Node
+from edgedla.importers.operand import Value, operand
 from edgedla.importers.parser_releases import lowering_name, parser_of
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights, operand
+from edgedla.importers.values import Weights
 
 #: Nested subgraphs and functions that the parser follows (ModelImporter.cpp, kMAX_NESTED_SUBGRAPHS).
 MAX_NESTED_SUBGRAPHS = 24

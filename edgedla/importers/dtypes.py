@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Dict, Optional
 
 from edgedla.importers.context import Context
+from edgedla.importers.operand import Value
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import ONNX_TYPES, Value
+from edgedla.importers.values import ONNX_TYPES
 
 #: ONNX element type number -> TensorRT DataType name. 8.6 has no INT64, BF16 or FP8 tensors of its own.
 TRT_TYPES_103: Dict[int, str] = {

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence
 
 from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
+from edgedla.importers.operand import Value
 from edgedla.importers.refuse import CannotTell, Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 if TYPE_CHECKING:
     from edgedla.importers.context import Context

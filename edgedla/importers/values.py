@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.known import Known, Small
-from edgedla.importers.refuse import CannotTell, Refused
+from edgedla.importers.refuse import CannotTell
 
 #: ONNX TensorProto.DataType numbers by name (onnx.proto).
 ONNX_TYPES: Dict[str, int] = {
@@ -88,32 +87,3 @@ class Weights:
 
     def renamed(self, name: str, dtype: Optional[str] = None) -> Weights:
         return Weights(name, self.dims, dtype or self.dtype, self.onnx_type, self._load, self._value)
-
-
-#: What an operator reads: weights, or a tensor of the network.
-Operand = Union[NetTensor, Weights]
-
-#: What an ONNX tensor name stands for: an operand, or nothing (an optional input left out).
-Value = Optional[Operand]
-
-
-def operand(x: Value) -> Operand:
-    """An input that the operator needs.
-
-    Raises:
-        Refused: it was left out.
-    """
-    if x is None:
-        raise Refused("an input that the operator needs is missing")
-    return x
-
-
-def weights_in(x: Value) -> Weights:
-    """An input that the parser takes as an initializer only.
-
-    Raises:
-        Refused: it is a tensor of the network, or was left out.
-    """
-    if not isinstance(x, Weights):
-        raise Refused("an input that has to be an initializer is none")
-    return x

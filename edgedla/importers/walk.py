@@ -10,11 +10,12 @@ from edgedla.importers.context import MAX_NESTED_SUBGRAPHS, Context
 from edgedla.importers.network.core import NetTensor, NodeRecord
 from edgedla.importers.node import Node, node_name
 from edgedla.importers.node_order import topological
+from edgedla.importers.operand import Value
 from edgedla.importers.ops import OPERATORS, Lowering
 from edgedla.importers.ops.control_flow.control import function_call
 from edgedla.importers.parser_releases import basis, imports, starts_to_import
 from edgedla.importers.refuse import CannotTell, Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 #: Nodes of model-local functions that are followed, counted at each call: functions that call functions multiply.
 MAX_FUNCTION_NODES = 100_000

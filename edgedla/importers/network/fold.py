@@ -7,7 +7,6 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import numpy as np
 
 from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
-from edgedla.importers.values import Value
 
 NUMPY_TYPES: Dict[str, Any] = {
     "FLOAT": np.dtype(np.float32), "HALF": np.dtype(np.float16), "INT32": np.dtype(np.int32),
@@ -92,16 +91,16 @@ def elementwise(op: str, a: Any, b: Any, dims: Sequence[int], dtype: str) -> Opt
     return evaluate(ELEMENTWISE[op], (a, b), dims, dtype)
 
 
-def unary(op: str, x: Value, dims: Sequence[int], dtype: str) -> Optional[Any]:
+def unary(op: str, x: Any, dims: Sequence[int], dtype: str) -> Optional[Any]:
     function = UNARY.get(op)
     return None if function is None else evaluate(function, (x,), dims, dtype)
 
 
-def relu(x: Value, dims: Sequence[int], dtype: str) -> Optional[Any]:
+def relu(x: Any, dims: Sequence[int], dtype: str) -> Optional[Any]:
     return evaluate(lambda v: np.maximum(v, 0), (x,), dims, dtype)
 
 
-def cast(x: Value, dims: Sequence[int], dtype: str) -> Optional[Any]:
+def cast(x: Any, dims: Sequence[int], dtype: str) -> Optional[Any]:
     return evaluate(lambda v: v, (x,), dims, dtype)
 
 
@@ -109,7 +108,7 @@ def select(condition: Any, then: Any, otherwise: Any, dims: Sequence[int], dtype
     return evaluate(np.where, (condition, then, otherwise), dims, dtype)
 
 
-def reduce(op: str, x: Value, axes: Sequence[int], keep_dims: bool, dims: Sequence[int], dtype: str) -> Optional[Any]:
+def reduce(op: str, x: Any, axes: Sequence[int], keep_dims: bool, dims: Sequence[int], dtype: str) -> Optional[Any]:
     return evaluate(lambda v: REDUCE[op](v, axis=tuple(axes), keepdims=keep_dims), (x,), dims, dtype)
 
 
@@ -122,7 +121,7 @@ def gather(data: Any, indices: Any, axis: int, dims: Sequence[int], dtype: str) 
 
 
 def shuffle(
-    x: Value,
+    x: Any,
     first: Optional[Sequence[int]],
     middle: Sequence[int],
     second: Optional[Sequence[int]],
@@ -139,7 +138,7 @@ def shuffle(
 
 
 def strict_slice(
-    x: Value, numbers: Sequence[Any], axes: Optional[Sequence[int]], dims: Sequence[int], dtype: str
+    x: Any, numbers: Sequence[Any], axes: Optional[Sequence[int]], dims: Sequence[int], dtype: str
 ) -> Optional[Any]:
     """What a strict-bounds slice takes; stride 0 repeats one element, as TensorRT broadcasts."""
     starts, sizes, strides = numbers

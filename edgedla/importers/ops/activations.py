@@ -10,9 +10,10 @@ from edgedla.importers.dtypes import dtype_of, rank_of, refuse_types
 from edgedla.importers.network import arithmetic, selection, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
+from edgedla.importers.operand import Value, weights_in
 from edgedla.importers.ops.elementwise import check_types, combine
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights, weights_in
+from edgedla.importers.values import Weights
 
 FLOAT_MAX = 3.4028234663852886e38
 HALF_MAX = 65504.0

@@ -10,10 +10,11 @@ from edgedla.importers.context import Context
 from edgedla.importers.network import arithmetic, dense, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
+from edgedla.importers.operand import Value, operand
 from edgedla.importers.ops.pad import padding_tensors
 from edgedla.importers.ops.windows import Window, read_window
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights, operand
+from edgedla.importers.values import Weights
 
 
 def conv_transpose(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:

@@ -11,9 +11,10 @@ from edgedla.importers.dtypes import dtype_of, refuse_types
 from edgedla.importers.network import arithmetic, dense, evaluate, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
+from edgedla.importers.operand import Value
 from edgedla.importers.ops.windows import read_window
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 
 def _scalar_input(ctx: Context, x: Value) -> NetTensor:

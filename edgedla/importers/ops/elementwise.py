@@ -11,8 +11,9 @@ from edgedla.importers.dtypes import dtype_of, rank_of, refuse_types, trt_type
 from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
+from edgedla.importers.operand import Value, operand
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import ONNX_TYPE_NAMES, Value, Weights, operand
+from edgedla.importers.values import ONNX_TYPE_NAMES, Weights
 
 LOGIC = frozenset({"AND", "OR", "XOR"})
 NO_BOOL = frozenset({"DIV", "FLOOR_DIV", "GREATER", "LESS", "MAX", "MIN", "PROD", "SUB", "SUM"})

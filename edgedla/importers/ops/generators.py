@@ -13,9 +13,10 @@ from edgedla.importers.network import arithmetic, evaluate, known, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
 from edgedla.importers.node import Node
+from edgedla.importers.operand import Value
 from edgedla.importers.ops.elementwise import combine, or_equal_layer, zero_like
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import ONNX_TYPE_NAMES, ONNX_TYPES, Value, Weights
+from edgedla.importers.values import ONNX_TYPE_NAMES, ONNX_TYPES, Weights
 
 
 def constant(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:

@@ -11,8 +11,9 @@ from edgedla.importers.dtypes import dtype_of, rank_of, refuse_types
 from edgedla.importers.network import arithmetic, dense, selection, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis, single_axis
+from edgedla.importers.operand import Value
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 
 def _indices(ctx: Context, data: NetTensor, indices: NetTensor) -> NetTensor:

@@ -10,8 +10,8 @@ from edgedla.importers.dtypes import refuse_types
 from edgedla.importers.network import arithmetic, dense
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
+from edgedla.importers.operand import Value
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value
 
 
 def gemm(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:

@@ -11,8 +11,9 @@ from edgedla.importers.dtypes import dtype_of, rank_of, trt_type
 from edgedla.importers.network import arithmetic, dense
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
+from edgedla.importers.operand import Value
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 
 def batch_normalization(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:

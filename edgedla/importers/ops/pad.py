@@ -10,8 +10,9 @@ from edgedla.importers.dtypes import refuse_types
 from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, single_axis
+from edgedla.importers.operand import Value, weights_in
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights, weights_in
+from edgedla.importers.values import Weights
 
 
 def padding_tensors(ctx: Context, rank: int, pads: List[int]) -> Tuple[NetTensor, NetTensor]:

@@ -9,9 +9,9 @@ from edgedla.importers.context import Context
 from edgedla.importers.network import arithmetic, dense
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
+from edgedla.importers.operand import Value
 from edgedla.importers.ops.windows import Window, read_window
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value
 
 
 def pool(ctx: Context, node: Node, inputs: List[Value], *, op: str) -> List[Value]:

@@ -11,8 +11,9 @@ from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.known import of_array
 from edgedla.importers.network.limits import MAX_FOLDED_ELEMENTS
 from edgedla.importers.node import Node, positive_axis
+from edgedla.importers.operand import Value
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 
 def _scale(ctx: Context, node: Node, x: Value) -> NetTensor:

@@ -11,10 +11,11 @@ from edgedla.importers.dtypes import rank_of, refuse_types
 from edgedla.importers.network import arithmetic, dense, selection
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
+from edgedla.importers.operand import Value
 from edgedla.importers.ops.elementwise import combine, unary_layer
 from edgedla.importers.ops.slicing import decode_bounds, slice_sizes
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 
 def reduce_layer(ctx: Context, node: Node, x: Value, op: str, axes_input: Any = None) -> NetTensor:

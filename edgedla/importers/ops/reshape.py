@@ -14,8 +14,9 @@ from edgedla.importers.dtypes import rank_of, refuse_types
 from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node, positive_axis
+from edgedla.importers.operand import Value
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 
 def reshape(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:

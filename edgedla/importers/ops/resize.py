@@ -12,8 +12,9 @@ from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.lazy import fold
 from edgedla.importers.network.partial import dims_of
 from edgedla.importers.node import Node, single_axis
+from edgedla.importers.operand import Operand, Value
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Operand, Value, Weights
+from edgedla.importers.values import Weights
 
 Number = TypeVar("Number", int, float)
 

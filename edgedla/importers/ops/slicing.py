@@ -11,8 +11,9 @@ from edgedla.importers.network import shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.known import integers_of
 from edgedla.importers.node import Node
+from edgedla.importers.operand import Value
 from edgedla.importers.refuse import CannotTell, Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 
 def clamp(ctx: Context, x: st.ShapeTensor, lower: st.ShapeTensor, upper: st.ShapeTensor) -> st.ShapeTensor:

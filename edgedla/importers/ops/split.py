@@ -8,8 +8,9 @@ from edgedla.importers import shape_tensor as st
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import refuse_types
 from edgedla.importers.node import Node, positive_axis
+from edgedla.importers.operand import Value
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 
 def split(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:

@@ -9,8 +9,9 @@ from edgedla.importers.context import Context
 from edgedla.importers.network import dense, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
+from edgedla.importers.operand import Value
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 
 def stft(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:

@@ -10,8 +10,9 @@ from edgedla.importers.context import Context
 from edgedla.importers.network import dense
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
+from edgedla.importers.operand import Value, operand
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights, operand
+from edgedla.importers.values import Weights
 
 
 @dataclass

@@ -9,8 +9,9 @@ from edgedla.importers.context import Context
 from edgedla.importers.network import arithmetic, loops, shapes
 from edgedla.importers.network.core import NetLayer, NetTensor
 from edgedla.importers.node import Node, positive_axis
+from edgedla.importers.operand import Value
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 #: Length that the parser gives to the scan outputs of a loop without a trip count.
 DUMMY_SCAN_LENGTH = 1024

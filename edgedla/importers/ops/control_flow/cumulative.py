@@ -11,9 +11,10 @@ from edgedla.importers.network import arithmetic, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.loops import Loop
 from edgedla.importers.node import Node, single_axis
+from edgedla.importers.operand import Value
 from edgedla.importers.ops.elementwise import zero_like
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value, Weights
+from edgedla.importers.values import Weights
 
 
 def _slice_across(ctx: Context, x: NetTensor, axis: int) -> NetTensor:

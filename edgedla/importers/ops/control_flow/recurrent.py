@@ -9,9 +9,9 @@ from edgedla.importers.context import Context
 from edgedla.importers.network import shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
+from edgedla.importers.operand import Value
 from edgedla.importers.ops.control_flow.recurrent_layer import Recurrent
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value
 
 
 def rnn(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:

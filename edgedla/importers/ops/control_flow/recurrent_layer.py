@@ -10,9 +10,9 @@ from edgedla.importers.network import arithmetic, dense, shapes
 from edgedla.importers.network.core import NetTensor
 from edgedla.importers.network.loops import Loop
 from edgedla.importers.node import Node
+from edgedla.importers.operand import Value
 from edgedla.importers.ops.control_flow.control import add_counter
 from edgedla.importers.refuse import Refused
-from edgedla.importers.values import Value
 
 #: ONNX activation -> TensorRT's, its default alpha and beta.
 ACTIVATIONS: Dict[str, Tuple[str, float, float]] = {
