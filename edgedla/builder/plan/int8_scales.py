@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from edgedla.builder.plan.plan import Calibration
 from edgedla.errors import EdgedlaError
@@ -14,8 +14,6 @@ from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import read_cache
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
-
     from edgedla.preprocess.settings import PreprocessSettings
     from edgedla.quantization.samples import Samples
 
@@ -67,7 +65,7 @@ def calibrate(
     return Calibration(source, absmax, f"{samples.detail}, {method}")
 
 
-def _key(model: ModelProto, samples: Samples, method: str) -> str:
+def _key(model: Any, samples: Samples, method: str) -> str:
     key = hashlib.sha256(f"{method} {samples.synthetic} {samples.detail} {samples.identity}".encode())
     key.update(model.SerializeToString())
     if not samples.identity:
