@@ -72,14 +72,15 @@ FAIL_ON = ("unsupported", "fallback", "unknown", "never")
 def check(models: Tuple[str, ...], **given: Any) -> int:
     """Say which layers of ONNX models run on the DLA, why not the others, and whether the DLA is worth it.
 
-    MODEL is a file, a folder, a quoted pattern, or - for paths (or one model) on standard input. Several models, or
-    --compare, end in a table. Needs no Jetson, no NVIDIA software and no weights.
+    MODEL is a file, a folder, a quoted pattern, or - for paths (or one model) on standard input. A PyTorch module is
+    named by the function that makes it, as package.module:factory (edgedla[torch]). Several models, or --compare, end
+    in a table. Needs no Jetson, no NVIDIA software and no weights.
 
     Exit code 0: the answer is yes in the sense of --fail-on; 1: it is no; 3: a model is broken, or TensorRT's parser
     refuses it.
     """
     trtexec = split_trtexec(given)
-    sources = model_sources(resolve_models(models, trtexec))
+    sources = model_sources(resolve_models(models, trtexec), given["shapes"], given["batch"])
     precision, mode, core = resolve_network(given.pop("precision"), given.pop("mode"), trtexec)
     request = _Request(given, precision, mode)
     if given["compare"]:

@@ -1,4 +1,4 @@
-"""Models as the command line names them: files, folders, quoted patterns, a list or a model on standard input."""
+"""Models as the command line names them: files, folders, patterns, standard input, or a PyTorch module's factory."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import glob
 import os
 import sys
 from dataclasses import dataclass
-from typing import List, Sequence, Tuple, Union
+from typing import List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.errors import ModelError, UsageError
+from edgedla.torch.factory import is_factory, onnx_of_factory
 
 ENDING = ".onnx"
 
@@ -21,8 +22,15 @@ class ModelSource:
     source: Union[str, bytes]
 
 
-def model_sources(names: Sequence[str]) -> Tuple[ModelSource, ...]:
+def model_sources(
+    names: Sequence[str],
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    batch: Optional[int] = None,
+) -> Tuple[ModelSource, ...]:
     """The models that the names stand for, each once, in order. A folder is searched with all folders in it.
+
+    Args:
+        shapes, batch: input sizes of a PyTorch module that is named as `package.module:factory`.
 
     Raises:
         ModelError: a folder without a model.
@@ -39,6 +47,8 @@ def model_sources(names: Sequence[str]) -> Tuple[ModelSource, ...]:
             if not paths:
                 raise UsageError("the pattern fits no file", where=name)
             sources += [ModelSource(path, path) for path in paths]
+        elif is_factory(name):
+            sources.append(ModelSource(name, onnx_of_factory(name, shapes, batch)))
         else:
             sources.append(ModelSource(name, name))
     return tuple({s.file: s for s in sources}.values())

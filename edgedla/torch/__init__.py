@@ -1,0 +1,34 @@
+"""PyTorch modules and the DLA: checked before training, adapted to it, trained with its numbers.
+
+Needs PyTorch (`pip install 'edgedla[torch]'`, Python 3.10 or newer), on the host alone; nothing of it runs on a board.
+The public names are imported when they are first used, so that `import edgedla.torch` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Dict, List
+
+#: Public name -> the module that has it.
+_PUBLIC: Dict[str, str] = {
+    "DlaCheck": "edgedla.torch.callbacks",
+    "NotOnDla": "edgedla.torch.checking",
+    "assert_dla": "edgedla.torch.checking",
+    "check": "edgedla.torch.checking",
+    "to_onnx": "edgedla.torch.exporting",
+}
+
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    module = _PUBLIC.get(name)
+    if module is None:
+        raise AttributeError(f"module 'edgedla.torch' has no attribute {name!r}")
+    value = getattr(importlib.import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *_PUBLIC})

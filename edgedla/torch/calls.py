@@ -1,0 +1,158 @@
+"""The calls of PyTorch functions that a module's forward makes, each with its module path and the user's own line.
+
+A call is known again in another forward, in training as in evaluation, by its key: the path of the module that makes
+it, the function, and which of these calls it is within one forward. It stays known in an ONNX file too: while
+TorchScript's exporter traces, each call opens a scope of its own, so that the nodes it becomes carry its number in
+their names ("/layer1/layer1.0/op@17/Add").
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+#: Folder of PyTorch's own files, between the user's code and the call; and ours, in the middle of it.
+_FRAMEWORK = os.path.dirname(torch.__file__) + os.sep
+_OURS = os.path.dirname(__file__) + os.sep
+
+Key = Tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a function on tensors.
+
+    Attributes:
+        key: (module path, function, which of them in one forward, from 0).
+        file, line, function: the innermost place outside PyTorch; "", 0, "" where there is none.
+    """
+
+    key: Key
+    file: str = ""
+    line: int = 0
+    function: str = ""
+
+    @property
+    def module(self) -> str:
+        return self.key[0]
+
+    def __str__(self) -> str:
+        place = f" ({os.path.basename(self.file)}:{self.line})" if self.file else ""
+        return f"{self.key[1]} in {self.key[0] or 'the top module'}{place}"
+
+
+class Paths:
+    """Which module of a network runs now. The hooks stay on its modules until `remove`."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.stack: List[str] = []
+        self._handles: List[Any] = []
+        for name, child in module.named_modules():
+            if name:
+                self._handles.append(child.register_forward_pre_hook(self._enter(name)))
+                self._handles.append(child.register_forward_hook(self._leave, always_call=True))
+
+    @property
+    def now(self) -> str:
+        return self.stack[-1] if self.stack else ""
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _enter(self, name: str) -> Callable[..., None]:
+        def enter(_module: nn.Module, _args: Any) -> None:
+            self.stack.append(name)
+
+        return enter
+
+    def _leave(self, _module: nn.Module, _args: Any, _output: Any) -> None:
+        self.stack.pop()
+
+
+class CallMode(TorchFunctionMode):
+    """Hands every function call on tensors in a forward to `on_call(key, func, args, kwargs)`.
+
+    Queries of a tensor (its shape, its type) are no calls.
+    """
+
+    def __init__(self, paths: Paths) -> None:
+        super().__init__()
+        self.paths = paths
+        self.counts: Dict[Tuple[str, str], int] = {}
+
+    def on_call(self, key: Key, func: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        return func(*args, **kwargs)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Dict[str, Any]] = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in _QUERIES or not name:
+            return func(*args, **(kwargs or {}))
+        path = self.paths.now
+        number = self.counts.get((path, name), 0)
+        self.counts[path, name] = number + 1
+        return self.on_call((path, name, number), func, args, kwargs or {})
+
+
+#: What asks a tensor for something and computes nothing.
+_QUERIES = frozenset(
+    "__get__ __set__ dim size shape stride numel is_floating_point is_complex is_contiguous get_device type item tolist "
+    "element_size data_ptr requires_grad_ is_cuda __len__ __bool__ __repr__ __format__ storage_offset is_same_size "
+    "has_torch_function register_hook __hash__ _is_view untyped_storage".split()
+)
+
+
+class Recorder(CallMode):
+    """Writes down every call, and numbers it in the trace of TorchScript's exporter."""
+
+    def __init__(self, paths: Paths) -> None:
+        super().__init__(paths)
+        self.calls: List[Call] = []
+
+    def on_call(self, key: Key, func: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        self.calls.append(Call(key, *user_place(sys._getframe(2))))
+        with scope(len(self.calls) - 1):
+            return func(*args, **kwargs)
+
+
+class scope:
+    """While it is open, TorchScript's trace writes a call's number into the names of its nodes."""
+
+    def __init__(self, number: int) -> None:
+        self._name = f"edgedla::{MARK}{number}"
+        self._state = torch._C._get_tracing_state()
+
+    def __enter__(self) -> None:
+        if self._state is not None:
+            self._state.push_scope(self._name)
+
+    def __exit__(self, *_: object) -> None:
+        if self._state is not None:
+            self._state.pop_scope()
+
+
+MARK = "op@"
+
+
+def user_place(frame: Optional[FrameType]) -> Tuple[str, int, str]:
+    """(file, line, function) of the innermost frame that is neither PyTorch's nor ours."""
+    for caller in _callers(frame):
+        file = caller.f_code.co_filename
+        if not file.startswith((_FRAMEWORK, _OURS, "<")):
+            return file, caller.f_lineno, caller.f_code.co_name
+    return "", 0, ""
+
+
+def _callers(frame: Optional[FrameType]) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

@@ -1,0 +1,289 @@
+"""A PyTorch module as ONNX, by either exporter, each node with its module path and the user's own line."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import logging
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
+
+import torch
+from torch import nn
+
+from edgedla.errors import EnvironmentMissing, ModelError, UsageError
+from edgedla.importers.source_location import SCOPES, STACK, source_of
+from edgedla.torch.calls import MARK, Call, Paths, Recorder
+from edgedla.vocabulary import one_of
+
+#: A tensor, several in order, or by name of forward's parameters.
+Inputs = Union[torch.Tensor, Sequence[Any], Mapping[str, Any]]
+
+EXPORTERS = ("torchscript", "dynamo")
+#: The last opset that the parser of TensorRT 8.5 (JetPack 5) reads, and TorchScript's exporter writes.
+OPSET = 17
+_ERROR_CHARACTERS = 500
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An ONNX model and the calls that its nodes came from.
+
+    Attributes:
+        model: onnx.ModelProto. calls: every call of the forward, in order.
+        call_of: node name -> index in `calls`; without entries where the dynamo exporter wrote the model.
+    """
+
+    model: Any
+    calls: Tuple[Call, ...] = ()
+    call_of: Mapping[str, int] = ()  # type: ignore[assignment]
+
+
+def to_onnx(
+    module: nn.Module,
+    example_inputs: Inputs,
+    *,
+    exporter: str = "torchscript",
+    opset: int = OPSET,
+    output_names: Sequence[str] = (),
+) -> Any:
+    """The module in evaluation mode as an onnx.ModelProto with source locations; the module is left as it was.
+
+    Args:
+        example_inputs: one tensor, a sequence for forward's parameters, or a mapping by their names. Sizes become static.
+        exporter: "torchscript" (fast, opset 7 to 20) or "dynamo" (PyTorch's new one, opset 18 or newer, needs onnxscript).
+        opset: ONNX opset; 17 is the last that TensorRT 8.5 reads.
+        output_names: names of the outputs; "output", or "output_0" and so on where empty.
+
+    Raises:
+        UsageError: inputs or opset do not fit. ModelError: the exporter fails; the module's place is named.
+        EnvironmentMissing: onnxscript is missing.
+    """
+    return export(module, example_inputs, exporter=exporter, opset=opset, output_names=output_names).model
+
+
+def export(
+    module: nn.Module,
+    example_inputs: Inputs,
+    *,
+    exporter: str = "torchscript",
+    opset: int = OPSET,
+    output_names: Sequence[str] = (),
+) -> Exported:
+    """As to_onnx, with the calls behind the nodes."""
+    one_of("exporter", exporter, EXPORTERS)
+    args, names = forward_inputs(module, example_inputs)
+    with evaluating(module), torch.no_grad(), _quiet():
+        exported = (_torchscript if exporter == "torchscript" else _dynamo)(module, args, names, opset)
+    _name_outputs(exported.model, output_names)
+    exported.model.graph.name = type(module).__name__
+    return exported
+
+
+def forward_inputs(module: nn.Module, example_inputs: Inputs) -> Tuple[Tuple[Any, ...], Tuple[str, ...]]:
+    """(arguments in order, their names) for the module's forward.
+
+    Raises:
+        UsageError: a name that forward does not have, or more inputs than it takes.
+    """
+    parameters = inspect.signature(module.forward).parameters
+    known = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    many = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
+    if isinstance(example_inputs, Mapping):
+        unknown = sorted(set(example_inputs) - set(known))
+        count = len(example_inputs)
+        if unknown or list(known[:count]) != [n for n in known if n in example_inputs]:
+            raise UsageError(f"example inputs {sorted(example_inputs)}", allowed=", ".join(known))
+        return tuple(example_inputs[n] for n in known[:count]), tuple(known[:count])
+    args = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
+    if not args or not all(isinstance(a, torch.Tensor) for a in args):
+        raise UsageError("example inputs are tensors", allowed="a tensor, a sequence of them, or a mapping by name")
+    if len(args) > len(known) and not many:
+        raise UsageError(f"{len(args)} example inputs", allowed=f"{len(known)}: {', '.join(known)}")
+    names = [*known, *(f"input_{i}" for i in range(len(known), len(args)))]
+    return args, tuple(names[: len(args)])
+
+
+@contextlib.contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The module in evaluation mode; after it each part is in the mode it was in before."""
+    before = [(m, m.training) for m in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for m, training in before:
+            m.training = training
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Exporters warn of what does not concern an export with static sizes."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _torchscript(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opset: int) -> Exported:
+    import onnx
+
+    stream = io.BytesIO()
+    paths = Paths(module)
+    recorder = Recorder(paths)
+    try:
+        with recorder:
+            torch.onnx.export(
+                module, args, stream, dynamo=False, opset_version=opset, input_names=list(names), do_constant_folding=True
+            )  # fmt: skip
+    except Exception as e:
+        raise _failed(e, recorder.calls[-1] if recorder.calls else None) from e
+    finally:
+        paths.remove()
+    model = onnx.load_model_from_string(stream.getvalue())
+    call_of = _unmark(model)
+    _without_shared(model)
+    for node in model.graph.node:
+        if node.name in call_of:
+            _write_source(node, recorder.calls[call_of[node.name]])
+    return Exported(model, tuple(recorder.calls), call_of)
+
+
+def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opset: int) -> Exported:
+    try:
+        import onnxscript  # noqa: F401
+    except ImportError as e:
+        raise EnvironmentMissing("the dynamo exporter needs onnxscript", hint="pip install 'edgedla[torch]'") from e
+    try:
+        program = torch.onnx.export(
+            module, args, dynamo=True, input_names=list(names), verbose=False, opset_version=max(opset, 18)
+        )
+    except Exception as e:
+        raise _failed(e, None) from e
+    model = program.model_proto
+    _mend_places(model, _places(module, args))
+    return Exported(model)
+
+
+def _places(module: nn.Module, args: Tuple[Any, ...]) -> Dict[str, List[Call]]:
+    """Module path -> its calls at different places."""
+    paths = Paths(module)
+    recorder = Recorder(paths)
+    try:
+        with recorder:
+            module(*args)
+    finally:
+        paths.remove()
+    places: Dict[str, List[Call]] = {}
+    for call in recorder.calls:
+        known = places.setdefault(call.module, [])
+        if call.file and (call.file, call.line) not in [(k.file, k.line) for k in known]:
+            known.append(call)
+    return places
+
+
+def _mend_places(model: Any, places: Mapping[str, Sequence[Call]]) -> None:
+    """The dynamo exporter keeps frames of functions named forward alone, so it names the line that called a helper.
+
+    Where all calls of a module stand at one place, and it is another than the exporter's, the place is this one.
+    """
+    for node in model.graph.node:
+        source = source_of(node)
+        calls = places.get(source.module, ()) if source is not None else ()
+        if source is None or len(calls) != 1 or (source.file, source.line) == (calls[0].file, calls[0].line):
+            continue
+        for entry in node.metadata_props:
+            if entry.key == STACK:
+                entry.value = f'File "{calls[0].file}", line {calls[0].line}, in {calls[0].function}'
+
+
+def _failed(error: Exception, last: Any) -> ModelError:
+    first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    where = f"after {last}" if last is not None else None
+    return ModelError(
+        f"PyTorch cannot export the module: {first[:_ERROR_CHARACTERS]}", where=where,
+        hint="try the other exporter, or look at torch.onnx.export's own message",
+    )  # fmt: skip
+
+
+_MARKED = re.compile(rf"/{MARK}(\d+)(?=/)")
+
+
+def _unmark(model: Any) -> Dict[str, int]:
+    """Takes the calls' numbers out of all names, which become those of a plain export. Returns node name -> number."""
+    renamed: Dict[str, str] = {}
+    used: Dict[str, int] = {}
+    call_of: Dict[str, int] = {}
+    kept = {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
+    for node in model.graph.node:
+        match = _MARKED.search(node.name)
+        base = _MARKED.sub("", node.name)
+        if match is not None:
+            # As PyTorch counts: Relu, Relu_1, Relu_2 in one scope.
+            base = re.sub(r"_\d+$", "", base)
+            count = used.get(base, 0)
+            used[base] = count + 1
+            name = f"{base}_{count}" if count else base
+            for i, output in enumerate(node.output):
+                if output and output not in kept:
+                    renamed[output] = f"{name}_output_{i}"
+            node.name = name
+            call_of[name] = int(match.group(1))
+    for node in model.graph.node:
+        for values in (node.input, node.output):
+            for i, value in enumerate(values):
+                values[i] = renamed.get(value, value)
+    for value in model.graph.value_info:
+        value.name = renamed.get(value.name, value.name)
+    return call_of
+
+
+def _without_shared(model: Any) -> None:
+    """Reads equal parameters of an untrained network directly: PyTorch shares them through Identity nodes."""
+    constants = {i.name for i in model.graph.initializer}
+    outputs = {o.name for o in model.graph.output}
+    aliases: Dict[str, str] = {}
+    nodes: List[Any] = []
+    for node in model.graph.node:
+        for i, value in enumerate(node.input):
+            node.input[i] = aliases.get(value, value)
+        if node.op_type == "Identity" and node.input[0] in constants and node.output[0] not in outputs:
+            aliases[node.output[0]] = node.input[0]
+        else:
+            nodes.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+def _write_source(node: Any, call: Call) -> None:
+    """The call's module path and place, in the form of PyTorch's dynamo exporter."""
+    if not hasattr(node, "metadata_props"):
+        # ONNX 1.15 and before know no metadata of nodes; the name still tells the module.
+        return
+    node.metadata_props.add(key=SCOPES, value=str(["", call.module, call.key[1]]))
+    if call.file:
+        node.metadata_props.add(key=STACK, value=f'File "{call.file}", line {call.line}, in {call.function}')
+
+
+def _name_outputs(model: Any, wanted: Sequence[str]) -> None:
+    """Gives the outputs names: those wanted, or "output" where the exporter counted."""
+    outputs = [o.name for o in model.graph.output]
+    if wanted and len(wanted) != len(outputs):
+        raise UsageError(f"{len(wanted)} output names", allowed=f"{len(outputs)}, one for each output")
+    names = list(wanted) or (["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))])
+    taken = {i.name for i in model.graph.input}
+    renamed = {old: new for old, new in zip(outputs, names) if old not in taken}
+    for node in model.graph.node:
+        for values in (node.input, node.output):
+            for i, value in enumerate(values):
+                values[i] = renamed.get(value, value)
+    for value in (*model.graph.output, *model.graph.value_info):
+        value.name = renamed.get(value.name, value.name)

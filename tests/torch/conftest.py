@@ -1,0 +1,8 @@
+"""Makes tests/torch/networks.py importable by its name, as a user's own file is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

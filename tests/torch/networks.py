@@ -1,0 +1,68 @@
+"""Networks as users write them, small enough for a test."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Gate(nn.Module):
+    """Squeeze and excitation with a HardSigmoid, as in MobileNetV3."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.reduce = nn.Conv2d(channels, 8, 1)
+        self.expand = nn.Conv2d(8, channels, 1)
+        self.gate = nn.Hardsigmoid()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = self.pool(x)
+        scale = self.expand(F.relu(self.reduce(scale)))
+        return x * self.gate(scale)
+
+
+class Block(nn.Module):
+    """A residual block whose one ReLU serves twice."""
+
+    def __init__(self, channels: int, gate: bool = False) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.gate = Gate(channels) if gate else nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.gate(self.bn2(self.conv2(y)))
+        y += x
+        return self.relu(y)
+
+
+class Small(nn.Module):
+    """Conv, a gated residual block, pooling, a classifier behind a Dropout: 3 x 16 x 16 in, 10 scores out."""
+
+    def __init__(self, gate: bool = False) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU())
+        self.block = Block(16, gate)
+        self.pool = nn.MaxPool2d(2)
+        self.classifier = nn.Sequential(nn.Dropout(0.1), nn.Linear(256, 10))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self._scores(self.pool(self.block(self.stem(x))))
+
+    def _scores(self, x: torch.Tensor) -> torch.Tensor:
+        return self.classifier(torch.flatten(x, 1))
+
+
+def small() -> nn.Module:
+    """A factory for `edgedla check package.module:factory`."""
+    return Small()
+
+
+def small_with_inputs() -> tuple:
+    return Small(), torch.zeros(1, 3, 16, 16)

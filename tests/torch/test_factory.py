@@ -1,0 +1,73 @@
+"""`package.module:factory` on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgedla.cli.main import exit_code_of
+from edgedla.torch.factory import is_factory
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("package.module:factory", True),
+        ("nets:Small", True),
+        ("nets:Small.make", True),
+        ("model.onnx", False),
+        ("C:model", False),
+        ("C:\\model.onnx", False),
+        ("folder/nets:small", False),
+        ("nets:", False),
+        ("nets:1x3", False),
+    ],
+)
+def test_the_form(text: str, expected: bool) -> None:
+    assert is_factory(text) is expected
+
+
+def test_a_file_of_that_name_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nets:small").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    assert not is_factory("nets:small")
+
+
+@pytest.fixture
+def user_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'edgedla[torch]'")
+    text = Path(__file__).with_name("networks.py").read_text()
+    text += "\n\ndef broken() -> None:\n    raise ValueError('no weights here')\n\n\nnumber = 3\n\n\ndef text() -> str:\n    return 'x'\n"
+    (tmp_path / "user_nets.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_check_takes_a_factory(user_package: Path, capsys: pytest.CaptureFixture) -> None:
+    options = ["--target", "agx-orin-64gb", "--quiet", "--fail-on", "never"]
+    assert exit_code_of(["check", "user_nets:small_with_inputs", *options]) == 0
+    assert exit_code_of(["check", "user_nets:small", "--shapes", "1x3x16x16", *options]) == 0
+    assert exit_code_of(["check", "user_nets:small", "--shapes", "x:1x3x16x16", "--batch", "2", *options]) == 0
+    assert capsys.readouterr().out.count("Small on agx-orin-64gb") == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("user_nets:small", 2, "--shapes"),
+        ("user_nets:smal", 2, "small_with_inputs"),
+        ("no_such_package:small", 2, "no Python module"),
+        ("user_nets:broken", 3, "no weights here"),
+        ("user_nets:number", 2, "int"),
+        ("user_nets:text", 2, "an nn.Module"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    user_package: Path, name: str, code: int, message: str, capsys: pytest.CaptureFixture
+) -> None:
+    assert exit_code_of(["check", name, "--target", "agx-orin-64gb"]) == code
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
