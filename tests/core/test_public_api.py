@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 import inspect
 import sys
 from pathlib import Path
@@ -51,6 +52,8 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
 
 def test_every_error_is_public() -> None:
     for path in sorted((ROOT / "edgedla").rglob("*.py")):
+        if path.parent.name == "torch" and importlib.util.find_spec("torch") is None:
+            continue
         if "Error)" in path.read_text(encoding="utf-8") and path.stem != "__main__":
             # A class is known as a subclass once its module is imported.
             name = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").replace(".__init__", "")
