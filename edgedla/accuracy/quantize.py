@@ -128,7 +128,7 @@ class _Work:
                 f"the metric {request.metric.name} needs labels", where=held.detail, allowed="an array `labels`"
             )
         self.tell(f"collecting histograms on {calibration.detail}")
-        collection = collect(self.model, calibration, self._progress("collecting"))
+        collection = collect(self.model, calibration, self._progress("collecting"), self.say)
         absmax = dict(given) if given is not None else thresholds(collection, request.method)
         if not absmax:
             raise ModelError("no tensor holds a value other than 0 on these samples", where=calibration.detail)

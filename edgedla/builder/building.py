@@ -126,7 +126,7 @@ def _build_one(
 
         artifact, contents = build_on_device(plan, path, work, allow_drift=request.allow_drift, say=say)
     else:
-        artifact, contents = _build_on_host(plan, path, request, samples)
+        artifact, contents = _build_on_host(plan, path, request, samples, say)
     contents[("plan", "plan.json")] = plan.to_json().encode()
     report = report_of(request)
     if report is not None:
@@ -210,14 +210,14 @@ def _backend(asked: str) -> str:
 
 
 def _build_on_host(
-    plan: BuildPlan, path: Path, request: BuildRequest, samples: Optional[Samples]
+    plan: BuildPlan, path: Path, request: BuildRequest, samples: Optional[Samples], say: Optional[Say]
 ) -> Tuple[Artifact, Contents]:
     from edgedla.builder.host.accuracy import check_samples
     from edgedla.builder.host.backend import build_host
     from edgedla.builder.onnx_input import read_model
 
     model = read_model(path)
-    built = build_host(plan, model, samples or check_samples(plan, model, request.calib_data, request.preprocess))
+    built = build_host(plan, model, samples or check_samples(plan, model, request.calib_data, request.preprocess), say)
     artifact = artifact_of(plan, "host", {"onnxruntime": built.version}, (*plan.notes, *built.notes), built.accuracy)
     return artifact, {("host_model", "model.onnx"): built.data}
 

@@ -51,8 +51,13 @@ def read_model(path: Union[str, Path]) -> Any:
             model = version_converter.convert_version(model, 13)
         except Exception as e:
             raise ModelError(f"opset {opset} is too old and cannot be converted: {e}", where=str(path)) from e
-    # Before version 4 every initializer had to be an input too.
+    # Before version 4 every initializer had to be an input too. As an input it would stay behind, and want a value, where
+    # the simulation rounds a copy of it.
     model.ir_version = max(model.ir_version, 4)
+    constants = {i.name for i in model.graph.initializer}
+    for k in reversed(range(len(model.graph.input))):
+        if model.graph.input[k].name in constants:
+            del model.graph.input[k]
     return model
 
 

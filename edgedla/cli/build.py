@@ -10,6 +10,7 @@ import click
 
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import (
+    memory_option,
     platform_flags,
     preprocess_options,
     preprocess_settings,
@@ -91,6 +92,7 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 @click.option("--allow-unknown", is_flag=True, help="Let TensorRT decide over layers that no rule decides.")
 @click.option("--allow-drift", is_flag=True, help="Move layers that TensorRT refuses to the GPU, and say so.")
 @click.option("--plan", "plan_only", is_flag=True, help="Print the plan and build nothing.")
+@memory_option()
 @click.option("--force", is_flag=True, help="Build also where this very build stands already.")
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(

@@ -8,6 +8,7 @@ import click
 
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
+    memory_option,
     network_options,
     platform_options,
     resolve_models,
@@ -62,6 +63,7 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
 @click.option(
     "--data", metavar="PATH", help="Inputs for the proofs: .npz, .npy or a folder. Default: seeded random ones."
 )
+@memory_option()
 @click.option("--no-prove", is_flag=True, help="Do not run the proofs; every site is marked unproved.")
 @click.option("--seeded-weights", is_flag=True, help="Prove a model whose weights are missing on seeded ones.")
 @click.option(

@@ -140,6 +140,29 @@ def network_options() -> Callable[[Command], Command]:
     )
 
 
+def _limit_memory(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> None:
+    if value is None:
+        return
+    from edgedla.quantization.memory_limit import memory_limit, parse_size
+
+    try:
+        limit = parse_size(value)
+    except UsageError as e:
+        raise UsageError(e.what, where="--max-memory", allowed=e.allowed) from e
+    context.with_resource(memory_limit(limit))
+
+
+def memory_option() -> Callable[[Command], Command]:
+    """--max-memory, of every verb that runs a model on the host; it holds while the command runs."""
+    return click.option(
+        "--max-memory",
+        callback=_limit_memory,
+        expose_value=False,
+        metavar="SIZE",
+        help="Refuse, before it begins, what would take more memory than this here, as 4G.  [default: what is free]",
+    )
+
+
 def output_options(*formats: str) -> Callable[[Command], Command]:
     """--format, -o."""
     return _stack(

@@ -39,11 +39,14 @@ class Collection:
     sampled: Mapping[str, int] = field(default_factory=dict)
 
 
-def collect(model: Any, samples: Samples, progress: Optional[Progress] = None) -> Collection:
+def collect(
+    model: Any, samples: Samples, progress: Optional[Progress] = None, say: Optional[Callable[[str], None]] = None
+) -> Collection:
     """Runs an onnx.ModelProto with static inputs over all samples.
 
     Args:
-        progress: called after each sample with (samples done, samples in all).
+        progress: called after each sample with (samples done, samples in all). say: called before with the memory that
+            it takes, where that is much.
 
     Raises:
         EnvironmentMissing: no onnxruntime. ModelError: it refuses the model. BuildError: it fails on a sample.
@@ -51,7 +54,7 @@ def collect(model: Any, samples: Samples, progress: Optional[Progress] = None) -
     """
     dims = float_activations(model)
     names, steps = list(dims), {name: _step(d) for name, d in dims.items()}
-    session = open_session(_probed(model, names, steps), error=BuildError)
+    session = open_session(_probed(model, names, steps), error=BuildError, say=say)
     wanted = [name + _SUFFIX + end for name in names for end in ("/max", "/values")]
     histograms = {name: Histogram() for name in names}
     done = 0

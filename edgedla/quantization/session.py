@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError, RunError, UsageError
+from edgedla.importers.model_file.wire import stripped
+from edgedla.quantization.memory_limit import require
 from edgedla.quantization.samples import NUMPY_OF_ORT, InputSpec
+from edgedla.quantization.session_memory import MIB, SessionMemory, session_memory
 
 #: From release 1.29 on ONNX Runtime for Linux sends events to Microsoft (device id, model and node names in error texts)
 #: and keeps a queue of them under HOME. It reads this variable once, when it is imported.
 TELEMETRY_SWITCH = "ORT_DISABLE_TELEMETRY"
 _ERROR_CHARACTERS = 300
+#: A session below this is no news.
+WORTH_SAYING_BYTES = 256 * MIB
 
 
 def import_onnxruntime() -> Any:
@@ -64,16 +69,28 @@ class OnnxSession:
             raise self._error(f"ONNX Runtime fails: {str(e)[:_ERROR_CHARACTERS]}") from e
 
 
-def open_session(model: bytes, *, optimize: bool = True, error: Type[EdgedlaError] = RunError) -> OnnxSession:
+def open_session(
+    model: bytes,
+    *,
+    optimize: bool = True,
+    error: Type[EdgedlaError] = RunError,
+    say: Optional[Callable[[str], None]] = None,
+) -> OnnxSession:
     """A session of a serialised model; quiet, so that the caller decides what is said.
 
     Args:
         error: what a failing inference raises: RunError, or BuildError where the session serves a build.
+        say: called before with what it will take, where that is much.
 
     Raises:
-        ModelError: ONNX Runtime refuses the model. EnvironmentMissing: no onnxruntime.
+        ModelError: ONNX Runtime refuses the model. EnvironmentMissing: no onnxruntime, or not enough memory
+        (`memory_limit`).
     """
     ort = import_onnxruntime()
+    memory = memory_of(model)
+    require(memory)
+    if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
+        say(f"ONNX Runtime takes {memory}")
     options = ort.SessionOptions()
     options.log_severity_level = 4
     level = ort.GraphOptimizationLevel
@@ -82,11 +99,31 @@ def open_session(model: bytes, *, optimize: bool = True, error: Type[EdgedlaErro
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     # Threads that spin while they wait take the cores from the other stages of a chain.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # A pattern of the first run's allocations would be laid out beside them: twice the memory, and no faster.
+    options.enable_mem_pattern = False
+    # In the order of the nodes, as the estimate counts. The default, from the outputs back, keeps more tensors at a time.
+    options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
     try:
         return OnnxSession(ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]), error)
     except Exception as e:
         raise ModelError(f"ONNX Runtime refuses the model: {str(e)[:_ERROR_CHARACTERS]}") from e
+
+
+def memory_of(data: bytes) -> SessionMemory:
+    """The estimate for a serialised model.
+
+    Raises:
+        ModelError: it is no model.
+    """
+    import onnx
+
+    try:
+        light = onnx.ModelProto.FromString(stripped(data))
+    except Exception as e:
+        # protobuf's own exceptions: C++, upb and Python have no common class.
+        raise ModelError(f"the model cannot be read: {str(e)[:_ERROR_CHARACTERS]}") from e
+    return session_memory(light, len(data))
 
 
 def input_specs(session: Any, shapes: Dict[str, Sequence[int]]) -> List[InputSpec]:

@@ -157,6 +157,54 @@ def a_subgraph(graph: Any, rng: random.Random) -> None:
         node.attribute.append(helper.make_attribute(name, body))
 
 
+def a_plausible_number(graph: Any, rng: random.Random) -> None:
+    """Another size, kernel, stride or axis that may well be legal: the wounds that pass the importer."""
+    node = _node(graph, rng)
+    ints = [a for a in node.attribute if a.ints]
+    single = [a for a in node.attribute if a.type == AttributeProto.INT]
+    if ints and rng.random() < 0.6:
+        attribute = rng.choice(ints)
+        attribute.ints[rng.randrange(len(attribute.ints))] = rng.choice([0, 1, 2, 3, 4, 5, 8, 33, -1])
+    elif single and rng.random() < 0.6:
+        rng.choice(single).i = rng.choice([0, 1, 2, 3, -1, -2])
+    else:
+        entries = [i for i in graph.input if i.type.tensor_type.shape.dim]
+        if entries:
+            dim = rng.choice(rng.choice(entries).type.tensor_type.shape.dim)
+            dim.dim_value = rng.choice([1, 2, 3, 7, 8, 16, 31, 64, 225, 1024])
+
+
+def a_layer_between(graph: Any, rng: random.Random) -> None:
+    """One more operator on an edge, as a legal network could have it."""
+    edges = [(node, i) for node in graph.node for i, name in enumerate(node.input) if name]
+    if not edges:
+        return
+    node, i = rng.choice(edges)
+    name = f"between_{rng.randrange(10**9)}"
+    made = helper.make_node(rng.choice(UNARY), [node.input[i]], [name], name=name)
+    node.input[i] = name
+    nodes = [onnx.NodeProto.FromString(n.SerializeToString()) for n in graph.node]
+    nodes.insert(next(k for k, n in enumerate(graph.node) if n is node or name in n.input), made)
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def a_join(graph: Any, rng: random.Random) -> None:
+    """A sum, product or concatenation of two tensors that are there, as a further output."""
+    tensors = _tensors(graph)
+    op = rng.choice(["Add", "Mul", "Concat", "Sub", "Max", "MatMul"])
+    extra = {"axis": rng.choice([0, 1, -1])} if op == "Concat" else {}
+    name = f"join_{rng.randrange(10**9)}"
+    graph.node.append(helper.make_node(op, [rng.choice(tensors), rng.choice(tensors)], [name], name=name, **extra))
+    graph.output.add(name=name)
+
+
+UNARY = (
+    "Relu Sigmoid Tanh Erf Abs Neg Exp Sqrt Identity Softmax HardSwish Flatten Shape Transpose Clip Floor Not".split()
+)
+
+#: Every second wound is one that a working model could have.
+PLAUSIBLE: List[Mutation] = [a_plausible_number, a_plausible_number, a_layer_between, a_layer_between, a_join]
 ON_GRAPH: List[Mutation] = [
     a_dim, a_dim, an_element_type, an_attribute, an_attribute, an_operator, an_edge, an_edge, the_nodes, a_constant, a_constant,
     a_name, a_subgraph,
@@ -173,7 +221,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
                 target = rng.choice(list(model.opset_import) or [model.opset_import.add()])
                 target.version = version
             else:
-                rng.choice(ON_GRAPH)(model.graph, rng)
+                rng.choice(PLAUSIBLE if rng.random() < 0.5 else ON_GRAPH)(model.graph, rng)
         except (ValueError, TypeError, IndexError):
             # protobuf refuses some values, such as a half of a surrogate pair; the other wounds stay.
             continue

@@ -9,7 +9,14 @@ import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.chain.plan import ChainPlan
-from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of, compare_sessions, loaded_samples
+from edgedla.builder.host.accuracy import (
+    CHECK_SAMPLES,
+    CHECK_SEED,
+    accuracy_of,
+    loaded_samples,
+    output_errors,
+    outputs_of,
+)
 from edgedla.builder.host.session import HostSession
 from edgedla.builder.onnx_input import read_model, with_static_inputs
 from edgedla.errors import BuildError
@@ -82,7 +89,7 @@ class Reference:
 
     def accuracy(self, stages: Sequence[Artifact]) -> Dict[str, Any]:
         """From end to end: the stages' own errors add up, and what passes between them is rounded once more."""
-        errors = compare_sessions(self.session, HostChain(stages), self.checked.feeds)
+        errors = output_errors(outputs_of(self.session, self.checked.feeds), HostChain(stages), self.checked.feeds)
         counts: Dict[str, int] = {}
         for stage in stages:
             for key, count in (stage.accuracy or {}).get("nodes", {}).items():

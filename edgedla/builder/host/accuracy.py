@@ -102,14 +102,26 @@ def loaded_samples(data: Path, specs: Sequence[InputSpec], preprocess: Optional[
     return Samples(tuple(last), False, f"the last {len(last)} of {loaded.detail}")
 
 
-def compare_sessions(reference: Any, session: Any, feeds: Sequence[Dict[str, np.ndarray]]) -> List[OutputError]:
-    """The error of every output, over all feeds together."""
-    names = [o.name for o in reference.get_outputs()]
-    pairs: Dict[str, List[Tuple[np.ndarray, np.ndarray]]] = {n: [] for n in names}
-    for feed in feeds:
-        for name, want, got in zip(names, reference.run(names, feed), session.run(names, feed)):
-            pairs[name].append((np.asarray(want), np.asarray(got)))
-    return [output_error(name, pairs[name]) for name in names]
+def outputs_of(session: Any, feeds: Sequence[Dict[str, np.ndarray]]) -> Dict[str, List[np.ndarray]]:
+    """Every output of a session by name, one array for each feed."""
+    names = [o.name for o in session.get_outputs()]
+    values = [session.run(names, feed) for feed in feeds]
+    return {name: [np.asarray(v[k]) for v in values] for k, name in enumerate(names)}
+
+
+def output_errors(
+    wanted: Mapping[str, List[np.ndarray]], session: Any, feeds: Sequence[Dict[str, np.ndarray]]
+) -> List[OutputError]:
+    """The error of every output, over all feeds together.
+
+    Args:
+        wanted: what `outputs_of` gives for the reference.
+    """
+    names = list(wanted)
+    values = [session.run(names, feed) for feed in feeds]
+    return [
+        output_error(name, list(zip(wanted[name], (np.asarray(v[k]) for v in values)))) for k, name in enumerate(names)
+    ]
 
 
 def output_error(name: str, pairs: List[Tuple[np.ndarray, np.ndarray]]) -> OutputError:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
 
 import numpy as np
 
-from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of, compare_sessions
+from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of, output_errors, outputs_of
 from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.onnx_input import with_static_inputs
 from edgedla.builder.plan.plan import BuildPlan
@@ -29,13 +29,16 @@ class HostBuilt:
     notes: Tuple[str, ...]
 
 
-def build_host(plan: BuildPlan, model: ModelProto, samples: Optional[Samples] = None) -> HostBuilt:
+def build_host(
+    plan: BuildPlan, model: ModelProto, samples: Optional[Samples] = None, say: Optional[Callable[[str], None]] = None
+) -> HostBuilt:
     """Puts the plan's precision into the model and measures what that costs.
 
     Args:
         model: onnx.ModelProto with weights.
         samples: what to measure on; seeded random input where None. With scales of real data, random input gives no
             verdict: `within` is None then.
+        say: called before the simulation with the memory that it takes, where that is much.
 
     Raises:
         ModelError: ONNX Runtime refuses the model. BuildError: it fails on the samples.
@@ -43,14 +46,18 @@ def build_host(plan: BuildPlan, model: ModelProto, samples: Optional[Samples] = 
     """
     shapes = {io.name: io.shape_nchw for io in plan.inputs}
     static = with_static_inputs(model, shapes)
-    simulated = simulate(static, plan)
-    data = bytes(simulated.model.SerializeToString())
     reference = open_session(static.SerializeToString(), error=BuildError)
-    session = open_session(data, error=BuildError)
     specs = input_specs(reference, {k: list(v) for k, v in shapes.items()})
     own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
     checked = samples or synthetic_samples(specs, CHECK_SAMPLES, CHECK_SEED)
-    errors = compare_sessions(reference, session, checked.feeds)
+    wanted = outputs_of(reference, checked.feeds)
+    # One session after the other: each holds the weights.
+    del reference
+    simulated = simulate(static, plan)
+    del static
+    data = bytes(simulated.model.SerializeToString())
+    session = open_session(data, error=BuildError, say=say)
+    errors = output_errors(wanted, session, checked.feeds)
     nodes = {"dla_int8": simulated.nodes_int8, "dla_fp16": simulated.nodes_fp16, "gpu_fp32": simulated.nodes_fp32}
     return HostBuilt(
         data=data,

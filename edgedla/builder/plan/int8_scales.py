@@ -59,7 +59,7 @@ def calibrate(
     if absmax is None:
         if say is not None:
             say(f"measuring INT8 ranges on {samples.detail} ({method})")
-        absmax = thresholds(collect(model, samples), method)
+        absmax = thresholds(collect(model, samples, say=say), method)
         if kept is not None:
             write_atomic(kept, json.dumps(absmax, sort_keys=True), follow=False)
     return Calibration(source, absmax, f"{samples.detail}, {method}")

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 import click
 
 from edgedla.cli.accuracy.progress import progress_bar
-from edgedla.cli.options import ShapesType, preprocess_options, preprocess_settings
+from edgedla.cli.options import ShapesType, memory_option, preprocess_options, preprocess_settings
 from edgedla.errors import UsageError
 
 
@@ -34,6 +34,7 @@ from edgedla.errors import UsageError
 @click.option(
     "--max-drop", type=float, metavar="X", help="Exit with 1 where the metric is more than X below --against's."
 )
+@memory_option()
 @preprocess_options()
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 import click
 
 from edgedla.cli.accuracy.progress import progress_bar, say
-from edgedla.cli.options import platform_options, preprocess_options, preprocess_settings, shape_options
+from edgedla.cli.options import memory_option, platform_options, preprocess_options, preprocess_settings, shape_options
 from edgedla.errors import UsageError
 
 
@@ -41,6 +41,7 @@ from edgedla.errors import UsageError
 @click.option(
     "--everywhere", is_flag=True, help="Simulate every layer in INT8 on the DLA, wherever a build would put it."
 )
+@memory_option()
 @click.option("--report", "report", is_flag=True, help="Write the report as a page too: OUT/report.html.")
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(

@@ -1,0 +1,83 @@
+"""How much memory ONNX Runtime may take: what the user says, or what the machine has left."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Iterator, List, Optional
+
+from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.quantization.session_memory import MIB, SessionMemory
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
+#: A container's limit and use, in bytes; "max" is no limit (Linux kernel documentation, cgroup v2, memory).
+_CGROUP = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"))
+
+_limit: ContextVar[Optional[int]] = ContextVar("memory_limit", default=None)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "512M", "1.5G" or "800 MiB"; a number alone counts MiB, as in trtexec's --memPoolSize.
+
+    Raises:
+        UsageError: another form, or nothing.
+    """
+    match = _SIZE.match(text.strip())
+    size = int(float(match[1]) * (1 << " KMGT".index(match[2].upper() or "M") * 10)) if match else 0
+    if size <= 0:
+        raise UsageError(f"{text!r} is no size", allowed="as 512M or 4G; a number alone counts MiB")
+    return size
+
+
+@contextmanager
+def memory_limit(limit_bytes: Optional[int]) -> Iterator[None]:
+    """Limits the process while sessions are opened inside; None: what the machine has left."""
+    token = _limit.set(limit_bytes)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def require(memory: SessionMemory) -> None:
+    """Raises:
+    EnvironmentMissing: the estimate is beyond the limit, or beyond what the machine has left.
+    """
+    limit, held = _limit.get(), resident_bytes()
+    left = available_bytes() if limit is None else limit - held
+    if left is None or memory.total_bytes <= left:
+        return
+    if limit is None:
+        allowed = f"{left // MIB} MiB, which is what is free"
+    else:
+        allowed = (
+            f"{max(0, left) // MIB} MiB: {limit // MIB} MiB by --max-memory, less {held // MIB} MiB in use already"
+        )
+    raise EnvironmentMissing(
+        f"ONNX Runtime would take {memory}",
+        allowed=allowed,
+        hint="give smaller --shapes or a smaller --batch, or a larger --max-memory",
+    )
+
+
+def available_bytes() -> Optional[int]:
+    """What the machine, or the container's limit, has left; None where nothing says it."""
+    left: List[int] = []
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        left.append(int(next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))) * 1024)
+    with suppress(OSError, ValueError):
+        most, used = (path.read_text().strip() for path in _CGROUP)
+        if most != "max":
+            left.append(max(0, int(most) - int(used)))
+    return min(left, default=None)
+
+
+def resident_bytes() -> int:
+    """What this process holds; 0 where nothing says it."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0

@@ -1,0 +1,190 @@
+"""What ONNX Runtime will take is known before it is asked, and refused beyond the limit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+
+from edgedla.cli.main import exit_code_of  # noqa: E402
+from edgedla.errors import EnvironmentMissing, UsageError  # noqa: E402
+from edgedla.quantization import memory_limit as limits  # noqa: E402
+from edgedla.quantization.session import WORTH_SAYING_BYTES, memory_of, open_session  # noqa: E402
+from edgedla.quantization.session_memory import MIB, session_memory, tensor_bytes  # noqa: E402
+from tests.hostile.nasty_models import huge_batch, model  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def made_weights(count: int) -> onnx.ModelProto:
+    """A Gemm whose weights of count * count floats are made by a node: a few hundred bytes of file."""
+    nodes = [
+        helper.make_node("ConstantOfShape", ["dims"], ["w"]),
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    return model(
+        nodes, dims=(1, count), constants=[numpy_helper.from_array(np.array([count, count], np.int64), "dims")]
+    )
+
+
+def test_a_tensor_lives_until_its_last_reader() -> None:
+    size = 8 * 4 * 4 * 4
+    chain = model([helper.make_node("Relu", [a], [b]) for a, b in (("x", "a"), ("a", "b"), ("b", "y"))])
+    assert session_memory(chain).live_bytes == 2 * size
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Relu", ["a"], ["b"])]
+    assert session_memory(model([*nodes, helper.make_node("Add", ["a", "b"], ["y"])])).live_bytes == 3 * size
+    assert session_memory(model([*nodes, helper.make_node("Relu", ["a"], ["y"])])).live_bytes == 2 * size, "b ends"
+
+
+def test_constants_that_nodes_make_count_as_such() -> None:
+    memory = session_memory(made_weights(1000))
+    assert (memory.made_bytes, memory.live_bytes) == (4_000_000, 2 * 4000)
+
+
+def test_an_unknown_size_is_said() -> None:
+    odd = model(
+        [helper.make_node("NonZero", ["x"], ["n"]), helper.make_node("Cast", ["n"], ["y"], to=TensorProto.FLOAT)]
+    )
+    memory = session_memory(odd)
+    assert memory.unknown == 2
+    assert "2 tensors of unknown size" in str(memory)
+
+
+def test_a_transposed_convolution_takes_its_columns() -> None:
+    weights = numpy_helper.from_array(np.ones((8, 4, 3, 3), np.float32), "w")
+    net = model([helper.make_node("ConvTranspose", ["x", "w"], ["y"])], constants=[weights])
+    assert session_memory(net).scratch_bytes == 4 * 3 * 3 * 4 * 4 * 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"), [(TensorProto.FLOAT, 12), (TensorProto.INT8, 3), (TensorProto.DOUBLE, 24), (99, 24)]
+)
+def test_bytes_of_a_tensor(kind: int, size: int) -> None:
+    assert tensor_bytes([3], kind) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", MIB), ("512M", 512 * MIB), ("1.5G", 1536 * MIB), ("2 GiB", 2048 * MIB), ("64k", 65536)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert limits.parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "many", "1X", "1GG", "0.0000001K"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(UsageError, match="no size"):
+        limits.parse_size(text)
+
+
+def test_a_session_beyond_the_limit_is_refused_before_it_is_opened() -> None:
+    data = made_weights(20_000).SerializeToString()
+    assert len(data) < 1000
+    with limits.memory_limit(512 * MIB), pytest.raises(EnvironmentMissing, match=r"up to 31[0-9][0-9] MiB"):
+        open_session(data)
+    with limits.memory_limit(limits.resident_bytes() + memory_of(data).total_bytes + MIB):
+        limits.require(memory_of(data))
+
+
+def test_without_a_limit_what_is_free_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = session_memory(made_weights(100))
+    monkeypatch.setattr(limits, "available_bytes", lambda: memory.total_bytes)
+    limits.require(memory)
+    monkeypatch.setattr(limits, "available_bytes", lambda: memory.total_bytes - 1)
+    with pytest.raises(EnvironmentMissing, match="what is free"):
+        limits.require(memory)
+    monkeypatch.setattr(limits, "available_bytes", lambda: None)
+    limits.require(memory)
+
+
+def test_a_container_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most, used = tmp_path / "max", tmp_path / "current"
+    monkeypatch.setattr(limits, "_CGROUP", (most, used))
+    without = limits.available_bytes()
+    most.write_text("3000000\n")
+    used.write_text("1000000\n")
+    assert limits.available_bytes() == 2_000_000
+    most.write_text("max\n")
+    assert without is None or abs((limits.available_bytes() or 0) - without) < 1 << 30
+
+
+def test_much_is_said_before() -> None:
+    said: List[str] = []
+    open_session(made_weights(100).SerializeToString(), say=said.append)
+    assert said == []
+    big = made_weights(5100).SerializeToString()
+    assert memory_of(big).total_bytes > WORTH_SAYING_BYTES
+    open_session(big, say=said.append)
+    assert said == ["ONNX Runtime takes up to 263 MiB of memory"]
+
+
+@pytest.mark.parametrize("verb", ["build", "quantize", "evaluate"])
+def test_every_verb_that_runs_a_model_here_keeps_the_limit(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, samples = tmp_path / "m.onnx", tmp_path / "s.npz"
+    onnx.save(huge_batch(1), str(path))
+    np.savez(str(samples), x=np.zeros((1, 8, 16, 16), np.float32))
+    rest = {
+        "build": ["--backend", "host", "-o", str(tmp_path / "a")],
+        "quantize": ["--data", str(samples), "-o", str(tmp_path / "q")],
+        "evaluate": ["--data", str(samples), "--metric", "cosine", "--against", str(path)],
+    }[verb]
+    assert exit_code_of([verb, str(path), *rest, "--max-memory", "16M"]) == 4
+    assert "16 MiB by --max-memory" in capsys.readouterr().err
+    assert exit_code_of([verb, str(path), *rest, "--max-memory", "much"]) == 2
+
+
+def test_proofs_of_a_fix_keep_the_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
+    two = numpy_helper.from_array(np.array([2.0], np.float32), "k")
+    path = tmp_path / "m.onnx"
+    onnx.save(model([helper.make_node("Div", ["x", "k"], ["y"])], constants=[two]), str(path))
+    asked = ["fix", str(path), "--dry-run", "--mode", "strict"]
+    assert exit_code_of(asked) == 0
+    assert exit_code_of([*asked, "--max-memory", "16M"]) == 4
+    assert "16 MiB by --max-memory" in capsys.readouterr().err
+    assert exit_code_of([*asked, "--max-memory", "16M", "--no-prove"]) == 0
+
+
+def test_the_limit_ends_with_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(huge_batch(2), str(path))
+    assert (
+        exit_code_of(["build", str(path), "--backend", "host", "-o", str(tmp_path / "a"), "--max-memory", "16M"]) == 4
+    )
+    assert exit_code_of(["build", str(path), "--backend", "host", "-o", str(tmp_path / "a")]) == 0
+
+
+def test_the_estimate_is_no_less_than_what_is_taken(tmp_path: Path) -> None:
+    """The peak of a whole process that opens and runs a session, twice, against the estimate."""
+    (tmp_path / "m.onnx").write_bytes(huge_batch(2000).SerializeToString())
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path / "m.onnx")], cwd=str(ROOT), capture_output=True, text=True,
+        env={**os.environ, "ORT_DISABLE_TELEMETRY": "1"}, check=True,
+    )  # fmt: skip
+    taken, estimated = (int(word) for word in done.stdout.split())
+    assert 2000 * 8 * 16 * 16 * 4 < taken <= estimated < 4 * taken
+
+
+CHILD = """
+import sys, numpy as np
+from edgedla.quantization.session import memory_of, open_session
+def most():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+data = open(sys.argv[1], "rb").read()
+feed = {"x": np.ones((2000, 8, 16, 16), np.float32)}
+before = most()
+session = open_session(data)
+for _ in range(2):
+    session.run(None, feed)
+print((most() - before) * 1024, memory_of(data).total_bytes)
+"""
