@@ -18,7 +18,7 @@ Exit code 0 is success, 1 means that the answer is no (`--fail-on`), 70 is a bug
 from __future__ import annotations
 
 import re
-from typing import ClassVar, Dict, Optional
+from typing import ClassVar, Dict, Optional, Tuple, Type
 
 _LINE_END = re.compile("\n(?!  )")
 
@@ -115,3 +115,16 @@ class RunError(EdgedlaError):
 class DeviceLost(RunError):
     """The GPU or a DLA failed asynchronously. CUDA's state in this process is undefined from then on (driver_types.h on
     cudaErrorExternalDevice, 911: "the process must be terminated and relaunched"), so no other runner takes the work."""
+
+
+#: A mistake has one exit code, whichever command meets it: (mistake, error). The tests hold every command to it.
+MISTAKES: Tuple[Tuple[str, Type[EdgedlaError]], ...] = (
+    ("an option, module, release, power mode or device that does not exist", UsageError),
+    ("a DLA core that the module does not have", UsageError),
+    ("a layer pinned to a DLA that a rule refuses, or a pin that fits no layer", UsageError),
+    ("an output that is a folder, stands below a file, or holds other files", UsageError),
+    ("an input (model, artifact, placement, profile, cache, samples, log) that is missing or broken", DataError),
+    ("a model that TensorRT's parser refuses", ModelError),
+    ("an output that cannot be written: permissions, a full disk", EnvironmentMissing),
+    ("an output that cannot be written any more while a pipeline runs", RunError),
+)

@@ -34,7 +34,7 @@ def write_atomic(path: PathLike, data: Union[bytes, str], *, follow: bool = True
         EnvironmentMissing: the system refuses (permissions, full disk).
     """
     body = data.encode("utf-8") if isinstance(data, str) else data
-    with _explained(path):
+    with writing(path):
         target = os.path.realpath(os.fspath(path)) if follow else os.path.abspath(os.fspath(path))
         mode = _mode(target, follow)
         if mode is not None and not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
@@ -111,8 +111,25 @@ def _sync_folder(folder: str) -> None:
             os.close(fd)
 
 
+def make_folder(path: PathLike) -> Path:
+    """The folder and those above it, made where they are missing.
+
+    Raises:
+        As `writing`.
+    """
+    with writing(path):
+        os.makedirs(path, exist_ok=True)
+    return Path(path)
+
+
 @contextlib.contextmanager
-def _explained(path: PathLike) -> Iterator[None]:
+def writing(path: PathLike) -> Iterator[None]:
+    """What the system says against an output, as every command tells it.
+
+    Raises:
+        UsageError: `path` is a folder, or something on the way to it is a file.
+        EnvironmentMissing: the system refuses (permissions, full disk).
+    """
     try:
         yield
     except (FileExistsError, FileNotFoundError, NotADirectoryError) as e:

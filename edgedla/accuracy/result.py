@@ -13,7 +13,7 @@ from edgedla.accuracy.fp16_care import Fp16Finding
 from edgedla.accuracy.state import Step
 from edgedla.accuracy.triage import TensorError
 from edgedla.documents import header
-from edgedla.files import write_atomic
+from edgedla.files import make_folder, write_atomic
 from edgedla.quantization.coverage import Coverage
 
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
@@ -137,8 +137,7 @@ class Quantized:
         Returns:
             The paths. Each file is whole or not there; quantization.json comes last.
         """
-        root = Path(folder)
-        root.mkdir(parents=True, exist_ok=True)
+        root = make_folder(folder)
         files: Dict[str, Union[str, bytes]] = {}
         if self.cache:
             files[CACHE] = self.cache

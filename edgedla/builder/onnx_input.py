@@ -28,6 +28,8 @@ def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
         # protobuf, the file system and onnx raise unrelated classes here.
         if not weights and Path(path).is_file():
             return onnx.load(str(path), load_external_data=False)
+        if not Path(path).exists():
+            raise ModelError("no such file", where=str(path)) from e
         raise ModelError(
             f"the model or its external data cannot be read: {e}",
             where=str(path),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 import click
 
-from edgedla.errors import UsageError
+from edgedla.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from edgedla.remote.job import Request
@@ -118,7 +118,7 @@ def request_of(command: click.Command, given: Mapping[str, Any], wait_s: float =
         given: parameter -> text or texts, as click's parser reads them.
 
     Raises:
-        UsageError: a file that is not there.
+        DataError: a file that is not there.
     """
     from edgedla.remote.job import Request
 
@@ -190,14 +190,14 @@ class Bundle:
             if source.suffix.lower() == ".onnx":
                 self.model = source
         else:
-            raise UsageError("no such file", where=text, hint=f"a file of the board is named {ON_BOARD}{text}")
+            raise DataError("no such file", where=text, hint=f"a file of the board is named {ON_BOARD}{text}")
         return self._called(f"in/{name}", text)
 
     def _pipeline(self, source: Path, text: str) -> str:
         from edgedla.remote.transfer import file_to_send, folder_files
 
         if not source.is_file():
-            raise UsageError("no such file", where=text, hint=f"a file of the board is named {ON_BOARD}{text}")
+            raise DataError("no such file", where=text, hint=f"a file of the board is named {ON_BOARD}{text}")
         name = self._name(source)
         self.files.append(file_to_send(source, name))
         base = name.rpartition("/")[0]

@@ -17,7 +17,7 @@ from edgedla.cli.options import (
     split_trtexec,
 )
 from edgedla.cli.output import deliver, destinations, echo
-from edgedla.errors import RunError, UsageError
+from edgedla.errors import ModelError, RunError, UsageError
 
 FORMATS = ("text", "json", "markdown", "html")
 _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "standalone"}
@@ -176,6 +176,8 @@ def fix(
             where=models[0],
             hint="No model was written. Prove it on real inputs with --data, or leave rewrites out with --skip.",
         )
+    if result.after.refused:
+        raise ModelError(result.after.refused, where=models[0])
     return 1 if result.purpose != "hybrid" and result.after.passes is not True else 0
 
 

@@ -13,7 +13,7 @@ import click
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import preprocess_options
 from edgedla.cli.output import deliver, destinations
-from edgedla.errors import UsageError
+from edgedla.errors import DocumentError, UsageError
 
 FORMATS = ("text", "json")
 
@@ -92,6 +92,8 @@ def run(
     from edgedla.runtime.pipeline.service import as_service
 
     is_file = pipeline.lower().endswith((".yaml", ".yml"))
+    if not os.path.exists(pipeline):
+        raise DocumentError("no such file or folder", where=pipeline)
     if not is_file and not os.path.isdir(pipeline):
         raise UsageError(
             "neither a pipeline file nor an artifact folder",

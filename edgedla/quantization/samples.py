@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union, o
 
 import numpy as np
 
-from edgedla.errors import DataError, UsageError
+from edgedla.errors import DataError
 from edgedla.quantization.array_file import load_arrays
 
 SYNTHETIC_SAMPLES = 4
@@ -146,8 +146,7 @@ def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Opt
     `labels` that no input is called holds the right answers (see edgedla.accuracy).
 
     Raises:
-        UsageError: no such file or folder, or another kind of file.
-        DataError: an array is missing, unreadable, or does not fit its input.
+        DataError: no such file or folder, another kind of file, or an array is missing, unreadable, or does not fit its input.
     """
     root = Path(path)
     files: List[Path] = []
@@ -156,7 +155,7 @@ def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Opt
     elif root.suffix in (".npz", ".npy") and root.is_file():
         files = [root]
     if not files:
-        raise UsageError("no calibration samples here", where=str(root), allowed="a .npz or .npy, or a folder of them")
+        raise DataError("no calibration samples here", where=str(root), allowed="a .npz or .npy, or a folder of them")
     parts: List[Sequence[Feed]] = []
     labels: List[Any] = []
     read = 0

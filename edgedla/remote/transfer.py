@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
-from edgedla.errors import EnvironmentMissing, ModelError, RunError, UsageError
+from edgedla.errors import DataError, EnvironmentMissing, ModelError, RunError, UsageError
 from edgedla.files import sha256_of
 from edgedla.remote.board_side.store import SHA256
 from edgedla.remote.board_side.wire import CHUNK_BYTES, Message
@@ -41,18 +41,18 @@ class Output:
 
 
 def file_to_send(source: Path, path: str) -> Sent:
-    """Raises UsageError where it cannot be read."""
+    """Raises DataError where it cannot be read."""
     try:
         return Sent(path, source, sha256_of(source), source.stat().st_size)
     except OSError as e:
-        raise UsageError(f"cannot be read: {e.strerror}", where=str(source)) from e
+        raise DataError(f"cannot be read: {e.strerror}", where=str(source)) from e
 
 
 def model_files(source: Path, path: str) -> List[Sent]:
     """An ONNX file and the files beside it that hold its weights; another kind of file alone.
 
     Raises:
-        UsageError: unreadable. ModelError: the model names weights outside its folder.
+        DataError: unreadable. ModelError: the model names weights outside its folder.
     """
     found = [file_to_send(source, path)]
     if source.suffix.lower() != ".onnx":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Dict, Iterable, Optional
 
 from edgedla.errors import EnvironmentMissing
+from edgedla.files import writing
 from edgedla.sweep.row import COLUMNS, FAILED, Row
 
 
@@ -25,6 +26,9 @@ class Journal:
             text = self.path.read_bytes()
         except FileNotFoundError:
             return found
+        except NotADirectoryError:
+            # Writing says what is wrong.
+            return found
         except OSError as e:
             raise EnvironmentMissing(f"cannot be read: {e.strerror}", where=str(self.path)) from e
         for line in text.split(b"\n"):
@@ -38,7 +42,7 @@ class Journal:
 
     def add(self, rows: Iterable[Row]) -> None:
         """Appends rows; they outlive a kill of this process."""
-        try:
+        with writing(self.path):
             if self._file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = open(self.path, "ab")  # noqa: SIM115 - closed by close()
@@ -47,8 +51,6 @@ class Journal:
             for row in rows:
                 self._file.write(json.dumps(row, separators=(",", ":")).encode("utf-8") + b"\n")
             self._file.flush()
-        except OSError as e:
-            raise EnvironmentMissing(f"cannot be written: {e.strerror}", where=str(self.path)) from e
 
     def close(self) -> None:
         if self._file is not None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.errors import UsageError
+from edgedla.errors import ModelError
 from edgedla.files import sha256_of
 from edgedla.version import __version__
 
@@ -86,7 +86,7 @@ def find_models(arguments: Sequence[str]) -> List[str]:
     """The ONNX files that arguments name: files as they are, folders with everything below, each once.
 
     Raises:
-        UsageError: nothing there, or a folder without models.
+        ModelError: nothing there, or a folder without models.
     """
     found: Dict[str, None] = {}
     for text in arguments:
@@ -94,12 +94,12 @@ def find_models(arguments: Sequence[str]) -> List[str]:
         if path.is_dir():
             below = sorted(str(p) for p in path.rglob("*.onnx") if p.is_file())
             if not below:
-                raise UsageError("no *.onnx below this folder", where=text)
+                raise ModelError("no *.onnx below this folder", where=text)
             found.update(dict.fromkeys(below))
         elif path.is_file():
             found[text] = None
         else:
-            raise UsageError("no such file or folder", where=text)
+            raise ModelError("no such file or folder", where=text)
     return list(found)
 
 

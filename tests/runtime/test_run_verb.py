@@ -145,14 +145,14 @@ def test_prometheus_reads_the_running_pipeline(artifact, tmp_path):
         (["ARTIFACT", "--source", "nothere.mp4"], 6, "no such file"),
         (["ARTIFACT", "--source", "synthetic://", "--decode", "yolo9"], 2, "unknown decoder"),
         (["ARTIFACT", "--source", "synthetic://", "--device", "DLA7"], 2, "unknown device"),
-        (["nothere", "--source", "synthetic://"], 2, "neither a pipeline file nor an artifact"),
+        (["nothere", "--source", "synthetic://"], 3, "no such file or folder"),
         ([str(MODEL), "--source", "synthetic://"], 2, "edgedla build"),
         (
             ["ARTIFACT", "--source", "synthetic://", "--decode", "yolov8", "--reg-max", "8", "--labels", "a,b"],
             2,
             "2 labels for 3",
         ),
-        (["ARTIFACT", "--source", "synthetic://?frames=9", "--video", "v.webm"], 6, "no video of this kind"),
+        (["ARTIFACT", "--source", "synthetic://?frames=9", "--video", "v.webm"], 2, "no video of this kind"),
         (["ARTIFACT", "--source", "synthetic://?frames=9", "--jsonl", "/dev/full"], 6, "No space left"),
     ],
 )

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from edgedla import check
-from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.errors import EnvironmentMissing, ModelError
 from edgedla.sweep.journal import Journal
 from edgedla.sweep.row import COLUMNS, new_row
 from edgedla.sweep.sweep import run_sweep
@@ -167,7 +167,7 @@ def test_place_and_fix_add_their_columns(models):
 def test_the_verb_writes_every_form(edgedla, models, tmp_path):
     done = edgedla("sweep", "models", "--target", "agx-orin-64gb,orin-nx-16gb@jp6.1", "-o", "r.jsonl", "-o", "r.csv",
                    "-o", "r.html", "--reports", "pages")  # fmt: skip
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 3, done.stderr
     assert done.stdout == "10 rows (2 model-error, 8 ok): r.jsonl, r.csv, r.html\n"
     assert "broken.onnx on agx-orin-64gb, fp16: model-error" in done.stderr
     rows = rows_of(tmp_path / "r.jsonl")
@@ -184,13 +184,13 @@ def test_the_verb_writes_every_form(edgedla, models, tmp_path):
     started = time.monotonic()
     again = edgedla("sweep", "models", "--target", "agx-orin-64gb,orin-nx-16gb@jp6.1", "-o", "r.jsonl")
     assert time.monotonic() > started
-    assert again.returncode == 1
+    assert again.returncode == 3
     assert (tmp_path / "r.jsonl").read_bytes() == before
 
 
 def test_names_of_models_are_text_in_every_form(edgedla, models, tmp_path):
     os.rename(models / "a.onnx", models / "=cmd()<script>alert(1)<!--.onnx")
-    assert edgedla("sweep", "models", "-o", "r.html", "-o", "r.csv").returncode == 1
+    assert edgedla("sweep", "models", "-o", "r.html", "-o", "r.csv").returncode == 3
     page = (tmp_path / "r.html").read_text()
     assert "<script>alert" not in page
     assert page.count("<script") == 2
@@ -211,7 +211,7 @@ def test_parquet_has_the_same_rows_or_says_what_is_missing(edgedla, models, tmp_
 @pytest.mark.parametrize(
     "words",
     [
-        ("sweep",), ("sweep", "models"), ("sweep", "models", "-o", "r.txt"), ("sweep", "nothing", "-o", "r.csv"),
+        ("sweep",), ("sweep", "models"), ("sweep", "models", "-o", "r.txt"), ("sweep", "models", "-o", "r.csv", "--power-mode", "MAXN"),
         ("sweep", "models", "-o", "r.csv", "--target", "orin-xx"), ("sweep", "models", "-o", "r.csv", "--precision", "fp8"),
         ("sweep", "models", "-o", "r.csv", "--profile", "models/a.onnx"),
     ],
@@ -223,7 +223,7 @@ def test_wrong_use(edgedla, models, words):
 
 
 def test_a_folder_without_models_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="no \\*.onnx below"):
+    with pytest.raises(ModelError, match="no \\*.onnx below"):
         find_models([str(tmp_path)])
 
 

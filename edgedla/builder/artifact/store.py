@@ -16,7 +16,7 @@ from typing import Iterator, List, Mapping, Tuple, Union
 from edgedla.builder.artifact.artifact import MANIFEST, STAGE_NAME, Artifact, ArtifactFile, written_name
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import BuildError, DocumentError, EnvironmentMissing, UsageError
-from edgedla.files import open_lock_file, sha256_of, write_atomic
+from edgedla.files import make_folder, open_lock_file, sha256_of, write_atomic
 
 try:
     import fcntl
@@ -130,14 +130,11 @@ def claim_folder(folder: Path) -> None:
 
     Raises:
         UsageError: `folder` is a file, or a non-empty folder that is no artifact (finished or not) of edgedla.
-        OSError: it cannot be made.
+        EnvironmentMissing: it cannot be made.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError("the output is a file, not a folder", where=str(folder), hint="give -o a folder name")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as e:
-        raise UsageError("something on the way to this folder is no folder", where=str(folder)) from e
+    make_folder(folder)
     strangers = [
         p.name
         for p in sorted(folder.iterdir())
@@ -160,10 +157,7 @@ def output_folder(folder: Path) -> Iterator[None]:
         UsageError: see claim_folder. EnvironmentMissing: it cannot be made.
     """
     made = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        claim_folder(folder)
-    except OSError as e:
-        raise EnvironmentMissing(f"the output folder cannot be made: {e.strerror or e}", where=str(folder)) from e
+    claim_folder(folder)
     try:
         yield
     except BaseException as e:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Sequence
+from typing import AbstractSet, Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.plan.pools import format_size, sram_budget_bytes
@@ -30,10 +30,24 @@ PLAN_RULES = {
 
 
 def refuse_illegal(
-    plan: BuildPlan, graph: LayerGraph, report: CheckReport, cores: Sequence[str], allow_unknown: bool
+    plan: BuildPlan,
+    graph: LayerGraph,
+    report: CheckReport,
+    cores: Sequence[str],
+    allow_unknown: bool,
+    pinned: AbstractSet[str] = frozenset(),
 ) -> None:
-    """Raises BuildError with every offence, each with its rule; nothing has been built then."""
-    offences = _plan_offences(plan, graph, report, cores, allow_unknown)
+    """Refuses a plan with every offence, each with its rule; nothing has been built then.
+
+    Args:
+        pinned: layers whose device was set by hand.
+
+    Raises:
+        UsageError: a core that is not there, two cores for one engine, or a layer pinned to a DLA against a rule.
+        BuildError: anything else that TensorRT would refuse.
+    """
+    wrong_use = _device_offences(plan, report, cores, allow_unknown, pinned)
+    offences = [*wrong_use, *_plan_offences(plan, graph, report, cores, allow_unknown, pinned)]
     rules = load_rules()
     platform = report.platform
     if plan.dla_core is not None:
@@ -55,15 +69,17 @@ def refuse_illegal(
         formats = {io.name: f"{TYPE_PREFIX.get(io.dtype, io.dtype.lower())}:{io.format.lower()}" for io in plan.io}
         offences += _rejected(rules.check_io(graph, platform, border, mode, formats))
     if offences:
-        raise BuildError(
+        refusal = UsageError if wrong_use else BuildError
+        raise refusal(
             "the plan is not legal:\n" + "\n".join(f"  - {text}" for text in dict.fromkeys(offences)),
             where=plan.model.get("name"),
         )
 
 
-def _plan_offences(
-    plan: BuildPlan, graph: LayerGraph, report: CheckReport, cores: Sequence[str], allow_unknown: bool
+def _device_offences(
+    plan: BuildPlan, report: CheckReport, cores: Sequence[str], allow_unknown: bool, pinned: AbstractSet[str]
 ) -> List[str]:
+    """What was set by hand and cannot be."""
     offences: List[str] = []
     if len(cores) > 1:
         offences.append(
@@ -72,16 +88,32 @@ def _plan_offences(
         )
     if cores and int(cores[-1][3:]) >= report.platform.module.dla_cores:
         offences.append(f"core-exists: {cores[-1]} on a module with {report.platform.module.dla_cores} DLA cores")
+    return offences + [text for name, text in _not_on_dla(plan, report, allow_unknown) if name in pinned]
+
+
+def _not_on_dla(plan: BuildPlan, report: CheckReport, allow_unknown: bool) -> Iterator[Tuple[str, str]]:
+    """(layer, offence) of layers that the plan has on a DLA against the rules."""
     for layer, layer_report in zip(plan.layers, report.layers):
-        if layer.device == GPU:
-            if plan.mode == "standalone":
-                offences.append(f"no-gpu: {layer.name} stands on the GPU")
-        elif layer_report.support is Support.GPU or (layer_report.support is Support.UNKNOWN and not allow_unknown):
+        refused = layer_report.support is Support.GPU
+        if layer.device != GPU and (refused or (layer_report.support is Support.UNKNOWN and not allow_unknown)):
             why = next(
                 (f"{f.rule} {f.message}" for f in layer_report.findings if f.effect is not Effect.WARN),
                 layer_report.reason,
             )
-            offences.append(f"layer-on-dla: {layer.name} ({layer.type}): {why}")
+            yield layer.name, f"layer-on-dla: {layer.name} ({layer.type}): {why}"
+
+
+def _plan_offences(
+    plan: BuildPlan,
+    graph: LayerGraph,
+    report: CheckReport,
+    cores: Sequence[str],
+    allow_unknown: bool,
+    pinned: AbstractSet[str],
+) -> List[str]:
+    offences = [text for name, text in _not_on_dla(plan, report, allow_unknown) if name not in pinned]
+    if plan.mode == "standalone":
+        offences += [f"no-gpu: {layer.name} stands on the GPU" for layer in plan.layers if layer.device == GPU]
     if report.platform.has_dla and cores:
         cap = subgraphs_per_core(report.platform)
         if len(plan.regions) > cap:

@@ -39,7 +39,7 @@ def make_plan(
         dynamic_inputs: inputs whose sizes the model leaves open.
 
     Raises:
-        UsageError: an option names no layer or tensor, or contradicts the mode.
+        UsageError: an option names no layer or tensor, contradicts the mode, or pins a layer against a rule.
         BuildError: the plan is not legal; every offence is named with its rule.
     """
     options = options or PlanOptions()
@@ -89,7 +89,8 @@ def make_plan(
             *(_without_scales(graph, on_dla, calibration) if report.precision == "int8" and not typed else ()),
         ),
     )
-    refuse_illegal(plan, graph, report, cores, options.allow_unknown)
+    pinned = by_name(options.devices, graph, "devices").keys()
+    refuse_illegal(plan, graph, report, cores, options.allow_unknown, pinned)
     return plan
 
 

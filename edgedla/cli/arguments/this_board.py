@@ -30,6 +30,8 @@ def own_platform(
     from edgedla.targets import module_for
     from edgedla.targets.board import this_board
 
+    if target is not None:
+        module_for(target)
     named = {"target": target or COMMON_TARGET, "jetpack": jetpack, "trt": trt}
     board = this_board()
     if board is None:

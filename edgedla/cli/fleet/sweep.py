@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 import click
 
 from edgedla.cli.output import echo
-from edgedla.errors import UsageError
+from edgedla.errors import ModelError, UsageError
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS, one_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
     "--board-group", metavar="GROUP", help="Build and measure on the boards of this group, each on its module."
 )
 @click.option("--power-mode", metavar="NAME", help="nvpmodel mode that predicted costs hold for.")
-@click.option("--profile", type=click.Path(exists=True, dir_okay=False), help="Measured times replace predictions.")
+@click.option("--profile", metavar="FILE", help="Measured times replace predictions.")
 @click.option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input.")
 @click.option(
     "--engine",
@@ -76,7 +76,7 @@ def sweep(
 
     Killed and started again it goes on where it stopped: finished rows stand in FILE.journal beside the first output. A
     model that crashes, hangs or eats memory costs its own row only. Exit code 0: every row is answered; 1: a row ended by
-    a limit, a crash or an error, or its model is broken.
+    a limit, a crash or an error; 3: a model is broken, or TensorRT's parser refuses it.
     """
     from edgedla.cli.arguments.platforms import parse_platform
     from edgedla.cli.arguments.this_board import COMMON_TARGET, own_label
@@ -98,6 +98,7 @@ def sweep(
     platforms = [(label, parse_platform(label, COMMON_TARGET)) for label in labels]
     wanted = [one_of("precision", p.strip(), PRECISIONS, "--precision") for p in precisions.split(",")]
     load_rules()
+    _check_power_mode(given["power_mode"], platforms)
     tasks = list(tasks_of(find_models(models), platforms, wanted, settings, _boards(given["board_group"])))
     folder = Path(given["reports"]) if given["reports"] else None
     journal = Path(f"{outputs[0]}.journal")
@@ -122,10 +123,13 @@ def sweep(
         echo(f"  {row['model']} on {row['platform']}, {row['precision']}: {row['status']}: {row['reason']}", err=True)
     if len(failed) > 10:
         echo(f"  and {len(failed) - 10} more", err=True)
+    if any(row["status"] == "model-error" for row in failed):
+        return ModelError.exit_code
     return 1 if failed else 0
 
 
 def _settings(given: Mapping[str, Any]) -> Any:
+    from edgedla.costs.profile import read_json
     from edgedla.files import sha256_of
     from edgedla.sweep.task import Settings
 
@@ -138,6 +142,8 @@ def _settings(given: Mapping[str, Any]) -> Any:
         raise UsageError("it is about costs", where="--power-mode" if given["power_mode"] else "--profile",
                          allowed="with --objective or --fix")  # fmt: skip
     profile = given["profile"]
+    if profile is not None:
+        read_json(profile)
     return Settings(
         action=action,
         mode=given["mode"],
@@ -148,6 +154,16 @@ def _settings(given: Mapping[str, Any]) -> Any:
         batch=given["batch"],
         board_group=given["board_group"],
     )
+
+
+def _check_power_mode(power_mode: Optional[str], platforms: Sequence[Tuple[str, Any]]) -> None:
+    """A mode that a module lacks is wrong in every row of it: it is said before the first."""
+    from edgedla.targets import module_for
+
+    for _, place in platforms:
+        modes = module_for(place["target"]).power_modes
+        if power_mode is not None:
+            one_of("power mode", power_mode, tuple(modes), "--power-mode")
 
 
 def _boards(group: Optional[str]) -> List[Tuple[str, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple, Union
 
 from edgedla.errors import ModelError, UsageError
-from edgedla.files import write_atomic
+from edgedla.files import write_atomic, writing
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import MISSING_DATA, MOST_READ_ELEMENTS, data_of, has_data, tensor_path
 
@@ -38,6 +38,8 @@ def open_model(model: Union[str, Path, bytes, Any]) -> Any:
     except Exception as e:
         # protobuf, the file system and onnx-ir raise unrelated classes here.
         where = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "<model>"
+        if isinstance(e, FileNotFoundError) and not os.path.exists(where):
+            raise ModelError("no such file", where=where) from e
         raise ModelError(f"the model cannot be read: {str(e)[:200]}", where=where) from e
 
 
@@ -135,8 +137,9 @@ def _save_with_data(model: Any, path: Path, data: Path) -> List[Path]:
     import tempfile
 
     ir = onnx_ir()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     missing: Dict[str, Tuple[Any, Any]] = {}
     try:
         for name, value in model.graph.initializers.items():

@@ -11,8 +11,8 @@ import shutil
 from pathlib import Path
 from typing import Any, Callable, Protocol, Tuple
 
-from edgedla.errors import RunError
-from edgedla.files import open_partial
+from edgedla.errors import RunError, UsageError
+from edgedla.files import make_folder, open_partial, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.sources.opencv import import_cv2
@@ -40,11 +40,9 @@ class JsonLines:
     def __init__(self, path: str, rotate_mb: float = 0.0, keep: int = 5) -> None:
         self.path, self._most_bytes, self._keep = path, int(rotate_mb * 1e6), keep
         self._fd, self._regular = -1, False
-        try:
+        with writing(path):
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
             self._open()
-        except OSError as e:
-            raise RunError(f"cannot write: {e.strerror}", where=path) from e
 
     def _open(self) -> None:
         self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -126,12 +124,10 @@ class AnnotatedImages:
     def __init__(self, folder: str, every: int = 1, limit: int = 0, keep: int = 0) -> None:
         self._folder, self._every, self._limit, self._keep = Path(folder), max(1, every), limit, keep
         self._seen = self.written = 0
-        try:
+        with writing(folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             old = [p for p in self._folder.glob("frame_*.jpg") if keep]
             self._there = collections.deque(sorted(old, key=lambda p: (p.stat().st_mtime_ns, p.name)))
-        except OSError as e:
-            raise RunError(f"cannot make the folder: {e.strerror}", where=folder) from e
 
     def write(self, result: FrameResult) -> None:
         self._seen += 1
@@ -188,9 +184,13 @@ class AnnotatedVideo:
         self._count = 0
         folder = os.path.dirname(os.path.abspath(path))
         if not path.lower().endswith((".mp4", ".avi")):
-            raise RunError("no video of this kind is written", where=path, allowed=".mp4 or .avi")
-        if not os.path.isdir(folder):
-            raise RunError("no such folder", where=folder)
+            raise UsageError("no video of this kind is written", where=path, allowed=".mp4 or .avi")
+        make_folder(folder)
+        # OpenCV would only say at the first frame that it cannot write.
+        with writing(path):
+            fd, partial = open_partial(folder, os.path.basename(path))
+            os.close(fd)
+            os.unlink(partial)
 
     def write(self, result: FrameResult) -> None:
         cv2 = import_cv2()
