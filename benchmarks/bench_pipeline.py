@@ -27,7 +27,7 @@ from edgedla.preprocess.preprocess import Preprocess
 from edgedla.runtime.decode import DECODERS, NmsOptions
 from edgedla.runtime.outputs.sinks import JsonLines
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
+from edgedla.runtime.pipeline.pipeline import Limits, single
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.prepare import Preparer, open_preprocessor
 from edgedla.runtime.runners import outputs_as_arrays
@@ -72,10 +72,9 @@ def one_run(artifact: Artifact, runner_ms: float, frames: int, objects: int, sou
     answer = outputs_for(artifact, objects)
     runner = FakeRunner(artifact.bindings, runner_ms, lambda inputs: answer)
     capture = Capture(lambda: open_source(source))
-    capture.start()
     b = artifact.inputs[0]
     spec = Preprocess(
-        capture.frame_hw, (3, 640, 640), dtype=b.dtype, scale=b.scale, format=TensorFormat(b.format), chip="orin"
+        (640, 640), (3, 640, 640), dtype=b.dtype, scale=b.scale, format=TensorFormat(b.format), chip="orin"
     )
     prepare = Preparer(b.name, open_preprocessor("cpu", spec, artifact, 3))
     options = NmsOptions()
@@ -84,11 +83,11 @@ def one_run(artifact: Artifact, runner_ms: float, frames: int, objects: int, sou
         arrays = outputs_as_arrays(artifact, buffers)
         return DECODERS["yolov8"]([arrays[o.name] for o in artifact.outputs], (640, 640), options, geometry, ())
 
-    pipeline = Pipeline(capture, prepare, Pool([runner]), decode, [JsonLines("/dev/null")], Limits(frames=frames))
+    pipeline = single(capture, prepare, Pool([runner]), decode, [JsonLines("/dev/null")], Limits(frames=frames))
     before = time.process_time()
     summary = pipeline.run()
     summary["cpu_ms"] = (time.process_time() - before) * 1e3 / summary["frames"]["results"]
-    pipeline.pool.close()
+    pipeline.lanes[0].close()
     return summary
 
 

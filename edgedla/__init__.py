@@ -35,7 +35,7 @@ _PUBLIC: Dict[str, str] = {
     "ModelError": "edgedla.errors",
     "NoPlacement": "edgedla.errors",
     "ParetoFront": "edgedla.placement",
-    "PipelineConfig": "edgedla.runtime.pipeline.config",
+    "PipelineConfig": "edgedla.runtime.pipeline.settings",
     "Placement": "edgedla.placement",
     "PlacementRequest": "edgedla.placement",
     "PlanOptions": "edgedla.builder.request",

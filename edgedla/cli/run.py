@@ -6,7 +6,7 @@ import functools
 import json
 import os
 import signal
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import click
 
@@ -20,7 +20,13 @@ FORMATS = ("text", "json")
 
 @click.command(cls=BoardCommand)
 @click.argument("pipeline", metavar="PIPELINE.yaml|ARTIFACT")
-@click.option("--source", metavar="URI", help="csi://0, v4l2:///dev/video0, rtsp://..., a file, a folder, synthetic://")
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="[NAME=]URI",
+    help="csi://0, v4l2:///dev/video0, rtsp://..., a file, a folder, synthetic://; several share the runners.",
+)
 @click.option(
     "--device",
     "devices",
@@ -53,7 +59,7 @@ FORMATS = ("text", "json")
 @click.option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write the summary to FILE.")
 def run(
     pipeline: str,
-    source: Optional[str],
+    sources: Tuple[str, ...],
     devices: Tuple[str, ...],
     placement: Optional[str],
     preprocess: Optional[str],
@@ -104,7 +110,7 @@ def run(
     config = with_overrides(
         load_config(pipeline) if is_file else None,
         artifact="" if is_file else pipeline,
-        source=source or "",
+        sources=sources,
         preprocess={"device": preprocess, "mean": mean, "std": std, "fit": fit, "colour": colour},
         decode={"kind": decode, "labels": read_labels(labels or ""), "score": score, "reg_max": reg_max},
         outputs={"jsonl": jsonl, "images": images, "video": video},
@@ -116,6 +122,12 @@ def run(
 
         if devices and placement:
             raise UsageError("--device and --placement both say where it runs", allowed="one of them")
+        if devices and config.models:
+            raise UsageError(
+                "--device is about one model, the file has several",
+                where=pipeline,
+                hint="models.NAME.devices in the file",
+            )
         config = dataclasses.replace(config, devices=devices, placement=placement or "")
     with open_pipeline(config) as opened:
 
@@ -144,11 +156,26 @@ def _text(s: Dict[str, Any]) -> str:
     for name, stage in s["stages"].items():
         cells = "".join(f"{_cell(stage[k]):>10}" for k in ("p50_ms", "p90_ms", "p99_ms", "max_ms"))
         lines.append(f"{name:<12}{cells}")
+    if len(s["sources"]) > 1 or len(s["models"]) > 1:
+        lines += _streams(s)
     for r in s["runners"]:
         state = "" if r["in_use"] else "  TAKEN OUT after failures"
         lines.append(f"runner {r['runner']}: {r['inference']['count']} inferences{state}")
         lines += [f"  {line}" for line in stage_lines(r["stages"])]
     return "\n".join(lines) + "\n"
+
+
+def _streams(s: Dict[str, Any]) -> List[str]:
+    """A line for each source of each model, and one for each source that did not come to its end."""
+    lines = []
+    for model in s["models"]:
+        for source, v in model["sources"].items():
+            lines.append(
+                f"{model['model'] or 'model'} of {source}: {v['results']} results, {v['dropped']} dropped, "
+                f"age p50 {_cell(v['age']['p50_ms'])} ms  p99 {_cell(v['age']['p99_ms'])} ms"
+            )
+    lines += [f"source {c['name']}: {c['state'].upper()}" for c in s["sources"] if c["state"] in ("opening", "failed")]
+    return lines
 
 
 def _cell(value: Optional[float]) -> str:

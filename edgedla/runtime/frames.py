@@ -35,7 +35,9 @@ class FrameResult:
         frame: the captured frame.
         results: decoded objects (Detection, ClassScore, ...), each with `.to_dict()`.
         runner: where the inference ran. simulated: it was no device.
-        inference_ms: time on the runner. age_ms: from capture to now, when the result is complete.
+        inference_ms: time on the runner; of crops, of the last inference. age_ms: from capture to now, when the result is
+            complete.
+        source, model: their names in a pipeline of several; empty in one of a single source and model.
     """
 
     frame: Frame
@@ -44,9 +46,13 @@ class FrameResult:
     simulated: bool
     inference_ms: float
     age_ms: float
+    source: str = ""
+    model: str = ""
 
     def to_dict(self) -> Dict[str, Any]:
+        names = {k: v for k, v in (("source", self.source), ("model", self.model)) if v}
         return {
+            **names,
             "frame": self.frame.index,
             "time": round(self.frame.time_s, 3),
             "runner": self.runner,

@@ -63,3 +63,17 @@ class Latency:
             "p99_ms": None if empty else round(p99, 4),
             "max_ms": None if empty else round(self.max_ms, 4),
         }
+
+
+def total(parts: Sequence[Latency]) -> Latency:
+    """All durations of the parts together; the part itself where there is one."""
+    if len(parts) == 1:
+        return parts[0]
+    whole = Latency()
+    for part in parts:
+        with part._lock:
+            whole._counts = [a + b for a, b in zip(whole._counts, part._counts)]
+            whole.count += part.count
+            whole.total_ms += part.total_ms
+            whole.max_ms = max(whole.max_ms, part.max_ms)
+    return whole

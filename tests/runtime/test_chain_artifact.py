@@ -22,11 +22,12 @@ from edgedla.placement.result.document import read_placement
 from edgedla.runtime import runners as runners_module
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.measure.timing import random_inputs
-from edgedla.runtime.pipeline.config import PipelineConfig, SourceConfig, load_config
+from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.devices import open_devices, placed_on
 from edgedla.runtime.pipeline.metrics import PipelineCollector
 from edgedla.runtime.pipeline.open_pipeline import open_pipeline
 from edgedla.runtime.pipeline.pipeline import Limits
+from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.runners import open_runners, outputs_as_arrays
 from edgedla.runtime.runners.fake import fake_chain, predicted_stage_ms
 from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
@@ -109,7 +110,7 @@ def test_a_pipeline_runs_the_chain(built, tmp_path, how):
         changes["devices"] = ("+".join(s.device for s in chain.stages), f"GPU={tmp_path / 'gpu'}")
     seen = []
     with open_pipeline(run_config(built, **changes), on_result=lambda r: seen.append(r.frame.index)) as pipeline:
-        assert pipeline.pool.capacity == len(chain.stages) + (how == "beside")
+        assert pipeline.lanes[0].engine.pool.capacity == len(chain.stages) + (how == "beside")
         summary = pipeline.run()
         families = {f.name: f for f in PipelineCollector(pipeline.summary).collect()}
     assert seen == sorted(seen)

@@ -15,7 +15,7 @@ from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.runtime.cuda.memory import CudaContext, cuda_driver
 from edgedla.runtime.outputs.sinks import Callback
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
+from edgedla.runtime.pipeline.pipeline import Limits, single
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.prepare import Preparer
 from edgedla.runtime.preprocess.cuda_preprocess import CudaFramePreprocessor
@@ -97,7 +97,6 @@ def test_the_preprocessors_memory_is_read_on_the_device(preprocessor):
 
 def test_a_pipeline_on_cuda_gives_what_the_cpu_prepares(preprocessor):
     capture = Capture(lambda: open_source("synthetic://?pattern=noise&width=64&height=48&frames=40"))
-    capture.start()
     one, cpu, wrong = preprocessor(SPEC, slots=4), CpuPreprocessor(SPEC), []
 
     def compare(result):
@@ -105,7 +104,7 @@ def test_a_pipeline_on_cuda_gives_what_the_cpu_prepares(preprocessor):
         if np.abs(result.results[0].view(np.int8).astype(int) - want).max() > 1:
             wrong.append(result.frame.index)
 
-    pipeline = Pipeline(
+    pipeline = single(
         capture,
         Preparer("x", one),
         Pool([runner("GPU"), runner("DLA0")]),
@@ -114,7 +113,7 @@ def test_a_pipeline_on_cuda_gives_what_the_cpu_prepares(preprocessor):
         Limits(),
     )
     summary = pipeline.run()
-    pipeline.pool.close()
+    pipeline.lanes[0].close()
     one.close()
     assert summary["frames"]["results"] == 40
     assert not wrong

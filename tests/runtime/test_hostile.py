@@ -25,7 +25,7 @@ from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines
 from edgedla.runtime.pipeline.capture import MOST_STUCK, Capture, CaptureOptions
 from edgedla.runtime.pipeline.config import load_config, read_labels, with_overrides
-from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
+from edgedla.runtime.pipeline.pipeline import Limits, single
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sources import open_source, parse_source
@@ -41,8 +41,7 @@ def echo(inputs):
 
 def pipeline(source, runners, sinks=(), limits=None, **pool):
     capture = Capture(lambda: open_source(source))
-    capture.start()
-    return Pipeline(capture, lambda im: ({"x": im}, GEOMETRY), Pool(runners, **pool), lambda b, g: [], sinks, limits)
+    return single(capture, lambda im: ({"x": im}, GEOMETRY), Pool(runners, **pool), lambda b, g: [], sinks, limits)
 
 
 class Hanging(FakeRunner):
@@ -80,7 +79,7 @@ def test_a_hung_runner_holds_up_a_stop_for_the_grace_time_only(release):
         p.run()
     assert time.monotonic() - started < 4
     assert len(seen) == 2
-    p.pool.close()
+    p.lanes[0].close()
 
 
 def test_a_second_signal_does_not_wait_for_a_hung_runner(release):

@@ -16,7 +16,8 @@ from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.outputs.sinks import Callback, JsonLines
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
+from edgedla.runtime.pipeline.engine import one_image
+from edgedla.runtime.pipeline.pipeline import Limits, single
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.fake import FakeRunner, fake_chain
 from edgedla.runtime.sources import open_source
@@ -35,8 +36,7 @@ def number(image) -> int:
 
 def pipeline(source, runners, sinks=(), limits=None, **pool):
     capture = Capture(lambda: open_source(source))
-    capture.start()
-    return Pipeline(
+    return single(
         capture, lambda im: ({"x": im}, GEOMETRY), Pool(runners, **pool), lambda b, g: [b["y"]], sinks, limits
     )
 
@@ -219,7 +219,7 @@ def test_a_full_disk_ends_the_run_and_leaves_whole_lines():
         "synthetic://?pattern=counter&width=64&height=48&frames=20",
         [FakeRunner((), 1.0, lambda i: {"y": i["x"]})],
     )
-    p._decode = lambda b, g: []
+    p.lanes[0].engine.decode = one_image(lambda b, g: [])
     p._sinks = [JsonLines("/dev/full")]
     with pytest.raises(RunError, match="No space left"):
         p.run()
@@ -256,14 +256,14 @@ def test_a_stop_in_the_middle_hands_out_everything_that_was_submitted():
     assert summary["frames"]["submitted"] == summary["frames"]["results"] == len(seen) > 10
 
 
-@pytest.mark.parametrize("stage", ["_prepare", "_decode"])
+@pytest.mark.parametrize("stage", ["prepare", "decode"])
 def test_a_stage_that_raises_ends_the_run_with_its_reason(stage):
     p = pipeline("synthetic://?pattern=counter&width=64&height=48&frames=20", [FakeRunner((), 1.0, echo)])
 
     def broken(*_):
         raise KeyError("no such output")
 
-    setattr(p, stage, broken)
+    setattr(p.lanes[0].engine, stage, broken)
     with pytest.raises(RunError, match="no such output"):
         p.run()
 

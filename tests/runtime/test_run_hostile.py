@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from edgedla.errors import RunError
-from edgedla.runtime.pipeline.config import MetricsConfig
 from edgedla.runtime.pipeline.metrics import serve_metrics
+from edgedla.runtime.pipeline.settings import MetricsConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"

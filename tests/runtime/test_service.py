@@ -28,7 +28,7 @@ from edgedla.runtime.pipeline import service
 def test_the_watchdog_is_fed_while_the_pipeline_does_what_it_can(monkeypatch, results, captured, pending, fed):
     heard = []
     monkeypatch.setattr(service, "notify", heard.append)
-    pipeline = SimpleNamespace(pool=SimpleNamespace(pending=pending), capture=SimpleNamespace(), results=0)
+    pipeline = SimpleNamespace(pending=pending, captured=0, results=0)
     looks = iter(zip(results, captured))
 
     class Stop(threading.Event):
@@ -36,7 +36,7 @@ def test_the_watchdog_is_fed_while_the_pipeline_does_what_it_can(monkeypatch, re
             look = next(looks, None)
             if look is None:
                 return True
-            pipeline.results, pipeline.capture.captured = look
+            pipeline.results, pipeline.captured = look
             return False
 
     service._feed(pipeline, 1.0, Stop())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -22,6 +22,11 @@ class Detection:
     score: float
     cls: int
     label: str = ""
+
+    def moved(self, dx: float, dy: float) -> Detection:
+        """The same object, so many pixels further right and down: from a crop into its frame."""
+        x1, y1, x2, y2 = self.box_xyxy
+        return replace(self, box_xyxy=(x1 + dx, y1 + dy, x2 + dx, y2 + dy))
 
     def to_dict(self) -> Dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""Reads a source on a thread of its own: newest frame first, drops counted, reconnect with backoff, watchdog on a stall."""
+"""Reads a source on a thread of its own for any number of models: rate cap, reconnect with backoff, watchdog on a stall."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import numpy as np
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing, RunError, UsageError
 from edgedla.runtime.frames import Frame
+from edgedla.runtime.pipeline.slots import Share, Slots
 from edgedla.runtime.runners.base import describe
-from edgedla.runtime.sources.base import Source
+from edgedla.runtime.sources.base import Source, check_image
 
 log = logging.getLogger("edgedla.runtime.pipeline.capture")
 
@@ -39,23 +40,39 @@ class CaptureOptions:
 
 
 class Capture:
-    """Owns the source and a one-frame slot.
+    """Owns the source, and fills its slot in front of each model that `feed` named.
 
-    A live source overwrites the slot, so the reader always gets the newest frame and memory stays flat; the overwritten
+    A live source overwrites a slot, so the reader always gets the newest frame and memory stays flat; the overwritten
     frame is counted as dropped. A file waits until the slot is free. A live source that breaks or stalls is closed and
     opened again, first after `backoff_first_s`, then ever later up to `backoff_most_s`. It may come back with frames of
-    another size. A driver that never returns, again and again, ends the run: only a new process frees it.
+    another size. A driver that never returns, again and again, ends the source: only a new process frees it.
+
+    Args:
+        name: of the source in a pipeline of several.
+        max_rate: frames a second that are handed on; those between are skipped. 0: all of them.
+        patient: a live source that cannot be opened at the start is tried again, as one that broke.
     """
 
-    def __init__(self, factory: Callable[[], Source], options: Optional[CaptureOptions] = None) -> None:
+    def __init__(
+        self,
+        factory: Callable[[], Source],
+        options: Optional[CaptureOptions] = None,
+        name: str = "",
+        max_rate: float = 0.0,
+        patient: bool = False,
+    ) -> None:
         self._factory, self.options = factory, options or CaptureOptions()
+        self.name, self._max_rate, self._patient = name, max_rate, patient
+        self._due_s = 0.0
         first = factory()
         self.uri, self.live, self.pixels = first.uri, first.live, first.pixels
         every = self.options.every_frame
         self.every_frame = (not self.live) if every is None else every
         self._first: Optional[Source] = first
         self._condition = threading.Condition()
-        self._slot: Optional[Frame] = None
+        self._readers: List[Tuple[Slots[Frame], int]] = []
+        self._own: Optional[Slots[Frame]] = None
+        self._ready = threading.Event()
         self._ended = False
         self._failure: Optional[EdgedlaError] = None
         self._stop = threading.Event()
@@ -67,23 +84,39 @@ class Capture:
         self._index = 0
         self.frame_hw: Tuple[int, int] = (0, 0)
         self.rate = 0.0
-        self.captured = self.dropped = self.reconnects = self.stalls = 0
+        self.captured = self.skipped = self.reconnects = self.stalls = 0
+
+    def feed(self, slots: Slots[Frame], every: int = 1) -> None:
+        """Hands every `every`-th frame to the source's slot there. Call it before `start`."""
+        if self._first is None:
+            raise RunError("the source has been started already", where=self.uri, hint="make the pipeline first")
+        self._readers.append((slots, max(1, every)))
 
     def start(self, wait_s: float = 20.0) -> None:
-        """Opens the source and returns once its frame size is known.
+        """Opens the source and returns once its frame size is known, or, of a patient one, once it refused.
 
         Raises:
             RunError, EnvironmentMissing: the source cannot be opened at all.
         """
-        ready = threading.Event()
-        self._spawn(self._first, ready)
+        self.begin()
+        self.await_open(wait_s)
+
+    def begin(self) -> None:
+        """Starts to open the source."""
+        if not self._readers:
+            self._own = Slots({self.name: Share()})
+            self.feed(self._own)
+        self._spawn(self._first, self._ready)
         self._first = None
-        if not ready.wait(wait_s):
+
+    def await_open(self, wait_s: float = 20.0) -> None:
+        """Waits for `begin`; raises as `start`."""
+        if not self._ready.wait(wait_s) and not (self._patient and self.live):
             self.stop()
             raise RunError(f"the source did not open within {wait_s:.0f} s", where=self.uri)
         # A failure after the first opening belongs to `take`.
-        if self._failure is not None and self.frame_hw == (0, 0):
-            raise self._failure
+        if self.failure is not None and self.frame_hw == (0, 0):
+            raise self.failure
         threading.Thread(target=self._watch, name="edgedla-watchdog", daemon=True).start()
 
     def _spawn(self, source: Optional[Source], ready: Optional[threading.Event] = None) -> None:
@@ -116,7 +149,7 @@ class Capture:
                     if image is None:
                         self._finish(mine)
                         return
-                    _check_image(image, self.pixels, self.uri)
+                    check_image(image, self.pixels, self.uri)
                     good_since, broken_since = good_since or time.monotonic(), 0.0
                     self._put(image, mine, source)
             except Exception as e:
@@ -126,9 +159,11 @@ class Capture:
                 # A source that is torn down to end the run is no failure.
                 if mine != self._generation or self._stop.is_set():
                     return
-                if ready is not None or not self._may_retry(error):
+                if (ready is not None and not self._patient) or not self._may_retry(error):
                     self._fail(error, mine, ready)
                     return
+                if ready is not None:
+                    ready.set()
                 broken_since = broken_since or time.monotonic()
                 # One that breaks after its first frame, again and again, is not opened twice a second for months.
                 if good_since and time.monotonic() - good_since > RECOVERED_S:
@@ -164,27 +199,63 @@ class Capture:
             if mine != self._generation:
                 return
             self._beat = now
-            while self.every_frame and self._slot is not None and not self._stop.is_set():
-                self._condition.wait(0.2)
-                self._beat = time.monotonic()
-            if self._slot is not None:
-                self.dropped += 1
-            self._slot = Frame(self._index, image, now, getattr(source, "truth", None), time.time())
+            frame = Frame(self._index, image, now, getattr(source, "truth", None), time.time())
             self._index += 1
             self.captured += 1
-            self._condition.notify_all()
+            if self._skips(now):
+                self.skipped += 1
+                return
+        for slots, every in self._readers:
+            if frame.index % every == 0:
+                slots.put(self.name, frame, self.every_frame, self._given_up)
+
+    def _skips(self, now: float) -> bool:
+        """True where the frame comes sooner than the rate cap allows."""
+        if not self._max_rate:
+            return False
+        period_s = 1 / self._max_rate
+        # A camera's jitter: a frame that is a little early is on time.
+        if now < self._due_s - period_s * 0.05:
+            return True
+        # The schedule holds the mean rate; after a pause no burst makes up for it.
+        self._due_s = max(self._due_s, now - period_s / 2) + period_s
+        return False
+
+    def _given_up(self) -> bool:
+        """Asked while a file's frame waits for its slot: that is no stall."""
+        self._beat = time.monotonic()
+        return self._stop.is_set()
+
+    @property
+    def dropped(self) -> int:
+        """Frames that a newer one replaced before a model took them, over all models."""
+        return sum(slots.dropped(self.name) for slots, _ in self._readers)
+
+    @property
+    def failure(self) -> Optional[EdgedlaError]:
+        """Why the source ended for good; None while it lives, and where it came to its end."""
+        return self._failure
+
+    @property
+    def over(self) -> bool:
+        """True where no further frame will come; some may wait in slots still."""
+        return self._ended or self._failure is not None
+
+    def _wake(self) -> None:
+        for slots, _ in self._readers:
+            slots.wake()
 
     def _finish(self, mine: int) -> None:
         with self._condition:
             if mine == self._generation:
                 self._ended = True
-                self._condition.notify_all()
+        self._wake()
 
     def _fail(self, error: EdgedlaError, mine: int, ready: Optional[threading.Event]) -> None:
         with self._condition:
             if mine == self._generation:
                 self._failure = error
-                self._condition.notify_all()
+        self._wake()
         if ready is not None:
             ready.set()
 
@@ -215,31 +286,29 @@ class Capture:
     def take(self, timeout_s: float = 0.5) -> Optional[Frame]:
         """The newest frame, removed from the slot; None if none came in time or the stream ended (see `ended`).
 
+        For a capture that feeds no slots of others.
+
         Raises:
             RunError, EnvironmentMissing: the source failed for good.
         """
-        with self._condition:
-            if self._slot is None and not self._ended and self._failure is None:
-                self._condition.wait(timeout_s)
-            frame, self._slot = self._slot, None
-            if frame is not None:
-                self._condition.notify_all()
-                return frame
-            if self._failure is not None:
-                raise self._failure
-            return None
+        assert self._own is not None
+        newest = self._own.take(0.0 if self.over else timeout_s)
+        if newest is not None:
+            return newest[1]
+        if self._failure is not None:
+            raise self._failure
+        return None
 
     @property
     def ended(self) -> bool:
         """True once the stream ended and its last frame was taken."""
-        with self._condition:
-            return self._ended and self._slot is None
+        return self._ended and not any(slots.waiting(self.name) for slots, _ in self._readers)
 
     def stop(self, wait_s: float = 0.0) -> None:
         """Ends reading; waits at most `wait_s` for the source to be closed (a read that hangs is left behind)."""
         self._stop.set()
+        self._wake()
         with self._condition:
-            self._condition.notify_all()
             threads = list(self._threads)
         self._join(threads, wait_s / 2)
         if wait_s and any(t.is_alive() for t in threads):
@@ -253,9 +322,13 @@ class Capture:
                 t.join(max(0.0, deadline - time.monotonic()))
 
     def to_dict(self) -> Dict[str, Any]:
+        state = "failed" if self._failure is not None else "ended" if self._ended else "open"
         return {
+            "name": self.name,
             "source": self.uri,
+            "state": "opening" if state == "open" and self._opening else state,
             "captured": self.captured,
+            "skipped": self.skipped,
             "dropped": self.dropped,
             "reconnects": self.reconnects,
             "stalls": self.stalls,
@@ -273,12 +346,3 @@ def _interrupt(source: Optional[Source]) -> None:
     interrupt = getattr(source, "interrupt", None)
     if interrupt is not None:
         interrupt()
-
-
-def _check_image(image: object, pixels: str, uri: str) -> None:
-    """A frame that is none ends the read with a reason, before anything downstream trips over it."""
-    shape: Tuple[int, ...] = getattr(image, "shape", ())
-    good = len(shape) == 2 and shape[0] % 3 == 0 if pixels == "nv12" else len(shape) == 3 and shape[2] == 3
-    if not good or getattr(image, "dtype", None) != np.uint8 or min(shape) < 1:
-        found = f"{getattr(image, 'dtype', type(image).__name__)} {list(shape)}"
-        raise RunError(f"the source gave {found}", where=uri, allowed=f"uint8 pixels, {pixels}")

@@ -1,146 +1,39 @@
-"""pipeline.yaml: read strictly, unknown keys refused with a suggestion."""
+"""pipeline.yaml to a PipelineConfig whose parts fit together, and what the command line puts over it."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
-import reprlib
-from dataclasses import dataclass, field
-from typing import Any, Dict, FrozenSet, Mapping, Optional, Tuple, Type, TypeVar, Union
-
-import yaml
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 from edgedla.errors import DocumentError, UsageError
-from edgedla.preprocess.settings import NAMES
-from edgedla.runtime.decode.make_decoder import DecodeOptions
-from edgedla.runtime.pipeline.capture import CaptureOptions
-from edgedla.runtime.pipeline.pipeline import Limits
-from edgedla.runtime.sources.uri import without_secrets
+from edgedla.runtime.pipeline.reading import MOST_NUMBER, NAME, config_of, read_document, read_labels
+from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, PreprocessConfig, SourceConfig
 
-T = TypeVar("T")
-VERSION = 1
-
-
-@dataclass(frozen=True)
-class SourceConfig:
-    """`uri` and, beside it, the options of sources.uri."""
-
-    uri: str = field(default="", repr=False)
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class PreprocessConfig:
-    """See runtime.preprocess.Preprocess. `device`: cuda, cpu, or auto (cuda where the runner is one on CUDA and it works)."""
-
-    device: str = "auto"
-    fit: str = "letterbox"
-    colour: str = "rgb"
-    pad: int = 114
-    mean: Tuple[float, ...] = (0.0, 0.0, 0.0)
-    std: Tuple[float, ...] = (255.0, 255.0, 255.0)
-    #: Names of the fields that a file or option gave, also where they are the defaults.
-    given: FrozenSet[str] = field(default=frozenset(), compare=False, repr=False, metadata={"internal": True})
-
-    @property
-    def asked(self) -> Dict[str, Any]:
-        """What the user says of the network's input, by field of PreprocessSettings."""
-        default = PreprocessConfig()
-        return {n: getattr(self, n) for n in NAMES if n in self.given or getattr(self, n) != getattr(default, n)}
-
-
-@dataclass(frozen=True)
-class OutputConfig:
-    """Files that results go to; empty means none. `every`, `limit` and `images_keep` are for images (see sinks.AnnotatedImages).
-
-    `jsonl` grows as long as the pipeline runs, unless `rotate_mb` starts a new file at so many MB; `keep` full ones stay.
-    """
-
-    jsonl: str = ""
-    images: str = ""
-    video: str = ""
-    every: int = 1
-    limit: int = 0
-    images_keep: int = 0
-    rotate_mb: float = 0.0
-    keep: int = 5
-
-
-@dataclass(frozen=True)
-class MetricsConfig:
-    """`jsonl` gets the summary every `interval_s`; `prometheus_port` serves it on `address` (0: not served).
-
-    At `rotate_mb` a new file is started, and `keep` full ones stay (rotate_mb 0: it grows without end). /healthz on the same
-    port answers 200 while the last result is at most `fresh_s` old, else 503.
-    """
-
-    jsonl: str = ""
-    interval_s: float = 10.0
-    prometheus_port: int = 0
-    address: str = "127.0.0.1"
-    fresh_s: float = 10.0
-    rotate_mb: float = 50.0
-    keep: int = 3
-
-
-@dataclass(frozen=True)
-class PipelineConfig:
-    """One pipeline. Paths are relative to the file's folder.
-
-    Attributes:
-        devices: GPU, DLA0, DLA1 share the frames; DEVICE=ARTIFACT for a device with an artifact of its own. A chain brings
-            its own devices; beside another runner its name stands for it (DLA0+DLA1).
-        placement: in place of `devices`: a placement document, whose core for this model is taken, or which a chain must fit.
-    """
-
-    artifact: str = ""
-    source: SourceConfig = field(default_factory=SourceConfig)
-    devices: Tuple[str, ...] = ()
-    placement: str = ""
-    preprocess: PreprocessConfig = field(default_factory=PreprocessConfig)
-    decode: DecodeOptions = field(default_factory=DecodeOptions)
-    capture: CaptureOptions = field(default_factory=CaptureOptions)
-    outputs: OutputConfig = field(default_factory=OutputConfig)
-    metrics: MetricsConfig = field(default_factory=MetricsConfig)
-    stop_after: Limits = field(default_factory=Limits)
-
-
-#: Above every number that a setting can sensibly have; keeps infinities and integers beyond a float out.
-MOST_NUMBER = 1e12
-#: A pipeline file is a page of text; YAML takes minutes for megabytes.
-MOST_BYTES = 1 << 18
 PATHS = {"decode": "priors", "outputs": "jsonl images video", "metrics": "jsonl"}
-
-
-class _Strict(yaml.SafeLoader):
-    """Refuses a key that stands twice; YAML itself keeps the last one silently."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            name = self.construct_object(key, deep=True)
-            if not isinstance(name, (str, int, float, bool, type(None))):
-                raise yaml.constructor.ConstructorError(None, None, "a key is no text", key.start_mark)
-            if name in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} stands twice", key.start_mark)
-            seen.add(name)
-        result: Dict[Any, Any] = super().construct_mapping(node, deep)
-        return result
+#: Decoders that find no boxes: nothing can be cropped.
+WITHOUT_BOXES = ("none", "classification", "segmentation")
+TRACKERS = ("", "bytetrack")
 
 
 def load_config(path: str) -> PipelineConfig:
-    """A pipeline file.
+    """A pipeline file of version 1 (one source, one model) or 2 (named sources and models).
 
     Raises:
-        DocumentError: unreadable, no YAML, unknown key, wrong type or missing key, with file and key.
+        DocumentError: unreadable, no YAML, unknown key, wrong type, missing key, or names that do not fit together, with file
+            and key.
     """
-    config, document = _read(path)
-    for key in ("artifact", "source"):
+    version, document = read_document(path)
+    config = config_of(document, path)
+    for key in ("artifact", "source") if version == 1 else ("sources", "models"):
         if not document.get(key):
             raise DocumentError(f"{key} is missing", where=path)
     if config.devices and config.placement:
         raise DocumentError("devices and placement both say where it runs", where=path, allowed="one of them")
+    try:
+        check_names(config)
+    except UsageError as e:
+        raise DocumentError(e.what, where=path, allowed=e.allowed, hint=e.hint) from e
     return _absolute(config, os.path.dirname(os.path.abspath(path)))
 
 
@@ -148,141 +41,63 @@ def load_preprocess(path: str) -> PreprocessConfig:
     """The preprocessing of a pipeline file, which need not name an artifact or source.
 
     Raises:
-        DocumentError: as load_config.
+        DocumentError: as load_config; a file of several models.
     """
-    return _read(path)[0].preprocess
+    version, document = read_document(path)
+    if version != 1:
+        raise DocumentError("it holds the preprocessing of several models", where=path, allowed="version: 1")
+    return config_of(document, path).preprocess
 
 
-def _read(path: str) -> Tuple[PipelineConfig, Mapping[str, Any]]:
-    try:
-        with open(path, "rb") as f:
-            data = f.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise DocumentError("too large for a pipeline file", where=path, allowed=f"{MOST_BYTES} bytes")
-        document = yaml.load(data.decode("utf-8"), _Strict)
-    except (OSError, UnicodeDecodeError) as e:
-        raise DocumentError(f"cannot be read: {getattr(e, 'strerror', None) or e}", where=path) from e
-    except (RecursionError, ValueError) as e:
-        raise DocumentError(f"no pipeline file: {e}", where=path) from e
-    except yaml.YAMLError as e:
-        mark = getattr(e, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else path
-        raise DocumentError(f"no valid YAML: {getattr(e, 'problem', e)}", where=where) from e
-    if not isinstance(document, dict):
-        raise DocumentError("a pipeline file is a mapping", where=path, allowed=", ".join(_names(PipelineConfig)))
-    version = document.pop("version", None)
-    if version != VERSION:
-        raise DocumentError(f"version is {version!r}", where=path, allowed=f"version: {VERSION}")
-    if isinstance(document.get("source"), str):
-        document["source"] = {"uri": document["source"]}
-    return _build(PipelineConfig, document, path, ""), document
+def check_names(config: PipelineConfig) -> None:
+    """Raises UsageError where sources and models do not fit together."""
+    for name, source in config.sources.items():
+        if not source.uri:
+            raise UsageError(f"sources.{name}.uri is missing")
+        if not source.weight > 0:
+            raise UsageError(f"sources.{name}.weight is {source.weight:g}", allowed="a number above 0")
+    if config.models and not config.sources:
+        raise UsageError("the models have no sources", allowed="sources: {NAME: URI}")
+    for name, model in config.models.items():
+        _check_model(name, model, config)
+    stuck = set(config.models) - set(config.named_models)
+    if stuck:
+        raise UsageError(f"crops of {', '.join(sorted(stuck))} go round in a circle")
+    for name in config.sources:
+        if config.models and not any(sees(m, name) for m in config.models.values() if not m.crops.of):
+            raise UsageError(f"no model sees sources.{name}", hint="name it in a model's sources, or leave it out")
 
 
-def _names(cls: type) -> Tuple[str, ...]:
-    return tuple(f.name for f in dataclasses.fields(cls) if not f.metadata.get("internal"))
+def sees(model: ModelConfig, source: str) -> bool:
+    return not model.sources or source in model.sources
 
 
-_NESTED: Mapping[str, type] = {
-    "source": SourceConfig, "preprocess": PreprocessConfig, "decode": DecodeOptions, "capture": CaptureOptions,
-    "outputs": OutputConfig, "metrics": MetricsConfig, "stop_after": Limits,
-}  # fmt: skip
-
-
-def _build(cls: Type[T], given: object, path: str, at: str) -> T:
-    if not isinstance(given, dict):
-        raise DocumentError(f"{at or 'the file'} is {_short(given)}", where=path, allowed="a mapping")
-    values: Dict[str, Any] = {}
-    options: Dict[str, Any] = {}
-    for key, value in given.items():
-        name = f"{at}.{key}" if at else str(key)
-        if cls is SourceConfig and key not in ("uri", "options"):
-            options[str(key)] = value
-            continue
-        known = _names(cls)
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1)
-            raise DocumentError(
-                f"unknown key {name!r}",
-                where=path,
-                allowed=", ".join(known),
-                hint=f"did you mean {near[0]}?" if near else None,
-            )
-        if cls is PipelineConfig and key in _NESTED:
-            values[key] = _build(_NESTED[str(key)], value, path, name)
-        else:
-            default = getattr(cls(), str(key))
-            values[str(key)] = _typed(value, default, path, name)
-    if options:
-        values["options"] = options
-    if cls is PreprocessConfig:
-        values["given"] = frozenset(values)
-    return cls(**values)
-
-
-def _short(value: object) -> str:
-    """A wrong value for a message: a few aliases in YAML make one of gigabytes, and it may be a camera's address."""
-    return without_secrets(reprlib.repr(value))
-
-
-def _typed(value: object, default: object, path: str, name: str) -> Any:
-    """`value` in the type of the field's default; None as a default means an optional boolean."""
-    if isinstance(default, bool) or default is None:
-        if isinstance(value, bool) or (value is None and default is None):
-            return value
-        raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="true, false")
-    if isinstance(default, (int, float)):
-        number: Union[int, float, None] = (
-            value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-        )
-        if number is None or not 0 <= number <= MOST_NUMBER or (isinstance(default, int) and number != int(number)):
-            kind = "a whole number" if isinstance(default, int) else "a number"
-            raise DocumentError(f"{name} is {_short(value)}", where=path, allowed=f"{kind}, 0 or more")
-        return type(default)(number)
-    if isinstance(default, tuple):
-        if isinstance(value, str) and name == "decode.labels" and _is_file_name(value):
-            return read_labels(os.path.join(os.path.dirname(os.path.abspath(path)), value))
-        if isinstance(value, str) and name.endswith(("devices", "labels", "outputs")):
-            value = [part.strip() for part in value.split(",")]
-        if not isinstance(value, list):
-            raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="a list")
-        if default and isinstance(default[0], float):
-            if len(value) != len(default) or not all(
-                isinstance(v, (int, float)) and not isinstance(v, bool) and abs(v) <= MOST_NUMBER for v in value
-            ):
-                raise DocumentError(f"{name} is {_short(value)}", where=path, allowed=f"{len(default)} numbers")
-            return tuple(float(v) for v in value)
-        wrong = [v for v in value if isinstance(v, (dict, list))]
-        if wrong:
-            raise DocumentError(f"{name} holds {_short(wrong[0])}", where=path, allowed="a list of texts")
-        return tuple(str(v) for v in value)
-    if not isinstance(value, str):
-        raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="text", hint="put it in quotes")
-    return value
-
-
-def _is_file_name(text: str) -> bool:
-    return os.sep in text or text.lower().endswith((".txt", ".names", ".labels"))
-
-
-def read_labels(text: str) -> Tuple[str, ...]:
-    """Class names: of a file with one a line, or separated by commas.
-
-    Raises:
-        UsageError: the text looks like a file's name, and there is none, or it cannot be read as text.
-    """
-    if not text:
-        return ()
-    if os.path.isfile(text) or _is_file_name(text):
-        try:
-            with open(text, encoding="utf-8") as f:
-                return tuple(line.strip() for line in f.read(MOST_BYTES).splitlines() if line.strip())
-        except (OSError, UnicodeDecodeError) as e:
-            raise UsageError(
-                f"the labels cannot be read: {getattr(e, 'strerror', None) or e}",
-                where=text,
-                allowed="a text file with one class a line, or A,B,C",
-            ) from e
-    return tuple(part.strip() for part in text.split(","))
+def _check_model(name: str, model: ModelConfig, config: PipelineConfig) -> None:
+    at = f"models.{name}"
+    if not model.artifact:
+        raise UsageError(f"{at}.artifact is missing")
+    for source in model.sources:
+        if source not in config.sources:
+            raise UsageError(f"{at}.sources names {source!r}", allowed=", ".join(config.sources))
+    if model.track not in TRACKERS:
+        raise UsageError(f"{at}.track is {model.track!r}", allowed="bytetrack")
+    if model.every < 1:
+        raise UsageError(f"{at}.every is {model.every}", allowed="1 or more")
+    if model.devices and config.placement:
+        raise UsageError(f"{at}.devices and placement both say where it runs", allowed="one of them")
+    rule = model.crops
+    if rule == type(rule)():
+        return
+    if rule.of not in config.models or rule.of == name:
+        others = ", ".join(n for n in config.models if n != name)
+        raise UsageError(f"{at}.crops.of is {rule.of!r}", allowed=others or "another model's name")
+    if config.models[rule.of].decode.kind in WITHOUT_BOXES:
+        kind = config.models[rule.of].decode.kind
+        raise UsageError(f"{at}.crops: {rule.of} finds no boxes, its decode.kind is {kind}", allowed="a detector")
+    if model.every != 1:
+        raise UsageError(f"{at}.every: it sees the crops of each frame of {rule.of}", hint=f"models.{rule.of}.every")
+    if rule.most < 1:
+        raise UsageError(f"{at}.crops.most is {rule.most}", allowed="1 or more")
 
 
 def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
@@ -295,46 +110,97 @@ def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
         name, equals, artifact = text.partition("=")
         return f"{name}={full(artifact.strip())}" if equals else text
 
+    def source(given: SourceConfig) -> SourceConfig:
+        return given if "://" in given.uri else dataclasses.replace(given, uri=full(given.uri))
+
+    def paths(value: Any, names: str) -> Any:
+        return dataclasses.replace(value, **{n: full(getattr(value, n)) for n in names.split()})
+
+    def model(given: ModelConfig) -> ModelConfig:
+        devices, decode = tuple(device(d) for d in given.devices), paths(given.decode, PATHS["decode"])
+        return dataclasses.replace(given, artifact=full(given.artifact), devices=devices, decode=decode)
+
     changes: Dict[str, Any] = {
         "artifact": full(config.artifact),
         "placement": full(config.placement),
         "devices": tuple(device(d) for d in config.devices),
+        "source": source(config.source),
+        "sources": {name: source(s) for name, s in config.sources.items()},
+        "models": {name: model(m) for name, m in config.models.items()},
     }
     for part, names in PATHS.items():
-        value = getattr(config, part)
-        changes[part] = dataclasses.replace(value, **{n: full(getattr(value, n)) for n in names.split()})
-    uri = config.source.uri
-    if "://" not in uri:
-        changes["source"] = dataclasses.replace(config.source, uri=full(uri))
+        changes[part] = paths(getattr(config, part), names)
     return dataclasses.replace(config, **changes)
 
 
 def with_overrides(
-    config: Optional[PipelineConfig], *, artifact: str = "", source: str = "", **parts: Any
+    config: Optional[PipelineConfig], *, artifact: str = "", source: str = "", sources: Sequence[str] = (), **parts: Any
 ) -> PipelineConfig:
     """A config with what the command line says put over it; None and empty texts leave a setting as it is.
 
+    Args:
+        sources: in place of `source`: URI, or NAME=URI. Without names they are cam0, cam1 and so on; a name of the file
+            replaces that source alone.
+
     Raises:
-        UsageError: neither the file nor the command line names an artifact and a source.
+        UsageError: neither the file nor the command line names an artifact and a source; a setting of one model for a file
+            of several.
     """
     base = config or PipelineConfig()
     if artifact:
         base = dataclasses.replace(base, artifact=artifact)
-    if source:
-        base = dataclasses.replace(base, source=SourceConfig(source))
+    given = name_sources([source] if source else sources)
+    if base.models and set(given) <= set(base.sources):
+        base = dataclasses.replace(base, sources={**base.sources, **given})
+    elif base.models or len(given) > 1:
+        base = dataclasses.replace(base, sources=given or base.sources)
+    elif given:
+        base = dataclasses.replace(base, source=next(iter(given.values())), sources={})
     for name, changes in parts.items():
-        for key, v in changes.items():
-            if isinstance(v, float) and not 0 <= v <= MOST_NUMBER:
-                raise UsageError(f"{name}.{key} is {v}", allowed="a number, 0 or more")
-        # 0 is a value: `--score 0` keeps every detection.
-        kept = {k: v for k, v in changes.items() if v is not None and v != "" and v != ()}
-        if kept and name == "preprocess":
-            kept["given"] = base.preprocess.given | set(kept)
-        if kept:
-            base = dataclasses.replace(base, **{name: dataclasses.replace(getattr(base, name), **kept)})
-    if not base.artifact or not base.source.uri:
+        base = _override(base, name, changes)
+    check_names(base)
+    if not (base.artifact or base.models) or not (base.source.uri or base.sources):
         raise UsageError(
             "a run needs an artifact and a source",
             hint="edgedla run ARTIFACT --source URI, or edgedla run pipeline.yaml",
         )
     return base
+
+
+def name_sources(texts: Sequence[str]) -> Dict[str, SourceConfig]:
+    """Sources by name, of "URI" or "NAME=URI"; cam0, cam1 and so on where none is given.
+
+    Raises:
+        UsageError: a name stands twice.
+    """
+    named: Dict[str, SourceConfig] = {}
+    for i, text in enumerate(texts):
+        name, equals, uri = text.partition("=")
+        # An option of an address, as in synthetic://?rate=5, has no name before it.
+        if not (equals and NAME.fullmatch(name)):
+            name, uri = f"cam{i}", text
+        if name in named:
+            raise UsageError(f"the source {name} stands twice", where="--source")
+        named[name] = SourceConfig(uri)
+    return named
+
+
+def _override(base: PipelineConfig, name: str, changes: Mapping[str, Any]) -> PipelineConfig:
+    for key, v in changes.items():
+        if isinstance(v, float) and not 0 <= v <= MOST_NUMBER:
+            raise UsageError(f"{name}.{key} is {v}", allowed="a number, 0 or more")
+    # 0 is a value: `--score 0` keeps every detection.
+    kept = {k: v for k, v in changes.items() if v is not None and v != "" and v != ()}
+    if not kept:
+        return base
+    if base.models and name in ("preprocess", "decode"):
+        raise UsageError(
+            f"{name}.{sorted(kept)[0]} is a setting of one model, the file has {', '.join(base.models)}",
+            hint=f"models.NAME.{name} in the file",
+        )
+    if name == "preprocess":
+        kept["given"] = base.preprocess.given | set(kept)
+    return dataclasses.replace(base, **{name: dataclasses.replace(getattr(base, name), **kept)})
+
+
+__all__ = ["check_names", "load_config", "load_preprocess", "name_sources", "read_labels", "sees", "with_overrides"]

@@ -108,7 +108,10 @@ def placed_on(placement: Union[str, Path, Placement], artifact: Artifact) -> Tup
             is one engine, or the artifact was built from another placement.
     """
     document = placement if isinstance(placement, Placement) else read_placement(placement)
-    where = "placement" if isinstance(placement, Placement) else str(placement)
+    return _placed(document, artifact, "placement" if isinstance(placement, Placement) else str(placement))
+
+
+def _placed(document: Placement, artifact: Artifact, where: str) -> Tuple[str, ...]:
     model = _model_of(document, artifact, where)
     devices = {layer.name: layer.device for layer in model.layers if layer.why != "folded"}
     cores = sorted({d for d in devices.values() if d.startswith("DLA")})
@@ -138,6 +141,34 @@ def placed_on(placement: Union[str, Path, Placement], artifact: Artifact) -> Tup
             hint="build the artifact from this placement: edgedla build --placement",
         )
     return (chain_name(artifact),) if chain else (cores[0] if cores else "GPU",)
+
+
+def placed_together(
+    placement: Union[str, Path, Placement], artifacts: Sequence[Artifact], whole: bool = True
+) -> List[Tuple[str, ...]]:
+    """`placed_on` for each of the artifacts, which are all that a placement holds.
+
+    Args:
+        whole: the placement may hold no other model: its times and memory are those of all models together.
+
+    Raises:
+        DocumentError, UsageError: as placed_on; the placement holds a model that is not among the artifacts.
+    """
+    document = placement if isinstance(placement, Placement) else read_placement(placement)
+    where = "placement" if isinstance(placement, Placement) else str(placement)
+    devices = [_placed(document, artifact, where) for artifact in artifacts]
+    left = [m.name for m in document.models]
+    for artifact in artifacts:
+        name = _model_of(document, artifact, where).name
+        if name in left:
+            left.remove(name)
+    if whole and left:
+        raise UsageError(
+            f"it places {', '.join(left)} too, which no model of the pipeline runs",
+            where=where,
+            hint="place the models of the pipeline together, or add the model",
+        )
+    return devices
 
 
 def _model_of(document: Placement, artifact: Artifact, where: str) -> PlacedModel:

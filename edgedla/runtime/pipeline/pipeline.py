@@ -1,4 +1,4 @@
-"""The pipeline: capture, preprocess, run, decode, hand out, each stage on its own thread, the newest frame first."""
+"""The pipeline: sources, models and outputs on threads of their own, the newest frames first, from the start to the end."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ import numpy as np
 
 from edgedla.errors import EdgedlaError, RunError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.sinks import Sink
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.pipeline.pool import Collected, Pool
+from edgedla.runtime.pipeline.engine import Engine, one_image
+from edgedla.runtime.pipeline.lane import STAGES, Lane
+from edgedla.runtime.pipeline.pool import Pool
+from edgedla.runtime.pipeline.slots import Share
 from edgedla.runtime.runners.base import describe
-from edgedla.runtime.stats import Latency
+from edgedla.runtime.stats import total
 
 log = logging.getLogger("edgedla.runtime.pipeline.pipeline")
-
-#: Time in the slot, preprocessing, waiting for a runner, inference, decoding, outputs, and capture to result.
-STAGES = ("wait", "preprocess", "queue", "inference", "decode", "output", "age")
+#: Counts of a source that add up to the pipeline's.
+COUNTS = ("captured", "skipped", "dropped", "reconnects", "stalls")
 
 
 @dataclass(frozen=True)
 class Limits:
     """When to stop by itself; 0 means never.
 
-    After any stop, what is under way has `grace_s` to finish; then it is given up and the run fails. systemd kills after
-    TimeoutStopSec (30 s in our unit).
+    `frames` counts those that one model takes of all its sources. After any stop, what is under way has `grace_s` to finish;
+    then it is given up and the run fails. systemd kills after TimeoutStopSec (30 s in our unit).
     """
 
     frames: int = 0
@@ -38,65 +40,98 @@ class Limits:
     grace_s: float = 10.0
 
 
-Prepared = Tuple[Mapping[str, np.ndarray], Geometry]
-
-
-@dataclass(frozen=True)
-class _Submitted:
-    frame: Frame
-    geometry: Geometry
-
-
-def all_finite(values: np.ndarray) -> bool:
-    """False where a floating-point array holds NaN or infinity."""
-    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
-
-
-class Pipeline:
-    """Runs until the source ends, a limit is reached, `stop` is called, or a stage fails.
-
-    Back-pressure instead of queues: the pool accepts one inference a runner (in a chain one a stage), one prepared frame waits
-    in front of it, and the capture slot holds the newest frame. A result is therefore never older than about two inferences
-    and one preprocessing, however fast the source is; with a chain of n stages n + 2 times its slowest stage.
+def single(
+    capture: Capture,
+    prepare: Callable[[np.ndarray], Tuple[Mapping[str, np.ndarray], Geometry]],
+    pool: Pool,
+    decode: Callable[[Mapping[str, np.ndarray], Geometry], Sequence[Any]],
+    sinks: Sequence[Sink] = (),
+    limits: Optional[Limits] = None,
+) -> Pipeline:
+    """A pipeline of one source and one model, from functions.
 
     Args:
         prepare: frame image -> ({input name: buffer}, how the frame lies in the network input).
         decode: (output buffers, geometry) -> results.
     """
+    engine = Engine(pool, lambda source: prepare, one_image(decode))
+    return Pipeline([capture], [Lane(engine, {capture.name: Share()})], sinks, limits)
+
+
+class Pipeline:
+    """Runs until the sources end, a limit is reached, `stop` is called, or a stage fails.
+
+    Back-pressure instead of queues: each source has one slot in front of each model, which holds its newest frame; a model's
+    pool accepts one inference a runner (in a chain one a stage), and one prepared batch waits in front of it. A result is
+    therefore never older than one frame's time of its source, about two inferences and one preprocessing, however many
+    sources there are and however fast they are; with a chain of n stages n + 2 times its slowest stage.
+
+    A source that fails for good ends alone. The run ends when all have ended, and then raises the failure.
+
+    Args:
+        captures: sources that have not been started; `start` or `run` does.
+        lanes: models; one that takes crops stands after the one whose detections it takes.
+    """
 
     def __init__(
         self,
-        capture: Capture,
-        prepare: Callable[[np.ndarray], Prepared],
-        pool: Pool,
-        decode: Callable[[Mapping[str, np.ndarray], Geometry], Sequence[Any]],
+        captures: Sequence[Capture],
+        lanes: Sequence[Lane],
         sinks: Sequence[Sink] = (),
         limits: Optional[Limits] = None,
+        every: Optional[Mapping[str, int]] = None,
     ) -> None:
-        self.capture, self.pool = capture, pool
-        self._prepare, self._decode, self._sinks = prepare, decode, list(sinks)
+        self.captures, self.lanes = {c.name: c for c in captures}, list(lanes)
+        self._sinks, self._sink_lock = list(sinks), threading.Lock()
         self._limits = limits or Limits()
         self._stop, self._force = threading.Event(), threading.Event()
-        self._prepared_all = threading.Event()
+        self._opened = False
         self._error: Optional[BaseException] = None
         self._lock = threading.Lock()
-        self.stages = {name: Latency() for name in STAGES}
-        self.submitted = self.results = self.non_finite = 0
         self.started_s = self.ended_s = 0.0
-        self._last_result_s: Optional[float] = None
+        by_name = {lane.name: lane for lane in lanes}
+        for lane in lanes:
+            lane.waits = lambda source: self.captures[source].every_frame
+            if lane.crops is not None:
+                by_name[lane.crops.of].children.append(lane)
+                continue
+            for source in lane.slots.names:
+                self.captures[source].feed(lane.slots, (every or {}).get(lane.name, 1))
+
+    def add_sink(self, sink: Sink) -> None:
+        """Adds an output; `run` closes it at its end."""
+        self._sinks.append(sink)
+
+    def start(self, wait_s: float = 20.0) -> None:
+        """Opens all sources side by side.
+
+        Raises:
+            RunError, EnvironmentMissing: one cannot be opened, and is no camera that may come later; or none can.
+        """
+        self._opened = True
+        for capture in self.captures.values():
+            capture.begin()
+        until_s = time.monotonic() + wait_s
+        for capture in self.captures.values():
+            capture.await_open(max(0.0, until_s - time.monotonic()))
 
     def run(self) -> Dict[str, Any]:
-        """Runs to the end and returns the summary. The capture must have been started.
+        """Runs to the end and returns the summary.
 
         What was submitted before a stop is finished and handed out; sinks are closed in any case.
 
         Raises:
             RunError (or another EdgedlaError): a stage failed; everything handed out before stays.
         """
+        if not self._opened:
+            self.start()
         self.started_s = time.monotonic()
         threads = [
-            threading.Thread(target=self._guard, args=(f,), name=f"edgedla-{f.__name__.strip('_')}", daemon=True)
-            for f in (self._feed, self._finish)
+            threading.Thread(
+                target=self._guard, args=(stage, lane), name=f"edgedla-{stage.__name__.strip('_')}", daemon=True
+            )
+            for lane in self.lanes
+            for stage in (self._feed, self._finish)
         ]
         for t in threads:
             t.start()
@@ -104,9 +139,13 @@ class Pipeline:
             self._watch(threads)
         finally:
             self.stop()
-            self.capture.stop()
+            for capture in self.captures.values():
+                capture.stop()
             self._end(threads)
             self.ended_s = time.monotonic()
+        failures = [c.failure for c in self.captures.values() if c.failure is not None]
+        if self._error is None and failures:
+            self._error = failures[0]
         if self._error is not None:
             raise self._error
         return self.summary()
@@ -124,13 +163,35 @@ class Pipeline:
     def stopping(self) -> bool:
         return self._stop.is_set()
 
+    @property
+    def submitted(self) -> int:
+        return sum(lane.submitted for lane in self.lanes)
+
+    @property
+    def results(self) -> int:
+        return sum(lane.results for lane in self.lanes)
+
+    @property
+    def captured(self) -> int:
+        return sum(c.captured for c in self.captures.values())
+
+    @property
+    def pending(self) -> int:
+        """Inferences under way."""
+        return sum(lane.pending for lane in self.lanes)
+
     def _watch(self, threads: Sequence[threading.Thread]) -> None:
         """Returns when the stages have ended, or the time after a stop is over."""
         stopped_s: Optional[float] = None
+        ended_sources: List[str] = []
         while any(t.is_alive() for t in threads):
             for t in threads:
-                t.join(0.1)
+                t.join(0.1 / len(threads))
             now = time.monotonic()
+            for c in self.captures.values():
+                if c.failure is not None and c.name not in ended_sources and len(self.captures) > 1:
+                    ended_sources.append(c.name)
+                    log.error("source %s ended: %s", c.name, c.failure)
             if self._limits.seconds and now - self.started_s >= self._limits.seconds:
                 self.stop()
             if self._stop.is_set():
@@ -141,10 +202,12 @@ class Pipeline:
     def _end(self, threads: Sequence[threading.Thread]) -> None:
         """Gives up what hangs, and closes the outputs where nobody writes to them any more."""
         if any(t.is_alive() for t in threads):
-            self.pool.abandon()
+            self._force.set()
+            for lane in self.lanes:
+                lane.abandon()
             for t in threads:
                 t.join(1.0)
-        hung = [t.name for t in threads if t.is_alive()]
+        hung = sorted({t.name for t in threads if t.is_alive()})
         if not hung:
             self._close_sinks()
             return
@@ -156,14 +219,11 @@ class Pipeline:
             )
         )
 
-    def _guard(self, stage: Callable[[], None]) -> None:
+    def _guard(self, stage: Callable[[Lane], None], lane: Lane) -> None:
         try:
-            stage()
+            stage(lane)
         except BaseException as e:
             self._fail(e)
-        finally:
-            if stage == self._feed:
-                self._prepared_all.set()
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:
@@ -173,60 +233,25 @@ class Pipeline:
                 self._error.__cause__ = None if own else error
         self._stop.set()
 
-    def _feed(self) -> None:
-        most = self._limits.frames
-        while not self._stop.is_set() and not (most and self.submitted >= most):
-            frame = self.capture.take(0.2)
-            if frame is None:
-                if self.capture.ended:
-                    return
-                continue
-            taken = time.monotonic()
-            self.stages["wait"].add((taken - frame.captured_s) * 1e3)
-            inputs, geometry = self._prepare(frame.image)
-            ready = time.monotonic()
-            self.stages["preprocess"].add((ready - taken) * 1e3)
-            while not self.pool.submit(inputs, _Submitted(frame, geometry), timeout_s=0.2):
-                if self._stop.is_set():
-                    return
-            self.stages["queue"].add((time.monotonic() - ready) * 1e3)
-            self.submitted += 1
+    def _feed(self, lane: Lane) -> None:
+        if lane.crops is None:
+            most, sources = self._limits.frames, [self.captures[s] for s in lane.slots.names]
+            lane.feed(
+                lambda: not all(c.over for c in sources),
+                lambda: self._stop.is_set() or bool(most and lane.submitted >= most),
+            )
+            return
+        # What the model before it found is still worked on after a stop.
+        parent = next(p for p in self.lanes if lane in p.children)
+        lane.feed(lambda: not parent.done.is_set(), lambda: self._force.is_set() or self._error is not None)
 
-    def _finish(self) -> None:
-        while True:
-            item = self.pool.collect(0.1)
-            if item is None:
-                if self._prepared_all.is_set() and not self.pool.pending:
-                    return
-                continue
-            frame, geometry = item.tag.frame, item.tag.geometry
-            self.stages["inference"].add(item.inference_ms)
-            done = time.monotonic()
-            self._look(item)
-            results = tuple(self._decode(item.outputs, geometry))
-            decoded = time.monotonic()
-            self.stages["decode"].add((decoded - done) * 1e3)
-            age = (decoded - frame.captured_s) * 1e3
-            self.stages["age"].add(age)
-            result = FrameResult(frame, results, item.runner, item.simulated, item.inference_ms, age)
+    def _finish(self, lane: Lane) -> None:
+        lane.finish(self._emit)
+
+    def _emit(self, result: FrameResult) -> None:
+        with self._sink_lock:
             for sink in self._sinks:
                 sink.write(result)
-            self.stages["output"].add((time.monotonic() - decoded) * 1e3)
-            self.results += 1
-            self._last_result_s = time.monotonic()
-
-    def _look(self, item: Collected) -> None:
-        """Counts results with NaN or infinity: an FP16 overflow on a DLA would else look like an empty scene."""
-        broken = [name for name, values in item.outputs.items() if not all_finite(values)]
-        if not broken:
-            return
-        self.non_finite += 1
-        # The first, and then each power of two: a network that overflows does so in every frame.
-        if self.non_finite & (self.non_finite - 1) == 0:
-            log.warning(
-                "%s: output %s holds NaN or infinity (%d results so far): values beyond FP16's 65504, or broken weights",
-                item.runner, broken[0], self.non_finite,
-            )  # fmt: skip
 
     def _close_sinks(self) -> None:
         for sink in self._sinks:
@@ -238,21 +263,27 @@ class Pipeline:
         self._sinks = []
 
     def summary(self) -> Dict[str, Any]:
-        """Counts, rates and the latency of every stage so far."""
-        seconds = (self.ended_s or time.monotonic()) - self.started_s
-        runners: List[Dict[str, Any]] = self.pool.to_dict()
-        last = self._last_result_s
+        """Counts, rates and the latency of every stage so far: of all together, of each source and of each model."""
+        now = time.monotonic()
+        seconds = (self.ended_s or now) - self.started_s
+        models = [lane.to_dict() for lane in self.lanes]
+        sources = [c.to_dict() for c in self.captures.values()]
+        last = max((lane.last_result_s for lane in self.lanes if lane.last_result_s is not None), default=None)
+        counts = {key: sum(s[key] for s in sources) for key in COUNTS}
         return {
-            "simulated": self.pool.simulated,
+            "simulated": any(lane.engine.pool.simulated for lane in self.lanes),
             "seconds": round(seconds, 3),
             "frames": {
-                **self.capture.to_dict(),
+                "source": ", ".join(s["source"] for s in sources),
+                **counts,
                 "submitted": self.submitted,
                 "results": self.results,
-                "non_finite": self.non_finite,
+                "non_finite": sum(lane.non_finite for lane in self.lanes),
             },
-            "last_result_age_s": None if last is None else round(time.monotonic() - last, 3),
+            "last_result_age_s": None if last is None else round(now - last, 3),
             "throughput_fps": round(self.results / seconds, 3) if seconds > 0 else 0.0,
-            "stages": {name: stage.to_dict() for name, stage in self.stages.items()},
-            "runners": runners,
+            "stages": {name: total([lane.stages[name] for lane in self.lanes]).to_dict() for name in STAGES},
+            "runners": [runner for model in models for runner in model["runners"]],
+            "sources": sources,
+            "models": models,
         }

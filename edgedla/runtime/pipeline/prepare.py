@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from typing import Any, Callable, Dict, Protocol, Tuple
+from typing import Any, Callable, Dict, Optional, Protocol, Tuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Preprocessor(Protocol):
     spec: Preprocess
     geometry: Geometry
 
-    def __call__(self, frame: np.ndarray) -> np.ndarray: ...
+    def __call__(self, frame: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray: ...
     def reframe(self, spec: Preprocess) -> None: ...
     def close(self) -> None: ...
 
@@ -66,26 +66,35 @@ def open_preprocessor(
 
 
 class Preparer:
-    """Frame image to ({input name: buffer}, geometry); a source that comes back with another size goes on."""
+    """Frame image to ({input name: buffer}, geometry); a source that comes back with another size goes on.
 
-    def __init__(self, input_name: str, preprocessor: Preprocessor) -> None:
-        self._name, self._preprocessor = input_name, preprocessor
+    Args:
+        sizes_vary: each image may have a size of its own, as crops have; else a change is worth a line in the log.
+    """
+
+    def __init__(self, input_name: str, preprocessor: Preprocessor, sizes_vary: bool = False) -> None:
+        self._name, self._preprocessor, self._sizes_vary = input_name, preprocessor, sizes_vary
         self._said_s = -SAY_EVERY_S
 
     @property
     def device(self) -> str:
         return self._preprocessor.device
 
-    def __call__(self, image: np.ndarray) -> Tuple[Dict[str, np.ndarray], Geometry]:
+    def __call__(self, image: np.ndarray, out: Optional[np.ndarray] = None) -> Tuple[Dict[str, np.ndarray], Geometry]:
         spec = self._preprocessor.spec
         if image.shape != spec.frame_shape:
-            h, w = image.shape[0] * 2 // 3 if spec.pixels == "nv12" else image.shape[0], image.shape[1]
+            h, w = frame_hw_of(image, spec.pixels)
             # A broken stream may change it with every frame; the log must not.
-            if time.monotonic() - self._said_s > SAY_EVERY_S:
+            if not self._sizes_vary and time.monotonic() - self._said_s > SAY_EVERY_S:
                 self._said_s = time.monotonic()
                 log.warning("frames of %dx%d from now on", w, h)
             self._preprocessor.reframe(dataclasses.replace(spec, frame_hw=(h, w)))
-        return {self._name: self._preprocessor(image)}, self._preprocessor.geometry
+        return {self._name: self._preprocessor(image, out)}, self._preprocessor.geometry
 
     def close(self) -> Any:
         return self._preprocessor.close()
+
+
+def frame_hw_of(image: np.ndarray, pixels: str) -> Tuple[int, int]:
+    """Size of the picture in an array of `pixels`: NV12 has half as many rows again."""
+    return (image.shape[0] * 2 // 3 if pixels == "nv12" else image.shape[0]), image.shape[1]

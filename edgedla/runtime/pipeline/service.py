@@ -54,7 +54,7 @@ def as_service(pipeline: Pipeline) -> Iterator[None]:
 def _feed(pipeline: Pipeline, every_s: float, stop: threading.Event) -> None:
     results = captured = -1
     while not stop.wait(every_s):
-        frames_came = pipeline.capture.captured != captured
-        if pipeline.results != results or not (pipeline.pool.pending or frames_came):
+        frames_came = pipeline.captured != captured
+        if pipeline.results != results or not (pipeline.pending or frames_came):
             notify("WATCHDOG=1")
-        results, captured = pipeline.results, pipeline.capture.captured
+        results, captured = pipeline.results, pipeline.captured

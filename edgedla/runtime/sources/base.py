@@ -7,6 +7,8 @@ from typing import Optional, Protocol, Tuple
 
 import numpy as np
 
+from edgedla.errors import RunError
+
 
 class Source(Protocol):
     """A place frames come from. One thread opens it, reads it and closes it.
@@ -60,3 +62,12 @@ class Pace:
             if due > 0:
                 time.sleep(due)
         self._count += 1
+
+
+def check_image(image: object, pixels: str, uri: str) -> None:
+    """Raises RunError for what is no frame of `pixels`, before anything downstream trips over it."""
+    shape: Tuple[int, ...] = getattr(image, "shape", ())
+    good = len(shape) == 2 and shape[0] % 3 == 0 if pixels == "nv12" else len(shape) == 3 and shape[2] == 3
+    if not good or getattr(image, "dtype", None) != np.uint8 or min(shape) < 1:
+        found = f"{getattr(image, 'dtype', type(image).__name__)} {list(shape)}"
+        raise RunError(f"the source gave {found}", where=uri, allowed=f"uint8 pixels, {pixels}")

@@ -1,0 +1,290 @@
+"""One model in a pipeline: takes frames or crops from its slots, runs them in batches, decodes, hands results on."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.preprocess.geometry import Geometry
+from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.pipeline.cascade import Crop, CropRule, as_crop_result, crops_of, cut
+from edgedla.runtime.pipeline.engine import Engine
+from edgedla.runtime.pipeline.pool import Collected
+from edgedla.runtime.pipeline.slots import Share, Slots
+from edgedla.runtime.stats import Latency
+
+log = logging.getLogger("edgedla.runtime.pipeline.lane")
+
+#: Time in the slot, preprocessing, waiting for a runner, inference, decoding, outputs, and capture to result.
+STAGES = ("wait", "preprocess", "queue", "inference", "decode", "output", "age")
+#: How often a stage with nothing to do looks whether it should end.
+IDLE_S = 0.2
+
+
+@dataclass
+class Crops:
+    """Crops of one frame; `wait` where none may be dropped, because the source is a file."""
+
+    frame: Frame
+    crops: Sequence[Crop]
+    wait: bool
+
+
+@dataclass
+class _Job:
+    """A frame, or the crops of one, until all its parts have results."""
+
+    source: str
+    frame: Frame
+    crops: Sequence[Crop]
+    results: List[Sequence[Any]] = field(default_factory=list)
+
+    @property
+    def parts(self) -> int:
+        return max(1, len(self.crops))
+
+
+@dataclass(frozen=True)
+class _Part:
+    job: _Job
+    number: int
+
+    @property
+    def image(self) -> np.ndarray:
+        image = self.job.frame.image
+        return cut(image, self.job.crops[self.number].box) if self.job.crops else image
+
+
+@dataclass(frozen=True)
+class _Batch:
+    parts: Sequence[_Part]
+    geometries: Sequence[Geometry]
+
+
+def all_finite(values: np.ndarray) -> bool:
+    """False where a floating-point array holds NaN or infinity."""
+    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
+
+
+class Lane:
+    """Feeds one model and collects from it, each on a thread of the pipeline.
+
+    Args:
+        shares: of the sources that the model sees.
+        name: of the model; empty in a pipeline of one.
+        crops: None, or the rule by which another lane's detections become this one's images.
+        batch_wait_s: how long a batch that is not full waits for further images.
+        track: makes a tracker: (results) -> the same with ids; each source gets one.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        shares: Mapping[str, Share],
+        name: str = "",
+        crops: Optional[CropRule] = None,
+        batch_wait_s: float = 0.0,
+        track: Optional[Callable[[], Callable[[Sequence[Any]], Sequence[Any]]]] = None,
+    ) -> None:
+        self.name, self.crops, self.slots = name, crops, Slots[Any](shares)
+        self.engine = engine
+        self._batch_wait_s, self._track = batch_wait_s, track
+        self._trackers: Dict[str, Callable[[Sequence[Any]], Sequence[Any]]] = {}
+        self._lock = threading.Lock()
+        self._next: Optional[Engine] = None
+        self._draining: Deque[Engine] = collections.deque()
+        self._parts: Deque[_Part] = collections.deque()
+        self.children: List[Lane] = []
+        self.waits: Callable[[str], bool] = lambda source: False
+        self.stages = {stage: Latency() for stage in STAGES}
+        self.submitted = self.results = self.non_finite = self.swaps = 0
+        self.results_of: Dict[str, int] = dict.fromkeys(shares, 0)
+        self.ages: Dict[str, Latency] = {source: Latency() for source in shares}
+        self.last_result_s: Optional[float] = None
+        self.prepared_all, self.done = threading.Event(), threading.Event()
+
+    def feed(self, more: Callable[[], bool], stopped: Callable[[], bool]) -> None:
+        """Takes, prepares and submits until `more()` is false and the slots are empty, or `stopped()`."""
+        try:
+            while not stopped():
+                self._take_over()
+                parts = self._gather()
+                if not parts:
+                    if not more() and not self.slots.waiting():
+                        return
+                    continue
+                if not self._submit(parts, stopped):
+                    return
+        finally:
+            self.prepared_all.set()
+
+    def _gather(self) -> List[_Part]:
+        """Up to a batch of images, of whatever sources have some."""
+        parts: List[_Part] = []
+        until_s = 0.0
+        while len(parts) < self.engine.batch:
+            if not self._parts:
+                wait_s = max(0.0, until_s - time.monotonic()) if parts else IDLE_S
+                taken = self.slots.take(wait_s)
+                if taken is None:
+                    # A slot that filled up woke this thread, or the time is over.
+                    break
+                self._parts.extend(self._as_parts(*taken))
+                if not parts:
+                    until_s = time.monotonic() + self._batch_wait_s
+            parts.append(self._parts.popleft())
+        return parts
+
+    def _as_parts(self, source: str, item: Any) -> List[_Part]:
+        frame, crops = (item.frame, item.crops) if isinstance(item, Crops) else (item, ())
+        self.stages["wait"].add((time.monotonic() - frame.captured_s) * 1e3)
+        job = _Job(source, frame, crops)
+        self.submitted += 1
+        return [_Part(job, n) for n in range(job.parts)]
+
+    def _submit(self, parts: Sequence[_Part], stopped: Callable[[], bool]) -> bool:
+        taken = time.monotonic()
+        inputs, geometries = self.engine.prepare([(part.job.source, part.image) for part in parts])
+        ready = time.monotonic()
+        self.stages["preprocess"].add((ready - taken) * 1e3)
+        batch = _Batch(parts, geometries)
+        while not self.engine.pool.submit(inputs, batch, timeout_s=IDLE_S):
+            if stopped():
+                self.submitted -= len({id(part.job) for part in parts if part.number == 0})
+                return False
+        self.stages["queue"].add((time.monotonic() - ready) * 1e3)
+        return True
+
+    def finish(self, emit: Callable[[FrameResult], None]) -> None:
+        """Collects, decodes and emits until all that was submitted is done; then lets the lanes behind it end."""
+        try:
+            while True:
+                engine = self._collecting()
+                item = engine.pool.collect(IDLE_S / 2)
+                if item is not None:
+                    self._decode(engine, item, emit)
+                elif self.prepared_all.is_set() and not self.pending:
+                    return
+        finally:
+            self.done.set()
+            for child in self.children:
+                child.slots.wake()
+
+    def _decode(self, engine: Engine, item: Collected, emit: Callable[[FrameResult], None]) -> None:
+        self.stages["inference"].add(item.inference_ms)
+        started = time.monotonic()
+        self._look(item)
+        batch: _Batch = item.tag
+        decoded = engine.decode(item.outputs, batch.geometries)
+        self.stages["decode"].add((time.monotonic() - started) * 1e3)
+        for part, results in zip(batch.parts, decoded):
+            part.job.results.append(results)
+            if len(part.job.results) == part.job.parts:
+                self._emit(part.job, item, emit)
+
+    def _emit(self, job: _Job, item: Collected, emit: Callable[[FrameResult], None]) -> None:
+        results: Tuple[Any, ...] = tuple(
+            [as_crop_result(crop, r) for crop, r in zip(job.crops, job.results)] if job.crops else job.results[0]
+        )
+        if self._track is not None and not job.crops:
+            tracker = self._trackers.get(job.source)
+            if tracker is None:
+                tracker = self._trackers[job.source] = self._track()
+            results = tuple(tracker(results))
+        now = time.monotonic()
+        age_ms = (now - job.frame.captured_s) * 1e3
+        self.stages["age"].add(age_ms)
+        self.ages[job.source].add(age_ms)
+        result = FrameResult(
+            job.frame, results, item.runner, item.simulated, item.inference_ms, age_ms, job.source, self.name
+        )
+        emit(result)
+        for child in self.children:
+            crops = crops_of(child.crops, result) if child.crops is not None else []
+            if crops:
+                wait = self.waits(job.source)
+                child.slots.put(job.source, Crops(job.frame, crops, wait), wait, child.prepared_all.is_set)
+        self.stages["output"].add((time.monotonic() - now) * 1e3)
+        self.results += 1
+        self.results_of[job.source] += 1
+        self.last_result_s = time.monotonic()
+
+    def _look(self, item: Collected) -> None:
+        """Counts results with NaN or infinity: an FP16 overflow on a DLA would else look like an empty scene."""
+        broken = [name for name, values in item.outputs.items() if not all_finite(values)]
+        if not broken:
+            return
+        self.non_finite += 1
+        # The first, and then each power of two: a network that overflows does so in every frame.
+        if self.non_finite & (self.non_finite - 1) == 0:
+            log.warning(
+                "%s: output %s holds NaN or infinity (%d results so far): values beyond FP16's 65504, or broken weights",
+                item.runner, broken[0], self.non_finite,
+            )  # fmt: skip
+
+    def swap(self, engine: Engine) -> None:
+        """Lets `engine` take over between two frames; the one before it finishes what it has, and is closed."""
+        with self._lock:
+            unused, self._next = self._next, engine
+        if unused is not None:
+            unused.close()
+
+    def _take_over(self) -> None:
+        if self._next is None:
+            return
+        with self._lock:
+            engine, self._next = self._next, None
+        if engine is not None:
+            self._draining.append(self.engine)
+            self.engine = engine
+            self.swaps += 1
+
+    def _collecting(self) -> Engine:
+        """The engine whose results come next: one that was replaced is emptied first, so that results keep their order."""
+        while self._draining:
+            old = self._draining[0]
+            if old.pool.pending:
+                return old
+            old.close()
+            self._draining.popleft()
+        return self.engine
+
+    def abandon(self) -> None:
+        """Gives up what is under way."""
+        for engine in (*self._draining, self.engine):
+            engine.pool.abandon()
+
+    @property
+    def pending(self) -> int:
+        return self.engine.pool.pending + sum(e.pool.pending for e in self._draining)
+
+    def close(self) -> None:
+        for engine in (*self._draining, self.engine, *([self._next] if self._next else [])):
+            engine.close()
+
+    def to_dict(self) -> Dict[str, Any]:
+        """Counts by source, stages and runners."""
+        return {
+            "model": self.name,
+            "submitted": self.submitted,
+            "results": self.results,
+            "non_finite": self.non_finite,
+            "swaps": self.swaps,
+            "batch": self.engine.batch,
+            "sources": {
+                s: {
+                    "results": self.results_of[s],
+                    "dropped": self.slots.dropped(s),
+                    "age": self.ages[s].to_dict(),
+                }
+                for s in self.slots.names
+            },
+            "stages": {name: stage.to_dict() for name, stage in self.stages.items()},
+            "runners": self.engine.pool.to_dict(),
+        }

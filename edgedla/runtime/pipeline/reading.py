@@ -1,0 +1,233 @@
+"""pipeline.yaml as values, read strictly: unknown keys are refused with a suggestion, values must have their field's type."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import reprlib
+from typing import Any, Dict, Mapping, Tuple, Type, TypeVar, Union
+
+import yaml
+
+from edgedla.errors import DocumentError, UsageError
+from edgedla.runtime.decode.make_decoder import DecodeOptions
+from edgedla.runtime.pipeline.capture import CaptureOptions
+from edgedla.runtime.pipeline.cascade import CropRule
+from edgedla.runtime.pipeline.pipeline import Limits
+from edgedla.runtime.pipeline.settings import (
+    MetricsConfig,
+    ModelConfig,
+    OutputConfig,
+    PipelineConfig,
+    PreprocessConfig,
+    SourceConfig,
+)
+from edgedla.runtime.sources.uri import without_secrets
+
+T = TypeVar("T")
+#: Keys at the top of a file, by its version. 1: one source and one model. 2: named sources and models.
+_BOTH = ("placement", "capture", "outputs", "metrics", "stop_after")
+KEYS: Mapping[int, Tuple[str, ...]] = {
+    1: ("artifact", "source", "devices", "preprocess", "decode", *_BOTH),
+    2: ("sources", "models", *_BOTH),
+}
+#: Names go into file names, MQTT topics and addresses.
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+#: Above every number that a setting can sensibly have; keeps infinities and integers beyond a float out.
+MOST_NUMBER = 1e12
+#: A pipeline file is a page of text; YAML takes minutes for megabytes.
+MOST_BYTES = 1 << 18
+
+
+class _Strict(yaml.SafeLoader):
+    """Refuses a key that stands twice; YAML itself keeps the last one silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            name = self.construct_object(key, deep=True)
+            if not isinstance(name, (str, int, float, bool, type(None))):
+                raise yaml.constructor.ConstructorError(None, None, "a key is no text", key.start_mark)
+            if name in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} stands twice", key.start_mark)
+            seen.add(name)
+        result: Dict[Any, Any] = super().construct_mapping(node, deep)
+        return result
+
+
+def read_document(path: str) -> Tuple[int, Dict[str, Any]]:
+    """(version, the rest of the mapping) of a pipeline file.
+
+    Raises:
+        DocumentError: unreadable, no YAML, no mapping, another version, or a key that this version has not.
+    """
+    document = _parse(path)
+    if not isinstance(document, dict):
+        raise DocumentError("a pipeline file is a mapping", where=path, allowed=", ".join(("version", *KEYS[2])))
+    version = document.pop("version", None)
+    if type(version) is not int or version not in KEYS:
+        raise DocumentError(f"version is {version!r}", where=path, allowed="version: 1, version: 2")
+    other = KEYS[3 - version]
+    for key in document:
+        if key in KEYS[version]:
+            continue
+        _refuse_key(
+            str(key), str(key), KEYS[version], path, f"it is a key of version {3 - version}" if key in other else ""
+        )
+    return version, document
+
+
+def _parse(path: str) -> Any:
+    try:
+        with open(path, "rb") as f:
+            data = f.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise DocumentError("too large for a pipeline file", where=path, allowed=f"{MOST_BYTES} bytes")
+        return yaml.load(data.decode("utf-8"), _Strict)
+    except (OSError, UnicodeDecodeError) as e:
+        raise DocumentError(f"cannot be read: {getattr(e, 'strerror', None) or e}", where=path) from e
+    except (RecursionError, ValueError) as e:
+        raise DocumentError(f"no pipeline file: {e}", where=path) from e
+    except yaml.YAMLError as e:
+        mark = getattr(e, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else path
+        raise DocumentError(f"no valid YAML: {getattr(e, 'problem', e)}", where=where) from e
+
+
+def _refuse_key(name: str, key: str, known: Tuple[str, ...], path: str, hint: str = "") -> None:
+    near = difflib.get_close_matches(key, known, 1)
+    raise DocumentError(
+        f"unknown key {name!r}",
+        where=path,
+        allowed=", ".join(known),
+        hint=hint or (f"did you mean {near[0]}?" if near else None),
+    )
+
+
+def config_of(document: Mapping[str, Any], path: str) -> PipelineConfig:
+    """The values of a document that `read_document` gave."""
+    document = dict(document)
+    if isinstance(document.get("source"), str):
+        document["source"] = {"uri": document["source"]}
+    sources = _named(SourceConfig, document.pop("sources", {}), path, "sources")
+    models = _named(ModelConfig, document.pop("models", {}), path, "models")
+    return dataclasses.replace(_build(PipelineConfig, document, path, ""), sources=sources, models=models)
+
+
+def _named(cls: Type[T], given: object, path: str, at: str) -> Dict[str, T]:
+    if not isinstance(given, dict):
+        raise DocumentError(f"{at} is {_short(given)}", where=path, allowed="a mapping of names")
+    values = {}
+    for name, value in given.items():
+        if not NAME.fullmatch(str(name)):
+            raise DocumentError(
+                f"the name {_short(name)} in {at}", where=path, allowed="1 to 64 letters, digits, - and _"
+            )
+        if cls is SourceConfig and isinstance(value, str):
+            value = {"uri": value}
+        values[str(name)] = _build(cls, value, path, f"{at}.{name}")
+    return values
+
+
+def _names(cls: type) -> Tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(cls) if not f.metadata.get("internal"))
+
+
+#: Fields that are mappings of their own, by their name.
+_NESTED: Mapping[str, type] = {
+    "source": SourceConfig, "preprocess": PreprocessConfig, "decode": DecodeOptions, "capture": CaptureOptions,
+    "outputs": OutputConfig, "metrics": MetricsConfig, "stop_after": Limits, "crops": CropRule,
+}  # fmt: skip
+
+
+def _build(cls: Type[T], given: object, path: str, at: str) -> T:
+    if not isinstance(given, dict):
+        raise DocumentError(f"{at or 'the file'} is {_short(given)}", where=path, allowed="a mapping")
+    values: Dict[str, Any] = {}
+    options: Dict[str, Any] = {}
+    for key, value in given.items():
+        name = f"{at}.{key}" if at else str(key)
+        known = _names(cls)
+        if cls is SourceConfig and key not in known:
+            options[str(key)] = value
+            continue
+        if key not in known:
+            _refuse_key(name, str(key), known, path)
+        if cls in (PipelineConfig, ModelConfig) and key in _NESTED:
+            values[key] = _build(_NESTED[str(key)], value, path, name)
+        else:
+            default = getattr(cls(), str(key))
+            values[str(key)] = _typed(value, default, path, name)
+    if options:
+        values["options"] = options
+    if cls is PreprocessConfig:
+        values["given"] = frozenset(values)
+    return cls(**values)
+
+
+def _short(value: object) -> str:
+    """A wrong value for a message: a few aliases in YAML make one of gigabytes, and it may be a camera's address."""
+    return without_secrets(reprlib.repr(value))
+
+
+def _typed(value: object, default: object, path: str, name: str) -> Any:
+    """`value` in the type of the field's default; None as a default means an optional boolean."""
+    if isinstance(default, bool) or default is None:
+        if isinstance(value, bool) or (value is None and default is None):
+            return value
+        raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="true, false")
+    if isinstance(default, (int, float)):
+        number: Union[int, float, None] = (
+            value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        )
+        if number is None or not 0 <= number <= MOST_NUMBER or (isinstance(default, int) and number != int(number)):
+            kind = "a whole number" if isinstance(default, int) else "a number"
+            raise DocumentError(f"{name} is {_short(value)}", where=path, allowed=f"{kind}, 0 or more")
+        return type(default)(number)
+    if isinstance(default, tuple):
+        if isinstance(value, str) and name.endswith("decode.labels") and _is_file_name(value):
+            return read_labels(os.path.join(os.path.dirname(os.path.abspath(path)), value))
+        if isinstance(value, str) and name.endswith(("devices", "labels", "outputs", ".sources", ".classes")):
+            value = [part.strip() for part in value.split(",")]
+        if not isinstance(value, list):
+            raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="a list")
+        if default and isinstance(default[0], float):
+            if len(value) != len(default) or not all(
+                isinstance(v, (int, float)) and not isinstance(v, bool) and abs(v) <= MOST_NUMBER for v in value
+            ):
+                raise DocumentError(f"{name} is {_short(value)}", where=path, allowed=f"{len(default)} numbers")
+            return tuple(float(v) for v in value)
+        wrong = [v for v in value if isinstance(v, (dict, list))]
+        if wrong:
+            raise DocumentError(f"{name} holds {_short(wrong[0])}", where=path, allowed="a list of texts")
+        return tuple(str(v) for v in value)
+    if not isinstance(value, str):
+        raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="text", hint="put it in quotes")
+    return value
+
+
+def _is_file_name(text: str) -> bool:
+    return os.sep in text or text.lower().endswith((".txt", ".names", ".labels"))
+
+
+def read_labels(text: str) -> Tuple[str, ...]:
+    """Class names: of a file with one a line, or separated by commas.
+
+    Raises:
+        UsageError: the text looks like a file's name, and there is none, or it cannot be read as text.
+    """
+    if not text:
+        return ()
+    if os.path.isfile(text) or _is_file_name(text):
+        try:
+            with open(text, encoding="utf-8") as f:
+                return tuple(line.strip() for line in f.read(MOST_BYTES).splitlines() if line.strip())
+        except (OSError, UnicodeDecodeError) as e:
+            raise UsageError(
+                f"the labels cannot be read: {getattr(e, 'strerror', None) or e}",
+                where=text,
+                allowed="a text file with one class a line, or A,B,C",
+            ) from e
+    return tuple(part.strip() for part in text.split(","))

@@ -1,0 +1,152 @@
+"""What a pipeline file says, as values: sources, models, outputs, numbers, limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, FrozenSet, Mapping, Tuple
+
+from edgedla.preprocess.settings import NAMES
+from edgedla.runtime.decode.make_decoder import DecodeOptions
+from edgedla.runtime.pipeline.capture import CaptureOptions
+from edgedla.runtime.pipeline.cascade import CropRule
+from edgedla.runtime.pipeline.pipeline import Limits
+
+
+@dataclass(frozen=True)
+class SourceConfig:
+    """`uri` and, beside it, the options of sources.uri.
+
+    Attributes:
+        weight: under overload the sources of a model share its runners as their weights.
+        priority: waiting frames of a higher priority go first, whatever the weights.
+        max_rate: frames a second that models see; those between are skipped, the newest is kept fresh. 0: all.
+    """
+
+    uri: str = field(default="", repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    weight: float = 1.0
+    priority: int = 0
+    max_rate: float = 0.0
+
+
+@dataclass(frozen=True)
+class PreprocessConfig:
+    """See runtime.preprocess.Preprocess. `device`: cuda, cpu, or auto (cuda where the runner is one on CUDA and it works)."""
+
+    device: str = "auto"
+    fit: str = "letterbox"
+    colour: str = "rgb"
+    pad: int = 114
+    mean: Tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: Tuple[float, ...] = (255.0, 255.0, 255.0)
+    #: Names of the fields that a file or option gave, also where they are the defaults.
+    given: FrozenSet[str] = field(default=frozenset(), compare=False, repr=False, metadata={"internal": True})
+
+    @property
+    def asked(self) -> Dict[str, Any]:
+        """What the user says of the network's input, by field of PreprocessSettings."""
+        default = PreprocessConfig()
+        return {n: getattr(self, n) for n in NAMES if n in self.given or getattr(self, n) != getattr(default, n)}
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """One model of a pipeline.
+
+    Attributes:
+        devices: GPU, DLA0, DLA1 share the frames; DEVICE=ARTIFACT for a device with an artifact of its own. A chain brings
+            its own devices; beside another runner its name stands for it (DLA0+DLA1).
+        sources: names of those it sees; all of them if empty.
+        every: it sees each so-many-th frame of a source.
+        batch_wait_ms: how long a batch that is not full waits for further images, of any source.
+        crops: it sees crops of another model's detections instead of frames.
+        track: "bytetrack" gives detections ids that last from frame to frame; "" none.
+    """
+
+    artifact: str = ""
+    devices: Tuple[str, ...] = ()
+    sources: Tuple[str, ...] = ()
+    every: int = 1
+    batch_wait_ms: float = 0.0
+    crops: CropRule = field(default_factory=CropRule)
+    track: str = ""
+    preprocess: PreprocessConfig = field(default_factory=PreprocessConfig)
+    decode: DecodeOptions = field(default_factory=DecodeOptions)
+
+
+@dataclass(frozen=True)
+class OutputConfig:
+    """Files that results go to; empty means none. `every`, `limit` and `images_keep` are for images (see sinks.AnnotatedImages).
+
+    `jsonl` grows as long as the pipeline runs, unless `rotate_mb` starts a new file at so many MB; `keep` full ones stay.
+    """
+
+    jsonl: str = ""
+    images: str = ""
+    video: str = ""
+    every: int = 1
+    limit: int = 0
+    images_keep: int = 0
+    rotate_mb: float = 0.0
+    keep: int = 5
+
+
+@dataclass(frozen=True)
+class MetricsConfig:
+    """`jsonl` gets the summary every `interval_s`; `prometheus_port` serves it on `address` (0: not served).
+
+    At `rotate_mb` a new file is started, and `keep` full ones stay (rotate_mb 0: it grows without end). /healthz on the same
+    port answers 200 while the last result is at most `fresh_s` old, else 503.
+    """
+
+    jsonl: str = ""
+    interval_s: float = 10.0
+    prometheus_port: int = 0
+    address: str = "127.0.0.1"
+    fresh_s: float = 10.0
+    rotate_mb: float = 50.0
+    keep: int = 3
+
+
+@dataclass(frozen=True)
+class PipelineConfig:
+    """One pipeline: either `source` and the fields of one model, or named `sources` and `models` (or named sources of one
+    model). Paths are relative to the file's folder.
+
+    Attributes:
+        devices: as of ModelConfig.
+        placement: in place of `devices`: a placement document, whose cores for these models are taken, or which chains
+            must fit.
+    """
+
+    artifact: str = ""
+    source: SourceConfig = field(default_factory=SourceConfig)
+    devices: Tuple[str, ...] = ()
+    placement: str = ""
+    preprocess: PreprocessConfig = field(default_factory=PreprocessConfig)
+    decode: DecodeOptions = field(default_factory=DecodeOptions)
+    sources: Mapping[str, SourceConfig] = field(default_factory=dict)
+    models: Mapping[str, ModelConfig] = field(default_factory=dict)
+    capture: CaptureOptions = field(default_factory=CaptureOptions)
+    outputs: OutputConfig = field(default_factory=OutputConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    stop_after: Limits = field(default_factory=Limits)
+
+    @property
+    def named_sources(self) -> Dict[str, SourceConfig]:
+        """Sources by name; the one of a pipeline of one source has no name."""
+        return dict(self.sources) or {"": self.source}
+
+    @property
+    def named_models(self) -> Dict[str, ModelConfig]:
+        """Models by name, one that takes crops after the one that they are cut from."""
+        if not self.models:
+            one = ModelConfig(self.artifact, self.devices, preprocess=self.preprocess, decode=self.decode)
+            return {"": one}
+        ordered: Dict[str, ModelConfig] = {}
+        while len(ordered) < len(self.models):
+            fresh = {n: m for n, m in self.models.items() if n not in ordered and (m.crops.of or n) in {*ordered, n}}
+            if not fresh:
+                break
+            ordered.update(fresh)
+        return ordered

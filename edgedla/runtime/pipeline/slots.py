@@ -1,0 +1,113 @@
+"""In front of a model: one newest-item slot a source, and whose turn it is."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Generic, Mapping, Optional, Tuple, TypeVar
+
+T = TypeVar("T")
+#: A source that had nothing in its slot when it was its turn keeps the right to so many frames in a row, and no more: one
+#: that was away for an hour does not take the runners for an hour.
+MOST_CREDIT = 8.0
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a source may take of a model's runners.
+
+    Attributes:
+        weight: under overload sources of one priority share the runners as their weights.
+        priority: of the frames that wait, those of the highest priority go first, whatever the weights.
+    """
+
+    weight: float = 1.0
+    priority: int = 0
+
+
+class _Slot:
+    def __init__(self, share: Share) -> None:
+        self.share = share
+        self.item: Any = None
+        self.full = False
+        #: Runs ahead by 1 / weight with each frame taken; the slot that is furthest behind is next (stride scheduling,
+        #: Waldspurger and Weihl, MIT/LCS/TM-528, 1995).
+        self.virtual = 0.0
+        self.dropped = self.taken = 0
+
+
+class Slots(Generic[T]):
+    """One slot a source. `put` overwrites what nobody took, so memory stays flat and a slow model sees fresh frames.
+
+    A source that floods its slot only replaces its own frames; one that hangs leaves its slot empty, and the others share
+    its time by their weights.
+    """
+
+    def __init__(self, shares: Mapping[str, Share]) -> None:
+        self._condition = threading.Condition()
+        self._slots: Dict[str, _Slot] = {name: _Slot(share) for name, share in shares.items()}
+        self._now: Dict[int, float] = {}
+
+    @property
+    def names(self) -> Tuple[str, ...]:
+        return tuple(self._slots)
+
+    def put(self, name: str, item: T, wait: bool = False, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Fills the source's slot.
+
+        Args:
+            wait: instead of dropping an item that nobody took yet, wait until somebody does, or until `stopped()`.
+        """
+        with self._condition:
+            slot = self._slots[name]
+            while wait and slot.full and not stopped():
+                self._condition.wait(0.2)
+            if slot.full:
+                slot.dropped += 1
+            slot.item, slot.full = item, True
+            self._condition.notify_all()
+
+    def take(self, timeout_s: float) -> Optional[Tuple[str, T]]:
+        """(source, item) of the source whose turn it is, removed from its slot; None if none came before the time, or `wake`."""
+        with self._condition:
+            name = self._next()
+            if name is None:
+                self._condition.wait(timeout_s)
+                name = self._next()
+            if name is None:
+                return None
+            slot = self._slots[name]
+            item, slot.item, slot.full = slot.item, None, False
+            slot.taken += 1
+            self._charge(slot)
+            self._condition.notify_all()
+            return name, item
+
+    def _next(self) -> Optional[str]:
+        waiting = [(name, slot) for name, slot in self._slots.items() if slot.full]
+        if not waiting:
+            return None
+        return min(waiting, key=lambda pair: (-pair[1].share.priority, pair[1].virtual))[0]
+
+    def _charge(self, slot: _Slot) -> None:
+        """Moves the slot ahead by the frame that it got. Slots that fell far behind while they were empty are moved up."""
+        level, step = slot.share.priority, 1.0 / slot.share.weight
+        now = max(self._now.get(level, 0.0), slot.virtual)
+        slot.virtual = max(slot.virtual, now - MOST_CREDIT * step) + step
+        self._now[level] = now
+
+    def wake(self) -> None:
+        """Lets a `take` that waits return, so that its caller looks whether the sources ended."""
+        with self._condition:
+            self._condition.notify_all()
+
+    def waiting(self, name: Optional[str] = None) -> bool:
+        """True where an item of the source (None: of any) waits."""
+        with self._condition:
+            return any(s.full for n, s in self._slots.items() if name in (None, n))
+
+    def dropped(self, name: str) -> int:
+        return self._slots[name].dropped
+
+    def taken(self, name: str) -> int:
+        return self._slots[name].taken
