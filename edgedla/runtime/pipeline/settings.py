@@ -125,12 +125,12 @@ class PipelineConfig:
     placement: str = ""
     preprocess: PreprocessConfig = field(default_factory=PreprocessConfig)
     decode: DecodeOptions = field(default_factory=DecodeOptions)
-    sources: Mapping[str, SourceConfig] = field(default_factory=dict)
-    models: Mapping[str, ModelConfig] = field(default_factory=dict)
     capture: CaptureOptions = field(default_factory=CaptureOptions)
     outputs: OutputConfig = field(default_factory=OutputConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     stop_after: Limits = field(default_factory=Limits)
+    sources: Mapping[str, SourceConfig] = field(default_factory=dict)
+    models: Mapping[str, ModelConfig] = field(default_factory=dict)
 
     @property
     def named_sources(self) -> Dict[str, SourceConfig]:
