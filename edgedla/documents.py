@@ -47,6 +47,7 @@ DOCUMENTS: Mapping[str, Document] = {
         Document("edgedla.check", 1, "check", "edgedla check --format json"),
         Document("edgedla.check-list", 1, "check-list", "edgedla check A B --format json"),
         Document("edgedla.compare", 1, "comparison", "edgedla check --compare --format json"),
+        Document("edgedla.deployment", 1, "deployment", "edgedla deploy --format json"),
         Document("edgedla.doctor", 1, "doctor", "edgedla doctor --format json"),
         Document("edgedla.drift", 1, "drift", "edgedla build --backend tensorrt"),
         Document("edgedla.evaluation", 1, "evaluation", "edgedla evaluate --format json"),

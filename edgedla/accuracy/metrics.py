@@ -101,6 +101,17 @@ def _cosine(outputs: Outputs, _: Any, reference: Optional[Outputs]) -> float:
     return float(np.mean(found))
 
 
+def _l2(outputs: Outputs, _: Any, reference: Optional[Outputs]) -> float:
+    """1 - ||output - reference|| / ||reference||, mean over the outputs; 1 is equal."""
+    assert reference is not None
+    found = []
+    for name, want in reference.items():
+        a, b = np.asarray(want, np.float64).reshape(-1), np.asarray(outputs[name], np.float64).reshape(-1)
+        norm, error = float(np.linalg.norm(a)), float(np.linalg.norm(b - a))
+        found.append(1 - error / norm if norm > 0 else float(error == 0))
+    return float(np.mean(found))
+
+
 def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray:
     if len(outputs) != 1:
         raise UsageError(f"mIoU of {len(outputs)} outputs", allowed="one output of class scores (1, C, H, W)")
@@ -129,6 +140,7 @@ METRICS: Mapping[str, Metric] = {
     "top5": Metric("top5", _top(5), share=True),
     "miou": Metric("miou", _confusion, _mean_iou, resamples=200),
     "cosine": Metric("cosine", _cosine, needs_labels=False, needs_reference=True),
+    "l2": Metric("l2", _l2, needs_labels=False, needs_reference=True),
 }
 
 

@@ -93,7 +93,7 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
     folder, request = Path(out), settled(request)
     with as_file(model) as path:
         # What cannot be built here is said before anything is calibrated or written.
-        backend = _backend(request.backend)
+        backend = backend_of(request.backend)
         with output_folder(folder), _alone(folder):
             work = folder / WORK
             plan = _plan(path, request, work, say)
@@ -180,7 +180,7 @@ def _plan(
     )
 
 
-def _backend(asked: str) -> str:
+def backend_of(asked: str) -> str:
     """The backend that "auto" means here: TensorRT on a Jetson, the simulation elsewhere.
 
     Raises:

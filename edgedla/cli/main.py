@@ -36,6 +36,10 @@ VERBS: Dict[str, Tuple[str, str]] = {
         "edgedla.cli.accuracy.evaluate:evaluate",
         "Accuracy of a model or artifact on samples, with its interval.",
     ),
+    "deploy": (
+        "edgedla.cli.deploy.deploy:deploy",
+        "From a model and samples to an accepted artifact, in one call.",
+    ),
     "run": ("edgedla.cli.run:run", "Run a camera pipeline over GPU and DLA cores."),
     "bench": ("edgedla.cli.bench:bench", "Measure latency and throughput of a built network."),
     "inspect": (

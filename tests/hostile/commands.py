@@ -38,6 +38,7 @@ COMMANDS: Dict[str, Tuple[Tuple[str, ...], ...]] = {
         ("{m}", "--target", "orin", "--backend", "trtexec", "-o", "{d}/build.sh"),
         ("{m}", "--target", "orin", "--plan"),
     ),
+    "deploy": (("{m}", "--target", "orin", "--level", "0", "--backend", "host", "-o", "{d}/deployed"),),
     "run": (("{art}", "--source", "synthetic://?rate=20", "--seconds", "{seconds}"),),
     # The other commands of `board` open the connection that they are asked for.
     "board": (("list",),),

@@ -1,0 +1,3 @@
+"""The commands that lead from any framework to an artifact on a board: convert, deploy, bundle."""
+
+from __future__ import annotations

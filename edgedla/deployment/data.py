@@ -1,0 +1,96 @@
+"""The samples of a deployment in three parts: to calibrate on, to judge steps by, and to look at once, at the end."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+from edgedla.deployment.request import RANDOM, DeployRequest
+from edgedla.errors import DataError
+from edgedla.preprocess.pictures import open_samples
+from edgedla.quantization.samples import InputSpec, Samples, synthetic_samples
+
+#: Random samples of each part.
+_RANDOM = 8
+#: Samples of each part that are read at most: more tell little, and every step reads them.
+MOST = 512
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Samples by what they are for; no sample is in two parts.
+
+    Attributes:
+        calibration: None where there is no data, so that INT8 is not tried.
+        search: judges steps. final: looked at once.
+        identity: hash of names, sizes and times of the files, and of the split.
+    """
+
+    calibration: Optional[Samples]
+    search: Samples
+    final: Samples
+    identity: str
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "synthetic": self.search.synthetic,
+            "calibration": self.calibration.detail if self.calibration is not None else None,
+            "search": self.search.detail,
+            "final": self.final.detail,
+        }
+
+
+def parts_of(request: DeployRequest, inputs: Sequence[InputSpec]) -> Parts:
+    """The request's samples in their parts; seeded random ones where it names none.
+
+    Raises:
+        DataError: fewer than five samples, or they do not fit the inputs. UsageError: no such file.
+    """
+    if request.data is None or str(request.data) == RANDOM:
+        search, final = (synthetic_samples(inputs, _RANDOM, seed=seed) for seed in (1, 2))
+        calibration = synthetic_samples(inputs, _RANDOM, seed=0) if request.data is not None else None
+        return Parts(calibration, search, final, f"{_RANDOM} random")
+    every = open_samples(request.data, inputs, request.preprocess, 5 * MOST)
+    count = len(every.feeds)
+    fifth = count // 5
+    last = fifth
+    if request.holdout is not None:
+        final = open_samples(request.holdout, inputs, request.preprocess, MOST)
+        last = 0
+    if fifth < 1:
+        raise DataError(
+            f"{count} samples are too few to calibrate on, to judge by and to check at the end", where=every.detail,
+            allowed="5 or more; 100 or more are better",
+        )  # fmt: skip
+    if request.holdout is None:
+        final = _part(every, count - last, count)
+    return Parts(
+        _part(every, 0, count - last - fifth),
+        _part(every, count - last - fifth, count - last),
+        final,
+        hashlib.sha256(repr((_identity(request.data), _identity(request.holdout), str(request.preprocess), count))
+                       .encode()).hexdigest(),
+    )  # fmt: skip
+
+
+def _part(every: Samples, first: int, end: int) -> Samples:
+    labels = None if every.labels is None else every.labels[first:end]
+    return Samples(
+        every.feeds[first:end], every.synthetic, f"samples {first} to {end - 1} of {every.detail}", labels,
+        every.identity and f"{every.identity} {first}:{end}",
+    )  # fmt: skip
+
+
+def _identity(path: Union[None, str, Path]) -> List[str]:
+    """The content of one file; names, sizes and times of a folder's."""
+    if path is None:
+        return []
+    root = Path(path)
+    if root.is_file():
+        from edgedla.files import sha256_of
+
+        return [root.name, sha256_of(root)]
+    files = sorted(p for p in root.rglob("*") if p.is_file())
+    return [f"{p.relative_to(root)}:{p.stat().st_size}:{p.stat().st_mtime_ns}" for p in files]

@@ -1,0 +1,210 @@
+"""`deploy`: from a model, samples and a board to an accepted artifact and its test report."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+
+from edgedla.accuracy.metrics import Metric, metric_of
+from edgedla.builder import load_artifact
+from edgedla.deployment.budget import Budget
+from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.commands import commands_of
+from edgedla.deployment.data import Parts, parts_of
+from edgedla.deployment.deployment import Deployment
+from edgedla.deployment.details import details_of, versions_of
+from edgedla.deployment.request import DeployRequest
+from edgedla.deployment.search import Search, Trial
+from edgedla.deployment.steps import Steps
+from edgedla.deployment.store import Store
+from edgedla.errors import UsageError
+from edgedla.files import sha256_of, write_atomic
+
+WORK = ".work"
+Say = Callable[[str], None]
+Progress = Callable[[str, int, int], None]
+
+
+def deploy(
+    model: Union[str, Path, bytes, Any],
+    out: Union[None, str, Path] = None,
+    *,
+    request: Optional[DeployRequest] = None,
+    say: Optional[Say] = None,
+    progress: Optional[Progress] = None,
+    fresh: bool = False,
+    **options: Any,
+) -> Deployment:
+    """The best artifact of a model that a level, a metric and a budget allow, with its test report.
+
+    Args:
+        model: path of an ONNX file, its bytes, or an onnx.ModelProto. `edgedla.convert` makes one of other frameworks.
+        out: folder of the result; finished steps stand in `.work` below it, and a second call goes on from them. None:
+            a temporary folder that lives as long as the Deployment.
+        request: what is asked; or its fields as keywords: target, level, data, metric, max_drop, objective and so on.
+        say: called with one line a step. progress: called with (phase, done, of) while scales are made.
+        fresh: forget finished steps.
+
+    Raises:
+        UsageError, ModelError, DataError, BuildError, EnvironmentMissing, RunError.
+    """
+    if (request is None) == (not options):
+        raise UsageError("give a request, or its fields", where="deploy", allowed="request=... or target=..., ...")
+    asked = request or DeployRequest(**options)
+    keeper = tempfile.TemporaryDirectory(prefix="edgedla-deploy-") if out is None else None
+    folder = Path(keeper.name if keeper is not None else os.fspath(out or "."))
+    work = folder / WORK
+    if fresh:
+        shutil.rmtree(work, ignore_errors=True)
+    source = _source(model, work)
+    budget = Budget(asked.budget_s)
+    steps, parts = _steps(asked, Store(work, say), source)
+    search = Search(steps, budget, progress or (lambda phase, done, of: None))
+    best = search.run()
+    first = search.first or best
+    best, scores, trials = _final(search, steps, first, best)
+    return _deployment(model, asked, steps, parts, first, best, scores, trials, folder, keeper)
+
+
+def _source(model: Any, work: Path) -> Path:
+    """The model as a file of its own below the folder of the steps, one file with its weights.
+
+    Raises:
+        ModelError, UsageError.
+    """
+    from edgedla.builder.building import as_file
+    from edgedla.builder.onnx_input import read_model
+
+    with as_file(model) as path:
+        name = path.stem if isinstance(model, (str, os.PathLike)) else "model"
+        return write_atomic(work / f"{name}.onnx", read_model(path).SerializeToString())
+
+
+def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, Parts]:
+    from edgedla.accuracy.evaluate import onnx_network
+    from edgedla.builder.onnx_input import read_model
+    from edgedla.importers import load_onnx
+    from edgedla.targets import platform_for
+
+    platform = platform_for(**request.platform)
+    if request.batch is not None and request.shapes is None:
+        graph = load_onnx(source, trt=platform.release.trt, batch=request.batch)
+        request = replace(request, shapes={n: list(graph.tensors[n].dims) for n in graph.inputs}, batch=None)
+    network = onnx_network(read_model(source), source.stem, request.shapes)
+    parts = parts_of(request, network.inputs)
+    metric = _metric(request, network)
+    if metric.needs_labels and parts.search.labels is None:
+        from edgedla.errors import DataError
+
+        raise DataError(
+            f"the metric {metric.name} needs labels", where=parts.search.detail,
+            allowed="an array `labels` in the .npz, or a folder of pictures a class",
+            hint="--metric l2 compares with the model in FP32 and needs none",
+        )  # fmt: skip
+    return Steps(request, store, parts, metric, source), parts
+
+
+def _metric(request: DeployRequest, network: Any) -> Metric:
+    if request.metric != "map":
+        return metric_of(request.metric or "l2")
+    from edgedla.runtime.decode.make_decoder import DecodeOptions
+    from edgedla.runtime.decode.map_metric import LEAST_SCORE, map_metric
+
+    if request.decode is None:
+        raise UsageError("mAP needs a decoder", where="--metric map", hint="for example --decode yolov8")
+    options = DecodeOptions(request.decode, score=LEAST_SCORE, iou=request.iou, reg_max=request.reg_max)
+    return map_metric(options, network.outputs, network.inputs[0].shape)
+
+
+def _final(
+    search: Search, steps: Steps, first: Candidate, best: Candidate
+) -> Tuple[Candidate, Tuple[Mapping[str, Any], Mapping[str, Any]], Tuple[Trial, ...]]:
+    """(the accepted candidate, scores of the first and of it on the last samples, every trial).
+
+    One that fails there steps back for the one that was kept before it.
+    """
+    trials = list(search.trials)
+    scores: Dict[str, Mapping[str, Any]] = {}
+
+    def scored(candidate: Candidate) -> Mapping[str, Any]:
+        if candidate.name not in scores:
+            assert candidate.artifact is not None
+            digest = load_artifact(candidate.artifact).digest
+            scores[candidate.name] = steps.score(candidate.artifact, digest, "final", candidate.name).value
+        return scores[candidate.name]
+
+    standing = list(search.passed)
+    while len(standing) > 1 and scored(best)["drop"] > search.request.max_drop:
+        why = f"{scored(best)['metric']} falls by {scored(best)['drop']:.4g} on the samples for the end"
+        trials.append(Trial(best.name, best.level, "rejected", why, drop=float(scored(best)["drop"])))
+        standing.pop()
+        best = standing[-1]
+    return best, (scored(first), scored(best)), tuple(trials)
+
+
+def _deployment(
+    model: Any, asked: DeployRequest, steps: Steps, parts: Parts, first: Candidate, best: Candidate,
+    scores: Tuple[Mapping[str, Any], Mapping[str, Any]], trials: Tuple[Trial, ...], folder: Path, keeper: Any,
+) -> Deployment:  # fmt: skip
+    from edgedla.targets import platform_for
+
+    platform = platform_for(**asked.platform)
+    built, score = _built(asked, steps, best, scores[1])
+    _publish(best, built, folder)
+    artifact = load_artifact(folder / "artifact")
+    accepted = score["drop"] <= asked.max_drop and bool(best.predicted["bound_kept"])
+    name = Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"
+    notes: List[str] = []
+    if parts.search.synthetic:
+        notes.append("the samples are random numbers: the steps work, and no accuracy here means anything")
+    if not best.predicted["optimal"]:
+        notes.append("the search for the placement was cut short: a longer one may find a better placement")
+    return Deployment(
+        name, asked, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
+        trials, details_of(first, best), versions_of(artifact),
+        {"model": steps.source_sha256, "built_model": best.model_sha256, "artifact": artifact.digest,
+         "samples": parts.identity},
+        commands_of(asked, best), tuple(notes), keeper,
+    )  # fmt: skip
+
+
+def _built(
+    asked: DeployRequest, steps: Steps, best: Candidate, score: Mapping[str, Any]
+) -> Tuple[Path, Mapping[str, Any]]:
+    """(the artifact by the backend that was asked for, its score on the last samples)."""
+    from edgedla.builder.building import backend_of
+
+    assert best.artifact is not None
+    backend = backend_of(asked.backend)
+    if backend == "host":
+        return best.artifact, score
+    step = steps.build(best, backend)
+    folder = step.file("artifact")
+    return folder, steps.score(folder, str(step.value["digest"]), "final", f"{best.name}, on this device").value
+
+
+def _publish(best: Candidate, artifact: Path, folder: Path) -> None:
+    """The accepted candidate's files beside the steps: artifact, model, placement, scales."""
+    target = folder / "artifact"
+    fresh = folder / f".artifact.{os.getpid()}"
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(artifact, fresh, ignore=shutil.ignore_patterns(".work"))
+    shutil.rmtree(target, ignore_errors=True)
+    os.replace(fresh, target)
+    write_atomic(folder / "model.onnx", best.model.read_bytes())
+    for name, source in (("placement.json", best.placement), ("quantization", best.quantization)):
+        if source is None:
+            if (folder / name).is_dir():
+                shutil.rmtree(folder / name)
+            elif (folder / name).exists():
+                (folder / name).unlink()
+        elif source.is_dir():
+            shutil.rmtree(folder / name, ignore_errors=True)
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("step.json"))
+        else:
+            write_atomic(folder / name, source.read_bytes())
+    assert sha256_of(folder / "model.onnx") == best.model_sha256

@@ -1,0 +1,159 @@
+"""Deployment: the accepted artifact, how it came about, and what it is worth; runs, renders, saves."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+
+import numpy as np
+
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.networks import ArtifactRunner
+from edgedla.deployment.request import LEVELS, DeployRequest
+from edgedla.deployment.search import Trial
+from edgedla.documents import header
+from edgedla.errors import UsageError
+from edgedla.files import write_atomic
+
+#: Reports read deployments, so they stand right of this room and are imported only where one is asked for.
+_RENDERER = "edgedla.reports.deployment"
+#: Form of the report -> its file.
+REPORTS: Mapping[str, str] = {"json": "deployment.json", "html": "report.html", "markdown": "report.md"}
+
+
+@dataclass
+class Deployment:
+    """What `deploy` reached.
+
+    Attributes:
+        first: the model as it came, built in FP16. best: the accepted one.
+        artifact: of the best. folder: what was written, artifact included.
+        first_score, score: on the samples that nothing else looked at, of `first` and of `best`.
+        accepted: the metric held on those samples, and the bound on the latency is kept.
+        trials: every step, in the order in which they were tried.
+        layers_before, layers_after: the placed layers of both, for the page.
+        versions: of what took part. hashes: SHA-256 by what it is of.
+    """
+
+    name: str
+    request: DeployRequest
+    platform: Mapping[str, Any]
+    samples: Mapping[str, Any]
+    first: Candidate
+    best: Candidate
+    artifact: Artifact
+    folder: Path
+    first_score: Mapping[str, Any]
+    score: Mapping[str, Any]
+    accepted: bool
+    trials: Tuple[Trial, ...]
+    details: Mapping[str, Any]
+    versions: Mapping[str, Optional[str]]
+    hashes: Mapping[str, str]
+    commands: Tuple[str, ...]
+    notes: Tuple[str, ...] = ()
+    #: Keeps the folder of a deployment that was given none.
+    keeper: Any = None
+    _runner: Optional[ArtifactRunner] = field(default=None, repr=False)
+
+    def run(self, inputs: Union[np.ndarray, Mapping[str, np.ndarray]]) -> Dict[str, np.ndarray]:
+        """One inference of the artifact: simulated where it was built by the host backend, on the device else.
+
+        Args:
+            inputs: by name, or the array of the only input; real values, of the input's shape.
+
+        Raises:
+            UsageError: an array without a name, and several inputs. EnvironmentMissing, RunError.
+        """
+        if not isinstance(inputs, Mapping):
+            names = [b.name for b in self.artifact.inputs]
+            if len(names) != 1:
+                raise UsageError("an array without a name", allowed=f"a mapping of {', '.join(names)}")
+            inputs = {names[0]: inputs}
+        if self._runner is None:
+            self._runner = ArtifactRunner(self.artifact)
+        return self._runner.run(inputs)
+
+    def close(self) -> None:
+        """Frees the device. The files stay."""
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
+
+    def __enter__(self) -> Deployment:
+        return self
+
+    def __exit__(self, *reason: Any) -> None:
+        self.close()
+
+    @property
+    def report(self) -> str:
+        """The test report as one HTML page."""
+        return self.render("html")
+
+    def render(self, form: str) -> str:
+        """The report as "html", "markdown", "json" or "text"."""
+        text: str = getattr(importlib.import_module(_RENDERER), "render_deployment")(self, form)  # noqa: B009
+        return text
+
+    def save(self, folder: Union[str, Path]) -> List[Path]:
+        """Writes artifact, model, placement, scales and reports into a folder; what is there already stays as it is.
+
+        Returns:
+            The written files and folders.
+        """
+        root = Path(folder)
+        root.mkdir(parents=True, exist_ok=True)
+        found = []
+        if root.resolve() != self.folder.resolve():
+            for name in ("artifact", "model.onnx", "placement.json", "quantization"):
+                source, target = self.folder / name, root / name
+                if source.is_dir():
+                    shutil.rmtree(target, ignore_errors=True)
+                    shutil.copytree(source, target, ignore=shutil.ignore_patterns(".work"))
+                elif source.is_file():
+                    write_atomic(target, source.read_bytes())
+        for name in ("artifact", "model.onnx", "placement.json", "quantization"):
+            found += [root / name] if (root / name).exists() else []
+        for form, name in REPORTS.items():
+            found.append(write_atomic(root / name, self.render(form)))
+        return found
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The versioned document: the same for equal input and seed; no times of this machine."""
+        return {
+            **header("edgedla.deployment"),
+            "model": self.name,
+            "platform": dict(self.platform),
+            "request": self.request.to_dict(),
+            "may_change": LEVELS[int(self.request.level or 0)],
+            "samples": dict(self.samples),
+            "accepted": self.accepted,
+            "before": {**self.first.to_dict(), "final_score": dict(self.first_score)},
+            "after": {**self.best.to_dict(), "final_score": dict(self.score)},
+            "trials": [t.to_dict() for t in self.trials],
+            "artifact": {
+                "kind": self.artifact.kind,
+                "backend": self.artifact.backend,
+                "simulated": self.artifact.simulated,
+                "precision": self.artifact.precision,
+                "digest": self.artifact.digest,
+            },
+            **self.details,
+            "basis": {
+                "predicted": "fitted costs of edgedla's model; no board took part",
+                "accuracy": "simulated with ONNX Runtime" if self.artifact.simulated else "measured on this device",
+            },
+            "versions": dict(self.versions),
+            "hashes": dict(self.hashes),
+            "commands": list(self.commands),
+            "notes": list(self.notes),
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"

@@ -1,0 +1,78 @@
+"""What a test report shows beyond its figures: layers by device, the timeline, errors by tensor, proofs, versions."""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import Any, Dict, List, Mapping, Optional
+
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.steps import LAYERS
+from edgedla.version import __version__
+
+#: Tensors whose error the document names.
+MOST_ERRORS = 20
+
+
+def details_of(first: Candidate, best: Candidate) -> Dict[str, Any]:
+    """Layers before and after, proofs by site, and errors by tensor where INT8 has some."""
+    return {
+        "layers_before": _layers(first),
+        "layers_after": _layers(best),
+        "proofs": _proofs(best),
+        "errors": _errors(best),
+        "mixed_precision": _precisions(best),
+    }
+
+
+def _layers(candidate: Candidate) -> List[Dict[str, Any]]:
+    """The layers of the build, as they are placed."""
+    found: List[Dict[str, Any]] = json.loads((candidate.placed / LAYERS).read_text(encoding="utf-8"))
+    return found
+
+
+def _proofs(candidate: Candidate) -> List[Dict[str, Any]]:
+    path = candidate.model.with_name("fixes.json")
+    if not candidate.rewrites or not path.is_file():
+        return []
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return [
+        {"rewrite": s["rewrite"], "output": s["output"], **{k: s["proof"][k] for k in ("status", "equality", "rel_l2")}}
+        for s in document["applied"]
+    ]
+
+
+def _quantization(candidate: Candidate) -> Mapping[str, Any]:
+    if candidate.quantization is None:
+        return {}
+    document: Mapping[str, Any] = json.loads((candidate.quantization / "quantization.json").read_text(encoding="utf-8"))
+    return document
+
+
+def _errors(candidate: Candidate) -> List[Dict[str, Any]]:
+    """Tensors in INT8 by their share of the error at the outputs, the largest first."""
+    errors = _quantization(candidate).get("errors", [])
+    ranked = sorted(errors, key=lambda e: (-(e["output_share"] or 0.0), e["tensor"]))
+    return [{k: e[k] for k in ("tensor", "alone_db", "accumulated_db", "output_share")} for e in ranked[:MOST_ERRORS]]
+
+
+def _precisions(candidate: Candidate) -> Dict[str, str]:
+    return dict(_quantization(candidate).get("precisions", {}))
+
+
+def versions_of(artifact: Artifact) -> Dict[str, Optional[str]]:
+    """Versions of what took part; None for what is not installed."""
+    found: Dict[str, Optional[str]] = {"edgedla": __version__, "python": platform.python_version()}
+    for name in ("numpy", "onnx", "onnxruntime", "onnx_ir"):
+        found[name] = _version(name)
+    return {**found, **{k: v for k, v in artifact.software.items() if k not in found}}
+
+
+def _version(name: str) -> Optional[str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

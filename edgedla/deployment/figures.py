@@ -1,0 +1,93 @@
+"""What is predicted of a network on its platform, in plain numbers: counts of the check, figures of placements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from edgedla.deployment.request import DeployRequest
+from edgedla.errors import EdgedlaError
+from edgedla.placement.prediction import predict
+from edgedla.placement.result.placement import Figures, Placement
+from edgedla.regions import check
+from edgedla.vocabulary import GPU
+
+
+def own_placement(model: Path, request: DeployRequest, precision: str) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+    """What TensorRT's own placement makes of the network: (counts, layers)."""
+    report = check(model, **request.platform, precision=precision, **request.sizes)
+    totals = report.totals
+    devices = {"dla": "DLA0", "gpu": GPU}
+    layers = [
+        {
+            "name": x.name,
+            "type": x.type,
+            "device": devices.get(str(x.placed), ""),
+            "loadable": x.region,
+            "reason": x.reason,
+        }
+        for x in report.layers
+    ]
+    return {
+        "layers": totals.layers,
+        "layers_dla": totals.layers_dla,
+        "layers_unknown": totals.layers_unknown,
+        "macs": totals.macs,
+        "macs_dla": totals.macs_dla,
+        "share_macs_dla": round(totals.share_macs_dla, 6),
+        "loadables": totals.regions + totals.regions_dropped,
+        "dropped": totals.regions_dropped,
+        "transitions": totals.transitions,
+    }, layers  # fmt: skip
+
+
+def placed_layers(placement: Placement) -> List[Dict[str, Any]]:
+    """The layers of a placement; a folded one is on no device."""
+    return [
+        {"name": x.name, "type": x.type, "device": "" if x.why == "folded" else x.device, "loadable": x.region,
+         "reason": x.reason or x.why}
+        for x in placement.models[0].layers
+    ]  # fmt: skip
+
+
+def figures_of(
+    placement: Placement, model: Path, request: DeployRequest, precision: str
+) -> Tuple[Dict[str, Any], Optional[Dict[str, Any]]]:
+    """(the placement's figures, those of TensorRT's own placement; None without a DLA)."""
+    layers = placement.models[0].layers
+    on_dla = sum(x.device != GPU and x.why != "folded" for x in layers)
+    found = {
+        **_plain(placement.figures),
+        "layers_dla": on_dla,
+        "transitions": len(placement.models[0].transitions),
+        "memory_bytes": _memory(placement, model, request, precision),
+    }
+    own = next((b for b in placement.baselines if b.name == "tensorrt"), None)
+    if own is None:
+        return found, None
+    return found, {**_plain(own.figures), "memory_bytes": _memory("tensorrt", model, request, precision)}
+
+
+def _plain(figures: Figures) -> Dict[str, Any]:
+    return {
+        "latency_us": round(figures.latency.latency_us, 3),
+        "spread": round(figures.latency.spread, 3),
+        "period_us": round(figures.period.latency_us, 3),
+        "throughput_fps": round(figures.throughput_fps, 3),
+        "energy_mj": round(figures.energy.energy_mj, 6),
+        "loadables": sum(figures.regions.values()),
+        "basis": figures.latency.basis,
+    }
+
+
+def _memory(devices: Any, model: Path, request: DeployRequest, precision: str) -> Optional[int]:
+    """Weights and activations of the engine; None where the assignment cannot be predicted, as over both cores."""
+    try:
+        found = predict(
+            model, **request.platform, precision=precision, devices=devices, power_mode=request.power_mode,
+            **request.sizes,
+        )  # fmt: skip
+    except EdgedlaError:
+        return None
+    stream = found.streams[0]
+    return stream.weight_bytes + stream.activation_bytes

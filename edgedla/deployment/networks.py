@@ -1,0 +1,81 @@
+"""What can be scored: an artifact of any backend, as a function of arrays."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Tuple
+
+import numpy as np
+
+from edgedla.accuracy.evaluate import Network
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.quantization.samples import Feed, InputSpec
+
+#: Element type of a binding -> NumPy type that feeds have.
+_FEED_TYPES: Mapping[str, type] = {
+    "FLOAT": np.float32, "HALF": np.float32, "INT8": np.float32, "UINT8": np.uint8, "INT32": np.int32,
+    "INT64": np.int64, "BOOL": np.bool_,
+}  # fmt: skip
+
+
+class ArtifactRunner:
+    """Runs an artifact on arrays in real values: simulated for one of the host backend, on the device for any other."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        """Raises EnvironmentMissing where the device that the artifact needs is not here."""
+        self.artifact = artifact
+        self._runners: List[Any] = []
+        if artifact.backend == "host":
+            self._host = _host(artifact)
+        else:
+            from edgedla.runtime.runners import open_runners
+
+            self._runners = open_runners(artifact)
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        """One inference.
+
+        Args:
+            inputs: input name -> array of the binding's shape, in real values.
+        """
+        if not self._runners:
+            outputs = self._host.run_arrays(inputs)
+            return {b.name: np.asarray(outputs[b.name]) for b in self.artifact.outputs}
+        from edgedla.builder.host.session import binding_layout
+        from edgedla.formats.pack import pack
+        from edgedla.runtime.runners import outputs_as_arrays
+
+        chip = str(self.artifact.platform["chip"])
+        fallback = self.artifact.kind != "standalone"
+        buffers = {
+            b.name: pack(np.asarray(inputs[b.name]), binding_layout(b, chip, fallback), scale=b.scale)
+            for b in self.artifact.inputs
+        }
+        runner = self._runners[0]
+        return outputs_as_arrays(self.artifact, runner.wait(runner.submit(buffers)))
+
+    def close(self) -> None:
+        for runner in self._runners:
+            runner.close()
+        self._runners = []
+
+
+def _host(artifact: Artifact) -> Any:
+    if artifact.kind == "chain":
+        from edgedla.builder.chain.host_accuracy import HostChain
+
+        return HostChain([stage.artifact for stage in artifact.stages])
+    from edgedla.builder.host.session import HostSession
+
+    return HostSession(artifact)
+
+
+def artifact_network(artifact: Artifact, name: str) -> Tuple[Network, ArtifactRunner]:
+    """The artifact as something to score, and its runner, which the caller closes."""
+    runner = ArtifactRunner(artifact)
+    specs = tuple(InputSpec(b.name, tuple(b.shape_nchw), _FEED_TYPES[b.dtype]) for b in artifact.inputs)
+
+    def run(feed: Feed) -> Mapping[str, np.ndarray]:
+        return runner.run(feed)
+
+    basis = "simulated" if artifact.simulated else "measured"
+    return Network(name, basis, specs, tuple(b.name for b in artifact.outputs), run), runner

@@ -1,0 +1,129 @@
+"""What a user asks of `deploy`: one request for the command and Python alike, and what each level may change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
+
+from edgedla.errors import UsageError
+from edgedla.preprocess.settings import PreprocessSettings
+from edgedla.vocabulary import BACKENDS, one_of
+
+#: Level -> what it may change. Each level may do what those before it may.
+LEVELS: Mapping[int, str] = {
+    0: "the model as it is, in FP16; only the placement is chosen",
+    1: "exact rewrites, each proven; FP16",
+    2: "INT8 with calibration and mixed precision, as far as the metric holds",
+    3: "approximate rewrites, one at a time, as far as the metric holds",
+}
+OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "loadables")
+#: "best": the placement of least cost, which may leave the DLA empty; "dla": what the DLA takes runs on one core, as
+#: TensorRT places it.
+PLACES: Tuple[str, ...] = ("best", "dla")
+#: `data`: seeded random input. Everything works, and no accuracy means anything.
+RANDOM = "random"
+
+
+@dataclass(frozen=True)
+class DeployRequest:
+    """Everything but the model and the output folder; the fields are the options of `edgedla deploy`.
+
+    Attributes:
+        level: 0 to 3, see LEVELS. None: 2 with data, 1 without.
+        objective: what a step has to lower, as predicted: "latency" of one frame, "throughput" (time between frames of
+            a stream), "energy" per frame, or "loadables" (with place "dla").
+        place: of PLACES. devices: those that the placement may use, as for `place`.
+        max_latency_us: predicted latency that a frame may take.
+        data: samples: a folder of pictures, a video, .npz, .npy, or "random". Three fifths calibrate, one fifth judges
+            steps, the last fifth is looked at once, at the end.
+        holdout: samples for the end in place of the last fifth.
+        metric: top1, top5, miou, map, cosine, l2, or `module:function`; higher is better. None: l2.
+        decode, reg_max, iou: of the metric map, as for `evaluate`.
+        max_drop: largest fall of the metric against the model in FP32, in the metric's own unit (0.005: half a point).
+        approximate: largest relative L2 error that an approximate rewrite may make at its site (level 3).
+        budget_s: seconds for the whole; what a level of 0 needs is always done, and the best so far stands.
+        backend: of the artifact, as for `build`. Steps are always judged by simulation.
+    """
+
+    target: str
+    jetpack: Optional[str] = None
+    trt: Optional[str] = None
+    level: Optional[int] = None
+    objective: str = "latency"
+    place: str = "best"
+    devices: Union[None, str, Sequence[str]] = None
+    max_latency_us: Optional[float] = None
+    data: Union[None, str, Path] = None
+    holdout: Union[None, str, Path] = None
+    preprocess: Optional[PreprocessSettings] = None
+    metric: Optional[str] = None
+    decode: Optional[str] = None
+    reg_max: int = 16
+    iou: float = 0.6
+    max_drop: float = 0.005
+    approximate: float = 0.03
+    budget_s: Optional[float] = None
+    shapes: Optional[Mapping[str, Sequence[int]]] = None
+    batch: Optional[int] = None
+    power_mode: Optional[str] = None
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        put("objective", one_of("objective", self.objective, OBJECTIVES))
+        put("place", one_of("place", self.place, PLACES))
+        put("backend", one_of("backend", self.backend, BACKENDS))
+        if self.objective == "loadables":
+            put("place", "dla")
+        if self.level is None:
+            put("level", 2 if self.data is not None else 1)
+        if self.level not in LEVELS:
+            raise UsageError(f"level {self.level}", where="--level", allowed=", ".join(map(str, LEVELS)))
+        if self.metric is None:
+            put("metric", "l2")
+        if self.place == "dla" and self.devices is not None:
+            raise UsageError("with --place dla TensorRT's own placement is taken", where="--devices",
+                             allowed="with --place best")  # fmt: skip
+        if not 0 <= self.max_drop < float("inf"):
+            raise UsageError(f"a drop of {self.max_drop:g}", where="--max-drop", allowed="0 or more")
+        if not 0 < self.approximate < 1:
+            raise UsageError(f"an error of {self.approximate:g}", where="--approximate", allowed="between 0 and 1")
+        for name in ("budget_s", "max_latency_us"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"{value:g}", where=f"--{name.rpartition('_')[0].replace('_', '-')}",
+                                 allowed="a number > 0")  # fmt: skip
+        if self.holdout is not None and self.data is None:
+            raise UsageError("samples for the end, and none to work with", where="--holdout", allowed="with --data")
+
+    @property
+    def platform(self) -> Dict[str, Any]:
+        """Arguments of `platform_for` and of every call that takes a platform."""
+        return {"target": self.target, "jetpack": self.jetpack, "trt": self.trt}
+
+    @property
+    def sizes(self) -> Dict[str, Any]:
+        """Arguments that fix the sizes of inputs."""
+        return {"shapes": self.shapes, "batch": self.batch}
+
+    def to_dict(self) -> Dict[str, Any]:
+        """What was asked, as the document states it; paths by their last name."""
+        return {
+            **self.platform,
+            "level": self.level,
+            "objective": self.objective,
+            "place": self.place,
+            "devices": list(self.devices) if self.devices is not None and not isinstance(self.devices, str)
+            else self.devices,
+            "max_latency_us": self.max_latency_us,
+            "metric": self.metric,
+            "decode": self.decode,
+            "max_drop": self.max_drop,
+            "approximate": self.approximate,
+            "shapes": {name: list(dims) for name, dims in (self.shapes or {}).items()},
+            "batch": self.batch,
+            "power_mode": self.power_mode,
+        }  # fmt: skip

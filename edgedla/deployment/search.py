@@ -1,0 +1,278 @@
+"""The levels in turn: each step is tried, priced, scored, and kept only where it helps; the best so far stands."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from edgedla.deployment.budget import Budget, BudgetSpent
+from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.steps import MODEL, PLACEMENT, Steps
+from edgedla.deployment.store import Step
+from edgedla.errors import BuildError, DataError, EnvironmentMissing, ModelError, RunError, UsageError
+from edgedla.files import sha256_of
+
+#: Parsers of TensorRT before 10 read reductions of operator set 18 wrongly; this is the newest set that all releases read.
+SAFE_OPSET = 17
+#: A calibration method is tried too where its outputs are this much closer to FP32.
+LEAST_GAIN_DB = 0.3
+#: What may end a step without ending the deployment.
+_MAY_FAIL = (BudgetSpent, EnvironmentMissing, BuildError, DataError, RunError, UsageError)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One step that was tried.
+
+    Attributes:
+        outcome: "kept", "undone" (it does not help), "rejected" (the metric fell too far), "skipped" (not tried) or
+            "failed".
+        before, after: the objective's value without and with it; None where it is not known.
+        drop: of the metric on the search samples, against FP32.
+        commands: what repeats the step by hand.
+    """
+
+    name: str
+    level: int
+    outcome: str
+    reason: str
+    before: Optional[float] = None
+    after: Optional[float] = None
+    drop: Optional[float] = None
+    commands: Tuple[str, ...] = ()
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {**asdict(self), "commands": list(self.commands)}
+
+
+class Search:
+    """One search over the levels of a request. `run` gives what was reached; `trials` says how."""
+
+    def __init__(self, steps: Steps, budget: Budget, progress: Callable[[str, int, int], None]) -> None:
+        self.steps, self.request, self.budget = steps, steps.request, budget
+        self.trials: List[Trial] = []
+        self.first: Optional[Candidate] = None
+        self.best: Optional[Candidate] = None
+        self.passed: List[Candidate] = []
+        self._progress = progress
+        self._refusal: Optional[ModelError] = None
+
+    def run(self) -> Candidate:
+        """The best candidate within the level and the budget.
+
+        Raises:
+            ModelError: the target's parser refuses the model, and no rewrite that the level allows changes that.
+        """
+        self._as_it_is()
+        # Level 0 always ends: without it there is nothing that could stand.
+        for level, work in ((1, self._exact), (2, self._int8), (3, self._approximate)):
+            if int(self.request.level or 0) >= level:
+                self._guarded(level, work)
+        if self.best is None:
+            raise self._refusal or ModelError("no way to build the model was found", where=str(self.steps.source))
+        return self.best
+
+    def _guarded(self, level: int, work: Callable[[], None]) -> None:
+        names = {1: "exact rewrites", 2: "INT8", 3: "approximate rewrites"}
+        try:
+            with self.budget.bound():
+                work()
+        except _MAY_FAIL as e:
+            outcome = "skipped" if isinstance(e, (BudgetSpent, EnvironmentMissing)) else "failed"
+            self._note(names[level], level, outcome, str(e).replace("\n", " "))
+
+    def _as_it_is(self) -> None:
+        model = self.steps.source
+        try:
+            candidate = self._candidate("the model as it is", 0, model, "fp16", None)
+        except ModelError as e:
+            if not self.request.level:
+                raise
+            self._refusal = e
+            self._note("the model as it is", 0, "failed", e.what)
+            return
+        candidate = self.steps.built(candidate)
+        self.first = self.best = candidate
+        self.passed.append(candidate)
+        self._note(candidate.name, 0, "kept", "where every other step begins", after=candidate.value(self._objective),
+                   drop=_drop(candidate))  # fmt: skip
+
+    def _exact(self) -> None:
+        fixed = self.steps.fix(self._source, "fp16", "rewriting (exact)", opset=self._opset)
+        if not fixed.value["rewrites"] and self._opset is None:
+            self._note("exact rewrites", 1, "undone", "no rewrite holds here, or none lowers the predicted cost")
+            return
+        self._offer(self._candidate("exact rewrites", 1, fixed.file(MODEL), "fp16", fixed), _fix_command(fixed))
+
+    def _int8(self) -> None:
+        if self.steps.parts.calibration is None:
+            self._note("INT8", 2, "skipped", "INT8 needs samples to calibrate on (--data)")
+            return
+        fixed = self.steps.fix(self._source, "int8", "rewriting for INT8 (exact)", opset=self._opset)
+        offered = [self._candidate("INT8", 2, self._source, "int8", None)] if self._opset is None else []
+        if fixed.value["rewrites"]:
+            offered.insert(0, self._candidate("INT8 and exact rewrites", 2, fixed.file(MODEL), "int8", fixed))
+        # The one that is predicted best first: where it holds, the other need not be calibrated.
+        for candidate in sorted(offered, key=lambda c: c.rank(self._objective)):
+            if self._offer_int8(candidate):
+                return
+
+    def _approximate(self) -> None:
+        for rewrite in _approximations():
+            base = self.best
+            if base is None:
+                return
+            name = f"approximate: {rewrite}"
+            fixed = self.steps.fix(
+                base.model, base.precision, f"rewriting ({rewrite})", approximate=self.request.approximate,
+                only=(rewrite,),
+            )  # fmt: skip
+            if not fixed.value["rewrites"]:
+                self._note(name, 3, "undone", "it matches nothing here, or lowers no predicted cost")
+                continue
+            candidate = self._candidate(name, 3, fixed.file(MODEL), base.precision, fixed)
+            candidate = replace(candidate, rewrites={**base.rewrites, **candidate.rewrites})
+            if base.precision == "int8":
+                self._offer_int8(candidate)
+            else:
+                self._offer(candidate, _fix_command(fixed))
+
+    @property
+    def _objective(self) -> str:
+        return self.request.objective
+
+    @property
+    def _source(self) -> Path:
+        return self.steps.source
+
+    @property
+    def _opset(self) -> Optional[int]:
+        """Operator set to convert to where the target's parser refuses the model as it is."""
+        return SAFE_OPSET if self._refusal is not None else None
+
+    def _candidate(self, name: str, level: int, model: Path, precision: str, fixed: Optional[Step]) -> Candidate:
+        predicted = self.steps.predict(model, precision, name)
+        return Candidate(
+            name, level, model, sha256_of(model), precision,
+            {} if fixed is None else fixed.value["rewrites"], {} if fixed is None else fixed.value["proof"],
+            predicted.value, predicted.folder, predicted.file(PLACEMENT) if self.request.place == "best" else None,
+        )  # fmt: skip
+
+    def _offer(self, candidate: Candidate, commands: Tuple[str, ...]) -> bool:
+        """Keeps the candidate where it is better and the metric holds; True where it is kept."""
+        why = self._no_gain(candidate)
+        if why:
+            self._note(candidate.name, candidate.level, "undone", why, candidate, commands=commands)
+            return False
+        candidate = self.steps.built(candidate)
+        drop = _drop(candidate)
+        # Rewrites that are proven exact change nothing but the last bits; the metric is asked all the same.
+        if drop > self.request.max_drop:
+            why = f"{_metric(candidate)} falls by {drop:.4g}, more than {self.request.max_drop:g}"
+            self._note(candidate.name, candidate.level, "rejected", why, candidate, drop, commands)
+            return False
+        self._note(candidate.name, candidate.level, "kept", self._gain(candidate), candidate, drop, commands)
+        self.best = candidate
+        self.passed.append(candidate)
+        if self.first is None:
+            self.first = candidate
+        return True
+
+    def _offer_int8(self, candidate: Candidate) -> bool:
+        why = self._no_gain(candidate)
+        if why:
+            # Before any calibration: layers that stay in FP16 could only make it slower.
+            self._note(candidate.name, candidate.level, "undone", why, candidate)
+            return False
+        scales = self._scales(candidate.model)
+        if scales.value["met"] is False:
+            why = f"no scales and no mix with FP16 keep the metric within {self.request.max_drop:g}"
+            self._note(candidate.name, candidate.level, "rejected", why, candidate)
+            return False
+        candidate = replace(
+            candidate, quantization=scales.folder, quantization_key=scales.key, extra_us=scales.value["extra_us"]
+        )
+        if scales.value["changed"]:
+            model = scales.file(MODEL)
+            changed = self._candidate(candidate.name, candidate.level, model, "int8", None)
+            candidate = replace(candidate, model=model, model_sha256=changed.model_sha256,
+                                predicted=changed.predicted, placed=changed.placed, placement=changed.placement)  # fmt: skip
+        return self._offer(candidate, ("edgedla quantize MODEL --data DATA -o quantization",))
+
+    def _scales(self, model: Path) -> Step:
+        """Scales by the default method; where the metric does not hold with them, by the method of the best outputs."""
+        scales = self.steps.quantize(model, "auto", self._watched)
+        methods: Mapping[str, float] = scales.value["methods"]
+        other = max(methods, key=lambda name: methods[name], default="auto")
+        if scales.value["met"] is False and methods.get(other, 0.0) > methods.get("auto", 0.0) + LEAST_GAIN_DB:
+            second = self.steps.quantize(model, other, self._watched)
+            return second if second.value["met"] else scales
+        return scales
+
+    def _watched(self, phase: str, done: int, of: int) -> None:
+        self.budget.check()
+        self._progress(phase, done, of)
+
+    def _no_gain(self, candidate: Candidate) -> str:
+        """Why the candidate is no better than the best so far, as predicted; "" where it is."""
+        best = self.best
+        if best is None:
+            return ""
+        objective = self._objective
+        if not candidate.better_than(best, objective):
+            said = f"predicted {_text(candidate, objective)}, no better than {_text(best, objective)}"
+            return said
+        if candidate.precision == best.precision and candidate.share_macs_dla < best.share_macs_dla - 1e-9:
+            return (
+                f"{candidate.share_macs_dla:.1%} of the MACs can run on the DLA, {best.share_macs_dla:.1%} without it"
+            )
+        return ""
+
+    def _gain(self, candidate: Candidate) -> str:
+        best = self.best
+        if best is None:
+            return "the target's parser takes the model now"
+        return f"predicted {_text(candidate, self._objective)} instead of {_text(best, self._objective)}"
+
+    def _note(
+        self, name: str, level: int, outcome: str, reason: str, candidate: Optional[Candidate] = None,
+        drop: Optional[float] = None, commands: Tuple[str, ...] = (), after: Optional[float] = None,
+    ) -> None:  # fmt: skip
+        before = None if self.best is None or after is not None else self.best.value(self._objective)
+        if candidate is not None:
+            after = candidate.value(self._objective)
+        self.trials.append(Trial(name, level, outcome, reason, before, after, drop, commands))
+
+
+def _drop(candidate: Candidate) -> float:
+    assert candidate.score is not None
+    return float(candidate.score["drop"])
+
+
+def _metric(candidate: Candidate) -> str:
+    assert candidate.score is not None
+    return str(candidate.score["metric"])
+
+
+def _text(candidate: Candidate, objective: str) -> str:
+    """The objective's value, and the same as TensorRT places it where that differs."""
+    unit = {"latency": "us", "throughput": "us between frames", "energy": "mJ", "loadables": "loadables"}[objective]
+    _, value, own = candidate.rank(objective)
+    said = f"{value:.5g} {unit}"
+    if objective != "loadables" and own != value and own != float("inf"):
+        said += f" ({own:.5g} as TensorRT places it)"
+    return said
+
+
+def _approximations() -> Iterator[str]:
+    from edgedla.rules.remedies import rewrite_entries
+
+    for entry in rewrite_entries().values():
+        if entry.equality == "approximate":
+            yield entry.id
+
+
+def _fix_command(fixed: Step) -> Tuple[str, ...]:
+    rewrites: Mapping[str, int] = fixed.value["rewrites"]
+    return (f"edgedla fix MODEL -o model.onnx --only {','.join(rewrites)}",) if rewrites else ()

@@ -1,0 +1,211 @@
+"""The steps of a deployment, each over the function of the same name, kept in the store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+
+from edgedla.accuracy.metrics import Metric
+from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.data import Parts
+from edgedla.deployment.request import DeployRequest
+from edgedla.deployment.store import Step, Store
+from edgedla.errors import NoPlacement
+from edgedla.files import sha256_of, write_atomic
+from edgedla.quantization.samples import Samples
+
+MODEL, PLACEMENT, LAYERS = "model.onnx", "placement.json", "layers.json"
+#: Seconds that one search for a placement may take.
+PLACE_S = 10.0
+
+
+class Steps:
+    """The steps of one deployment: what they share is the request, the samples and the store."""
+
+    def __init__(self, request: DeployRequest, store: Store, parts: Parts, metric: Metric, source: Path) -> None:
+        self.request, self.store, self.parts, self.metric, self.source = request, store, parts, metric, source
+        self.source_sha256 = sha256_of(source)
+
+    def fix(
+        self, model: Path, precision: str, title: str, *, approximate: float = 0.0, only: Sequence[str] = (),
+        opset: Optional[int] = None,
+    ) -> Step:  # fmt: skip
+        """Rewrites by `fix`. Value: rewrites, proof, approximations, what follows."""
+        r = self.request
+        settings: Dict[str, Any] = {
+            **r.platform, "precision": precision, "objective": r.objective, "approximate": approximate,
+            "only": tuple(only), "power_mode": r.power_mode, "opset": opset,
+        }  # fmt: skip
+
+        def make(folder: Path) -> Dict[str, Any]:
+            from edgedla.fixes.fix import fix
+
+            result = fix(model, **settings, **r.sizes)
+            if not result.applied and opset is None:
+                return {"rewrites": {}, "sites": [], "proof": {}}
+            result.save(folder / MODEL)
+            write_atomic(folder / "fixes.json", json.dumps(result.to_dict(), indent=1) + "\n")
+            sites = [
+                {"rewrite": s.rewrite, "output": s.output, "status": s.proof.status, "rel_l2": s.proof.rel_l2}
+                for s in result.applied
+            ]
+            return {"rewrites": result.counts, "sites": sites, "proof": result.network.to_dict()}
+
+        return self.store.step("fix", {"model": sha256_of(model), **self._sizes(), **settings}, make, title)
+
+    def predict(self, model: Path, precision: str, name: str) -> Step:
+        """The placement and what is predicted of it.
+
+        Value: "build" (figures of the build as it is placed), "tensorrt" (as TensorRT places it), "check" (counts),
+        "bound_kept", "optimal". Files: placement.json; layers.json, the layers as the build places them.
+        """
+        r = self.request
+        settings = {
+            **r.platform, "precision": precision, "objective": "latency" if r.objective == "loadables" else r.objective,
+            "devices": r.devices, "power_mode": r.power_mode,
+        }  # fmt: skip
+
+        def make(folder: Path) -> Dict[str, Any]:
+            from edgedla.deployment.figures import figures_of, own_placement, placed_layers
+            from edgedla.placement import place
+
+            options = {**settings, **r.sizes, "time_limit_s": PLACE_S}
+            kept = True
+            try:
+                placement = place(model, **options, latency_bound_us=r.max_latency_us)
+            except NoPlacement:
+                if r.max_latency_us is None:
+                    raise
+                # The bound is missed; what misses it least is still worth showing.
+                placement, kept = place(model, **options), False
+            write_atomic(folder / PLACEMENT, placement.to_json())
+            counts, layers = own_placement(model, r, precision)
+            built, own = figures_of(placement, model, r, precision)
+            if r.place == "dla" and own is not None:
+                built, kept = own, r.max_latency_us is None or own["latency_us"] <= r.max_latency_us
+            else:
+                layers = placed_layers(placement)
+            write_atomic(folder / LAYERS, json.dumps(layers) + "\n")
+            return {
+                "build": built, "tensorrt": own, "check": counts, "bound_kept": kept,
+                "optimal": placement.proof.optimal and not placement.proof.timed_out,
+            }  # fmt: skip
+
+        rests_on = {
+            "model": sha256_of(model), **self._sizes(), **settings, "place": r.place, "bound": r.max_latency_us,
+        }  # fmt: skip
+        return self.store.step("place", rests_on, make, f"placing: {name}")
+
+    def quantize(self, model: Path, method: str, progress: Callable[[str, int, int], None]) -> Step:
+        """INT8 scales by `quantize`, repaired until the metric holds. Files: the folder that a build takes.
+
+        Value: "met", "precisions", "extra_us", "changed" (the model is another one now), "methods" (SQNR by method).
+        """
+        r, parts = self.request, self.parts
+        calibration = parts.calibration
+        assert calibration is not None
+
+        def make(folder: Path) -> Dict[str, Any]:
+            from edgedla.accuracy.quantize import quantize
+            from edgedla.accuracy.request import QuantizeRequest
+
+            asked = QuantizeRequest(
+                **r.platform, **r.sizes, metric=self.metric, max_drop=r.max_drop, method=method, triage_samples=8,
+            )  # fmt: skip
+            result = quantize(model, calibration, asked, holdout=parts.search, progress=progress)
+            result.save(folder)
+            return {
+                "met": result.met, "precisions": dict(result.precisions),
+                "extra_us": float(result.predicted_us.get("extra", 0.0)), "changed": result.model is not None,
+                "methods": {name: round(db, 3) for name, db in result.methods.items()},
+            }  # fmt: skip
+
+        rests_on = {
+            "model": sha256_of(model), **r.platform, **self._sizes(), "metric": self._metric(), "max_drop": r.max_drop,
+            "samples": parts.identity, "method": method,
+        }  # fmt: skip
+        return self.store.step("quantize", rests_on, make, f"calibrating INT8 ({method})")
+
+    def build(self, candidate: Candidate, backend: str = "host") -> Step:
+        """The artifact. Value: its digest."""
+        r = self.request
+        settings = {**r.platform, "precision": candidate.precision, "backend": backend}
+
+        def make(folder: Path) -> Dict[str, Any]:
+            from edgedla.builder.building import build
+            from edgedla.builder.request import BuildRequest
+
+            asked = BuildRequest(
+                **settings, **r.sizes, calib=candidate.quantization, placement=candidate.placement,
+                preprocess=r.preprocess,
+            )  # fmt: skip
+            artifact = build(candidate.model, folder / "artifact", asked)
+            return {"digest": artifact.digest, "backend": artifact.backend, "simulated": artifact.simulated}
+
+        rests_on = {
+            "model": candidate.model_sha256, **settings, **self._sizes(), "calib": candidate.quantization_key,
+            "placement": "" if candidate.placement is None else sha256_of(candidate.placement),
+            "preprocess": str(r.preprocess),
+        }  # fmt: skip
+        return self.store.step("build", rests_on, make, f"building ({backend}): {candidate.name}")
+
+    def score(self, artifact: Path, digest: str, part: str, name: str) -> Step:
+        """The metric of an artifact on the part "search" or "final" of the samples, against the model in FP32."""
+        samples: Samples = getattr(self.parts, part)
+        # Intervals are for the end: a step is judged by the figure, and a bootstrap of mAP costs more than the run.
+        metric = self.metric if part == "final" else replace(self.metric, resamples=1)
+
+        def make(folder: Path) -> Dict[str, Any]:
+            from edgedla.accuracy.evaluate import evaluate
+            from edgedla.builder import load_artifact
+            from edgedla.deployment.networks import artifact_network
+
+            network, runner = artifact_network(load_artifact(artifact), name)
+            try:
+                found = evaluate(network, samples, metric, self.reference())
+            finally:
+                runner.close()
+            return _score(found, part == "final")
+
+        rests_on = {
+            "artifact": digest, "model": self.source_sha256, "metric": self._metric(), "part": part,
+            "samples": self.parts.identity,
+        }  # fmt: skip
+        return self.store.step("score", rests_on, make, f"scoring on the {part} samples: {name}")
+
+    def reference(self) -> Any:
+        """The model as it came, in FP32."""
+        from edgedla.accuracy.evaluate import onnx_network
+        from edgedla.builder.onnx_input import read_model
+
+        return onnx_network(read_model(self.source), "FP32", self.request.shapes)
+
+    def built(self, candidate: Candidate) -> Candidate:
+        """The candidate with its simulated artifact and its score on the search samples."""
+        step = self.build(candidate)
+        scored = self.score(step.file("artifact"), str(step.value["digest"]), "search", candidate.name)
+        return replace(candidate, artifact=step.file("artifact"), score=scored.value)
+
+    def _sizes(self) -> Dict[str, Any]:
+        return {"shapes": {k: list(v) for k, v in (self.request.shapes or {}).items()}, "batch": self.request.batch}
+
+    def _metric(self) -> Tuple[Any, ...]:
+        return (self.request.metric, self.request.decode, self.request.reg_max, self.request.iou)
+
+
+def _score(evaluation: Any, with_intervals: bool) -> Dict[str, Any]:
+    """An evaluation as a step keeps it; `drop`: how far the metric fell against FP32."""
+    score, against, difference = evaluation.score, evaluation.against, evaluation.difference
+    found = {
+        "metric": score.metric,
+        "basis": score.basis,
+        "samples": score.samples,
+        "fp32": against.value,
+        "value": score.value,
+        "drop": -difference[0] + 0.0,
+    }
+    if with_intervals:
+        found.update(low=score.low, high=score.high, drop_low=-difference[2] + 0.0, drop_high=-difference[1] + 0.0)
+    return found

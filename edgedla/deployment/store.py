@@ -1,0 +1,115 @@
+"""Finished steps on disk, each under the hash of everything it rests on: a killed deployment goes on from them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, Mapping, Optional
+
+from edgedla.errors import EnvironmentMissing
+from edgedla.files import sha256_of, write_atomic
+from edgedla.version import __version__
+
+RECORD = "step.json"
+Make = Callable[[Path], Dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A finished step. `value`: what it found. `folder`: its files. `reused`: it was finished before this run."""
+
+    name: str
+    key: str
+    folder: Path
+    value: Mapping[str, Any]
+    reused: bool = False
+
+    def file(self, name: str) -> Path:
+        return self.folder / name
+
+
+class Store:
+    """Steps by name and key below one folder, and a journal with one JSON line a step.
+
+    A step's folder appears by a rename when it is whole. One whose files changed since is worked out again.
+    """
+
+    def __init__(self, folder: Path, say: Optional[Callable[[str], None]] = None) -> None:
+        self.folder, self._say = folder, say
+
+    def step(self, name: str, rests_on: Mapping[str, Any], make: Make, title: str = "") -> Step:
+        """The step, from disk where it is finished, else by `make(folder)`, which writes its files and returns its value.
+
+        Args:
+            rests_on: everything that its result depends on: hashes, settings. JSON values.
+
+        Raises:
+            EnvironmentMissing: the folder cannot be written. What `make` raises; nothing is kept then.
+        """
+        text = json.dumps({"step": name, "edgedla": __version__, **rests_on}, sort_keys=True, default=str)
+        key = hashlib.sha256(text.encode()).hexdigest()
+        folder = self.folder / f"{name}-{key[:16]}"
+        value = _finished(folder, key)
+        if value is not None:
+            self._journal(name, key, "reused", 0.0)
+            self._tell(f"{title or name}: finished before")
+            return Step(name, key, folder, value, reused=True)
+        self._tell(title or name)
+        started = time.monotonic()
+        partial = folder.with_name(f".{folder.name}.{os.getpid()}")
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+        except OSError as e:
+            raise EnvironmentMissing(f"cannot be written: {e.strerror}", where=str(self.folder)) from e
+        try:
+            value = make(partial)
+            _record(partial, key, value)
+            shutil.rmtree(folder, ignore_errors=True)
+            os.replace(partial, folder)
+        except BaseException as e:
+            shutil.rmtree(partial, ignore_errors=True)
+            self._journal(name, key, f"failed: {type(e).__name__}", time.monotonic() - started)
+            raise
+        self._journal(name, key, "done", time.monotonic() - started)
+        # Read back: a finished step and a reused one give the same types.
+        return Step(name, key, folder, json.loads((folder / RECORD).read_text(encoding="utf-8"))["value"])
+
+    def _tell(self, line: str) -> None:
+        if self._say is not None:
+            self._say(line)
+
+    def _journal(self, name: str, key: str, state: str, seconds: float) -> None:
+        line = json.dumps({"step": name, "key": key[:16], "state": state, "seconds": round(seconds, 2)})
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with open(self.folder / "journal.jsonl", "a", encoding="utf-8") as f:
+                f.write(line + "\n")
+        except OSError as e:
+            raise EnvironmentMissing(f"cannot be written: {e.strerror}", where=str(self.folder)) from e
+
+
+def _record(folder: Path, key: str, value: Mapping[str, Any]) -> None:
+    files = {
+        path.relative_to(folder).as_posix(): sha256_of(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+    write_atomic(folder / RECORD, json.dumps({"key": key, "value": value, "files": files}, indent=1) + "\n")
+
+
+def _finished(folder: Path, key: str) -> Optional[Mapping[str, Any]]:
+    """The value of a step whose files are as they were written; None for any other."""
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if record["key"] != key or any(sha256_of(folder / n) != digest for n, digest in record["files"].items()):
+            return None
+        value: Mapping[str, Any] = record["value"]
+        return value
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,27 @@
+"""A deployment in every form that it can be shown in."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Mapping
+
+from edgedla.deployment.deployment import Deployment
+from edgedla.errors import UsageError
+
+#: Form -> the function that writes it: (deployment, terminal) -> text. To add a form: one file here and one row.
+FORMS: Mapping[str, str] = {
+    "text": "edgedla.reports.deployment.text:to_text",
+    "json": "edgedla.reports.deployment.json:to_json",
+    "markdown": "edgedla.reports.deployment.markdown:to_markdown",
+    "html": "edgedla.reports.deployment.html:to_html",
+}
+FORMATS = tuple(FORMS)
+
+
+def render_deployment(deployment: Deployment, wanted: str, terminal: bool = False) -> str:
+    """The text of one form: "text", "json" (the document), "markdown" or "html"."""
+    if wanted not in FORMS:
+        raise UsageError(f"a deployment has no form {wanted!r}", allowed=", ".join(FORMATS))
+    module, _, function = FORMS[wanted].partition(":")
+    text: str = getattr(importlib.import_module(module), function)(deployment, terminal)
+    return text

@@ -1,0 +1,40 @@
+"""A deployment as Markdown, for a pull request or a job summary."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from edgedla.deployment.deployment import Deployment
+from edgedla.reports.deployment.rows import answer, basis, gain, proofs, rows, subject
+from edgedla.reports.markdown import code, escape
+
+
+def to_markdown(deployment: Deployment, terminal: bool = False) -> str:
+    return "\n".join(_lines(deployment)) + "\n"
+
+
+def _lines(deployment: Deployment) -> Iterator[str]:
+    _, word, said = answer(deployment)
+    yield f"## {escape(deployment.name)} on {escape(subject(deployment))}\n"
+    yield f"**{word}.** {escape(said)} {escape(gain(deployment))}\n"
+    yield "| | before | after | basis |\n|---|---|---|---|"
+    yield from (f"| {escape(r.what)} | {escape(r.before)} | {escape(r.after)} | {r.basis} |" for r in rows(deployment))
+    yield "\n### Tried\n\n| Step | Level | Outcome | Why |\n|---|---|---|---|"
+    yield from (f"| {escape(t.name)} | {t.level} | {t.outcome} | {escape(t.reason)} |" for t in deployment.trials)
+    found = proofs(deployment)
+    if found:
+        yield "\n### Rewritten\n\n| Rewrite | Sites | Proof |\n|---|---|---|"
+        yield from (f"| {code(p['rewrite'])} | {p['sites']} | {escape(p['proof'])} |" for p in found)
+    errors = deployment.details["errors"]
+    if errors:
+        yield "\n### Error in INT8 by tensor (simulated)\n\n| Tensor | Alone, dB | Share of the error |\n|---|---|---|"
+        for e in errors[:10]:
+            alone = "-" if e["alone_db"] is None else f"{e['alone_db']:.1f}"
+            share = "-" if e["output_share"] is None else f"{e['output_share']:.2e}"
+            yield f"| {code(e['tensor'])} | {alone} | {share} |"
+    yield "\n### Repeat it\n\n```sh"
+    yield from deployment.commands
+    yield "```\n\n### Basis\n"
+    yield from (
+        f"- {escape(name)}: {escape(text)}{f' ({badge})' if badge else ''}" for name, text, badge in basis(deployment)
+    )

@@ -1,0 +1,135 @@
+"""What every form of a deployment's report says: the answer, the table of before and after, the trials, the basis."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.deployment import Deployment
+from edgedla.reports.page.numbers import megabytes, milliseconds, significant
+from edgedla.reports.summary import percent
+from edgedla.reports.text import clean
+
+#: Outcome of a trial -> tone of pages and terminals.
+TONES: Mapping[str, str] = {
+    "kept": "good", "undone": "mixed", "rejected": "bad", "skipped": "unknown", "failed": "bad",
+}  # fmt: skip
+
+
+class Row(NamedTuple):
+    """One figure before and after. `basis`: predicted, fitted, measured, simulated, or "" where it is a plain fact."""
+
+    what: str
+    before: str
+    after: str
+    basis: str
+
+
+def subject(deployment: Deployment) -> str:
+    """The platform in one line."""
+    p = deployment.platform
+    jetpack = f"JetPack {p['jetpack']}, " if p.get("jetpack") else ""
+    return f"{p['title']}, {jetpack}TensorRT {p['trt']}, level {deployment.request.level}"
+
+
+def answer(deployment: Deployment) -> Tuple[str, str, str]:
+    """(tone, word, sentence)."""
+    best, score = deployment.best, deployment.score
+    how = clean(best.name) if best.name.startswith("INT8") else f"{clean(best.name)}, {best.precision.upper()}"
+    fell = f"{score['metric']} {significant(score['value'])}, in FP32 {significant(score['fp32'])}"
+    if deployment.accepted:
+        return "good", "Accepted", f"{how}; {fell}."
+    if not best.predicted["bound_kept"]:
+        return "bad", "Not accepted", f"No frame keeps {deployment.request.max_latency_us:g} us, as predicted: {how}."
+    return "bad", "Not accepted", f"Even with {how}, {score['metric']} falls by {significant(score['drop'])}."
+
+
+def gain(deployment: Deployment) -> str:
+    """How the objective moved, in one sentence."""
+    objective = deployment.request.objective
+    before, after = deployment.first.value(objective), deployment.best.value(objective)
+    if before == after:
+        return "No step lowered the predicted cost; the artifact is the model as it came."
+    unit = {"latency": "us per frame", "throughput": "us between frames", "energy": "mJ per frame",
+            "loadables": "loadables"}[objective]  # fmt: skip
+    return f"Predicted {before:.4g} {unit} before, {after:.4g} after ({before / after:.2f} times better)."
+
+
+def rows(deployment: Deployment) -> List[Row]:
+    """Before (the model as it came, FP16) and after."""
+    first, best = deployment.first, deployment.best
+    a, b = first.predicted, best.predicted
+
+    def both(what: str, read: Any, basis: str) -> Row:
+        return Row(what, read(a), read(b), basis)
+
+    fitted, score = str(b["build"].get("basis", "predicted")), deployment.score
+    # With --place dla the build is placed as TensorRT does it: one row says both.
+    own = [Row("Latency on the DLA", _us(first, a["tensorrt"]), _us(best, b["tensorrt"]), fitted)]
+    own = own if deployment.request.place == "best" else []
+    found = [
+        Row("Precision", first.precision.upper(), best.precision.upper(), ""),
+        both("Layers", lambda p: str(p["check"]["layers"]), ""),
+        Row("Layers on the DLA", _on_dla(deployment, "layers_before"), _on_dla(deployment, "layers_after"), "predicted"),
+        both("MACs the DLA can run", lambda p: percent(p["check"]["share_macs_dla"]), "predicted"),
+        both("Loadables", lambda p: str(p["build"]["loadables"]), "predicted"),
+        Row("Latency of a frame", _us(first, a["build"]), _us(best, b["build"]), fitted),
+        *own,
+        both("Frames per second", lambda p: significant(p["build"]["throughput_fps"]), fitted),
+        both("Energy per frame", lambda p: f"{significant(p['build']['energy_mj'])} mJ", fitted),
+        both("Weights and activations", lambda p: _memory(p["build"]), "predicted"),
+        Row(f"Metric: {score['metric']}", _scored(deployment.first_score), _scored(score), str(score["basis"])),
+    ]  # fmt: skip
+    return found
+
+
+def _on_dla(deployment: Deployment, which: str) -> str:
+    layers = [x for x in deployment.details[which] if x["device"]]
+    return f"{sum(x['device'] != 'GPU' for x in layers)} of {len(layers)}"
+
+
+def _us(candidate: Candidate, figures: Optional[Mapping[str, Any]]) -> str:
+    if figures is None:
+        return "-"
+    value = figures["latency_us"] + candidate.extra_us
+    return f"{milliseconds(value)} ±{figures['spread']:.0%}"
+
+
+def _memory(figures: Mapping[str, Any]) -> str:
+    size = figures.get("memory_bytes")
+    return "-" if size is None else megabytes(size)
+
+
+def _scored(score: Mapping[str, Any]) -> str:
+    return f"{significant(score['value'])} [{significant(score['low'])}, {significant(score['high'])}]"
+
+
+def basis(deployment: Deployment) -> List[Tuple[str, str, str]]:
+    """(name, text, badge) of what the figures rest on."""
+    samples = deployment.samples
+    found = [
+        ("Times, energy", "edgedla's cost model; ± one standard deviation; no board took part", "fitted"),
+        ("Layers, loadables", "edgedla's rules and TensorRT's parser as it is known", "predicted"),
+        ("Accuracy", f"{samples['final']}; no step looked at them",
+         "simulated" if deployment.artifact.simulated else "measured"),
+        ("Calibration", str(samples["calibration"] or "no samples"), ""),
+        ("Steps judged on", str(samples["search"]), ""),
+    ]  # fmt: skip
+    found += [(f"SHA-256 of {what.replace('_', ' ')}", digest, "") for what, digest in deployment.hashes.items()]
+    found += [(name, version, "") for name, version in deployment.versions.items() if version]
+    return found + [("Note", note, "") for note in deployment.notes]
+
+
+def proofs(deployment: Deployment) -> List[Dict[str, Any]]:
+    """Rewrites of the accepted build: rewrite, sites, proof."""
+    found: Dict[str, Dict[str, Any]] = {}
+    for site in deployment.details["proofs"]:
+        row = found.setdefault(site["rewrite"], {"rewrite": site["rewrite"], "sites": 0, "statuses": {}, "worst": None})
+        row["sites"] += 1
+        row["statuses"][site["status"]] = row["statuses"].get(site["status"], 0) + 1
+        if site["rel_l2"] is not None:
+            row["worst"] = max(row["worst"] or 0.0, site["rel_l2"])
+    for row in found.values():
+        said = ", ".join(f"{n} {status}" for status, n in sorted(row["statuses"].items()))
+        row["proof"] = said + (f", differs by at most {row['worst']:.1e}" if row["worst"] is not None else "")
+    return list(found.values())

@@ -1,0 +1,30 @@
+"""A deployment on a terminal: the answer, before and after, what was tried."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from edgedla.deployment.deployment import Deployment
+from edgedla.reports.deployment.rows import TONES, answer, gain, rows, subject
+from edgedla.reports.text import Line, aligned, clean, folded, print_lines
+
+
+def to_text(deployment: Deployment, terminal: bool = False) -> str:
+    lines = [part for line in _lines(deployment) for part in folded(line)]
+    return print_lines(lines, terminal)
+
+
+def _lines(deployment: Deployment) -> Iterator[Line]:
+    tone, word, said = answer(deployment)
+    yield "title", 0, f"{clean(deployment.name)} on {subject(deployment)}"
+    yield tone, 0, f"{word.upper()}: {said}"
+    yield "", 0, gain(deployment)
+    yield "", 0, ""
+    table = [("", "before", "after", "")]
+    table += [(r.what, r.before, r.after, r.basis) for r in rows(deployment)]
+    yield from (("", 2, line) for line in aligned(table))
+    yield "", 0, ""
+    yield "title", 0, "Tried"
+    for trial in deployment.trials:
+        yield TONES[trial.outcome], 2, f"{trial.outcome:9}{clean(trial.name)}: {clean(trial.reason)}"
+    yield from (("mixed", 0, clean(note)) for note in deployment.notes)

@@ -1,0 +1,155 @@
+"""One call: what each level tries, keeps and undoes; what is written; going on; the same result for the same input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+
+import edgedla
+from edgedla.deployment.request import DeployRequest
+from edgedla.errors import DataError, UsageError
+from edgedla.reports.deployment import FORMATS, render_deployment
+
+needs_fix = pytest.mark.skipif(sys.version_info < (3, 10), reason="rewriting needs onnx-ir, which needs Python 3.10")
+TARGET: Dict[str, Any] = {"target": "agx-orin-64gb", "backend": "host", "place": "dla"}
+
+
+def outcomes(found: Any) -> Dict[str, str]:
+    return {t.name: t.outcome for t in found.trials}
+
+
+def test_level_0_builds_the_model_as_it_is(model: Path, tmp_path: Path) -> None:
+    found = edgedla.deploy(model, tmp_path / "out", level=0, **TARGET)
+    assert outcomes(found) == {"the model as it is": "kept"}
+    assert found.accepted
+    assert found.artifact.precision == "fp16"
+    assert found.artifact.simulated
+    assert found.best is found.first
+    names = {p.name for p in found.save(tmp_path / "out")}
+    assert names == {"artifact", "model.onnx", "deployment.json", "report.html", "report.md"}
+
+
+def test_int8_is_kept_where_the_metric_holds(model: Path, samples: Path, tmp_path: Path) -> None:
+    found = edgedla.deploy(model, tmp_path / "out", level=2, data=samples, max_drop=0.2, **TARGET)
+    assert found.best.precision == found.artifact.precision == "int8"
+    assert found.best.value("latency") < found.first.value("latency")
+    assert 0 < found.score["drop"] <= 0.2
+    assert (tmp_path / "out" / "quantization" / "calib.cache").is_file()
+    # No sample is used for two things.
+    detail = found.samples
+    assert [detail[k].split(" of ")[0] for k in ("calibration", "search", "final")] == [
+        "samples 0 to 8", "samples 9 to 11", "samples 12 to 14",
+    ]  # fmt: skip
+
+
+def test_int8_is_rejected_where_the_metric_falls(model: Path, samples: Path, tmp_path: Path) -> None:
+    found = edgedla.deploy(model, tmp_path / "out", level=2, data=samples, max_drop=1e-9, **TARGET)
+    # FP16 itself is off by more: it stands, and the answer is no.
+    assert outcomes(found)["INT8"] == "rejected"
+    assert found.best.level == 0
+    assert not found.accepted
+    assert not (tmp_path / "out" / "quantization").exists()
+
+
+def test_int8_without_samples_is_skipped(model: Path, tmp_path: Path) -> None:
+    found = edgedla.deploy(model, tmp_path / "out", level=2, **TARGET)
+    assert outcomes(found)["INT8"] == "skipped"
+    assert found.samples["synthetic"]
+
+
+@needs_fix
+def test_exact_rewrites_are_proven_and_kept(hard_swish: Path, tmp_path: Path) -> None:
+    found = edgedla.deploy(hard_swish, tmp_path / "out", level=1, **TARGET)
+    assert outcomes(found)["exact rewrites"] == "kept"
+    assert found.best.value("latency") < found.first.value("latency")
+    assert found.best.share_macs_dla >= found.first.share_macs_dla
+    assert {p["status"] for p in found.to_dict()["proofs"]} == {"proved"}
+    assert found.best.proof["within"]
+
+
+@needs_fix
+def test_a_step_that_does_not_help_is_undone(model: Path, tmp_path: Path) -> None:
+    found = edgedla.deploy(model, tmp_path / "out", level=3, **TARGET)
+    assert found.best.level == 0
+    assert {name: o for name, o in outcomes(found).items() if o == "kept"} == {"the model as it is": "kept"}
+
+
+def test_a_second_call_goes_on_from_the_finished_steps(model: Path, samples: Path, tmp_path: Path) -> None:
+    lines: List[str] = []
+    out = tmp_path / "out"
+    options: Dict[str, Any] = {"data": samples, "max_drop": 0.2, "level": 2, **TARGET}
+    first = edgedla.deploy(model, out, **options)
+    again = edgedla.deploy(model, out, say=lines.append, **options)
+    assert all(line.endswith("finished before") for line in lines)
+    assert again.to_json() == first.to_json()
+
+
+def test_equal_input_gives_an_equal_document(model: Path, samples: Path, tmp_path: Path) -> None:
+    options: Dict[str, Any] = {"data": samples, "max_drop": 0.2, "level": 2, **TARGET}
+    one, other = (edgedla.deploy(model, tmp_path / name, **options) for name in ("a", "b"))
+    assert one.to_json() == other.to_json()
+
+
+def test_it_runs_and_says_which_inputs_it_wants(model: Path, tmp_path: Path) -> None:
+    with edgedla.deploy(model, level=0, **TARGET) as found:
+        outputs = found.run(np.zeros((1, 3, 32, 32), np.float32))
+        assert {name: a.shape for name, a in outputs.items()} == {"y": (1, 8, 32, 32)}
+        with pytest.raises(UsageError, match="inputs"):
+            found.run({"nothing": np.zeros(1)})
+        saved = found.save(tmp_path / "copy")
+    assert (tmp_path / "copy" / "artifact" / "manifest.json") in [p / "manifest.json" for p in saved]
+
+
+def test_a_budget_that_is_over_keeps_level_0(model: Path, samples: Path, tmp_path: Path) -> None:
+    found = edgedla.deploy(model, tmp_path / "out", level=3, data=samples, budget_s=1e-6, **TARGET)
+    assert found.best.level == 0
+    assert {o for name, o in outcomes(found).items() if name != "the model as it is"} == {"skipped"}
+
+
+def test_a_latency_that_no_frame_keeps_is_not_accepted(model: Path, tmp_path: Path) -> None:
+    found = edgedla.deploy(model, tmp_path / "out", level=0, max_latency_us=0.5, target="agx-orin-64gb", backend="host")
+    assert not found.accepted
+    assert "0.5 us" in found.render("text")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_form_says_what_was_tried_and_what_is_simulated(model: Path, tmp_path: Path, form: str) -> None:
+    text = render_deployment(edgedla.deploy(model, tmp_path / "out", level=0, **TARGET), form)
+    assert "the model as it is" in text
+    assert "simulated" in text
+    if form == "json":
+        assert json.loads(text)["document"] == "edgedla.deployment"
+    if form == "html":
+        assert "<script" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"level": 4}, "level 4"),
+        ({"max_drop": -1.0}, "drop of -1"),
+        ({"budget_s": 0.0}, "--budget"),
+        ({"holdout": "x.npz"}, "with --data"),
+        ({"place": "dla", "devices": "GPU"}, "TensorRT's own placement"),
+        ({"objective": "speed"}, "unknown objective"),
+    ],
+)
+def test_wrong_requests_are_refused(options: Dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        DeployRequest(target="agx-orin-64gb", **options)
+
+
+def test_a_metric_with_labels_needs_labels(model: Path, samples: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="needs labels"):
+        edgedla.deploy(model, tmp_path / "out", data=samples, metric="top1", level=0, **TARGET)
+
+
+def test_too_few_samples_are_refused(model: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "few.npy", np.zeros((4, 3, 32, 32), np.float32))
+    with pytest.raises(DataError, match="4 samples are too few"):
+        edgedla.deploy(model, tmp_path / "out", data=tmp_path / "few.npy", level=0, **TARGET)

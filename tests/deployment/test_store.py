@@ -1,0 +1,83 @@
+"""Finished steps stand until something that they rest on, or a file of theirs, changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from edgedla.deployment.store import RECORD, Store
+from edgedla.errors import EnvironmentMissing
+
+
+class Work:
+    """A step that counts how often it was worked out."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def __call__(self, folder: Path) -> Dict[str, Any]:
+        self.runs += 1
+        (folder / "sub").mkdir()
+        (folder / "sub" / "result.txt").write_text(f"run {self.runs}")
+        return {"value": 1.5, "pair": (1, 2)}
+
+
+def test_a_finished_step_is_not_worked_out_again(tmp_path: Path) -> None:
+    work = Work()
+    first = Store(tmp_path).step("fix", {"model": "a"}, work)
+    second = Store(tmp_path).step("fix", {"model": "a"}, work)
+    assert (work.runs, first.reused, second.reused) == (1, False, True)
+    assert dict(first.value) == dict(second.value) == {"value": 1.5, "pair": [1, 2]}
+
+
+def test_another_input_is_another_step(tmp_path: Path) -> None:
+    work = Work()
+    store = Store(tmp_path)
+    assert store.step("fix", {"model": "a"}, work).key != store.step("fix", {"model": "b"}, work).key
+    assert work.runs == 2
+
+
+@pytest.mark.parametrize("damage", ["changed", "removed", "no record", "half a record", "a list"])
+def test_a_damaged_step_is_worked_out_again(tmp_path: Path, damage: str) -> None:
+    work = Work()
+    folder = Store(tmp_path).step("fix", {}, work).folder
+    if damage == "changed":
+        (folder / "sub" / "result.txt").write_text("other")
+    elif damage == "removed":
+        (folder / "sub" / "result.txt").unlink()
+    elif damage == "no record":
+        (folder / RECORD).unlink()
+    else:
+        (folder / RECORD).write_text('{"key": "' if damage == "half a record" else "[]")
+    again = Store(tmp_path).step("fix", {}, work)
+    assert (work.runs, again.reused) == (2, False)
+    assert again.file("sub/result.txt").read_text() == "run 2"
+
+
+def test_a_step_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fails(folder: Path) -> Dict[str, Any]:
+        (folder / "half").write_text("x")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Store(tmp_path).step("build", {}, fails)
+    assert [p.name for p in tmp_path.iterdir()] == ["journal.jsonl"]
+
+
+def test_the_journal_has_a_line_a_step(tmp_path: Path) -> None:
+    lines: List[str] = []
+    store = Store(tmp_path, lines.append)
+    store.step("fix", {}, Work(), "rewriting")
+    store.step("fix", {}, Work(), "rewriting")
+    journal = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
+    assert [(j["step"], j["state"]) for j in journal] == [("fix", "done"), ("fix", "reused")]
+    assert lines == ["rewriting", "rewriting: finished before"]
+
+
+def test_where_a_file_stands_there_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentMissing, match="cannot be written"):
+        Store(tmp_path / "file" / "store").step("fix", {}, Work())
