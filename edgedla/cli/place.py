@@ -212,7 +212,7 @@ def _evaluate(
     devices = evaluated[0] if len(evaluated) == 1 else list(evaluated)
     prediction = placement.predict(list(models), devices=devices, **options)
     deliver(targets, lambda wanted, terminal: render_prediction(prediction, wanted))
-    return 1 if any(s.broken for s in prediction.streams) else 0
+    return 1 if prediction.exceeds_module or any(s.broken for s in prediction.streams) else 0
 
 
 def _pareto(models: Tuple[str, ...], request: Any, objectives: str, targets: Sequence[Tuple[str, str]]) -> int:

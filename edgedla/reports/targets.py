@@ -87,6 +87,7 @@ def _module(platform: Platform) -> Dict[str, Any]:
         "dla_cores": m.dla_cores,
         "sram_bytes": m.sram_bytes,
         "sram_shared": m.sram_shared,
+        "memory_bytes": m.memory_bytes,
         "dram_gb_s": m.dram_gb_s,
         "power_modes": sorted(m.power_modes),
         "sources": list(m.sources),

@@ -10,7 +10,18 @@ from edgedla.data import rules_dir
 from edgedla.errors import UsageError
 from edgedla.targets.platform import Module, PowerMode
 
-_REQUIRED = ("id", "title", "family", "chip", "dla_version", "dla_cores", "sram_kib", "sram_shared", "dram_gb_s")
+_REQUIRED = (
+    "id",
+    "title",
+    "family",
+    "chip",
+    "dla_version",
+    "dla_cores",
+    "sram_kib",
+    "sram_shared",
+    "dram_gb_s",
+    "memory_gib",
+)
 #: Modules that people ask for and that never had a DLA (NVIDIA's Jetson module specifications).
 WITHOUT_DLA = {
     "nano": "Jetson Nano",
@@ -103,6 +114,7 @@ def _load(name: str) -> Module:
         sram_bytes=table.integer("sram_kib") * 1024,
         sram_shared=table["sram_shared"],
         dram_gb_s=float(table.number("dram_gb_s")),
+        memory_bytes=table.integer("memory_gib") << 30,
         power_modes=modes,
         sources=table.texts("sources"),
         family=table.text("family"),

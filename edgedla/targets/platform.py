@@ -33,6 +33,7 @@ class Module:
         sram_bytes: hardware SRAM one core can use (Orin), or all engines share (Xavier).
         sram_shared: True where the SRAM is shared by several engines.
         dram_gb_s: peak DRAM bandwidth.
+        memory_bytes: DRAM that CPU, GPU and DLA share; Linux and the carve-outs take a part of it.
         power_modes: by name, the fastest first.
         family: modules of one family run the same JetPack releases, for example "orin-nx".
         aliases: other names it is asked for by.
@@ -47,6 +48,7 @@ class Module:
     sram_bytes: int
     sram_shared: bool
     dram_gb_s: float
+    memory_bytes: int
     power_modes: Mapping[str, PowerMode]
     sources: Tuple[str, ...] = ()
     family: str = ""

@@ -49,7 +49,7 @@ def test_the_steps_add_up_to_the_true_loads_and_the_prices_never_ask_for_more_th
 ) -> None:
     problem = of_one_batch(problem, (1.0, 2.5))
     frontier = Frontier(problem, ALL)
-    prices = Prices(frontier, weights_around(np.array([0.4, 0.35, 0.25])))
+    prices = Prices.both_ways(frontier, weights_around(np.array([0.4, 0.35, 0.25])))
     chosen = list(itertools.islice(assignments(problem), 4000))
     for assignment in random.Random(seed).sample(chosen, min(len(chosen), 20)):
         state, load = frontier.start, np.zeros(3)
@@ -64,7 +64,12 @@ def test_the_steps_add_up_to_the_true_loads_and_the_prices_never_ask_for_more_th
         ]
         assert load == pytest.approx(true)
         for i, state, so_far in trail:
-            assert (prices.rest(i, [state])[0] <= prices.weights @ (load - so_far) + 1e-6).all()
+            rest = prices.rest(i, [state])
+            assert (rest[0] <= prices.weights @ (load - so_far) + 1e-6).all()
+            if set(assignment) >= {"DLA0", "DLA1"}:
+                # These bounds are about placements that use every core.
+                bound = prices.bounds(so_far[None, :], np.zeros(1, int), rest)[0]
+                assert bound <= (prices.weights @ load).max() + 1e-6
 
 
 @CHECKED
@@ -135,7 +140,7 @@ def test_the_best_prices_bound_every_period(problem: Problem) -> None:
     assert weights.sum() == pytest.approx(1)
     bound, prices = best_prices(frontier, factors, weights)
     assert bound >= lowest - 1e-3
-    assert bound == pytest.approx(prices.rest(0, [frontier.start])[0].max())
+    assert bound == pytest.approx(prices.root.max())
     everywhere = [a for a in assignments(problem) if set(a) == set(ALL)]
     assert all(bound <= period(problem, evaluate(problem, a)) + 1e-6 for a in everywhere)
 

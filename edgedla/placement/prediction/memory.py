@@ -15,7 +15,7 @@ from edgedla.placement.problem.problem import Limits
 #: TensorRT's default of the pool dlaManagedSRAM, per core (developer guide, "Customizing DLA Memory Pools").
 DEFAULT_SRAM_BYTES = 1 << 20
 #: No figure of the DLA compiler's allocations is published: padding and reuse of buffers may halve or double them.
-SPREAD = 0.5
+MEMORY_SPREAD = 0.5
 
 
 def weight_bytes(graph: LayerGraph, layers: Iterable[int], precision: str) -> int:
@@ -72,4 +72,4 @@ def loadable_memory(
         over.append("dlaGlobalDRAM")
     if intermediate > limits.local_dram_bytes:
         over.append("dlaLocalDRAM")
-    return LoadableMemory(weights, intermediate, io, min(intermediate, sram), "guessed", SPREAD, tuple(over))
+    return LoadableMemory(weights, intermediate, io, min(intermediate, sram), "guessed", MEMORY_SPREAD, tuple(over))

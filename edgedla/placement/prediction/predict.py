@@ -10,9 +10,16 @@ from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import with_measurements
 from edgedla.errors import UsageError
 from edgedla.placement.prediction.assignments import Assignment, devices_of_model, each_model
-from edgedla.placement.prediction.memory import DEFAULT_SRAM_BYTES, alive_bytes, loadable_memory, weight_bytes
+from edgedla.placement.prediction.memory import (
+    DEFAULT_SRAM_BYTES,
+    MEMORY_SPREAD,
+    alive_bytes,
+    loadable_memory,
+    weight_bytes,
+)
 from edgedla.placement.prediction.prediction import PredictedLoadable, PredictedStream, Prediction
 from edgedla.placement.prediction.streams import Lane, Pace, side_by_side
+from edgedla.placement.problem.doubts import doubts
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.inputs import problem_of
 from edgedla.placement.problem.model import Model
@@ -132,7 +139,7 @@ class Predictor:
         else:
             paces = tuple(side_by_side([lane], self.costs.transfer_factor)[0] for lane in lanes)
         streams = (self._stream(evaluation, m, names[m], lanes[m], paces[m]) for m in range(len(self.models)))
-        return self._prediction(concurrent, tuple(streams))
+        return self._prediction(concurrent, tuple(streams), doubts(self.problem, evaluation, self.models))
 
     def copies(self, devices: Sequence[str]) -> Prediction:
         """The first model as one stream on each of `devices`, all at the same time, each with one frame in flight."""
@@ -144,16 +151,19 @@ class Predictor:
         lanes = [self._lane(evaluation, 0) for evaluation in evaluations]
         paces = side_by_side(lanes, self.costs.transfer_factor, GPU_SWITCH_US)
         streams = (self._stream(e, 0, n, lane, pace) for e, n, lane, pace in zip(evaluations, names, lanes, paces))
-        return self._prediction(len(names) > 1, tuple(streams))
+        notes = dict.fromkeys(note for e in evaluations for note in doubts(self.problem, e, self.models))
+        return self._prediction(len(names) > 1, tuple(streams), tuple(notes))
 
-    def _prediction(self, concurrent: bool, streams: Tuple[PredictedStream, ...]) -> Prediction:
+    def _prediction(self, concurrent: bool, streams: Tuple[PredictedStream, ...], notes: Tuple[str, ...]) -> Prediction:
         return Prediction(
             platform=self.platform.to_dict(),
             precision=self.costs.precision,
             concurrent=concurrent,
             costs=self.costs.to_dict(),
             streams=streams,
-            notes=(*self.costs.notes, *(n for model in self.models for n in model.graph.notes)),
+            module_memory_bytes=self.platform.module.memory_bytes,
+            memory_spread=MEMORY_SPREAD,
+            notes=(*notes, *self.costs.notes, *(n for model in self.models for n in model.graph.notes)),
         )
 
     def _lane(self, evaluation: Evaluation, m: int) -> Lane:

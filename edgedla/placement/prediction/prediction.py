@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, weakest
 from edgedla.documents import header
@@ -127,6 +127,8 @@ class Prediction:
         platform: as Platform.to_dict().
         concurrent: the streams run at the same time, each with one frame in flight; else one after the other.
         costs: as CostModel.to_dict(): clocks, power mode, idle power.
+        module_memory_bytes: DRAM of the module, which CPU, GPU and DLA share.
+        memory_spread: relative standard deviation of `memory_bytes`, which no published figure tells.
         notes: what limits the numbers, and what measurement would settle it.
     """
 
@@ -135,7 +137,8 @@ class Prediction:
     concurrent: bool
     costs: Mapping[str, Any]
     streams: Tuple[PredictedStream, ...]
-    module_memory_bytes: Optional[int] = None
+    module_memory_bytes: int
+    memory_spread: float
     notes: Tuple[str, ...] = ()
 
     @property
@@ -199,6 +202,11 @@ class Prediction:
         """Weights and activations of all engines; CUDA's and TensorRT's own memory comes on top."""
         return sum(s.weight_bytes + s.activation_bytes for s in self.streams)
 
+    @property
+    def exceeds_module(self) -> bool:
+        """The engines together do not fit the module's memory, whatever else is in it."""
+        return self.memory_bytes > self.module_memory_bytes
+
     def to_dict(self) -> Dict[str, Any]:
         return {
             **header("edgedla.prediction"),
@@ -210,6 +218,8 @@ class Prediction:
             "throughput_fps": round(self.throughput_fps, 3),
             "basis": self.basis,
             "memory_bytes": self.memory_bytes,
+            "memory_basis": "guessed",
+            "memory_spread": round(self.memory_spread, 3),
             "module_memory_bytes": self.module_memory_bytes,
             "streams": [s.to_dict() for s in self.streams],
             "notes": list(self.notes),

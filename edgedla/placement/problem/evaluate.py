@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.costs.cost import Cost, total
+from edgedla.costs.cost import Cost, total, weakest
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
@@ -65,6 +65,10 @@ class Evaluation:
         """One frame alone: TensorRT runs the parts of an engine one after the other, so their times add."""
         cost = total(cost for (m, _), cost in sorted(self.loads.items()) if m == model)
         return cost.stretched(1.0, self.widening[model]) if self.widening else cost
+
+    def basis(self, model: int) -> str:
+        """The weakest basis of a model's times."""
+        return weakest(cost.basis for (m, _), cost in self.loads.items() if m == model)
 
     def load(self, problem: Problem, device: str) -> Cost:
         """Work on a device per period: `rates[m]` frames of every model m, slowed down by the other engines in use."""

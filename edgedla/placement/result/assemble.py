@@ -8,6 +8,7 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 from edgedla.costs.cost import total
 from edgedla.costs.model import CostModel
 from edgedla.placement.problem.baselines import TITLES, size
+from edgedla.placement.problem.doubts import doubts
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import Goal, Solution
 from edgedla.placement.problem.model import Model
@@ -75,6 +76,7 @@ def assemble(
         ),
         notes=(
             *_notes(models, problem, best, platform, goal.latency_bound_us is not None, solution.optimal),
+            *doubts(problem, best, models),
             *costs.notes,
             *_stopped(solution),
         ),

@@ -21,12 +21,22 @@ class Prices:
         message[t][s, S] = min over sets T >= S of the weighted transitions from s to T - S
                            + sum over readers c of t of min over d in T of share[c, t] * own[c][d] + torn[c, d]
 
-    `torn` counts what a link or, along one path of each model, a new loadable adds.
+    `torn` counts what a link or, along one path of each model, a new loadable adds. Loadables are counted in one of two
+    ways, and each weight stands for both: those of the path; or one on every core, because sets of engines that leave
+    a core out are solved apart. While a core has no loadable yet, `unused` comes on top of `rest` in the second way.
+
+    Attributes:
+        weights: (ways * weights, devices).
+        unused: (ways * weights, cores).
     """
 
-    def __init__(self, frontier: Frontier, weights: np.ndarray) -> None:
-        self.frontier, self.weights = frontier, weights
+    def __init__(self, frontier: Frontier, weights: np.ndarray, along: np.ndarray) -> None:
+        """Prices of these weights; `along` says by weight whether the loadables of the path are counted."""
+        self.frontier, self.weights, self.along = frontier, weights, along
+        self.used = np.zeros(len(weights), int)
         problem = frontier.problem
+        self._loadable_us = np.where(along, frontier.loadable_us, 0.0)
+        self.unused = weights[:, 1:] * _least_rates(frontier) * np.where(along, 0.0, frontier.loadable_us)[:, None]
         self._trunk = _trunk(frontier)
         self._readers = [tuple(sorted(f.consumers)) for f in problem.flows]
         self._share = [self._shares(i) for i in range(len(problem.items))]
@@ -44,6 +54,42 @@ class Prices:
         for i in reversed(range(len(problem.items))):
             same = i + 1 < len(problem.items) and problem.items[i + 1].model == problem.items[i].model
             self._ahead[i] = i if i in self._trunk else self._ahead[i + 1] if same else None
+
+    @classmethod
+    def both_ways(cls, frontier: Frontier, weights: np.ndarray) -> Prices:
+        """Every weight with the loadables of the path, and with one on every core."""
+        along = np.arange(2 * len(weights)) < len(weights)
+        return cls(frontier, np.concatenate([weights, weights]), along)
+
+    @property
+    def root(self) -> np.ndarray:
+        """By weight, the bound of the whole problem."""
+        bounds: np.ndarray = self.rest(0, [self.frontier.start])[0] + self.unused.sum(axis=1)
+        return bounds
+
+    def bounds(self, loads: np.ndarray, state: np.ndarray, rest: np.ndarray) -> np.ndarray:
+        """By partial placement the best bound over the weights, which `used` counts.
+
+        A core without load has had no loadable: where loadables cost nothing, neither does `unused`.
+        """
+        best = np.empty(len(loads))
+        for start in range(0, len(loads), 16384):
+            part = slice(start, start + 16384)
+            least = loads[part] @ self.weights.T + rest[state[part]]
+            fresh = (loads[part, 1:] == 0.0).any(axis=1)
+            if fresh.any():
+                least[fresh] += (loads[part][fresh, 1:] == 0.0) @ self.unused.T
+            which = least.argmax(axis=1)
+            best[part] = least[np.arange(len(which)), which]
+            self.used += np.bincount(which, minlength=len(self.used))
+        return best
+
+    def most_used(self, count: int) -> Prices:
+        """Only the weights that gave the best bound most often so far, for sweeps of more placements."""
+        if len(self.weights) <= count:
+            return self
+        kept = np.sort(np.argsort(-self.used, kind="stable")[:count])
+        return Prices(self.frontier, self.weights[kept], self.along[kept])
 
     def _shares(self, i: int) -> Dict[int, float]:
         flows = self.frontier.into[i]
@@ -74,7 +120,7 @@ class Prices:
             if before is not None:
                 rate = f.problem.rates[f.problem.items[consumer].model]
                 key = self._first_flow(before, consumer), consumer
-                added = self.weights.T * f.loadable_us * rate
+                added = self.weights.T * self._loadable_us * rate
                 added[0] = 0.0
                 found[key] = found.get(key, 0.0) + added
         return found
@@ -184,7 +230,7 @@ class Prices:
                 # Stretches that come as no new loadable, because another path has had more.
                 at = None if before is None else item_at[before]
                 free = np.array([s.counts[a] if at is None else s.items[at][1 + a] for s in states])
-                found -= free[:, None] * (self.weights[:, core] * f.loadable_us * rate)
+                found -= free[:, None] * (self.weights[:, core] * self._loadable_us * rate)
         if self._called[i]:
             unpaid = np.array([not s.engine for s in states])
             found += unpaid[:, None] * (self.weights[:, 0] * f.engine_us * rate)
@@ -211,15 +257,24 @@ def _trunk(frontier: Frontier) -> Dict[int, Optional[int]]:
     return found
 
 
+def _least_rates(frontier: Frontier) -> np.ndarray:
+    """By core, the least rate of a model that may be on it; 0 where nothing may."""
+    items = frontier.problem.items
+    rates = [
+        {frontier.problem.rates[i.model] for i, a in zip(items, frontier.allowed) if c in a} for c in frontier.cores
+    ]
+    return np.array([min(r, default=0.0) for r in rates])
+
+
 def best_prices(frontier: Frontier, factors: np.ndarray, weights: np.ndarray) -> Tuple[float, Prices]:
     """(the best bound of the whole problem, prices around the weights that give it); `weights` is where to look first."""
-    prices = Prices(frontier, weights_around(weights) * factors)
-    values = prices.rest(0, [frontier.start])[0]
-    best = float(values.max())
-    better = weights_around(weights)[int(values.argmax())]
+    around = weights_around(weights)
+    prices = Prices.both_ways(frontier, around * factors)
+    best = float(prices.root.max())
+    better = around[int(prices.root.argmax()) % len(around)]
     if (better > 0).all() and not np.allclose(better, weights, atol=1e-5):
-        prices = Prices(frontier, weights_around(better) * factors)
-        best = max(best, float(prices.rest(0, [frontier.start])[0].max()))
+        prices = Prices.both_ways(frontier, weights_around(better) * factors)
+        best = max(best, float(prices.root.max()))
     return best, prices
 
 

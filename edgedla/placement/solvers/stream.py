@@ -19,6 +19,9 @@ from edgedla.placement.solvers.sweep import sweep
 #: Partial placements that go on from each item to the next, sweep by sweep.
 WIDTHS: Tuple[int, ...] = (250, 2_000, 16_000, 64_000)
 
+#: Weights that the wider sweeps keep.
+WEIGHTS = 16
+
 
 def solve_stream(
     problem: Problem,
@@ -67,10 +70,15 @@ def solve_stream(
             prepared.append((bounds[engines], engines, frontier, prices, factors))
     latency_us = goal.latency_bound_us if len(problem.models) == 1 else None
     complete: Set[Tuple[str, ...]] = set()
+    trimmed: Dict[Tuple[str, ...], Prices] = {}
     for width in WIDTHS:
         for _, engines, frontier, prices, factors in sorted(prepared, key=lambda p: p[:2]):
             if timed_out or engines in complete or bounds[engines] >= value * (1 - gap):
                 continue
+            if width > WIDTHS[0] and engines not in trimmed:
+                # The first sweep has shown which prices matter.
+                trimmed[engines] = prices.most_used(WEIGHTS)
+            prices = trimmed.get(engines, prices)
             same = len(frontier.devices) == 3 and alike(problem)
             found = sweep(frontier, prices, factors, value * (1 - gap), width, same, deadline, latency_us)
             rounds += 1

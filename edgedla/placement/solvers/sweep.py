@@ -82,7 +82,7 @@ def sweep(
     for i in range(len(frontier.allowed)):
         states, rows = _continued(frontier, i, states, rows, alike)
         rest = prices.rest(i + 1, states)
-        bound = _bounds(rows, rest, prices.weights)
+        bound = prices.bounds(rows.loads, rows.state, rest)
         keep = bound < limit
         if latency_us is not None:
             keep &= rows.loads.sum(axis=1) <= latency_us * frontier.problem.rates[0] * (1 + 1e-9)
@@ -145,14 +145,6 @@ def _continued(frontier: Frontier, i: int, states: List[State], rows: _Rows, ali
         new_rows.loads[turn] = new_rows.loads[turn][:, (0, 2, 1)]
         new_rows.swapped[turn] ^= True
     return found, new_rows
-
-
-def _bounds(rows: _Rows, rest: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    found = np.empty(len(rows.loads))
-    for start in range(0, len(found), 16384):
-        part = slice(start, start + 16384)
-        found[part] = (rows.loads[part] @ weights.T + rest[rows.state[part]]).max(axis=1)
-    return found
 
 
 def _undominated(state: np.ndarray, loads: np.ndarray) -> np.ndarray:

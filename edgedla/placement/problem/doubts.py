@@ -1,0 +1,49 @@
+"""What the published figures cannot tell about an assignment, and the measurement that would settle it."""
+
+from __future__ import annotations
+
+from typing import List, Sequence, Tuple
+
+from edgedla.costs.work import TABLE_ACTIVATIONS
+from edgedla.placement.problem.evaluate import Evaluation
+from edgedla.placement.problem.model import Model
+from edgedla.placement.problem.problem import Problem
+from edgedla.vocabulary import GPU
+
+SETTLE = "`edgedla bench ARTIFACT --export-profile times.json` on the board tells; `--profile times.json` uses it."
+
+
+def doubts(problem: Problem, evaluation: Evaluation, models: Sequence[Model]) -> Tuple[str, ...]:
+    """A sentence a model and cause. The spread of its time counts the cause."""
+    sentences: List[str] = []
+    for m, model in enumerate(models):
+        causes = [
+            *_parts(problem, evaluation, m),
+            *_tables(problem, evaluation, m, model),
+        ]
+        if causes and evaluation.basis(m) != "measured":
+            sentences.append(f"{model.graph.name}: no published figure separates {'; nor '.join(causes)}. {SETTLE}")
+    return tuple(sentences)
+
+
+def _parts(problem: Problem, evaluation: Evaluation, m: int) -> List[str]:
+    if not evaluation.widening or not evaluation.widening[m]:
+        return []
+    loadables = sum(r.model == m for r in evaluation.regions)
+    fallback = sum(evaluation.assignment[i] == GPU and bool(problem.items[i].layers) for i in problem.items_of(m))
+    parts = f"{loadables} loadable{'s' * (loadables > 1)}" + (f" and {fallback} GPU layers" if fallback else "")
+    return [f"slow layers from waits between {parts} (±{evaluation.widening[m]:.0%} for it)"]
+
+
+def _tables(problem: Problem, evaluation: Evaluation, m: int, model: Model) -> List[str]:
+    on_dla = [x for i in problem.items_of(m) if evaluation.assignment[i] != GPU for x in problem.items[i].layers]
+    tables = [
+        x
+        for x in on_dla
+        if model.graph.layers[x].type == "ACTIVATION" and model.graph.layers[x].params.get("op") in TABLE_ACTIVATIONS
+    ]
+    if not tables:
+        return []
+    return [
+        f"the table look-ups of {len(tables)} activations on the DLA (Sigmoid, Tanh, ...) from what they stand behind"
+    ]
