@@ -72,7 +72,8 @@ class _Work:
     def __init__(self, path: Path, request: QuantizeRequest, say: Optional[Say], progress: Optional[Progress]) -> None:
         from edgedla.builder.onnx_input import read_model, with_static_inputs
         from edgedla.importers import load_onnx
-        from edgedla.quantization.session import input_specs, open_session
+        from edgedla.quantization.memory_limit import require
+        from edgedla.quantization.session import memory_of, model_input_specs
         from edgedla.regions import check_graph
         from edgedla.targets import platform_for
 
@@ -82,7 +83,9 @@ class _Work:
         self.graph: LayerGraph = load_onnx(path, trt=trt, shapes=request.shapes, batch=request.batch)
         shapes = {name: self.graph.tensors[name].dims for name in self.graph.inputs}
         self.model = with_static_inputs(read_model(path), shapes)
-        self.specs = input_specs(open_session(self.model.SerializeToString()), {k: list(v) for k, v in shapes.items()})
+        # Before the samples are read: they may be many.
+        require(memory_of(self.model.SerializeToString()))
+        self.specs = model_input_specs(self.model)
         self.report = check_graph(self.graph, self.platform, "int8", "fallback")
         self.notes: List[str] = []
         self.calibration = Samples((), False, "")

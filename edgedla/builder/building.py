@@ -14,6 +14,7 @@ from edgedla.builder.artifact.of_plan import Contents, artifact_of
 from edgedla.builder.artifact.store import folder_lock, output_folder, own_folder, save_artifact
 from edgedla.builder.chain.build import build_chain
 from edgedla.builder.chain.plan import ChainPlan, Whole, plan_chain
+from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.plan.devices import devices_of
 from edgedla.builder.plan.from_quantization import report_of, with_quantization
 from edgedla.builder.plan.int8_scales import calibrate
@@ -25,7 +26,6 @@ from edgedla.builder.standing import discard_stages, standing, tell
 from edgedla.builder.trtexec.files import Scripts, scripts_of
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError, UsageError
 from edgedla.graph import LayerGraph
-from edgedla.importers.model_file.model_identity import dynamic_inputs, model_identity
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.samples import Samples
 from edgedla.regions import CheckReport
@@ -62,7 +62,7 @@ def plan_stages(
     """
     request = settled(request)
     with as_file(model) as path:
-        planned = _plan(path, request, work, say, weights=False)
+        planned = _plan(OnnxSource(path), request, work, say, weights=False)
         return tuple(s.plan for s in planned.stages) if isinstance(planned, ChainPlan) else (planned,)
 
 
@@ -76,7 +76,7 @@ def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *,
         As `build`.
     """
     with as_file(model) as path:
-        return scripts_of(_plan(path, settled(request), None, say), Path(out))
+        return scripts_of(_plan(OnnxSource(path), settled(request), None, say), Path(out))
 
 
 def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Optional[Say] = None) -> Artifact:
@@ -96,16 +96,16 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
         backend = backend_of(request.backend)
         with output_folder(folder), _alone(folder):
             work = folder / WORK
-            plan = _plan(path, request, work, say)
-            source = model_identity(path)
+            source = OnnxSource(path)
+            plan = _plan(source, request, work, say)
             if isinstance(plan, ChainPlan):
-                return build_chain(plan, path, folder, work, backend, source, request, _build_one, say)
-            done = standing(folder, work, plan.to_json(), backend, source, request, say)
+                return build_chain(plan, source, folder, work, backend, request, _build_one, say)
+            done = standing(folder, work, plan.to_json(), backend, source.identity, request, say)
             if done is not None:
                 return done
             tell(say, f"building with the {backend} backend")
-            artifact, contents = _build_one(plan, path, work, backend, request, say)
-            whole = replace(artifact, model=source, board=board_facts(), preprocess=preprocess_of(request))
+            artifact, contents = _build_one(plan, source, work, backend, request, say)
+            whole = replace(artifact, model=source.identity, board=board_facts(), preprocess=preprocess_of(request))
             saved = save_artifact(whole, folder, contents)
             discard_stages(work)
             return saved
@@ -113,7 +113,7 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
 
 def _build_one(
     plan: BuildPlan,
-    path: Path,
+    source: OnnxSource,
     work: Path,
     backend: str,
     request: BuildRequest,
@@ -124,9 +124,9 @@ def _build_one(
     if backend == "tensorrt":
         from edgedla.builder.tensorrt.backend import build_on_device
 
-        artifact, contents = build_on_device(plan, path, work, allow_drift=request.allow_drift, say=say)
+        artifact, contents = build_on_device(plan, source.path, work, allow_drift=request.allow_drift, say=say)
     else:
-        artifact, contents = _build_on_host(plan, path, request, samples, say)
+        artifact, contents = _build_on_host(plan, source, request, samples, say)
     contents[("plan", "plan.json")] = plan.to_json().encode()
     report = report_of(request)
     if report is not None:
@@ -137,7 +137,7 @@ def _build_one(
 
 
 def _plan(
-    path: Path, request: BuildRequest, work: Optional[Path], say: Optional[Say], weights: bool = True
+    source: OnnxSource, request: BuildRequest, work: Optional[Path], say: Optional[Say], weights: bool = True
 ) -> Union[BuildPlan, ChainPlan]:
     from edgedla.graph.open_sizes import TRTEXEC_BATCH
     from edgedla.importers import load_onnx
@@ -146,10 +146,10 @@ def _plan(
 
     platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
     graph = load_onnx(
-        path, trt=platform.release.trt, shapes=request.shapes, batch=request.batch, open_batch=TRTEXEC_BATCH
+        source.file, trt=platform.release.trt, shapes=request.shapes, batch=request.batch, open_batch=TRTEXEC_BATCH
     )
     refuse_dynamic(graph)
-    request = with_quantization(request, path)
+    request = with_quantization(request, source.path)
     options, model = request.options, None
     if request.placement is not None:
         from edgedla.builder.plan.from_placement import placed_devices, placed_model
@@ -160,12 +160,12 @@ def _plan(
     calibration = Calibration()
     if request.precision == "int8" and not platform.release.strongly_typed:
         calibration = calibrate(
-            path, graph, request.calib, request.calib_data, request.calib_method, request.preprocess, work, say
+            source, graph, request.calib, request.calib_data, request.calib_method, request.preprocess, work, say
         )
     if model is not None and chained:
         from edgedla.builder.onnx_input import load_model
 
-        proto = load_model(path, weights=weights)
+        proto = load_model(source.path, weights=weights)
         whole = Whole(proto, graph, platform, request.precision, request.mode, calibration, options)
         return plan_chain(whole, [region.layers for region in model.regions])
     check_mode = "standalone" if request.mode == "standalone" else "fallback"
@@ -176,7 +176,7 @@ def _plan(
         mode=request.mode,
         calibration=calibration,
         options=options,
-        dynamic_inputs=dynamic_inputs(path),
+        dynamic_inputs=source.dynamic_inputs,
     )
 
 
@@ -210,14 +210,13 @@ def backend_of(asked: str) -> str:
 
 
 def _build_on_host(
-    plan: BuildPlan, path: Path, request: BuildRequest, samples: Optional[Samples], say: Optional[Say]
+    plan: BuildPlan, source: OnnxSource, request: BuildRequest, samples: Optional[Samples], say: Optional[Say]
 ) -> Tuple[Artifact, Contents]:
     from edgedla.builder.host.accuracy import check_samples
     from edgedla.builder.host.backend import build_host
-    from edgedla.builder.onnx_input import read_model
 
-    model = read_model(path)
-    built = build_host(plan, model, samples or check_samples(plan, model, request.calib_data, request.preprocess), say)
+    static = source.static({io.name: io.shape_nchw for io in plan.inputs})
+    built = build_host(plan, static, samples or check_samples(static, request.calib_data, request.preprocess), say)
     artifact = artifact_of(plan, "host", {"onnxruntime": built.version}, (*plan.notes, *built.notes), built.accuracy)
     return artifact, {("host_model", "model.onnx"): built.data}
 

@@ -85,11 +85,16 @@ def with_static_inputs(model: ModelProto, shapes: Mapping[str, Tuple[int, ...]])
 
     static = onnx.ModelProto()
     static.CopyFrom(model)
-    for entry in static.graph.input:
+    fix_inputs(static, shapes)
+    return static
+
+
+def fix_inputs(model: ModelProto, shapes: Mapping[str, Tuple[int, ...]]) -> None:
+    """Gives the model's inputs these sizes, in place."""
+    for entry in model.graph.input:
         dims = shapes.get(entry.name)
         if dims is not None:
             shape = entry.type.tensor_type.shape
             del shape.dim[:]
             for d in dims:
                 shape.dim.add().dim_value = int(d)
-    return static

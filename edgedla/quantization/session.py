@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError, RunError, UsageError
 from edgedla.importers.model_file.wire import stripped
 from edgedla.quantization.memory_limit import require
 from edgedla.quantization.samples import NUMPY_OF_ORT, InputSpec
 from edgedla.quantization.session_memory import MIB, SessionMemory, session_memory
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 #: From release 1.29 on ONNX Runtime for Linux sends events to Microsoft (device id, model and node names in error texts)
 #: and keeps a queue of them under HOME. It reads this variable once, when it is imported.
@@ -126,18 +129,39 @@ def memory_of(data: bytes) -> SessionMemory:
     return session_memory(light, len(data))
 
 
-def input_specs(session: Any, shapes: Dict[str, Sequence[int]]) -> List[InputSpec]:
+def input_specs(session: OnnxSession, shapes: Mapping[str, Sequence[int]]) -> List[InputSpec]:
     """The session's inputs with their static shapes: those given, else the model's own.
 
     Raises:
         UsageError: a dynamic input without a given shape, or an input type without a NumPy equivalent.
     """
+    return [
+        _input_spec(entry.name, entry.type, shapes.get(entry.name) or entry.shape) for entry in session.get_inputs()
+    ]
+
+
+def model_input_specs(model: ModelProto) -> List[InputSpec]:
+    """`input_specs` of a model with static inputs, without a session, which would hold the weights once more.
+
+    Raises:
+        As `input_specs`.
+    """
+    from onnx import TensorProto
+
+    constants = {tensor.name for tensor in model.graph.initializer}
     specs = []
-    for entry in session.get_inputs():
-        shape = tuple(shapes.get(entry.name) or entry.shape)
-        if not all(isinstance(d, int) and d > 0 for d in shape):
-            raise UsageError(f"input {entry.name!r} has no static shape: {list(shape)}", hint="give it with --shapes")
-        if entry.type not in NUMPY_OF_ORT:
-            raise UsageError(f"input {entry.name!r} has type {entry.type}", allowed=", ".join(sorted(NUMPY_OF_ORT)))
-        specs.append(InputSpec(entry.name, shape, NUMPY_OF_ORT[entry.type]))
+    for entry in model.graph.input:
+        if entry.name not in constants:
+            tensor = entry.type.tensor_type
+            # ONNX Runtime's name of the type.
+            kind = f"tensor({TensorProto.DataType.Name(tensor.elem_type).lower()})"
+            specs.append(_input_spec(entry.name, kind, [d.dim_value for d in tensor.shape.dim]))
     return specs
+
+
+def _input_spec(name: str, kind: str, dims: Sequence[Any]) -> InputSpec:
+    if not all(isinstance(d, int) and d > 0 for d in dims):
+        raise UsageError(f"input {name!r} has no static shape: {list(dims)}", hint="give it with --shapes")
+    if kind not in NUMPY_OF_ORT:
+        raise UsageError(f"input {name!r} has type {kind}", allowed=", ".join(sorted(NUMPY_OF_ORT)))
+    return InputSpec(name, tuple(dims), NUMPY_OF_ORT[kind])

@@ -16,6 +16,7 @@ from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.artifact.of_plan import Contents, already_built, bindings_of
 from edgedla.builder.artifact.store import own_folder, save_artifact
 from edgedla.builder.chain.plan import ChainPlan, StagePlan
+from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.request import preprocess_of
 from edgedla.builder.standing import STAGES, discard_stages, standing, tell
 from edgedla.documents import header
@@ -34,11 +35,10 @@ BuildOne = Callable[..., Tuple[Artifact, Contents]]
 
 def build_chain(
     chain: ChainPlan,
-    path: Path,
+    source: OnnxSource,
     folder: Path,
     work: Path,
     backend: str,
-    source: Mapping[str, Any],
     request: BuildRequest,
     build_one: BuildOne,
     say: Say,
@@ -49,15 +49,14 @@ def build_chain(
     on the tensors that the network gives it in FP32, and the chain from end to end through the buffers between its stages.
 
     Args:
-        path: the network's ONNX file. work: for what outlives the build.
-        source: identity of the model, as the artifact states it.
+        source: the network's ONNX file. work: for what outlives the build.
 
     Raises:
         As `building.build`; a stage's errors name it.
     """
     plan = _plan_text(chain)
     given = request.calib_data is not None
-    done = standing(folder, work, plan, backend, source, request, say)
+    done = standing(folder, work, plan, backend, source.identity, request, say)
     if done is not None:
         return done
     tell(say, f"building a chain of {len(chain.stages)} stages with the {backend} backend")
@@ -65,7 +64,7 @@ def build_chain(
     if backend == "host":
         from edgedla.builder.chain.host_accuracy import Reference
 
-        measured = Reference(path, chain, request.calib_data, request.preprocess)
+        measured = Reference(source, chain, request.calib_data, request.preprocess)
     stages: List[Stage] = []
     for k, stage in enumerate(chain.stages):
         identity = {"name": stage.plan.model["name"], "sha256": stage.plan.model["sha256"], "external": {}}
@@ -84,7 +83,9 @@ def build_chain(
         contents[("calibration", "calib.cache")] = write_cache(
             chain.calibration.absmax, chain.stages[0].plan.trt
         ).encode()
-    whole = replace(_artifact(chain, stages, source, accuracy), board=board_facts(), preprocess=preprocess_of(request))
+    whole = replace(
+        _artifact(chain, stages, source.identity, accuracy), board=board_facts(), preprocess=preprocess_of(request)
+    )
     saved = save_artifact(whole, folder, contents)
     discard_stages(work)
     return saved
@@ -139,7 +140,9 @@ def _build_stage(
         model = Path(temporary) / f"{stage.plan.model['name']}.onnx"
         write_atomic(model, stage.model)
         try:
-            artifact, contents = build_one(stage.plan, model, work / f"stage{k}", backend, request, say, samples)
+            artifact, contents = build_one(
+                stage.plan, OnnxSource(model), work / f"stage{k}", backend, request, say, samples
+            )
         except EdgedlaError as e:
             where = f"stage {k} ({stage.device})" + (f", {e.where}" if e.where else "")
             raise type(e)(e.what, where=where, allowed=e.allowed, hint=e.hint) from e

@@ -18,7 +18,7 @@ from edgedla.builder.host.accuracy import (
     outputs_of,
 )
 from edgedla.builder.host.session import HostSession
-from edgedla.builder.onnx_input import read_model, with_static_inputs
+from edgedla.builder.onnx_source import OnnxSource
 from edgedla.errors import BuildError
 from edgedla.formats.pack import pack, unpack
 from edgedla.preprocess.settings import PreprocessSettings
@@ -65,12 +65,16 @@ class Reference:
     """The whole model in FP32, and what it gives to each stage on the samples that the error is measured on."""
 
     def __init__(
-        self, path: Path, chain: ChainPlan, data: Optional[Path], preprocess: Optional[PreprocessSettings] = None
+        self,
+        source: OnnxSource,
+        chain: ChainPlan,
+        data: Optional[Path],
+        preprocess: Optional[PreprocessSettings] = None,
     ) -> None:
         """Raises ModelError, RunError, DataError, UsageError, EnvironmentMissing."""
         self.chain = chain
         shapes = {io.name: io.shape_nchw for io in chain.io if io.is_input}
-        static = with_static_inputs(read_model(path), shapes)
+        static = source.static(shapes)
         self.session = open_session(static.SerializeToString(), error=BuildError)
         specs = input_specs(self.session, {k: list(v) for k, v in shapes.items()})
         self.own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}

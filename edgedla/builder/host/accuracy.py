@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
-from edgedla.builder.onnx_input import with_static_inputs
 from edgedla.builder.plan.plan import BuildPlan, Calibration
-from edgedla.errors import BuildError, RunError
+from edgedla.errors import RunError
 from edgedla.preprocess.pictures import open_samples
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.quantization.samples import InputSpec, Samples
-from edgedla.quantization.session import input_specs, open_session
+from edgedla.quantization.session import model_input_specs
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -85,14 +84,12 @@ def accuracy_of(
 
 
 def check_samples(
-    plan: BuildPlan, model: ModelProto, data: Optional[Path], preprocess: Optional[PreprocessSettings] = None
+    static: ModelProto, data: Optional[Path], preprocess: Optional[PreprocessSettings] = None
 ) -> Optional[Samples]:
     """The last of the user's samples, where there are any: those that the error is measured on."""
     if data is None:
         return None
-    shapes = {io.name: io.shape_nchw for io in plan.inputs}
-    session = open_session(with_static_inputs(model, shapes).SerializeToString(), error=BuildError)
-    return loaded_samples(data, input_specs(session, {k: list(v) for k, v in shapes.items()}), preprocess)
+    return loaded_samples(data, model_input_specs(static), preprocess)
 
 
 def loaded_samples(data: Path, specs: Sequence[InputSpec], preprocess: Optional[PreprocessSettings] = None) -> Samples:

@@ -9,7 +9,6 @@ import numpy as np
 
 from edgedla.builder.host.accuracy import CHECK_SAMPLES, CHECK_SEED, accuracy_of, output_errors, outputs_of
 from edgedla.builder.host.simulated_model import simulate
-from edgedla.builder.onnx_input import with_static_inputs
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.errors import BuildError
 from edgedla.quantization.samples import Samples, synthetic_samples
@@ -30,12 +29,12 @@ class HostBuilt:
 
 
 def build_host(
-    plan: BuildPlan, model: ModelProto, samples: Optional[Samples] = None, say: Optional[Callable[[str], None]] = None
+    plan: BuildPlan, static: ModelProto, samples: Optional[Samples] = None, say: Optional[Callable[[str], None]] = None
 ) -> HostBuilt:
     """Puts the plan's precision into the model and measures what that costs.
 
     Args:
-        model: onnx.ModelProto with weights.
+        static: onnx.ModelProto with weights, its inputs of the plan's sizes.
         samples: what to measure on; seeded random input where None. With scales of real data, random input gives no
             verdict: `within` is None then.
         say: called before the simulation with the memory that it takes, where that is much.
@@ -45,7 +44,6 @@ def build_host(
         RunError: an output is not finite where FP32's is.
     """
     shapes = {io.name: io.shape_nchw for io in plan.inputs}
-    static = with_static_inputs(model, shapes)
     reference = open_session(static.SerializeToString(), error=BuildError)
     specs = input_specs(reference, {k: list(v) for k, v in shapes.items()})
     own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
@@ -54,7 +52,6 @@ def build_host(
     # One session after the other: each holds the weights.
     del reference
     simulated = simulate(static, plan)
-    del static
     data = bytes(simulated.model.SerializeToString())
     session = open_session(data, error=BuildError, say=say)
     errors = output_errors(wanted, session, checked.feeds)

@@ -14,12 +14,13 @@ from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import read_cache
 
 if TYPE_CHECKING:
+    from edgedla.builder.onnx_source import OnnxSource
     from edgedla.preprocess.settings import PreprocessSettings
     from edgedla.quantization.samples import Samples
 
 
 def calibrate(
-    model_path: Path,
+    source: OnnxSource,
     graph: LayerGraph,
     cache: Optional[Path],
     data: Optional[Path],
@@ -41,19 +42,18 @@ def calibrate(
         cache_ranges = read_cache(cache)
         return Calibration("cache", cache_ranges.absmax, "; ".join((Path(cache).name, *cache_ranges.notes)))
     # Both need onnx and onnxruntime, which a device that builds from a cache may lack.
-    from edgedla.builder.onnx_input import read_model, with_static_inputs
     from edgedla.preprocess.pictures import open_samples
     from edgedla.quantization.collect import collect
     from edgedla.quantization.methods import method_of, thresholds
     from edgedla.quantization.samples import synthetic_samples
-    from edgedla.quantization.session import input_specs, open_session
+    from edgedla.quantization.session import model_input_specs
 
     method_of(method)
     shapes = {name: graph.tensors[name].dims for name in graph.inputs}
-    model = with_static_inputs(read_model(model_path), shapes)
-    specs = input_specs(open_session(model.SerializeToString()), {k: list(v) for k, v in shapes.items()})
+    model = source.static(shapes)
+    specs = model_input_specs(model)
     samples = open_samples(data, specs, preprocess) if data is not None else synthetic_samples(specs)
-    source = "synthetic" if samples.synthetic else "data"
+    basis = "synthetic" if samples.synthetic else "data"
     kept = work / f"ranges-{_key(model, samples, method)}.json" if work is not None else None
     absmax = _read(kept)
     if absmax is None:
@@ -62,7 +62,7 @@ def calibrate(
         absmax = thresholds(collect(model, samples, say=say), method)
         if kept is not None:
             write_atomic(kept, json.dumps(absmax, sort_keys=True), follow=False)
-    return Calibration(source, absmax, f"{samples.detail}, {method}")
+    return Calibration(basis, absmax, f"{samples.detail}, {method}")
 
 
 def _key(model: Any, samples: Samples, method: str) -> str:

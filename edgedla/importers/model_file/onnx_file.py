@@ -59,6 +59,8 @@ def read(model: Any) -> OnnxFile:
     """Raises:
     ModelError: no readable ONNX model.
     """
+    if isinstance(model, OnnxFile):
+        return model
     if isinstance(model, (str, os.PathLike)):
         return _read_path(Path(model))
     if isinstance(model, (bytes, bytearray, memoryview)):

@@ -1,0 +1,77 @@
+"""A build reads its ONNX file once as a graph and once with its weights, and holds three sessions at most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, List
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from edgedla import BuildRequest, build
+from edgedla.builder.onnx_source import OnnxSource
+from edgedla.importers.model_file import onnx_file
+
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    weights = np.ones((4, 3, 3, 3), np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], name="conv")], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(weights, "w")],
+    )  # fmt: skip
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+    return path
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> List[str]:
+    """What was read or opened, in order."""
+    import onnxruntime
+
+    log: List[str] = []
+
+    def logged(what: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            log.append(what)
+            return original(*args, **options)
+
+        return call
+
+    monkeypatch.setattr(onnx_file, "parse", logged("graph", onnx_file.parse))
+    monkeypatch.setattr(onnx, "load", logged("weights", onnx.load))
+    monkeypatch.setattr(onnxruntime, "InferenceSession", logged("session", onnxruntime.InferenceSession))
+    return log
+
+
+def test_an_int8_build_reads_the_file_once(model: Path, tmp_path: Path, reads: List[str]) -> None:
+    build(model, tmp_path / "a", BuildRequest("agx-orin-64gb", precision="int8", backend="host"))
+    assert [reads.count(what) for what in ("graph", "weights", "session")] == [1, 1, 3]
+
+
+def test_inputs_take_the_sizes_of_the_one_who_asks(model: Path) -> None:
+    source = OnnxSource(model)
+
+    def dims(batch: int) -> List[int]:
+        static = source.static({"x": (batch, 3, 8, 8)})
+        return [d.dim_value for d in static.graph.input[0].type.tensor_type.shape.dim]
+
+    assert dims(2) == [2, 3, 8, 8]
+    assert dims(1) == [1, 3, 8, 8]
+    assert source.dynamic_inputs == ("x",)
+
+
+def test_identity_names_the_files_that_hold_weights(model: Path, tmp_path: Path) -> None:
+    big = helper.make_tensor("w", TensorProto.FLOAT, [4, 3, 3, 3], np.zeros(108, np.float32).tobytes(), raw=True)
+    proto = onnx.load(str(model))
+    proto.graph.initializer[0].CopyFrom(big)
+    onnx.save(proto, str(tmp_path / "e.onnx"), save_as_external_data=True, location="e.bin", size_threshold=0)
+    assert list(OnnxSource(model).identity["external"]) == []
+    assert list(OnnxSource(tmp_path / "e.onnx").identity["external"]) == ["e.bin"]
