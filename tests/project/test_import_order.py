@@ -24,6 +24,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
         "fixes/",
         "quantization/",
         "builder/onnx_input",
+        "builder/onnx_source",
         "builder/host/",
         "builder/chain/",
         "accuracy/",
