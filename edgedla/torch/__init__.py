@@ -15,6 +15,10 @@ _PUBLIC: Dict[str, str] = {
     "NotOnDla": "edgedla.torch.checking",
     "assert_dla": "edgedla.torch.checking",
     "check": "edgedla.torch.checking",
+    "QatModule": "edgedla.torch.qat.module",
+    "calibrate": "edgedla.torch.qat.prepare",
+    "export_qat": "edgedla.torch.qat.prepare",
+    "prepare_qat": "edgedla.torch.qat.prepare",
     "to_onnx": "edgedla.torch.exporting",
 }
 

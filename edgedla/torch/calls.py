@@ -8,6 +8,7 @@ their names ("/layer1/layer1.0/op@17/Add").
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
 #: Folder of PyTorch's own files, between the user's code and the call; and ours, in the middle of it.
@@ -31,10 +33,12 @@ class Call:
 
     Attributes:
         key: (module path, function, which of them in one forward, from 0).
+        reads: indices of the calls whose results it takes.
         file, line, function: the innermost place outside PyTorch; "", 0, "" where there is none.
     """
 
     key: Key
+    reads: Tuple[int, ...] = ()
     file: str = ""
     line: int = 0
     function: str = ""
@@ -49,38 +53,42 @@ class Call:
 
 
 class Paths:
-    """Which module of a network runs now. The hooks stay on its modules until `remove`."""
+    """Which module of a network runs now, while the block stands."""
 
     def __init__(self, module: nn.Module) -> None:
         self.stack: List[str] = []
+        self._names = {id(child): name for name, child in module.named_modules() if name}
         self._handles: List[Any] = []
-        for name, child in module.named_modules():
-            if name:
-                self._handles.append(child.register_forward_pre_hook(self._enter(name)))
-                self._handles.append(child.register_forward_hook(self._leave, always_call=True))
 
     @property
     def now(self) -> str:
         return self.stack[-1] if self.stack else ""
 
-    def remove(self) -> None:
+    def __enter__(self) -> Paths:
+        # Hooks for all modules, for the time of the block: hooks on each module would be copied with it.
+        self._handles = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+        ]
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for handle in self._handles:
             handle.remove()
 
-    def _enter(self, name: str) -> Callable[..., None]:
-        def enter(_module: nn.Module, _args: Any) -> None:
-            self.stack.append(name)
+    def _enter(self, module: nn.Module, _args: Any) -> None:
+        if id(module) in self._names:
+            self.stack.append(self._names[id(module)])
 
-        return enter
-
-    def _leave(self, _module: nn.Module, _args: Any, _output: Any) -> None:
-        self.stack.pop()
+    def _leave(self, module: nn.Module, _args: Any, _output: Any) -> None:
+        if id(module) in self._names:
+            self.stack.pop()
 
 
 class CallMode(TorchFunctionMode):
     """Hands every function call on tensors in a forward to `on_call(key, func, args, kwargs)`.
 
-    Queries of a tensor (its shape, its type) are no calls.
+    Queries of a tensor (its shape, its type) are no calls. A function that becomes several ONNX nodes is several calls.
     """
 
     def __init__(self, paths: Paths) -> None:
@@ -97,6 +105,9 @@ class CallMode(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in _QUERIES or not name:
             return func(*args, **(kwargs or {}))
+        if name in PARTS:
+            with self:
+                return PARTS[name](*args, **(kwargs or {}))
         path = self.paths.now
         number = self.counts.get((path, name), 0)
         self.counts[path, name] = number + 1
@@ -111,6 +122,40 @@ _QUERIES = frozenset(
 )
 
 
+def _silu(input: Any, inplace: bool = False) -> Any:
+    return input * torch.sigmoid(input)
+
+
+def _mish(input: Any, inplace: bool = False) -> Any:
+    return input * torch.tanh(nn.functional.softplus(input))
+
+
+def _gelu(input: Any, approximate: str = "none") -> Any:
+    if approximate == "tanh":
+        inner = _GELU_SCALE * (input + 0.044715 * torch.pow(input, 3))
+        return 0.5 * input * (1 + torch.tanh(inner))
+    return input * (torch.erf(input / math.sqrt(2)) + 1) * 0.5
+
+
+_GELU_SCALE = math.sqrt(2 / math.pi)
+#: Functions that the DLA has no one layer for: what they are made of.
+PARTS: Dict[str, Callable[..., Any]] = {
+    "silu": _silu, "silu_": _silu, "mish": _mish, "mish_": _mish, "gelu": _gelu
+}  # fmt: skip
+
+
+def tensors_in(values: Any) -> Iterator[Any]:
+    """The tensors in nested tuples, lists and dicts."""
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, (tuple, list)):
+        for value in values:
+            yield from tensors_in(value)
+    elif isinstance(values, dict):
+        for value in values.values():
+            yield from tensors_in(value)
+
+
 class Recorder(CallMode):
     """Writes down every call, and numbers it in the trace of TorchScript's exporter."""
 
@@ -119,9 +164,14 @@ class Recorder(CallMode):
         self.calls: List[Call] = []
 
     def on_call(self, key: Key, func: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-        self.calls.append(Call(key, *user_place(sys._getframe(2))))
-        with scope(len(self.calls) - 1):
-            return func(*args, **kwargs)
+        reads = tuple(t.edgedla_call for t in tensors_in((args, kwargs)) if hasattr(t, "edgedla_call"))
+        number = len(self.calls)
+        self.calls.append(Call(key, reads, *user_place(sys._getframe(2))))
+        with scope(number):
+            result = func(*args, **kwargs)
+        for tensor in tensors_in(result):
+            tensor.edgedla_call = number
+        return result
 
 
 class scope:

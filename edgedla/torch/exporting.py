@@ -9,7 +9,7 @@ import logging
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
 import torch
 from torch import nn
@@ -72,12 +72,20 @@ def export(
     exporter: str = "torchscript",
     opset: int = OPSET,
     output_names: Sequence[str] = (),
+    make_recorder: Callable[[Paths], Recorder] = Recorder,
 ) -> Exported:
-    """As to_onnx, with the calls behind the nodes."""
+    """As to_onnx, with the calls behind the nodes.
+
+    Args:
+        make_recorder: what stands between the module and PyTorch while TorchScript's exporter traces.
+    """
     one_of("exporter", exporter, EXPORTERS)
     args, names = forward_inputs(module, example_inputs)
     with evaluating(module), torch.no_grad(), _quiet():
-        exported = (_torchscript if exporter == "torchscript" else _dynamo)(module, args, names, opset)
+        if exporter == "torchscript":
+            exported = _torchscript(module, args, names, opset, make_recorder)
+        else:
+            exported = _dynamo(module, args, names, opset)
     _name_outputs(exported.model, output_names)
     exported.model.graph.name = type(module).__name__
     return exported
@@ -125,29 +133,37 @@ def _quiet() -> Iterator[None]:
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
+    # TorchScript's exporter prints the whole graph where it fails.
+    printing = torch._C._jit_is_onnx_log_enabled()
+    torch._C._jit_set_onnx_log_enabled(False)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
         logger.setLevel(level)
+        torch._C._jit_set_onnx_log_enabled(printing)
 
 
-def _torchscript(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opset: int) -> Exported:
+def _torchscript(
+    module: nn.Module,
+    args: Tuple[Any, ...],
+    names: Sequence[str],
+    opset: int,
+    make_recorder: Callable[[Paths], Recorder] = Recorder,
+) -> Exported:
     import onnx
 
     stream = io.BytesIO()
     paths = Paths(module)
-    recorder = Recorder(paths)
+    recorder = make_recorder(paths)
     try:
-        with recorder:
+        with paths, recorder:
             torch.onnx.export(
                 module, args, stream, dynamo=False, opset_version=opset, input_names=list(names), do_constant_folding=True
             )  # fmt: skip
     except Exception as e:
         raise _failed(e, recorder.calls[-1] if recorder.calls else None) from e
-    finally:
-        paths.remove()
     model = onnx.load_model_from_string(stream.getvalue())
     call_of = _unmark(model)
     _without_shared(model)
@@ -175,13 +191,8 @@ def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opse
 
 def _places(module: nn.Module, args: Tuple[Any, ...]) -> Dict[str, List[Call]]:
     """Module path -> its calls at different places."""
-    paths = Paths(module)
-    recorder = Recorder(paths)
-    try:
-        with recorder:
-            module(*args)
-    finally:
-        paths.remove()
+    with Paths(module) as paths, Recorder(paths) as recorder:
+        module(*args)
     places: Dict[str, List[Call]] = {}
     for call in recorder.calls:
         known = places.setdefault(call.module, [])

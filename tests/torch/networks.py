@@ -66,3 +66,36 @@ def small() -> nn.Module:
 
 def small_with_inputs() -> tuple:
     return Small(), torch.zeros(1, 3, 16, 16)
+
+
+class Branches(nn.Module):
+    """SiLU, depthwise, transposed convolution, concatenation, average pooling, split: 3 x 16 x 16 in, 6 x 8 x 8 out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8), nn.SiLU())
+        self.depth = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.bn = nn.BatchNorm2d(8)
+        self.down = nn.AvgPool2d(2)
+        self.up = nn.ConvTranspose2d(8, 8, 2, stride=2, bias=False)
+        self.bn_up = nn.BatchNorm2d(8)
+        self.head = nn.Conv2d(16, 6, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        y = F.relu6(self.bn(self.depth(x)))
+        y = self.bn_up(self.up(self.down(y)))
+        first, second = torch.chunk(torch.cat([x, y], 1), 2, 1)
+        return self.head(torch.cat([torch.tanh(first), second], 1))
+
+
+def settled(module: nn.Module, seed: int = 0) -> nn.Module:
+    """The module with random weights and statistics, as after some training."""
+    torch.manual_seed(seed)
+    for part in module.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            part.running_mean.normal_(0, 0.3)
+            part.running_var.uniform_(0.5, 2)
+            nn.init.uniform_(part.weight, -1, 2)
+            nn.init.normal_(part.bias, 0, 0.3)
+    return module.eval()

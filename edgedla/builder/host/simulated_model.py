@@ -6,7 +6,7 @@ accumulators, its tactics, its speed. What the plan puts on the GPU stays FP32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
@@ -30,7 +30,13 @@ _FLOAT = 1
 
 @dataclass(frozen=True)
 class Simulated:
-    """The changed model, and how many ONNX nodes run in which simulated precision."""
+    """The changed model, and how many ONNX nodes run in which simulated precision.
+
+    Attributes:
+        modes: of each node of the model that came: "int8", "fp16", "fp32" (GPU), "" (no layer does its work).
+        states: how a tensor is stored: "int8", "fp16", or "inner" where it never is; the others are FP32. A node reads
+            a tensor that is stored otherwise than its own mode by way of a copy in its mode.
+    """
 
     model: ModelProto
     nodes_int8: int
@@ -38,6 +44,8 @@ class Simulated:
     nodes_fp32: int
     notes: Tuple[str, ...] = ()
     tensors: Tuple[str, ...] = ()
+    modes: Tuple[str, ...] = ()
+    states: Mapping[str, str] = field(default_factory=dict)
 
 
 def simulate(model: ModelProto, plan: BuildPlan, *, adjustable: bool = False) -> Simulated:
@@ -60,6 +68,8 @@ def simulate(model: ModelProto, plan: BuildPlan, *, adjustable: bool = False) ->
         nodes_fp32=writer.counts["fp32"],
         notes=tuple(writer.notes),
         tensors=tuple(writer.adjusted),
+        modes=tuple(writer.modes),
+        states=writer.state,
     )
 
 

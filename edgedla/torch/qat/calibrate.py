@@ -1,0 +1,57 @@
+"""Ranges to start from: those that `edgedla quantize` would choose on the same samples."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Optional, Sequence
+
+import numpy as np
+import torch
+
+from edgedla.errors import DataError
+from edgedla.quantization.collect import collect
+from edgedla.quantization.methods import DEFAULT, thresholds
+from edgedla.quantization.samples import Feed, Samples
+
+SAMPLES = 256
+
+
+def chosen_ranges(model: Any, names: Sequence[str], samples: Samples, method: str = DEFAULT) -> Dict[str, float]:
+    """ONNX tensor -> range, by a method of edgedla quantize. A tensor that was zero in all samples gets range 1."""
+    chosen = thresholds(collect(model, samples), method)
+    return {name: chosen.get(name, 0.0) or 1.0 for name in names}
+
+
+def samples_of(model: Any, data: Iterable[Any], limit: Optional[int] = SAMPLES) -> Samples:
+    """Feeds of the model's static shapes out of batches: tensors, arrays, or tuples whose first entries are inputs.
+
+    Raises:
+        DataError: a batch has another size than a multiple of the model's, or there is none.
+    """
+    shapes = {i.name: tuple(d.dim_value for d in i.type.tensor_type.shape.dim) for i in model.graph.input}
+    feeds: List[Feed] = []
+    for batch in data:
+        arrays = _arrays(batch, tuple(shapes))
+        size = next(iter(shapes.values()))[0]
+        for name, array in arrays.items():
+            if array.shape[1:] != shapes[name][1:] or len(array) % size:
+                raise DataError(
+                    f"a batch of {list(array.shape)}", where=name, allowed=f"a multiple of {list(shapes[name])}"
+                )
+        for start in range(0, len(next(iter(arrays.values()))), size):
+            feeds.append({name: np.ascontiguousarray(a[start : start + size]) for name, a in arrays.items()})
+            if limit is not None and len(feeds) >= limit:
+                return Samples(tuple(feeds), False, f"the first {len(feeds)} samples")
+    if not feeds:
+        raise DataError("there is no calibration sample", allowed="an iterable of batches")
+    return Samples(tuple(feeds), False, f"{len(feeds)} samples")
+
+
+def _arrays(batch: Any, names: Sequence[str]) -> Dict[str, np.ndarray]:
+    if isinstance(batch, dict):
+        values: List[Any] = [batch[name] for name in names]
+    elif isinstance(batch, (tuple, list)):
+        values = list(batch[: len(names)])
+    else:
+        values = [batch]
+    arrays = [v.detach().cpu().numpy() if isinstance(v, torch.Tensor) else np.asarray(v) for v in values]
+    return {name: a.astype(np.float32, copy=False) for name, a in zip(names, arrays)}

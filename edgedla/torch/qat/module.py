@@ -1,0 +1,116 @@
+"""QatModule: a module in training as the DLA will compute it."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+import torch
+from torch import nn
+
+from edgedla.errors import UsageError
+from edgedla.torch.calls import Paths
+from edgedla.torch.qat.mode import RoundingMode
+from edgedla.torch.qat.places import Places, Stored
+from edgedla.torch.qat.rounding import LEVELS, round_half, round_int8
+
+#: Share of a new batch in the moving average of observed ranges.
+_MOMENTUM = 0.01
+#: Called with (ONNX tensor, value before rounding, after); gives what the forward goes on with.
+Watch = Callable[[Stored, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class QatModule(nn.Module):
+    """The user's module, run with INT8 and FP16 rounding where the DLA stores and reads values.
+
+    In evaluation mode it computes what the host backend does with its export. It trains, saves, loads and goes into DDP
+    or Accelerate like any module; `module` is the user's own, with its own parameter names.
+
+    Attributes:
+        absmax: range of each tensor, (tensors,); buffer. shift: exponents of the ranges by group, (groups,): a learned
+            range is absmax 2^shift, so that weight decay draws it to where it began; None where ranges are observed.
+        observing: observed ranges follow the batches in training mode; set it to False for the last epochs.
+    """
+
+    absmax: torch.Tensor
+    _group: torch.Tensor
+
+    def __init__(self, module: nn.Module, places: Places, learned: bool = True) -> None:
+        super().__init__()
+        self.module, self.places = module, places
+        self.index: Mapping[str, int] = {name: i for i, name in enumerate(places.tensors)}
+        self.register_buffer("absmax", torch.zeros(len(places.tensors)))
+        self.register_buffer("_group", torch.tensor(places.groups, dtype=torch.int64), persistent=False)
+        groups = max(places.groups, default=-1) + 1
+        self.shift = nn.Parameter(torch.zeros(groups)) if learned else None
+        self.observing = not learned
+        self.watch: Optional[Watch] = None
+
+    def group_ranges(self) -> torch.Tensor:
+        """The range of each group of tensors that share one: the largest of theirs. (groups,), FP32."""
+        count = int(max(self.places.groups, default=-1)) + 1
+        top = torch.zeros(count, dtype=torch.float32, device=self.absmax.device)
+        top = top.scatter_reduce(0, self._group, self.absmax, "amax")
+        return top if self.shift is None else top * torch.exp2(self.shift)
+
+    def ranges(self) -> Dict[str, float]:
+        """ONNX tensor -> range; scale = range / 127."""
+        values = self.group_ranges().detach().cpu().tolist()
+        return {name: values[group] for name, group in zip(self.places.tensors, self.places.groups)}
+
+    def set_ranges(self, absmax: Mapping[str, float]) -> None:
+        """Starts from these ranges, for example those of `quantize`.
+
+        Raises:
+            UsageError: a tensor has none.
+        """
+        missing = [name for name in self.places.tensors if not absmax.get(name, 0.0) > 0]
+        if missing:
+            raise UsageError(f"{len(missing)} tensors have no range, for example {missing[0]!r}")
+        with torch.no_grad():
+            self.absmax.copy_(torch.tensor([absmax[name] for name in self.places.tensors]))
+            if self.shift is not None:
+                self.shift.zero_()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        scales = self.group_ranges() / LEVELS
+        noticing = self.training and self.observing
+        if noticing:
+            scales = scales.detach()
+
+        def round_stored(value: torch.Tensor, stored: Stored) -> torch.Tensor:
+            if stored.state == "fp16":
+                rounded = round_half(value)
+            else:
+                if noticing:
+                    self._notice(stored.tensor, value)
+                rounded = round_int8(value, scales[self._group_of(stored.tensor)])
+            return rounded if self.watch is None else self.watch(stored, value, rounded)
+
+        inputs = self._inputs(args, kwargs)
+        with Paths(self.module) as paths, RoundingMode(paths, self.module, self.places, round_stored, self.training):
+            return self.module(*inputs, **kwargs)
+
+    def _group_of(self, tensor: str) -> int:
+        return self.places.groups[self.index[tensor]]
+
+    def _notice(self, tensor: str, value: torch.Tensor) -> None:
+        with torch.no_grad():
+            entry = self.absmax[self.index[tensor]]
+            entry.lerp_(value.detach().abs().amax().float(), _MOMENTUM)
+
+    def _inputs(self, args: Any, kwargs: Dict[str, Any]) -> List[Any]:
+        """The inputs as views that know how they are stored: the user's own tensors stay as they are."""
+        names = iter(self.places.inputs.values())
+        inputs = []
+        for value in args:
+            if isinstance(value, torch.Tensor):
+                value = value.view_as(value)
+                stored = next(names, None)
+                if stored is not None:
+                    value.edgedla_stored = stored  # type: ignore[attr-defined]
+            inputs.append(value)
+        for name, value in kwargs.items():
+            if isinstance(value, torch.Tensor) and name in self.places.inputs:
+                kwargs[name] = value.view_as(value)
+                kwargs[name].edgedla_stored = self.places.inputs[name]
+        return inputs

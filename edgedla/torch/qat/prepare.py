@@ -1,0 +1,196 @@
+"""prepare_qat and export_qat: into training with the DLA's numbers, and out of it to what a build takes."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+import torch
+from torch import nn
+
+from edgedla.accuracy.translate import Translated, translate
+from edgedla.errors import ModelError, UsageError
+from edgedla.quantization.methods import DEFAULT
+from edgedla.targets import Platform
+from edgedla.torch.calls import Key, Paths, Recorder
+from edgedla.torch.exporting import OPSET, Inputs, evaluating, export, forward_inputs
+from edgedla.torch.qat.calibrate import chosen_ranges, samples_of
+from edgedla.torch.qat.mode import WEIGHT_AXIS, fold
+from edgedla.torch.qat.module import QatModule
+from edgedla.torch.qat.places import Places, places_of
+from edgedla.torch.qat.rounding import rounded_weight
+
+RANGES = ("learned", "observed")
+
+
+def prepare_qat(
+    module: nn.Module,
+    example_inputs: Inputs,
+    platform: Union[str, Platform],
+    *,
+    calibration: Union[None, Iterable[Any], Mapping[str, float]] = None,
+    method: str = DEFAULT,
+    ranges: str = "learned",
+    fp16: Sequence[str] = (),
+    opset: int = OPSET,
+) -> QatModule:
+    """A module that trains with the numbers of the host backend: train it as usual, then call export_qat.
+
+    Rounding stands where the DLA stores or reads INT8 and FP16, after convolution, BatchNormalization and activation are
+    one layer. Tensors that share a scale on the DLA share a range. Weights are rounded by output channel.
+
+    Args:
+        example_inputs: as for check. Their first dim is the batch of the export; batches in training may differ.
+        platform: a Platform, or a target's name for its newest release with DLA.
+        calibration: batches (a DataLoader; tuples begin with the inputs) that the first ranges come from, or ranges by
+            ONNX tensor, for example `edgedla.quantize(...).absmax`. None takes the example inputs.
+        method: of `edgedla quantize`, for batches.
+        ranges: "learned" trains them with the weights; "observed" follows the batches by a moving average.
+        fp16: patterns of module paths whose layers stay in FP16, for example ("head.*",).
+
+    Raises:
+        UsageError, ModelError, DataError, EnvironmentMissing.
+    """
+    if ranges not in RANGES:
+        raise UsageError(f"unknown ranges {ranges!r}", allowed=", ".join(RANGES))
+    exported = export(module, example_inputs, opset=opset)
+    places = places_of(exported, platform, "int8", fp16)
+    _refuse_unmergeable(module, places)
+    prepared = QatModule(module, places, learned=ranges == "learned")
+    prepared.train(module.training)
+    if isinstance(calibration, Mapping):
+        prepared.set_ranges(calibration)
+    else:
+        batches: Iterable[Any] = calibration if calibration is not None else [forward_inputs(module, example_inputs)[0]]
+        calibrate(prepared, batches, method)
+    parameter = next(module.parameters(), None)
+    return prepared if parameter is None else prepared.to(parameter.device)
+
+
+def calibrate(prepared: QatModule, batches: Iterable[Any], method: str = DEFAULT) -> None:
+    """Chooses all ranges anew on batches, with the weights as they are now.
+
+    Raises:
+        DataError: no batch, or one of another size.
+    """
+    places = prepared.places
+    model = export_plain(prepared)
+    samples = samples_of(model, batches)
+    prepared.set_ranges(chosen_ranges(model, places.tensors, samples, method))
+
+
+def _refuse_unmergeable(module: nn.Module, places: Places) -> None:
+    for key in places.folded.values():
+        part = module.get_submodule(key[0])
+        if not isinstance(part, nn.modules.batchnorm._BatchNorm) or part.running_mean is None:
+            raise ModelError(
+                f"{places.calls[key]} is a batch normalization without statistics of its own",
+                hint="use nn.BatchNorm2d with track_running_stats",
+            )
+
+
+def export_qat(prepared: QatModule) -> Translated:
+    """The trained network for a build: plain ONNX, calibration cache, layer precisions; Q/DQ for TensorRT 11.
+
+    The weights in it are those that the DLA will compute with, so rounding them once more changes nothing.
+
+    Raises:
+        ModelError: the module's forward makes other calls than when it was prepared.
+    """
+    places = prepared.places
+    model = export_plain(prepared, rounded=True)
+    result = translate(model, places.platform, prepared.ranges())
+    if not places.fp16_layers or places.platform.release.strongly_typed:
+        return result
+    from dataclasses import replace
+
+    precisions = ",".join(f"{name}:fp16" for name in places.fp16_layers)
+    return replace(result, precisions=precisions, fp16_layers=places.fp16_layers)
+
+
+def export_plain(prepared: QatModule, rounded: bool = False) -> Any:
+    """The module as an onnx.ModelProto without rounding of activations.
+
+    Args:
+        rounded: weights are those that the DLA computes with.
+
+    Raises:
+        ModelError: the module's forward makes other calls than when it was prepared.
+    """
+    places, module = prepared.places, prepared.module
+    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    inputs = {
+        i.name: torch.zeros([d.dim_value for d in i.type.tensor_type.shape.dim], device=device)
+        for i in places.model.graph.input
+    }
+    opset = next(o.version for o in places.model.opset_import if o.domain in ("", "ai.onnx"))
+
+    def recorder(paths: Paths) -> Recorder:
+        return _WithWeights(paths, module, places)
+
+    names = [o.name for o in places.model.graph.output]
+    with evaluating(prepared):
+        exported = export(
+            module, list(inputs.values()), opset=opset, output_names=names, make_recorder=recorder if rounded else Recorder
+        )  # fmt: skip
+    nodes = tuple((node.name, node.op_type) for node in exported.model.graph.node if node.op_type != "Constant")
+    before = tuple(entry for entry in places.nodes if entry[1] != "Constant")
+    if nodes != before:
+        other = next((a or b for a, b in _pairs(nodes, before) if a != b), ("", ""))
+        raise ModelError("the module's forward has changed since prepare_qat", where=other[0] or None)
+    return exported.model
+
+
+def _pairs(left: Sequence[Any], right: Sequence[Any]) -> List[Tuple[Any, Any]]:
+    size = max(len(left), len(right))
+    return list(zip([*left, *[None] * (size - len(left))], [*right, *[None] * (size - len(right))]))
+
+
+class _WithWeights(Recorder):
+    """Traces an export with the weights that the DLA computes with, BatchNormalization merged into them."""
+
+    def __init__(self, paths: Paths, module: nn.Module, places: Places) -> None:
+        super().__init__(paths)
+        self.module, self.places = module, places
+        self.merged = set(places.folded.values())
+
+    def on_call(self, key: Key, func: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        place = self.places.by_call.get(key)
+        if key in self.merged:
+            return super().on_call(key, _first, args, kwargs)
+        norm = self.places.folded.get(key)
+        if place is None or key[1] not in WEIGHT_AXIS or (norm is None and place.mode != "int8"):
+            return super().on_call(key, func, args, kwargs)
+        weight = args[1] if len(args) > 1 else kwargs["weight"]
+        bias = args[2] if len(args) > 2 else kwargs.get("bias")
+        if hasattr(weight, "edgedla_call") or weight.dim() < 2:
+            return super().on_call(key, func, args, kwargs)
+        with _untraced():
+            weight, bias = self._rounded(weight, bias, norm, WEIGHT_AXIS[key[1]], place.mode)
+        rest = {k: v for k, v in kwargs.items() if k not in ("weight", "bias")}
+        if key[1] in ("matmul", "__matmul__"):
+            return super().on_call(key, func, (args[0], weight), rest)
+        return super().on_call(key, func, (args[0], weight, bias, *args[3:]), rest)
+
+    def _rounded(
+        self, weight: torch.Tensor, bias: Optional[torch.Tensor], norm: Optional[Key], axis: int, mode: str
+    ) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
+        weight = rounded_weight(weight, axis) if mode == "int8" else weight
+        if norm is not None:
+            weight, bias = fold(weight, bias, self.module.get_submodule(norm[0]), axis, mode)
+        return weight.detach(), None if bias is None else bias.detach()
+
+
+@contextlib.contextmanager
+def _untraced() -> Iterator[None]:
+    """What is computed in the block becomes a constant of the trace."""
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        torch._C._set_tracing_state(state)
+
+
+def _first(*args: Any, **_: Any) -> Any:
+    return args[0]

@@ -1,0 +1,249 @@
+"""Training with the DLA's numbers: rounding where the host backend rounds, the same levels, and out again to a build."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any, List, Tuple
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'edgedla[torch]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+import host_twin  # noqa: E402
+import networks  # noqa: E402
+
+from edgedla.errors import DataError, ModelError, UsageError  # noqa: E402
+from edgedla.formats.pack import dequantize, quantize  # noqa: E402
+from edgedla.quantization.calibration_cache import parse_cache  # noqa: E402
+from edgedla.quantization.qdq import has_qdq  # noqa: E402
+from edgedla.targets import platform_for  # noqa: E402
+from edgedla.torch import QatModule, calibrate, export_qat, prepare_qat  # noqa: E402
+from edgedla.torch.qat.rounding import round_int8, round_weight  # noqa: E402
+
+TARGET = "agx-orin-64gb"
+
+
+def images(count: int = 4, seed: int = 0) -> Any:
+    return torch.randn(count, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
+
+
+def trained(prepared: QatModule, steps: int = 4) -> QatModule:
+    """A few steps of training on random labels."""
+    x, y = images(8), torch.arange(8)
+    optimizer = torch.optim.Adam(prepared.parameters(), 1e-3)
+    prepared.train()
+    for _ in range(steps):
+        scores = prepared(x).flatten(1)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(scores, y).backward()
+        optimizer.step()
+    return prepared.eval()
+
+
+NETWORKS = {"plain": networks.Small, "gate": lambda: networks.Small(gate=True), "branches": networks.Branches}
+
+
+@pytest.mark.parametrize("ranges", ["learned", "observed"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_export_in_the_host_backend_equals_the_forward(name: str, ranges: str, tmp_path: Path) -> None:
+    module = networks.settled(NETWORKS[name]())
+    prepared = trained(prepare_qat(module, images(1), TARGET, calibration=[images(16)], ranges=ranges))
+    found = host_twin.compare(prepared, images(4, seed=1), tmp_path)
+    assert found["tensors"] > 20
+    assert found["worst"] < 1e-5
+    assert found["ties"] < 1e-3
+
+
+def test_layers_kept_in_fp16_are_rounded_to_fp16(tmp_path: Path) -> None:
+    module = networks.settled(networks.Small())
+    prepared = prepare_qat(module, images(1), TARGET, calibration=[images(16)], fp16=("block.conv1", "block.relu"))
+    states = {place.mode for key, place in prepared.places.by_call.items() if key[0] == "block.conv1"}
+    assert states == {"fp16"}
+    result = export_qat(trained(prepared))
+    assert "/block/conv1/Conv:fp16" in result.precisions
+    found = host_twin.compare(prepared, images(2, seed=1), tmp_path)
+    assert found["worst"] < 1e-5
+
+
+def test_scales_that_the_dla_wants_alike_are_one_range() -> None:
+    prepared = prepare_qat(networks.settled(networks.Branches()), images(1), TARGET, calibration=[images(8)])
+    ranges = prepared.ranges()
+    concat = next(n for n in prepared.places.model.graph.node if n.op_type == "Concat")
+    pool = next(n for n in prepared.places.model.graph.node if n.op_type == "AveragePool")
+    for node in (concat, pool):
+        assert len({ranges[t] for t in (*node.input, *node.output)}) == 1, node.name
+    assert len(set(ranges.values())) > 5
+
+
+def test_nothing_is_stored_between_a_convolution_its_norm_and_its_activation() -> None:
+    prepared = prepare_qat(networks.settled(networks.Small()), images(1), TARGET)
+    by_call = prepared.places.by_call
+    assert by_call["block.conv1", "conv2d", 0].outputs[0].state == "inner"
+    assert by_call["block.relu", "relu", 0].outputs[0].state == "int8"
+    assert prepared.places.folded["block.conv1", "conv2d", 0] == ("block.bn1", "batch_norm", 0)
+
+
+def test_weights_of_the_export_are_the_ones_trained_with() -> None:
+    prepared = trained(prepare_qat(networks.settled(networks.Small()), images(1), TARGET, calibration=[images(8)]))
+    import onnx
+    from onnx import numpy_helper
+
+    model = onnx.load_model_from_string(export_qat(prepared).model)
+    constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant":
+            constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+    convolutions = [n for n in model.graph.node if n.op_type == "Conv"]
+    assert len(convolutions) == 3
+    for node in convolutions:
+        for channel in constants[node.input[1]]:
+            scale = np.abs(channel).max() / 127
+            again = dequantize(quantize(channel, float(scale)), float(scale))
+            np.testing.assert_allclose(again, channel, rtol=1e-6, atol=1e-9)
+
+
+def test_the_cache_holds_the_trained_ranges() -> None:
+    prepared = trained(prepare_qat(networks.settled(networks.Small()), images(1), TARGET, calibration=[images(8)]))
+    result = export_qat(prepared)
+    assert result.form == "cache"
+    absmax = parse_cache(result.cache).absmax
+    assert set(absmax) == set(prepared.places.tensors)
+    for name, value in prepared.ranges().items():
+        assert absmax[name] == pytest.approx(value, rel=1e-6)
+
+
+def test_tensorrt_11_gets_qdq() -> None:
+    platform = platform_for(TARGET, trt="11.4.1")
+    prepared = prepare_qat(networks.settled(networks.Small()), images(1), platform, calibration=[images(8)])
+    import onnx
+
+    result = export_qat(prepared)
+    assert result.form == "qdq"
+    assert has_qdq(onnx.load_model_from_string(result.model))
+
+
+def test_training_moves_weights_and_learned_ranges() -> None:
+    prepared = prepare_qat(networks.settled(networks.Small()), images(1), TARGET, calibration=[images(8)])
+    before, ranges = prepared.module.block.conv1.weight.clone(), prepared.ranges()
+    trained(prepared)
+    assert not torch.equal(prepared.module.block.conv1.weight, before)
+    moved = [n for n, v in prepared.ranges().items() if v != ranges[n]]
+    assert len(moved) > len(ranges) / 2
+
+
+def test_observed_ranges_follow_the_batches_until_they_are_frozen() -> None:
+    module = networks.settled(networks.Small())
+    prepared = prepare_qat(module, images(1), TARGET, calibration=[images(8)], ranges="observed")
+    assert prepared.shift is None
+    first = prepared.ranges()["x"]
+    prepared.train()
+    prepared(images(4) * 100)
+    second = prepared.ranges()["x"]
+    assert second > first * 1.5
+    prepared.observing = False
+    prepared(images(4) * 1000)
+    assert prepared.ranges()["x"] == second
+    prepared.observing = True
+    prepared.eval()(images(4) * 1000)
+    assert prepared.ranges()["x"] == second
+
+
+def test_a_checkpoint_goes_on_where_it_stopped() -> None:
+    prepared = trained(prepare_qat(networks.settled(networks.Small()), images(1), TARGET, calibration=[images(8)]))
+    other = prepare_qat(networks.Small(), images(1), TARGET)
+    other.load_state_dict(prepared.state_dict())
+    with torch.no_grad():
+        assert torch.equal(other.eval()(images()), prepared(images()))
+    assert set(prepared.module.state_dict()) == set(networks.Small().state_dict())
+
+
+def test_copies_are_independent_and_the_users_tensors_stay_clean() -> None:
+    prepared = prepare_qat(networks.settled(networks.Small()), images(1), TARGET, calibration=[images(8)]).eval()
+    x = images()
+    with torch.no_grad():
+        want = prepared(x)
+        twin = copy.deepcopy(prepared)
+        twin.module.stem[0].weight.zero_()
+        assert torch.equal(prepared(x), want)
+        assert not torch.equal(twin(x), want)
+    assert not hasattr(x, "edgedla_stored")
+
+
+def test_ranges_of_quantize_can_be_the_start() -> None:
+    module = networks.settled(networks.Small())
+    first = prepare_qat(module, images(1), TARGET, calibration=[images(8)])
+    second = prepare_qat(module, images(1), TARGET, calibration=first.ranges())
+    assert second.ranges() == first.ranges()
+    with pytest.raises(UsageError, match="have no range"):
+        prepare_qat(module, images(1), TARGET, calibration={"x": 1.0})
+
+
+def test_calibration_takes_what_loaders_give() -> None:
+    prepared = prepare_qat(networks.settled(networks.Small()), images(1), TARGET)
+    batches: List[Tuple[Any, Any]] = [(images(3), torch.zeros(3)), (images(2).numpy(), None)]
+    calibrate(prepared, batches)
+    with pytest.raises(DataError, match="no calibration sample"):
+        calibrate(prepared, [])
+    with pytest.raises(DataError, match="a batch of"):
+        calibrate(prepared, [torch.zeros(1, 3, 8, 8)])
+
+
+def test_a_call_that_is_several_layers_is_refused_with_its_place() -> None:
+    class Grouped(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = torch.nn.Conv2d(3, 8, 3)
+
+        def forward(self, x: Any) -> Any:
+            y = self.conv(x)
+            return torch.addcmul(y, y, y)
+
+    with pytest.raises(ModelError, match=r"addcmul in the top module \(test_qat.py:\d+\) is several layers"):
+        prepare_qat(Grouped(), images(1), TARGET)
+
+
+def test_another_forward_than_the_prepared_one_is_refused() -> None:
+    prepared = prepare_qat(networks.settled(networks.Small()), images(1), TARGET)
+    prepared.module.pool = torch.nn.AvgPool2d(2)
+    with pytest.raises(ModelError, match="changed since prepare_qat"):
+        export_qat(prepared)
+
+
+def test_wrong_requests() -> None:
+    with pytest.raises(UsageError, match="learned, observed"):
+        prepare_qat(networks.Small(), images(1), TARGET, ranges="guessed")
+    with pytest.raises(UsageError, match=r"block.conv1"):
+        prepare_qat(networks.Small(), images(1), TARGET, fp16=("head*",))
+    with pytest.raises(UsageError, match="no DLA"):
+        prepare_qat(networks.Small(), images(1), "orin-nano-8gb")
+
+
+def test_rounding_is_that_of_the_formats() -> None:
+    """Halves away from zero, saturation at -128 and 127, and the straight gradient within."""
+    scale = torch.tensor(0.5)
+    x = torch.tensor([0.25, -0.25, 0.75, 0.24999, 63.4, 64.0, -64.0, -70.0], requires_grad=True)
+    y = round_int8(x, scale)
+    want = dequantize(quantize(x.detach().numpy(), 0.5), 0.5)
+    assert y.tolist() == want.tolist()
+    y.sum().backward()
+    assert x.grad.tolist() == [1, 1, 1, 1, 1, 0, 1, 0]
+
+
+def test_a_range_that_is_too_small_learns_to_grow() -> None:
+    scale = torch.tensor(0.01, requires_grad=True)
+    x = torch.linspace(-4, 4, 1001)
+    error = ((round_int8(x, scale) - x) ** 2).sum()
+    error.backward()
+    assert scale.grad < 0
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_weights_are_rounded_as_the_host_backend_does(axis: int) -> None:
+    from edgedla.builder.host.simulated_model import quantize_weights
+
+    weight = torch.randn(6, 5, 3, 3, generator=torch.Generator().manual_seed(3))
+    weight[2] = 0
+    assert np.array_equal(round_weight(weight, axis).numpy(), quantize_weights(weight.numpy(), axis))
