@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from edgedla.builder.host.accuracy import output_error
+from edgedla.builder.host.accuracy import ErrorSum, OutputError
 from edgedla.builder.host.backend import build_host
 from edgedla.builder.host.simulated_model import node_modes, quantize_weights, simulate
 from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan
@@ -166,13 +166,32 @@ def test_overflow_to_infinity_is_an_error_not_a_number(dla_plan: Callable[..., B
         build_host(dla_plan("fp16", {"conv": "DLA0"}), model)
 
 
+def error_of(*pairs: Sequence[np.ndarray]) -> OutputError:
+    total = ErrorSum("y")
+    for want, got in pairs:
+        total.add(want, got)
+    return total.error()
+
+
 def test_error_numbers_on_known_values() -> None:
     want, got = np.array([3.0, 4.0, np.nan]), np.array([3.0, 4.5, 1.0])
-    error = output_error("y", [(want, got)])
+    error = error_of((want, got))
     assert error.rel_l2 == pytest.approx(0.1)
     assert error.max_abs == 0.5
-    integers = output_error("k", [(np.array([1, 2, 3, 4]), np.array([1, 2, 3, 5]))])
+    integers = error_of((np.array([1, 2, 3, 4]), np.array([1, 2, 3, 5])))
     assert (integers.rel_l2, integers.same) == (0.25, 0.75)
-    other_shape = output_error("b", [(np.zeros((3, 4)), np.zeros((2, 4)))])
+    other_shape = error_of((np.zeros((3, 4)), np.zeros((2, 4))), (np.zeros(1), np.zeros(1)))
     assert other_shape.rel_l2 == 1.0
     assert other_shape.to_dict()["max_abs"] is None
+    assert error_of((np.zeros(0, np.float32), np.zeros(0, np.float32))).cosine == 1.0
+
+
+def test_the_error_over_pieces_and_samples_is_that_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    pairs = [(rng.standard_normal((3, 5)).astype(np.float32), rng.standard_normal((3, 5))) for _ in range(3)]
+    want, got = (np.concatenate([p[k].reshape(-1) for p in pairs]).astype(np.float64) for k in (0, 1))
+    monkeypatch.setattr("edgedla.builder.host.accuracy.PIECE_ELEMENTS", 4)
+    error = error_of(*pairs)
+    assert error.rel_l2 == pytest.approx(np.linalg.norm(got - want) / np.linalg.norm(want))
+    assert error.cosine == pytest.approx(want @ got / np.linalg.norm(want) / np.linalg.norm(got))
+    assert error.max_abs == pytest.approx(np.abs(got - want).max())

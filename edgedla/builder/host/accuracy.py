@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
@@ -25,6 +26,8 @@ TOLERANCE_REL_L2 = {"fp16": 0.005, "int8": 0.1}
 
 #: Samples that the error is measured on; other seeds than those of synthetic calibration.
 CHECK_SAMPLES, CHECK_SEED = 2, 1000
+#: Elements that are compared at a time.
+PIECE_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -114,34 +117,61 @@ def output_errors(
     Args:
         wanted: what `outputs_of` gives for the reference.
     """
-    names = list(wanted)
-    values = [session.run(names, feed) for feed in feeds]
-    return [
-        output_error(name, list(zip(wanted[name], (np.asarray(v[k]) for v in values)))) for k, name in enumerate(names)
-    ]
+    sums = {name: ErrorSum(name) for name in wanted}
+    for i, feed in enumerate(feeds):
+        for name, got in zip(sums, session.run(list(sums), feed)):
+            sums[name].add(wanted[name][i], np.asarray(got))
+    return [total.error() for total in sums.values()]
 
 
-def output_error(name: str, pairs: List[Tuple[np.ndarray, np.ndarray]]) -> OutputError:
-    """Raises RunError where shapes differ or a value is not finite where the reference's is."""
-    if any(w.shape != g.shape for w, g in pairs):
+class ErrorSum:
+    """The error of one output, sample by sample and piece by piece: a segmentation's output has millions of elements."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.count = self.equal = 0
+        self.floating = self.same_shapes = True
+        self.want2 = self.got2 = self.difference2 = self.product = self.most = 0.0
+
+    def add(self, want: np.ndarray, got: np.ndarray) -> None:
+        """Raises RunError where a value is not finite where the reference's is."""
         # Box selection (NMS) gives another number of rows as soon as one score moves.
-        return OutputError(name, 1.0, float("inf"), 0.0, 0.0)
-    want = np.concatenate([w.reshape(-1) for w, _ in pairs])
-    got = np.concatenate([g.reshape(-1) for _, g in pairs])
-    if not np.issubdtype(want.dtype, np.floating):
-        same = float(np.mean(want == got)) if want.size else 1.0
-        return OutputError(name, 1.0 - same, 0.0 if same == 1.0 else float("inf"), same, same)
-    want, got = want.astype(np.float64), got.astype(np.float64)
-    finite = np.isfinite(want)
-    if not np.isfinite(got[finite]).all():
-        raise RunError(f"output {name!r} is not finite in the simulated precision", hint="values exceed FP16's 65504")
-    want, got = want[finite], got[finite]
-    norm = float(np.linalg.norm(want))
-    difference = got - want
-    rel = float(np.linalg.norm(difference)) / norm if norm > 0 else float(np.linalg.norm(difference))
-    product = norm * float(np.linalg.norm(got))
-    cosine = float(np.dot(want, got)) / product if product > 0 else float(norm == 0)
-    return OutputError(name, rel, float(np.abs(difference).max()) if want.size else 0.0, cosine)
+        self.same_shapes = self.same_shapes and want.shape == got.shape
+        self.floating = self.floating and bool(np.issubdtype(want.dtype, np.floating))
+        want, got = want.reshape(-1), got.reshape(-1)
+        for at in range(0, want.size if self.same_shapes else 0, PIECE_ELEMENTS):
+            piece = slice(at, at + PIECE_ELEMENTS)
+            (self._add_floats if self.floating else self._add_others)(want[piece], got[piece])
+
+    def _add_others(self, want: np.ndarray, got: np.ndarray) -> None:
+        self.count += want.size
+        self.equal += int(np.count_nonzero(want == got))
+
+    def _add_floats(self, want: np.ndarray, got: np.ndarray) -> None:
+        want, got = want.astype(np.float64), got.astype(np.float64)
+        finite = np.isfinite(want)
+        if not np.isfinite(got[finite]).all():
+            raise RunError(
+                f"output {self.name!r} is not finite in the simulated precision", hint="values exceed FP16's 65504"
+            )
+        want, got = want[finite], got[finite]
+        if want.size:
+            difference = got - want
+            self.most = max(self.most, float(np.abs(difference).max()))
+            self.want2 += float(np.dot(want, want))
+            self.got2 += float(np.dot(got, got))
+            self.difference2 += float(np.dot(difference, difference))
+            self.product += float(np.dot(want, got))
+
+    def error(self) -> OutputError:
+        if not self.same_shapes:
+            return OutputError(self.name, 1.0, float("inf"), 0.0, 0.0)
+        if not self.floating:
+            same = self.equal / self.count if self.count else 1.0
+            return OutputError(self.name, 1.0 - same, 0.0 if same == 1.0 else float("inf"), same, same)
+        norm, norms = math.sqrt(self.want2), math.sqrt(self.want2) * math.sqrt(self.got2)
+        rel = math.sqrt(self.difference2) / norm if norm > 0 else math.sqrt(self.difference2)
+        return OutputError(self.name, rel, self.most, self.product / norms if norms > 0 else float(norm == 0))
 
 
 def _rounded(value: float) -> Optional[float]:
