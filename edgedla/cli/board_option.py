@@ -29,7 +29,7 @@ FILES: Mapping[str, Mapping[str, str]] = {
         "export_profile": "out", "export_layer_info": "out", "output": "out",
     },
     "run": {
-        "pipeline": "pipeline", "placement": "in", "source": "maybe", "labels": "maybe", "devices": "device",
+        "pipeline": "pipeline", "placement": "in", "sources": "maybe", "source_file": "in", "labels": "maybe", "devices": "device",
         "jsonl": "out", "images": "out", "video": "out", "metrics": "out", "output": "out",
     },
     "inspect": {"file": "in", "other": "in", "against": "in", "output": "out"},

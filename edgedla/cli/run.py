@@ -12,7 +12,8 @@ import click
 
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import preprocess_options
-from edgedla.cli.output import deliver, destinations
+from edgedla.cli.output import deliver, destinations, echo
+from edgedla.cli.source_option import source_options, sources_of
 from edgedla.errors import DocumentError, UsageError
 
 FORMATS = ("text", "json")
@@ -20,13 +21,7 @@ FORMATS = ("text", "json")
 
 @click.command(cls=BoardCommand)
 @click.argument("pipeline", metavar="PIPELINE.yaml|ARTIFACT")
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    metavar="[NAME=]URI",
-    help="csi://0, v4l2:///dev/video0, rtsp://..., a file, a folder, synthetic://; several share the runners.",
-)
+@source_options()
 @click.option(
     "--device",
     "devices",
@@ -60,6 +55,7 @@ FORMATS = ("text", "json")
 def run(
     pipeline: str,
     sources: Tuple[str, ...],
+    source_file: Optional[str],
     devices: Tuple[str, ...],
     placement: Optional[str],
     preprocess: Optional[str],
@@ -110,7 +106,7 @@ def run(
     config = with_overrides(
         load_config(pipeline) if is_file else None,
         artifact="" if is_file else pipeline,
-        sources=sources,
+        sources=sources_of(sources, source_file, lambda line: echo(f"edgedla: {line}", err=True)),
         preprocess={"device": preprocess, "mean": mean, "std": std, "fit": fit, "colour": colour},
         decode={"kind": decode, "labels": read_labels(labels or ""), "score": score, "reg_max": reg_max},
         outputs={"jsonl": jsonl, "images": images, "video": video},

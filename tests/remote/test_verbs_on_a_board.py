@@ -74,7 +74,7 @@ def test_bench_run_and_inspect_take_and_bring_files(laptop):
     done = laptop.edgedla("inspect", f"board:{laptop.boards['orin1'].root}/none", "--board", "orin1")
     assert done.returncode == 3, "a path of the board is not looked for here"
     done = laptop.edgedla("inspect", "missing.json", "--board", "orin1")
-    assert (done.returncode, "no such file" in done.stderr) == (2, True)
+    assert (done.returncode, "no such file" in done.stderr) == (3, True)
 
 
 def test_exit_codes_and_errors_are_the_boards(laptop):

@@ -94,6 +94,14 @@ def _address(scheme: str, rest: str) -> str:
     return f"{scheme}://{host}" + ("/..." if len(rest) > len(authority) + 1 else "")
 
 
+def has_secret(text: str) -> bool:
+    """Whether an address names a user or holds what looks like a password, a key or a token."""
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme.lower() in _LOCAL:
+        return False
+    return "@" in rest or _SECRET.search(rest) is not None
+
+
 def without_secrets(text: str) -> str:
     """Words of GStreamer or OpenCV with every address cut down to scheme and host, and values of secret keys hidden."""
     return _SECRET.sub(r"\1***", _NETWORK.sub(lambda m: _address(m.group(1), m.group(2)), text))

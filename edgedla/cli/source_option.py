@@ -1,0 +1,123 @@
+"""Sources of `edgedla run`: of the command line, of a file or standard input, or of the environment.
+
+An address holds a camera's password, and every user of a machine reads the arguments of every process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from contextlib import suppress
+from typing import Callable, List, Optional, Sequence, Tuple, TypeVar
+
+import click
+
+from edgedla.errors import DocumentError, UsageError
+
+VARIABLE = "EDGEDLA_SOURCE"
+STANDARD_INPUT = "-"
+#: Larger is no list of addresses.
+MOST_BYTES = 1 << 20
+#: Fields of /proc/PID/stat behind the name of the program: where the arguments begin and end in memory (proc(5), 48, 49).
+_ARG_START, _ARG_END = 45, 46
+_NAME = re.compile(r"[^:/=]+=")
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def source_options() -> Callable[[Command], Command]:
+    """--source and --source-file; `sources_of` turns them into texts."""
+
+    def add(command: Command) -> Command:
+        command = click.option(
+            "--source-file",
+            metavar="FILE",
+            help=f"Sources, one a line, of a file that only you can read; {STANDARD_INPUT} is standard input. "
+            f"Or set {VARIABLE}. For addresses with a password.",
+        )(command)
+        return click.option(
+            "--source",
+            "sources",
+            multiple=True,
+            metavar="[NAME=]URI",
+            help="csi://0, v4l2:///dev/video0, rtsp://..., a file, a folder, synthetic://; several share the runners.",
+        )(command)
+
+    return add
+
+
+def sources_of(named: Sequence[str], file: Optional[str], say: Callable[[str], None]) -> Tuple[str, ...]:
+    """What --source and --source-file name; of the environment where neither does. () leaves it to the pipeline file.
+
+    Addresses are taken out of this process's arguments, as far as the system lets it, and a password among them is said.
+
+    Raises:
+        DocumentError: the file is not to be read, or names nothing. UsageError: sources in both places.
+    """
+    if named and file:
+        raise UsageError("--source and --source-file both name sources", allowed="one of them")
+    if file:
+        return _of_file(file)
+    if not named:
+        return tuple(_lines(os.environ.get(VARIABLE, "")))
+    from edgedla.runtime.sources.uri import has_secret, shown
+
+    addresses = [_NAME.sub("", text, count=1) if _NAME.match(text) else text for text in named]
+    for address in addresses:
+        if shown(address) != address:
+            hide_argument(address, shown(address))
+    if any(has_secret(address) for address in addresses):
+        say(
+            "warning: --source holds a password: other users could read it while this process started, and a shell keeps it."
+            f" Use --source-file FILE, --source-file {STANDARD_INPUT} or {VARIABLE}."
+        )
+    return tuple(named)
+
+
+def _of_file(file: str) -> Tuple[str, ...]:
+    where = "standard input" if file == STANDARD_INPUT else file
+    try:
+        if file == STANDARD_INPUT:
+            data = sys.stdin.buffer.read(MOST_BYTES + 1)
+        else:
+            with open(file, "rb") as f:
+                data = f.read(MOST_BYTES + 1)
+        text = data.decode("utf-8-sig")
+    except (OSError, ValueError) as e:
+        raise DocumentError(f"the sources cannot be read: {e}", where=where) from e
+    if len(data) > MOST_BYTES:
+        raise DocumentError("a list of sources of more than a megabyte", where=where)
+    found = tuple(_lines(text))
+    if not found:
+        raise DocumentError("no source stands there", where=where, allowed="[NAME=]URI, one a line; # begins a comment")
+    return found
+
+
+def _lines(text: str) -> List[str]:
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def hide_argument(secret: str, instead: str) -> bool:
+    """Writes over an argument in this process's memory, which is where `ps` and /proc read it; False where that fails."""
+    old = os.fsencode(secret)
+    new = os.fsencode(instead)[: len(old)].ljust(len(old), b"*")
+    with suppress(OSError, ValueError, IndexError):
+        with open("/proc/self/stat", "rb") as f:
+            fields = f.read().rpartition(b")")[2].split()
+        start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
+        if not 0 < start < end:
+            return False
+        found = ctypes.string_at(start, end - start)
+        at, hidden = found.find(old), False
+        while at >= 0:
+            # The argument alone, or behind `--source=`.
+            if found[at + len(old) : at + len(old) + 1] in (b"\0", b"") and (
+                at == 0 or found[at - 1 : at] in (b"\0", b"=")
+            ):
+                ctypes.memmove(start + at, new, len(new))
+                hidden = True
+            at = found.find(old, at + 1)
+        return hidden
+    return False
