@@ -9,7 +9,7 @@ PYTEST ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test setup contract-wheels attack release floors clean
+.PHONY: demo test docs setup contract-wheels attack release floors clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -25,6 +25,19 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(PYTEST)
+
+# The documentation: build/docs/site/VERSION. Needs Python 3.10; show it with `python -m http.server -d build/docs/site`.
+DOCS := .venv-docs
+$(DOCS)/.installed: pyproject.toml
+	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	touch $@
+
+docs: $(DOCS)/.installed
+	rm -rf build/docs
+	$(DOCS)/bin/python -m docs.generator build/docs
+	$(DOCS)/bin/zensical build --strict -f build/docs/mkdocs.yml
+	$(DOCS)/bin/python -m docs.generator.check_site build/docs/site
 
 # The Python bindings of four TensorRT releases (thin, without TensorRT), which tests/contract reads.
 contract-wheels: $(STAMP)

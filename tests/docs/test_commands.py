@@ -1,4 +1,4 @@
-"""Every command in README.md and examples/ runs, ends with the exit code shown, and prints what is shown.
+"""Every command in README.md, docs/ and examples/ runs, ends with the exit code shown, and prints what is shown.
 
 A ```console block holds commands behind `$ ` and their output. `...` in an output line stands for any text, a line `...`
 for any lines. `$ echo $?` shows the exit code of the command before it; a command without one must end with 0. A block marked
@@ -19,7 +19,7 @@ from typing import Dict, List, Tuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("examples/*/README.md"))]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
 BLOCK = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.M | re.S)
 #: A page may say which programs its commands need beside edgedla: `<!-- needs: sshd -->`.
 NEEDS = re.compile(r"<!-- needs: (.*?) -->")
@@ -111,8 +111,8 @@ def test_commands_do_what_is_shown(page: Path, tmp_path: Path, request: pytest.F
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     copy_examples(tmp_path)
-    # Commands of an example run in its own folder, those of the README at the root.
-    folder = tmp_path / page.parent.relative_to(ROOT)
+    # Commands of an example run in its own folder, those of other pages at the root.
+    folder = tmp_path / page.parent.relative_to(ROOT) if page.parent.parent == ROOT / "examples" else tmp_path
     wrong: List[str] = []
     actual: Dict[int, List[str]] = {}
     code = 0

@@ -1,0 +1,1 @@
+"""Makes the pages of the documentation: `python -m docs.generator FOLDER`."""

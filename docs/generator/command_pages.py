@@ -1,0 +1,74 @@
+"""A page for each command, with every option, from the commands themselves."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Dict, Iterator, List, Tuple
+
+import click
+
+from docs.generator.markdown import code, page, plain, table
+from edgedla.cli.main import EPILOG, VERBS, main
+from edgedla.pages import FOLDERS
+
+
+def command(verb: str) -> click.Command:
+    """The click command of a verb."""
+    module, _, attribute = VERBS[verb][0].partition(":")
+    found: click.Command = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def every_command() -> Iterator[Tuple[str, click.Command]]:
+    """("board add", its command), for each command and each command below it."""
+    for verb in VERBS:
+        yield from _below(verb, command(verb))
+
+
+def _below(path: str, found: click.Command) -> Iterator[Tuple[str, click.Command]]:
+    yield path, found
+    if isinstance(found, click.Group):
+        for name in found.list_commands(click.Context(found)):
+            below = found.get_command(click.Context(found), name)
+            assert below is not None
+            yield from _below(f"{path} {name}", below)
+
+
+def command_pages() -> Dict[str, str]:
+    """Path within the site -> Markdown."""
+    made: Dict[str, str] = {}
+    for verb in VERBS:
+        lines: List[str] = []
+        for path, found in _below(verb, command(verb)):
+            if path != verb:
+                lines += [f"## edgedla {path}", ""]
+            lines += _described(path, found)
+        made[f"{FOLDERS['command']}/{verb}.md"] = page(f"edgedla {verb}", lines, description=VERBS[verb][1])
+    rows = [[f"[{code('edgedla ' + verb)}]({verb}.md)", plain(line)] for verb, (_, line) in VERBS.items()]
+    made[f"{FOLDERS['command']}/index.md"] = page(
+        "Commands",
+        table(["Command", "What it does"], rows),
+        table(["Option of `edgedla`", "Meaning"], _options(main, click.Context(main, info_name="edgedla"))),
+        plain(" ".join(EPILOG.split())),
+    )
+    return made
+
+
+def _described(path: str, found: click.Command) -> List[str]:
+    ctx = click.Context(found, info_name=f"edgedla {path}")
+    lines = [line for part in (found.help or "").split("\n\n") for line in (plain(part.replace("\b", "")), "")]
+    lines += ["```text", " ".join(found.get_usage(ctx).replace("Usage: ", "").split()), "```", ""]
+    lines += table(["Option", "Meaning"], _options(found, ctx))
+    hidden = [code(name) for param in found.params if getattr(param, "hidden", False) for name in param.opts]
+    lines += [f"Taken over from trtexec, as it spells them: {', '.join(hidden)}.", ""] if hidden else []
+    lines += [plain(" ".join(found.epilog.replace("\b", "").split())), ""] if found.epilog else []
+    return lines
+
+
+def _options(found: click.Command, ctx: click.Context) -> List[List[str]]:
+    rows = []
+    for param in found.get_params(ctx):
+        record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+        if record is not None:
+            rows.append([code(record[0].replace("  ", " ")), plain(record[1])])
+    return rows

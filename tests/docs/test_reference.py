@@ -1,0 +1,172 @@
+"""The reference names every command, option, public name, id, field and exit code, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import posixpath
+import re
+import typing
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+import click
+import pytest
+import yaml
+
+import edgedla
+from docs.generator.check_site import faults
+from docs.generator.site import generated_pages, write_site
+from edgedla import errors
+from edgedla.cli.main import VERBS, main
+from edgedla.documents import DOCUMENTS
+from edgedla.pages import FOLDERS, page_path
+from edgedla.rules import load_rules
+from edgedla.rules.messages import messages
+from edgedla.rules.remedies import remedies, rewrite_entries
+from edgedla.runtime.pipeline.config import PipelineConfig
+from edgedla.targets.modules import module_ids
+
+LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^()\s#]+)(?:#[^()\s]*)?\)")
+
+
+@pytest.fixture(scope="module")
+def pages() -> Dict[str, str]:
+    return generated_pages()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_site(tmp_path_factory.mktemp("site"))
+
+
+def commands(command: click.Command, path: Tuple[str, ...] = ()) -> Iterator[Tuple[Tuple[str, ...], click.Command]]:
+    """Every command below a group, asked of the command line itself."""
+    if path:
+        yield path, command
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            assert below is not None
+            yield from commands(below, (*path, name))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_of_every_command_stands_on_its_page(pages: Dict[str, str], verb: str) -> None:
+    text = pages[f"{FOLDERS['command']}/{verb}.md"]
+    missing: List[str] = []
+    for path, command in commands(main):
+        if path[0] == verb:
+            missing += [] if f"edgedla {' '.join(path)}" in text else [" ".join(path)]
+            options = [param for param in command.params if isinstance(param, click.Option)]
+            for name in (name for option in options for name in (*option.opts, *option.secondary_opts)):
+                missing += [] if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text) else [name]
+    assert missing == []
+
+
+def test_every_public_name_is_shown_by_its_own_definition(pages: Dict[str, str]) -> None:
+    text = "".join(page for path, page in pages.items() if path.startswith("reference/python/"))
+    wrong = []
+    for name in edgedla.__all__:
+        shown = re.search(rf'<span id="edgedla\.{re.escape(name)}"></span>\n\n::: ([\w.]+)\n', text)
+        if name == "__version__":
+            continue
+        module, _, attribute = shown[1].rpartition(".") if shown else ("", "", "")
+        if not shown or getattr(importlib.import_module(module), attribute) is not getattr(edgedla, name):
+            wrong.append(name)
+        wrong += [] if f"#edgedla.{name})" in pages["reference/python/index.md"] else [f"{name} is not in the list"]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "ids"),
+    [
+        ("rule", [rule.id for rule in load_rules().rules()]),
+        ("message", [message.id for message in messages()]),
+        ("remedy", list(remedies())),
+        ("rewrite", list(rewrite_entries())),
+        ("document", list(DOCUMENTS)),
+        ("module", list(module_ids())),
+        ("command", list(VERBS)),
+    ],
+)
+def test_everything_with_an_id_has_its_page_and_stands_in_the_list(
+    pages: Dict[str, str], kind: str, ids: List[str]
+) -> None:
+    assert len(ids) >= 10
+    assert [name for name in ids if page_path(kind, name, "md") not in pages] == []
+    assert [name for name in ids if f"]({name}.md)" not in pages[f"{FOLDERS[kind]}/index.md"]] == []
+
+
+def test_a_rule_page_holds_what_the_rule_says(pages: Dict[str, str]) -> None:
+    for rule in load_rules().rules():
+        text = pages[page_path("rule", rule.id, "md")]
+        assert rule.name in text
+        for case in rule.cases:
+            assert str(case.scope) in text
+            assert case.status in text
+        assert all(f"(../remedies/{fix}.md)" in text for fix in rule.fixes)
+
+
+def keys(cls: Any) -> Iterator[str]:
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if not field.metadata.get("internal"):
+            yield field.name
+            for hint in (hints[field.name], *typing.get_args(hints[field.name])):
+                if dataclasses.is_dataclass(hint):
+                    yield from keys(hint)
+
+
+def test_every_key_of_a_pipeline_file_is_named(pages: Dict[str, str]) -> None:
+    text = pages["reference/pipeline.md"]
+    assert [key for key in keys(PipelineConfig) if not re.search(rf"[`.]{key}`", text)] == []
+
+
+def test_every_exit_code_is_named(pages: Dict[str, str]) -> None:
+    codes = {cls.exit_code for cls in vars(errors).values() if isinstance(cls, type) and hasattr(cls, "exit_code")}
+    text = pages["reference/exit-codes.md"]
+    assert [code for code in sorted({0, 130, *codes}) if f"| {code} |" not in text] == []
+
+
+def test_links_between_pages_lead_to_pages(site: Path) -> None:
+    folder = site.parent / "pages"
+    broken: List[str] = []
+    followed = 0
+    for path in sorted(folder.rglob("*.md")):
+        text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for link in LINK.findall(text):
+            followed += 1
+            target = posixpath.normpath(posixpath.join(path.parent.relative_to(folder).as_posix(), link))
+            broken += [] if (folder / target).is_file() else [f"{path.relative_to(folder)}: {link}"]
+    assert followed > 1000
+    assert broken == []
+
+
+def test_the_navigation_names_pages_that_exist(site: Path) -> None:
+    def named(nav: Any) -> Iterator[str]:
+        for entry in nav:
+            for value in entry.values() if isinstance(entry, dict) else [entry]:
+                yield from named(value) if isinstance(value, list) else [value]
+
+    config = yaml.safe_load(site.read_text(encoding="utf-8"))
+    folder = site.parent / "pages"
+    listed = list(named(config["nav"]))
+    assert [page for page in listed if not (folder / page).is_file()] == []
+    written = {p.relative_to(folder).as_posix() for p in folder.rglob("*.md")}
+    by_id = tuple(f"{FOLDERS[kind]}/" for kind in ("rule", "message", "remedy", "rewrite", "module", "document"))
+    assert sorted(page for page in written - set(listed) if not page.startswith(by_id)) == []
+
+
+def test_faults_of_a_built_site_are_seen(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<h1 id="top">A</h1><a href="b.html#x">b</a><a href="b.html#y">b</a><a href="c.html">c</a><a href="https://x.y">x</a>'
+        '<script src="https://cdn.example/a.js"></script>'
+    )
+    (tmp_path / "b.html").write_text('<p id="x">B</p><a href="a.html#top">a</a>')
+    wrong, followed = faults(tmp_path)
+    assert followed == 4
+    assert [line.partition(": ")[2] for line in wrong] == [
+        "loads https://cdn.example/a.js", "b.html#y has no such anchor", "c.html is no file",
+    ]  # fmt: skip
