@@ -44,3 +44,19 @@ def jetson_dir() -> Path:
         where=str(_PACKAGE / "_jetson"),
         hint="Install edgedla again.",
     )
+
+
+def docs_dir() -> Path:
+    """The folder with the pages written by hand: tutorials, how-to, guide, explanation.
+
+    Raises:
+        RuleError: the installation has no such folder.
+    """
+    for folder in (_PACKAGE.parent / "docs", _PACKAGE / "_docs"):
+        if (folder / "howto" / "index.md").is_file():
+            return folder
+    raise RuleError(
+        "the documentation is missing from this installation",
+        where=str(_PACKAGE / "_docs"),
+        hint="Install edgedla again.",
+    )

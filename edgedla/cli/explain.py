@@ -23,8 +23,9 @@ FORMATS = ("text", "json")
 def explain(line: Optional[str], list_all: bool, output_format: Optional[str], output: Tuple[str, ...]) -> int:
     """Say what a line of a TensorRT, trtexec or cuDLA log means and what to do.
 
-    LINE is the text itself, the id of a message (MSG201), the id of a remedy (average-pool), a log file, or - for a log
-    on standard input. A line that nobody knows ends with exit code 1; so does a log in which no line is known.
+    LINE is the text itself, a log file, or - for a log on standard input. It can also be an id that a report names: of a
+    message (MSG201), a rule (CONV006), a remedy (average-pool) or a rewrite (channel-gate). A line that nobody knows ends
+    with exit code 1; so does a log in which no line is known.
     """
     targets = destinations(output_format, output, FORMATS)
     if bool(line) == list_all:
@@ -45,7 +46,14 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
     elif line in by_id:
         found, unknown = (Explained(by_id[line]),), ()
     else:
+        from edgedla.rules.by_id import entry_of
+
         assert line is not None
+        named = entry_of(line)
+        if named is not None:
+            by_name = [named]
+            deliver(targets, lambda wanted, terminal: render_explained((), (), wanted, terminal, entries=by_name))
+            return 0
         lines = _lines(line)
         found, unknown = explain_log(lines)
         if not found and not unknown and not _is_log(line):

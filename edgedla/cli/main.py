@@ -85,17 +85,32 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: List[str]
     ) -> Tuple[Optional[str], Optional[click.Command], List[str]]:
         if args and args[0] == "help":
-            # `edgedla help check` is what people type first.
-            args = [args[1], "--help", *args[2:]] if len(args) > 1 else []
-            if not args:
-                click.echo(ctx.get_help(), color=ctx.color)
-                ctx.exit()
+            args = self._help(ctx, args[1:])
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], VERBS, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"The commands are: {', '.join(VERBS)}."
             raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and {"-h", "--help"} & set(rest):
+            from edgedla.cli.help import with_topics
+
+            command = with_topics(str(name), command)
         return name, command, rest if command is None else _in_our_words(str(name), command, rest)
+
+    def _help(self, ctx: click.Context, words: List[str]) -> List[str]:
+        """`edgedla help`, `help check` and `help TOPIC`, which people type first: the words of the same without `help`."""
+        from edgedla.cli.help import nearest, show_topic, show_topics
+
+        if not words:
+            show_topics(ctx)
+            ctx.exit()
+        if words[0] in VERBS:
+            return [words[0], *words[1:], "--help"]
+        if show_topic(words[0]):
+            ctx.exit()
+        near = nearest(words[0], VERBS)
+        hint = f"Did you mean {near!r}?" if near else "`edgedla help` lists commands and topics."
+        raise click.UsageError(f"There is no help on {words[0]!r}. {hint}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -35,8 +35,10 @@ def list_rules(kind: Optional[str], output_format: Optional[str], output: Tuple[
 def explain_rule(rule: str) -> None:
     """Say what RULE (an id such as CONV009, or a name) asks for, where it holds, its sources and remedies."""
     from edgedla.rules import explain
+    from edgedla.rules.by_id import page_of
 
-    echo(explain(rule), nl=False)
+    text = explain(rule)
+    echo(f"{text}\nPage: {page_of('rule', text.split()[0])}")
 
 
 @rules.command("docs")

@@ -7,6 +7,7 @@ from typing import Any, Iterator, Mapping, Sequence, Tuple
 from edgedla.documents import header
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import Line, clean, print_lines
+from edgedla.rules.by_id import Entry, page_of
 from edgedla.rules.messages import Explained
 
 _FATAL = {
@@ -22,23 +23,38 @@ def render_explained(
     output_format: str,
     terminal: bool,
     remedies: Sequence[Mapping[str, Any]] = (),
+    entries: Sequence[Entry] = (),
 ) -> str:
     """The messages of a log in order of first appearance, then the lines about the DLA that the catalogue lacks.
 
     Args:
         remedies: entries of `edgedla.rules.docs.remedy_entry`, where remedies were asked for.
+        entries: of rules and rewrites that were asked for by their id.
     """
     if output_format == "json":
         return dump(
             {
                 **header("edgedla.explain"),
-                "messages": [e.to_dict() for e in found],
+                "messages": [{**e.to_dict(), "page": page_of("message", e.message.id)} for e in found],
                 "unknown": [{"number": number, "text": text} for number, text in unknown],
-                "remedies": [dict(entry) for entry in remedies],
+                "remedies": [{**entry, "page": page_of("remedy", entry["id"])} for entry in remedies],
+                "entries": [entry.to_dict() for entry in entries],
             }
         )
-    lines = list(_remedy_lines(remedies)) if remedies else list(_lines(found, unknown))
+    if entries:
+        lines = list(_entry_lines(entries))
+    else:
+        lines = list(_remedy_lines(remedies)) if remedies else list(_lines(found, unknown))
     return print_lines(lines, terminal)
+
+
+def _entry_lines(entries: Sequence[Entry]) -> Iterator[Line]:
+    for entry in entries:
+        first, *rest = entry.text.splitlines()
+        yield "title", 0, first
+        yield from (("", len(line) - len(line.lstrip()), line.lstrip()) for line in rest)
+        yield "", 0, ""
+        yield "dim", 0, f"Page: {page_of(entry.kind, entry.id)}"
 
 
 _EFFECTS = {
@@ -58,6 +74,7 @@ def _remedy_lines(remedies: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
         for rule in entry["rules"]:
             where = "; ".join(f"{fact}: {', '.join(str(v) for v in values)}" for fact, values in rule["where"].items())
             yield "dim", 2, f"Helps:   {rule['id']} {rule['summary']}" + (f" (where {where})" if where else "")
+        yield "dim", 2, f"Page:    {page_of('remedy', entry['id'])}"
 
 
 def _lines(found: Sequence[Explained], unknown: Sequence[Tuple[int, str]]) -> Iterator[Line]:
@@ -74,6 +91,7 @@ def _lines(found: Sequence[Explained], unknown: Sequence[Tuple[int, str]]) -> It
         effect = "" if m.stage == "run time" else f"{_FATAL[m.fatal]}; "
         yield "dim", 2, f"Stage:   {m.stage}; {effect}seen in {seen}"
         yield "dim", 2, f"Sources: {', '.join(m.sources)}"
+        yield "dim", 2, f"Page:    {page_of('message', m.id)}"
         yield "", 0, ""
     if unknown:
         yield "unknown", 0, "Not in the catalogue:"

@@ -16,7 +16,18 @@ ORDER = (
     "builder accuracy inspection runtime acceptance remote sweep deployment torch reports cli"
 ).split()
 #: Modules beside the folders that everybody may import. `data`, `files` and `strict_yaml` stand on errors alone.
-FOUNDATION = {"errors", "version", "data", "files", "strict_yaml", "documents", "vocabulary", "printable"}
+FOUNDATION = {
+    "errors",
+    "version",
+    "data",
+    "files",
+    "strict_yaml",
+    "documents",
+    "vocabulary",
+    "printable",
+    "pages",
+    "topics",
+}
 
 ALLOWED: Dict[str, Tuple[str, ...]] = {
     "onnx": (

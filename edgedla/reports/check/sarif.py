@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from edgedla.pages import page_url
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import summary
@@ -48,6 +49,9 @@ def _rule(rule_id: str, title: str) -> Dict[str, Any]:
     if rule is not None:
         found["fullDescription"] = {"text": rule.summary}
         found["help"] = {"text": explain(rule_id)}
+        page = page_url("rule", rule_id)
+        if page is not None:
+            found["helpUri"] = page
     return found
 
 

@@ -1,0 +1,62 @@
+"""The pictures of the documentation, from commands: `python docs/make_pictures.py [NAME...]`.
+
+Needs what docs/screenshots.py needs, and edgedla with the extras host and fix. Pictures land in docs/pictures.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Dict, Tuple
+
+from screenshots import main as shoot
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
+DETECTOR = EXAMPLES / "00_shapes_detector" / "shapes_detector.onnx"
+STREET = f"python {EXAMPLES}/01_check_a_model/make_model.py street.onnx"
+#: name of the picture -> commands, the last of which writes NAME.html (or the page that is named).
+PICTURES: Dict[str, Tuple[str, ...]] = {
+    "check": (STREET, "edgedla check street.onnx --target agx-orin-64gb --jetpack 6.2 --fail-on never -o check.html"),
+    "compare": (
+        STREET,
+        f"edgedla check street.onnx {DETECTOR} --compare orin-nx-16gb@int8,agx-orin-64gb,xavier-nx-8gb,orin-nano-8gb "
+        "--fail-on never -o compare.html",
+    ),
+    "place": (
+        f"python {EXAMPLES}/02_place_two_models/make_models.py",
+        "edgedla place detector.onnx plates.onnx --precision int8 --objective throughput -o place.html",
+    ),
+    "fix": (STREET, "edgedla fix street.onnx -o street_dla.onnx --precision int8 --report fix.html"),
+    "quantize": (
+        f"python {EXAMPLES}/00_shapes_detector/make_data.py data --frames 10 --calibration 80",
+        f"edgedla quantize {DETECTOR} --data data/calibration.npz --min-sqnr 20 -o scales --report",
+        "cp scales/report.html quantize.html",
+    ),
+    "sweep": (
+        f"python {EXAMPLES}/07_sweep/make_models.py",
+        "edgedla sweep zoo --target agx-orin-64gb,orin-nx-16gb@jp6.1,orin-nano-8gb --precision fp16,int8 -o sweep.html",
+    ),
+}
+
+
+def main() -> int:
+    wide = 0
+    for name in sys.argv[1:] or PICTURES:
+        with tempfile.TemporaryDirectory() as folder:
+            for command in PICTURES[name]:
+                words = shlex.split(command)
+                program = {"python": [sys.executable], "edgedla": [sys.executable, "-m", "edgedla"]}.get(
+                    words[0], words[:1]
+                )
+                subprocess.run([*program, *words[1:]], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+            sys.argv = [sys.argv[0], str(ROOT / "docs" / "pictures"), str(Path(folder) / f"{name}.html")]
+            wide += shoot()
+    return 1 if wide else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

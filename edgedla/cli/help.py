@@ -1,0 +1,75 @@
+"""`edgedla help TOPIC`, and the pages that `--help` of a command names."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import sys
+from typing import Iterable, Optional
+
+import click
+
+from edgedla.cli.output import echo
+
+
+def show_topics(ctx: click.Context) -> None:
+    """The help of `edgedla`, then every topic."""
+    from edgedla.topics import topics
+
+    formatter = ctx.make_formatter()
+    with formatter.section("Topics (edgedla help TOPIC)"):
+        formatter.write_dl([(topic.name, topic.title) for topic in topics().values()])
+    echo(f"{ctx.get_help()}\n\n{formatter.getvalue()}", nl=False)
+
+
+def show_topic(name: str) -> bool:
+    """Prints the page of a topic; False where there is none of this name."""
+    from edgedla.topics import topics
+
+    topic = topics().get(name)
+    if topic is None:
+        return False
+    text = topic.text()
+    if sys.stdout is not None and sys.stdout.isatty():
+        text = _rendered(text)
+    echo(f"{text}\nPage: {topic.page}", color=True)
+    return True
+
+
+def nearest(word: str, verbs: Iterable[str]) -> Optional[str]:
+    """The command or topic whose name is like `word`."""
+    from edgedla.topics import topics
+
+    near = difflib.get_close_matches(word, [*verbs, *topics()], n=1)
+    return near[0] if near else None
+
+
+def with_topics(verb: str, command: click.Command) -> click.Command:
+    """The command, with a `--help` that ends with its page and the topics that speak of it."""
+    from edgedla.errors import RuleError
+    from edgedla.pages import page_path, page_url
+    from edgedla.topics import topics_of
+
+    try:
+        names = [topic.name for topic in topics_of(verb)]
+    except RuleError:
+        names = []
+    lines = [f"Topics (edgedla help TOPIC): {', '.join(names)}."] if names else []
+    lines.append(f"Page: {page_url('command', verb) or page_path('command', verb)}")
+    told = copy.copy(command)
+    told.epilog = "\n\n".join([*([command.epilog] if command.epilog else []), *lines])
+    return told
+
+
+def _rendered(markdown: str) -> str:
+    """Markdown as a terminal shows it; as it is where rich is missing."""
+    try:
+        import io
+
+        from rich.console import Console
+        from rich.markdown import Markdown
+    except ImportError:
+        return markdown
+    console = Console(file=io.StringIO(), force_terminal=True)
+    console.print(Markdown(markdown, hyperlinks=False))
+    return str(console.file.getvalue())  # type: ignore[attr-defined]

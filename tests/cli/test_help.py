@@ -1,0 +1,63 @@
+"""`edgedla help`, its topics, and the pages that --help names."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from edgedla.cli import main
+from edgedla.cli.main import VERBS
+from edgedla.pages import SITE_VARIABLE
+from edgedla.topics import topics, topics_of
+
+
+def test_help_lists_commands_and_every_topic(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(["help"]) == 0
+    shown = capsys.readouterr().out
+    assert "Usage: edgedla" in shown
+    assert [name for name in topics() if f"  {name} " not in shown] == []
+
+
+def test_no_topic_hides_behind_a_command() -> None:
+    assert set(topics()) & set(VERBS) == set()
+
+
+def test_topics_name_commands_that_exist() -> None:
+    assert {verb for topic in topics().values() for verb in topic.verbs} <= set(VERBS)
+
+
+@pytest.mark.parametrize("name", topics())
+def test_a_topic_is_printed_as_text_with_its_page(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(["help", name]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"# {topics()[name].title}\n")
+    assert shown.rstrip().endswith(f"{name}.html")
+    assert "](" not in shown.replace("](http", "")
+
+
+def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(["help", "board", "add"]) == 0
+    assert "Usage: edgedla board add" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_commands_help_ends_with_its_page_and_names_its_topics(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SITE_VARIABLE, "https://docs.example/0.2")
+    for _ in range(2):  # the second time says it once as well
+        assert main.exit_code_of([verb, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert shown.count(f"Page: https://docs.example/0.2/reference/commands/{verb}.html") == 1
+        assert [topic.name for topic in topics_of(verb) if topic.name not in unbroken(shown)] == []
+
+
+def unbroken(text: str) -> str:
+    """The text with names whole that a line end broke at a hyphen."""
+    return re.sub(r"-\n\s+", "-", text)
+
+
+def test_an_unknown_topic_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.exit_code_of(["help", "dynamic-btch"]) == 2
+    assert "Did you mean 'dynamic-batch'?" in capsys.readouterr().err
