@@ -23,9 +23,9 @@ FORMATS = ("text", "json")
 def explain(line: Optional[str], list_all: bool, output_format: Optional[str], output: Tuple[str, ...]) -> int:
     """Say what a line of a TensorRT, trtexec or cuDLA log means and what to do.
 
-    LINE is the text itself, a log file, or - for a log on standard input. It can also be an id that a report names: of a
-    message (MSG201), a rule (CONV006), a remedy (average-pool) or a rewrite (channel-gate). A line that nobody knows ends
-    with exit code 1; so does a log in which no line is known.
+    LINE is the text itself or a part of it, a log file, or - for a log on standard input. It can also be an id that a
+    report names: of a message (MSG201), a rule (CONV006), a remedy (average-pool) or a rewrite (channel-gate). What nobody
+    knows ends with exit code 1 and the nearest that is known; so does a log in which no line is known.
     """
     targets = destinations(output_format, output, FORMATS)
     if bool(line) == list_all:
@@ -35,7 +35,8 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
     from edgedla.rules.messages import Explained, explain_log, messages
     from edgedla.rules.remedies import remedies
 
-    by_id = {message.id: message for message in messages()}
+    by_id = {name: message for message in messages() for name in (message.id, message.name)}
+    near: Tuple[Tuple[str, str], ...] = ()
     if list_all:
         found = tuple(Explained(message) for message in messages())
         unknown: Tuple[Tuple[int, str], ...] = ()
@@ -54,12 +55,29 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
             by_name = [named]
             deliver(targets, lambda wanted, terminal: render_explained((), (), wanted, terminal, entries=by_name))
             return 0
-        lines = _lines(line)
-        found, unknown = explain_log(lines)
-        if not found and not unknown and not _is_log(line):
-            unknown = ((1, line),)
-    deliver(targets, lambda wanted, terminal: render_explained(found, unknown, wanted, terminal))
+        found, unknown = explain_log(_lines(line))
+        if not found and not _is_log(line):
+            from edgedla.rules.nearest import holding
+
+            found, unknown = tuple(Explained(message) for message in holding(line)), ((1, line),)
+            unknown = () if found else unknown
+            near = () if found else _near(line)
+    deliver(targets, lambda wanted, terminal: render_explained(found, unknown, wanted, terminal, near=near))
     return 0 if found else 1
+
+
+def _near(line: str) -> Tuple[Tuple[str, str], ...]:
+    """(id, what it is) of what the line may have meant: of any kind where it looks like an id, of messages by words."""
+    from edgedla.rules import all_rules
+    from edgedla.rules.messages import messages
+    from edgedla.rules.nearest import nearest_ids, nearest_messages
+    from edgedla.rules.remedies import remedies
+
+    known = {name: remedy.title for name, remedy in remedies().items()}
+    known.update({name: rule.summary for rule in all_rules() for name in (rule.id, rule.name)})
+    known.update({name: m.examples[0] for m in messages() for name in (m.id, m.name)})
+    ids = tuple((name, known[name]) for name in nearest_ids(line, tuple(known)))
+    return ids or tuple((m.id, text) for m, text in nearest_messages(line))
 
 
 def _is_log(line: str) -> bool:

@@ -24,12 +24,14 @@ def render_explained(
     terminal: bool,
     remedies: Sequence[Mapping[str, Any]] = (),
     entries: Sequence[Entry] = (),
+    near: Sequence[Tuple[str, str]] = (),
 ) -> str:
     """The messages of a log in order of first appearance, then the lines about the DLA that the catalogue lacks.
 
     Args:
         remedies: entries of `edgedla.rules.docs.remedy_entry`, where remedies were asked for.
         entries: of rules and rewrites that were asked for by their id.
+        near: (id, what it is) of what comes nearest to a text that nobody knows.
     """
     if output_format == "json":
         return dump(
@@ -39,12 +41,13 @@ def render_explained(
                 "unknown": [{"number": number, "text": text} for number, text in unknown],
                 "remedies": [{**entry, "page": page_of("remedy", entry["id"])} for entry in remedies],
                 "entries": [entry.to_dict() for entry in entries],
+                "nearest": [name for name, _ in near],
             }
         )
     if entries:
         lines = list(_entry_lines(entries))
     else:
-        lines = list(_remedy_lines(remedies)) if remedies else list(_lines(found, unknown))
+        lines = list(_remedy_lines(remedies)) if remedies else list(_lines(found, unknown, near))
     return print_lines(lines, terminal)
 
 
@@ -77,7 +80,14 @@ def _remedy_lines(remedies: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
         yield "dim", 2, f"Page:    {page_of('remedy', entry['id'])}"
 
 
-def _lines(found: Sequence[Explained], unknown: Sequence[Tuple[int, str]]) -> Iterator[Line]:
+def _nearest(near: Sequence[Tuple[str, str]]) -> Iterator[Line]:
+    yield "title", 0, "The nearest that are known (`edgedla explain ID` explains one):"
+    yield from (("", 2, clean(f"{name}: {text}")) for name, text in near)
+
+
+def _lines(
+    found: Sequence[Explained], unknown: Sequence[Tuple[int, str]], near: Sequence[Tuple[str, str]]
+) -> Iterator[Line]:
     for explained in found:
         m = explained.message
         times = f"  ({len(explained.lines)} lines)" if len(explained.lines) > 1 else ""
@@ -96,5 +106,7 @@ def _lines(found: Sequence[Explained], unknown: Sequence[Tuple[int, str]]) -> It
     if unknown:
         yield "unknown", 0, "Not in the catalogue:"
         yield from (("", 2, clean(f"line {number}: {text}")) for number, text in unknown)
+    if near:
+        yield from _nearest(near)
     if not found and not unknown:
         yield "unknown", 0, "No line of this log is about the DLA."
