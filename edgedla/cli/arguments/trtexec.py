@@ -56,7 +56,9 @@ def understood(verb: str, args: Sequence[str], own: AbstractSet[str]) -> Pasted:
             value = words.pop(0)
         if answer.does == "refused":
             raise UsageError(f"{name} is not for edgedla", where=name, hint=answer.text)
-        if answer.does == "translated" and answer.to in own and not _given(answer.to, [*kept, *words]):
+        if answer.does == "translated" and answer.to in own and _given(answer.to, [*kept, *words]):
+            notes.append(f"{name} is ignored: {answer.to} says it, or nothing is built")
+        elif answer.does == "translated" and answer.to in own:
             value = _stem(value) if answer.to == "-o" else value
             kept += [answer.to, value]
             notes.append(f"{name} became {answer.to} {value}: {answer.text}")
