@@ -394,6 +394,43 @@ def deconv(rng: np.random.Generator) -> Example:
     return d.example(f"{d.x}, w {d.c}x{per}x{k[0]}x{k[1]}" + (f", wb {per * group}" if bias else ""))
 
 
+def subpixel(rng: np.random.Generator) -> Example:
+    """Mostly transposed convolutions whose output is stride times the input."""
+    if rng.random() < 0.25:
+        return deconv(rng)
+    d = Draw(rng)
+    group = d.one(1, 1, 2, 3)
+    d.c = group * d.number(1, 3)
+    per, strides = d.number(1, 3), [d.number(1, 3), d.number(1, 4)]
+    d.h, d.w = d.number(1, 6), d.number(1, 6)
+    pads = [d.number(0, 2) for _ in range(4)]
+    extra = [d.number(0, s - 1) for s in strides] if d.chance(0.4) else [0, 0]
+    k = [max(s + a + b - e, 1) for s, a, b, e in zip(strides, pads, pads[2:], extra)]
+    if d.chance(0.1):
+        k[0] += 1
+    bias = d.chance(0.5)
+    d.say(
+        f"y = ConvTranspose<strides = {strides}, pads = {pads}, group = {group}, output_padding = {extra}>"
+        f"(x, w{', wb' if bias else ''})"
+    )
+    return d.example(f"{d.x}, w {d.c}x{per}x{k[0]}x{k[1]}" + (f", wb {per * group}" if bias else ""))
+
+
+def wide_conv(rng: np.random.Generator) -> Example:
+    """Convolutions around the limit of the buffer: many channels, or wide rows."""
+    d = Draw(rng)
+    d.n, d.c, d.h = 1, d.one(128, 255, 256, 384, 512), d.number(1, 3)
+    d.w = d.one(120, 161, 256, 320, 400)
+    k = [d.one(1, 3, 3, 5, 7), d.one(1, 3, 3)]
+    pads = [n // 2 for n in k] * 2
+    group, bias = d.one(1, 1, 1, d.c if d.c % 2 else 2), d.chance(0.5)
+    strides = [d.number(1, 2), d.number(1, 2)]
+    out = group * d.number(1, 2)
+    d.say(f"y = Conv<pads = {pads}, strides = {strides}, group = {group}>(x, w{', wb' if bias else ''})")
+    weights = f"w {out}x{d.c // group}x{k[0]}x{k[1]}"
+    return d.example(f"{d.x}, {weights}" + (f", wb {out}" if bias else ""), precision=d.one("fp16", "int8"))
+
+
 def dilated(rng: np.random.Generator) -> Example:
     d = Draw(rng)
     d.h, d.w = d.number(1, 8), d.number(1, 8)
@@ -551,6 +588,7 @@ GENERATORS: Dict[str, Generator] = {
     "pad-into-conv": pad_conv,
     "deconv-dense": deconv,
     "deconv-crop": deconv,
+    "deconv-subpixel": subpixel,
     "leaky-relu": unary("LeakyRelu", trt=(7, 1)),
     "divide-by-constant": with_constant("Div"),
     "integer-power": power,
@@ -561,6 +599,7 @@ GENERATORS: Dict[str, Generator] = {
     "channel-mean": channel_mean,
     "dilated-centre": dilated,
     "patch-embedding": patches,
+    "split-channels": wide_conv,
     "clip-shift": clip,
     "two-entry-softmax": softmax,
     "spatial-gate": gate(True),

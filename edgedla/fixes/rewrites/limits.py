@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from types import SimpleNamespace
+from typing import Tuple
 
 from edgedla.rules import rule_for
+
+#: What a convolution has to meet so that its weights and input rows fit the buffer; the last two are not published.
+BUFFER_RULES = ("CONV009", "CONV010", "CONV011")
 
 
 @lru_cache(maxsize=None)
@@ -37,3 +42,18 @@ def resize_factor() -> int:
 def rule_parameter(rule_id: str, name: str) -> int:
     """One number of a rule's first case."""
     return int(rule_for(rule_id).cases[0].parameters[name])
+
+
+def buffer_overflow(
+    in_dims: Tuple[int, ...], kernel: Tuple[int, ...], groups: int, dilation: Tuple[int, ...], element_bytes: int
+) -> bool:
+    """Whether a rule on the convolution buffer refuses this convolution, or does not know it to fit.
+
+    Args:
+        in_dims: N, C, H, W of its input. element_bytes: 2 in FP16, 1 in INT8.
+    """
+    convolution = SimpleNamespace(
+        in_dims=in_dims, in_chw=in_dims[1:], kernel=kernel, groups=groups, dilation=dilation
+    )  # fmt: skip
+    rules = [rule_for(rule_id) for rule_id in BUFFER_RULES]
+    return any(rule.failure(convolution, rule.cases[0], element_bytes) is not None for rule in rules)  # type: ignore[arg-type]

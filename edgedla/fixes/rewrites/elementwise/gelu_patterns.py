@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 from edgedla.fixes.network.network import Network
+from edgedla.fixes.site import Site
 
 TOLERANCE = 1e-3
+
+#: What exporters write in front of the two products, as ONNX's text form: `a` is 1 + erf(x / sqrt 2).
+ERF = (
+    "r = Constant<value_float = 1.4142135>() o = Constant<value_float = 1.0>() h = Constant<value_float = 0.5>() "
+    "d = Div(x, r) e = Erf(d) a = Add(e, o) "
+)
+
+
+def gelu_as_sigmoid(argument: Callable[[Any, Any, int], Any]) -> Callable[[Network, Any], Optional[Site]]:
+    """`match` of a rewrite to x sigmoid(argument(editor, x, channels))."""
+
+    def match(network: Network, node: Any) -> Optional[Site]:
+        found = gelu_of(network, node)
+        if found is None:
+            return None
+        x, nodes, output = found
+        _, channels, _, _ = network.nchw(x)
+        network.dtype(x)
+        return Site(
+            output, nodes, lambda editor: editor.op("Mul", x, editor.op("Sigmoid", argument(editor, x, channels)))
+        )
+
+    return match
 
 
 def gelu_of(network: Network, node: Any) -> Optional[Tuple[Any, Tuple[Any, ...], Any]]:

@@ -4,38 +4,22 @@ It squares x, which overflows FP16 above 255; the tanh form's cube does above 40
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
-from edgedla.fixes.network.network import Network
-from edgedla.fixes.rewrites.elementwise.gelu_patterns import gelu_of
-from edgedla.fixes.site import Rewrite, Site, holds, no_pattern
+from edgedla.fixes.rewrites.elementwise.gelu_patterns import ERF, gelu_as_sigmoid
+from edgedla.fixes.site import Rewrite, holds, no_pattern
 
 LINEAR, CUBIC = 1.5957691, 0.07135482
 
 
-def match(network: Network, node: Any) -> Optional[Site]:
-    found = gelu_of(network, node)
-    if found is None:
-        return None
-    x, nodes, output = found
-    _, channels, _, _ = network.nchw(x)
-    network.dtype(x)
-
-    def build(editor: Any) -> Any:
-        slope = editor.batch_norm(editor.op("Mul", x, x), CUBIC, LINEAR, channels)
-        return editor.op("Mul", x, editor.op("Sigmoid", editor.op("Mul", x, slope)))
-
-    return Site(output, nodes, build)
+def _argument(editor: Any, x: Any, channels: int) -> Any:
+    return editor.op("Mul", x, editor.batch_norm(editor.op("Mul", x, x), CUBIC, LINEAR, channels))
 
 
-ERF = (
-    "r = Constant<value_float = 1.4142135>() o = Constant<value_float = 1.0>() h = Constant<value_float = 0.5>() "
-    "d = Div(x, r) e = Erf(d) a = Add(e, o) "
-)
 REWRITE = Rewrite(
     "gelu-sigmoid",
     ("Gelu", "Erf"),
-    match,
+    gelu_as_sigmoid(_argument),
     (
         holds("x 1x8x4x4", ERF + "m = Mul(x, a) y = Mul(m, h)"),
         holds("x 1x8x4x4", ERF + "m = Mul(a, h) y = Mul(x, m)"),
@@ -44,4 +28,4 @@ REWRITE = Rewrite(
         no_pattern("x 1x8x4x4", ERF + "m = Mul(x, a) y = Mul(m, o)"),
         no_pattern("x 1x8x4x4", "y = Erf(x)"),
     ),
-)  # fmt: skip
+)
