@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from edgedla.fixes.decoder import decoder_model
 from edgedla.fixes.fold import remove_dead_nodes
 from edgedla.fixes.network.editor import Editor
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Network
-from edgedla.fixes.site import Refused, Rewrite, Site
+from edgedla.fixes.site import Cut, Refused, Rewrite, Site
+from edgedla.importers.model_file.changed_outputs import ChangedOutput
 
 #: A rewrite may make the pattern of an earlier one; each round starts again from the first.
 MOST_ROUNDS = 6
@@ -25,6 +27,9 @@ class Applied:
         output: name of the value that has a new producer.
         before, after: names of the nodes that stood there and that stand there now.
         fragment: what the proof runs, where it was asked for.
+        changed: outputs that have another shape, or that a decoder makes.
+        decoder: onnx.ModelProto from the new outputs to the old ones; None where there is none, it was not asked for, or
+            its constants are not in the file.
     """
 
     rewrite: str
@@ -34,6 +39,8 @@ class Applied:
     note: str = ""
     new_interface: Optional[str] = None
     fragment: Optional[Fragment] = None
+    changed: Tuple[ChangedOutput, ...] = ()
+    decoder: Optional[Any] = None
 
     @property
     def key(self) -> Key:
@@ -87,7 +94,7 @@ def apply_rewrites(
 
     Args:
         wanted: sites that it refuses stay as they are and count as skipped.
-        record: keep what proofs need.
+        record: keep what proofs and the result need: fragments, and decoders that were cut off.
     """
     applied: List[Applied] = []
     refused: Dict[Tuple[str, str], Tuple[Any, Refusal]] = {}
@@ -96,7 +103,7 @@ def apply_rewrites(
         count = len(applied)
         for rewrite in rewrites:
             operators = frozenset(rewrite.operators)
-            for node in [n for n in network.graph if n.op_type in operators and n.domain in DEFAULT_DOMAINS]:
+            for node in [n for n in network.graph if (not operators or n.op_type in operators) and n.domain in DEFAULT_DOMAINS]:
                 if node.graph is None:
                     continue
                 try:
@@ -121,8 +128,11 @@ def apply_rewrites(
 
 def rewrite_site(network: Network, rewrite: str, site: Site, record: bool = False) -> Applied:
     """Puts the replacement of one site into the graph; the value keeps its name."""
+    if site.cut is not None:
+        return _end_earlier(network, rewrite, site, site.cut, record)
     output = site.output
     name = output.name
+    shape = network.shape(output)
     editor = Editor(network, name)
     new = site.build(editor)
     fragment = _fragment(network, site, editor.nodes, new) if record else None
@@ -135,9 +145,30 @@ def rewrite_site(network: Network, rewrite: str, site: Site, record: bool = Fals
     for node in sorted(site.nodes, key=_position(network), reverse=True):
         if node.graph is not None and not any(v.uses() or v.is_graph_output() for v in node.outputs):
             network.graph.remove(node, safe=True)
+    changed = (ChangedOutput(name, shape, (name,)),) if site.new_interface and shape is not None else ()
     return Applied(
-        rewrite, name, before, tuple(_label(n) for n in editor.nodes), site.note, site.new_interface, fragment
+        rewrite, name, before, tuple(_label(n) for n in editor.nodes), site.note, site.new_interface, fragment, changed
     )
+
+
+def _end_earlier(network: Network, rewrite: str, site: Site, cut: Cut, record: bool) -> Applied:
+    """The network ends at the heads; what stood behind them is a model of its own."""
+    graph = network.graph
+    decoder = decoder_model(network, cut, site.nodes) if record else None
+    fragment = _fragment(network, site, (), cut.outputs[0]) if record else None
+    before = tuple(_label(n) for n in site.nodes)
+    heads = [v for v in cut.heads if not v.is_graph_output()]
+    first = list(graph.outputs).index(cut.outputs[0])
+    kept = [v for v in graph.outputs if v not in cut.outputs]
+    graph.outputs[:] = [*kept[:first], *heads, *kept[first:]]
+    for node in reversed(site.nodes):
+        graph.remove(node, safe=True)
+    names = tuple(v.name for v in cut.heads)
+    changed = tuple(
+        ChangedOutput(v.name, tuple(d if isinstance(d, int) else -1 for d in v.shape or ()), names, decoder=True)
+        for v in cut.outputs
+    )
+    return Applied(rewrite, cut.outputs[0].name, before, (), site.note, site.new_interface, fragment, changed, decoder)
 
 
 def _take_over(network: Network, output: Any, new: Any, name: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
@@ -14,6 +13,7 @@ from edgedla.fixes.apply import Changes, Key, apply_rewrites
 from edgedla.fixes.choose import Choice, Chooser
 from edgedla.fixes.fold import fold_constants, set_shapes
 from edgedla.fixes.judge import PURPOSES, Judge
+from edgedla.fixes.metadata import write_metadata
 from edgedla.fixes.network.model_file import checked, open_model, outline, remove_unused
 from edgedla.fixes.network.network import Goal, Network, has_data
 from edgedla.fixes.opset import convert_opset
@@ -33,8 +33,6 @@ OBJECTIVES = ("latency", "throughput", "energy", "loadables")
 MIN_OPSET = 11
 #: Samples of a user's data that proofs run; the first ones.
 MOST_SAMPLES = 8
-#: Where the model's metadata says what was done to it, and which outputs have other names or shapes than before.
-METADATA_FIXES, METADATA_INTERFACE = "edgedla.fixes", "edgedla.interface"
 
 
 def fix(
@@ -117,9 +115,11 @@ def fix(
     )
     after = judge.figures(outline(fixed), with_gpu=True)
     layers_after = _placed(judge)
-    network = _network_proof(work, fixed, changes, prove and has_all_weights(work), data, approximate)
+    decoder = next((a.decoder for a in changes.applied if a.decoder is not None), None)
+    network = _network_proof(work, fixed, changes, prove and has_all_weights(work), data, approximate, decoder)
     interface += tuple(a.new_interface for a in changes.applied if a.new_interface)
-    _write_metadata(fixed, changes, interface)
+    decoder_bytes = None if decoder is None else decoder.SerializeToString()
+    outputs = write_metadata(fixed, changes, interface, decoder_bytes, _path_of(model))
     checked(fixed)
     return FixResult(
         model=fixed,
@@ -137,6 +137,8 @@ def fix(
         bundles=choice.bundles,
         network=network,
         interface=interface,
+        outputs=outputs,
+        decoder=decoder_bytes,
         notes=(*_notes(work, prove, seeded_weights, platform.no_dla), *_outputs_note(purpose, goal, fixed)),
         trials=choice.trials,
         layers_before=layers_before,
@@ -222,7 +224,7 @@ def _apply_proven(
     while True:
         fixed = work.clone()
         banned = dropped | frozenset(failures)
-        changes = apply_rewrites(Network(fixed, goal), rewrites, lambda key: key not in banned, record=prove)  # noqa: B023
+        changes = apply_rewrites(Network(fixed, goal), rewrites, lambda key: key not in banned, record=True)  # noqa: B023
         remove_unused(fixed)
         if not prove or not changes.applied:
             return (
@@ -263,7 +265,13 @@ def _feeds(model: Any, data: Union[None, str, Path]) -> Tuple[Mapping[str, np.nd
 
 
 def _network_proof(
-    work: Any, fixed: Any, changes: Changes, complete: bool, data: Union[None, str, Path], approximate: float
+    work: Any,
+    fixed: Any,
+    changes: Changes,
+    complete: bool,
+    data: Union[None, str, Path],
+    approximate: float,
+    decoder: Optional[Any],
 ) -> NetworkProof:
     if not complete:
         return NetworkProof(None, detail="not run: its weights are not in the file, or proofs were not asked for")
@@ -272,7 +280,7 @@ def _network_proof(
         return NetworkProof(None, detail="not run: its weights are above 1.5 GB, or an input has open dims")
     if not changes.applied:
         return NetworkProof(None, detail="nothing was rewritten")
-    return prove_network(work, fixed, feeds, approximate * len(changes.applied))
+    return prove_network(work, fixed, feeds, approximate * len(changes.applied), decoder)
 
 
 def _refused(changes: Changes, choice: Choice, failures: Mapping[Key, Proof]) -> Tuple[RefusedSite, ...]:
@@ -287,17 +295,6 @@ def _refused(changes: Changes, choice: Choice, failures: Mapping[Key, Proof]) ->
         found.append(RefusedSite(key[0], key[1], reason, "cost"))
     found += [RefusedSite(key[0], key[1], proof.detail, "proof") for key, proof in sorted(failures.items())]
     return tuple(found)
-
-
-def _write_metadata(model: Any, changes: Changes, interface: Sequence[str]) -> None:
-    counts: Dict[str, int] = {}
-    for a in changes.applied:
-        counts[a.rewrite] = counts.get(a.rewrite, 0) + 1
-    if counts:
-        model.metadata_props[METADATA_FIXES] = json.dumps(counts, sort_keys=True)
-    if interface:
-        earlier = json.loads(model.metadata_props.get(METADATA_INTERFACE, "[]"))
-        model.metadata_props[METADATA_INTERFACE] = json.dumps([*earlier, *interface])
 
 
 def _outputs_note(purpose: str, goal: Goal, fixed: Any) -> Tuple[str, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from edgedla.errors import EdgedlaError
 from edgedla.fixes.apply import Applied, Fragment
+from edgedla.fixes.decoder import decoded
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import data_of, has_data
 from edgedla.quantization.session import open_session
@@ -134,6 +135,8 @@ def _prove(
             values[name] = _random(name, dtype.numpy(), shape)
             real = False
         feed[name] = values[name]
+    if site.changed and site.changed[0].decoder:
+        return _prove_decoder(site, fragment, feed, "data" if data_given and real else "seeded" if real else "random")
     later = [o for n in fragment.after for o in n.output if o]
     try:
         names = list(dict.fromkeys([fragment.output, fragment.new_output, *later]))
@@ -153,6 +156,22 @@ def _prove(
     return compare(
         before, after, equality, approximate, "data" if data_given and real else "seeded" if real else "random"
     )
+
+
+def _prove_decoder(site: Applied, fragment: Fragment, feed: Mapping[str, np.ndarray], inputs: str) -> Proof:
+    """The nodes that were cut off against the model that was made of them, on the values that both read."""
+    if site.decoder is None:
+        return unproved("bit", "constants of the decoder are not in the file")
+    names = [output.name for output in site.changed]
+    try:
+        before, after = _run_fragment(fragment, feed, names), decoded(site.decoder, feed)
+    except EdgedlaError as e:
+        return unproved("bit", e.what)
+    except Exception as e:
+        # onnxruntime raises its own classes, which are only reachable through its C extension.
+        return unproved("bit", f"ONNX Runtime cannot run it: {str(e)[:200]}")
+    proofs = [compare(before[name], after[name], "bit", 0.0, inputs) for name in names]
+    return max(proofs, key=lambda p: (p.status == "failed", p.rel_l2 or 0.0))
 
 
 def _random(name: str, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
@@ -254,9 +273,17 @@ class NetworkProof:
 
 
 def prove_network(
-    before: Any, after: Any, feeds: Sequence[Mapping[str, np.ndarray]], approximate: float = 0.0
+    before: Any,
+    after: Any,
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    approximate: float = 0.0,
+    decoder: Optional[Any] = None,
 ) -> NetworkProof:
-    """Runs both networks; `before` and `after` are onnx_ir.Models with weights and the same outputs by position."""
+    """Runs both networks: onnx_ir.Models with weights and the same outputs by name.
+
+    Args:
+        decoder: onnx.ModelProto that makes outputs of `before` from those of `after`, where it lacks them.
+    """
     ir = onnx_ir()
     old, new = ir.to_proto(before).SerializeToString(), ir.to_proto(after).SerializeToString()
     names_old, names_new = [v.name for v in before.graph.outputs], [v.name for v in after.graph.outputs]
@@ -265,8 +292,11 @@ def prove_network(
     equal = counted = 0
     for feed in feeds:
         reference = plain.run(names_old, dict(feed))
-        for a, b, c in zip(reference, fused.run(names_old, dict(feed)), fixed.run(names_new, dict(feed))):
-            a, b, c = np.asarray(a), np.asarray(b), np.asarray(c)
+        found = dict(zip(names_new, fixed.run(names_new, dict(feed))))
+        if decoder is not None:
+            found.update(decoded(decoder, found))
+        for name, a, b in zip(names_old, reference, fused.run(names_old, dict(feed))):
+            a, b, c = np.asarray(a), np.asarray(b), np.asarray(found[name])
             noise = max(noise, distance(a, b)[0])
             worst = max(worst, distance(a, c.reshape(a.shape))[0])
             if a.size > 1:

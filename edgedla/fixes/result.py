@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.documents import header
+from edgedla.files import write_atomic
 from edgedla.fixes.choose import Bundle
 from edgedla.fixes.judge import Figures
 from edgedla.fixes.prove import NetworkProof, Proof
+from edgedla.importers.model_file.changed_outputs import ChangedOutput, decoder_path
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ class FixResult:
         bundles: sites judged together, with the objective's value with and without them.
         network: proof of the whole network.
         interface: what changed at its inputs and outputs, one sentence each.
+        outputs: those that differ from the first model's, as they were. decoder: serialised ONNX model from the new
+            outputs to the old ones, where one was cut off.
         notes: what else to know.
         trials: forms of the network that were judged.
         layers_before, layers_after: of both networks, in running order; empty where the parser refuses one.
@@ -111,6 +115,8 @@ class FixResult:
     bundles: Tuple[Bundle, ...]
     network: NetworkProof
     interface: Tuple[str, ...] = ()
+    outputs: Tuple[ChangedOutput, ...] = ()
+    decoder: Optional[bytes] = None
     notes: Tuple[str, ...] = ()
     trials: int = 0
     layers_before: Tuple[PlacedLayer, ...] = ()
@@ -143,10 +149,19 @@ class FixResult:
         return onnx_ir().to_proto(self.model)
 
     def save(self, path: Union[str, Path]) -> List[Path]:
-        """Writes the model; see `save_model`."""
+        """Writes the model, see `save_model`, and the decoder that was cut off it as NAME.decoder.onnx."""
         from edgedla.fixes.network.model_file import save_model
 
-        return save_model(self.model, path)
+        written = save_model(self.model, path)
+        place = decoder_path(Path(path))
+        earlier = decoder_path(Path(self.source)) if self.source else place
+        decoder = self.decoder
+        if decoder is None and any(o.decoder for o in self.outputs) and earlier.is_file():
+            # An earlier run cut it off; it stays beside the model.
+            decoder = earlier.read_bytes()
+        if decoder is not None:
+            written.append(Path(write_atomic(place, decoder)))
+        return written
 
     def summary(self) -> Dict[str, Any]:
         """What `edgedla check --with-fixes` shows: how many sites of each rewrite, the figures after, the command's end."""

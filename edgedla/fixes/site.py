@@ -11,6 +11,14 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Where a network ends earlier: values that become its outputs, and outputs that go away with the nodes behind them."""
+
+    heads: Tuple[Any, ...]
+    outputs: Tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class Site:
     """One place where a rewrite holds.
 
@@ -20,6 +28,7 @@ class Site:
         build: gets a network.editor.Editor, makes the replacement and returns its last value, which has the shape of `output`.
         note: what to know about it, shown to users.
         new_interface: what changes for whoever reads the model's outputs, where something does.
+        cut: set where nothing is built: the network ends in front of `nodes`.
     """
 
     output: Any
@@ -27,6 +36,7 @@ class Site:
     build: Callable[[Any], Any]
     note: str = ""
     new_interface: Optional[str] = None
+    cut: Optional[Cut] = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ class Rewrite:
     """One rewrite. Its summary, equality class and sources stand in rules/fixes.yaml under the same id.
 
     Attributes:
-        operators: of the node that `match` is asked about: the last of the pattern.
+        operators: of the node that `match` is asked about: the last of the pattern; () for any.
         match: (network, node) -> Site, or None where the pattern is not there. Raises Refused with a reason.
         examples: data for tests: where it holds, and near misses.
     """

@@ -555,6 +555,37 @@ def output_4d(rng: np.random.Generator) -> Example:
     return d.example(d.x, change_outputs=True)
 
 
+def decoder(rng: np.random.Generator) -> Example:
+    """Heads of one to three scales with what detectors put behind them."""
+    d = Draw(rng)
+    d.n = 1
+    channels = d.number(9, 12)
+    weights, rows = [], []
+    for i in range(d.number(1, 3)):
+        k = d.one(1, 3)
+        weights.append(f"w{i} {channels}x{d.c}x{k}x{k}")
+        stride = 2**i
+        head = f"c{i} = Conv<pads = {[k // 2] * 4}, strides = [{stride}, {stride}]>(x, w{i})"
+        d.say(head)
+        source = f"c{i}"
+        if d.chance(0.3):
+            d.say(f"a{i} = {d.one('Relu', 'Sigmoid', 'LeakyRelu')}(c{i})")
+            source = f"a{i}"
+        if d.chance(0.5):
+            d.say(f"t{i} = Transpose<perm = [0, 2, 3, 1]>({source}) r{i} = Reshape(t{i}, {d.ints([1, -1, channels])})")
+        else:
+            d.say(f"s{i} = Reshape({source}, {d.ints([1, channels, -1])}) r{i} = Transpose<perm = [0, 2, 1]>(s{i})")
+        rows.append(f"r{i}")
+    d.say(f"j = Concat<axis = 1>({', '.join(rows)})")
+    last = d.one("Softmax<axis = 2>(j)", "Sigmoid(j)", f"Mul(j, {d.reals([2.0] * channels)})", "Identity(j)")
+    d.say(f"y = {last}")
+    if d.chance(0.2):
+        # The network goes on behind it: no decoder.
+        d.body[-1] = f"z = {last} y = MatMul(z, wz)"
+        weights.append(f"wz {channels}x10")
+    return d.example(", ".join([d.x, *weights]), change_outputs=d.chance(0.9))
+
+
 def channel_mean(rng: np.random.Generator) -> Example:
     d = Draw(rng)
     axes = d.one([1], [-3], [1], [1, 2], [2])
@@ -565,6 +596,7 @@ def channel_mean(rng: np.random.Generator) -> Example:
 #: Rewrite -> its generator.
 GENERATORS: Dict[str, Generator] = {
     "no-ops": no_op,
+    "decoder-cut": decoder,
     "int32-slice": int_slice,
     "expand-layer-norm": layer_norm,
     "average-flag": average_pool("xavier", 1, 5),

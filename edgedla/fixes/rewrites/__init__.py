@@ -1,6 +1,6 @@
 """Every rewrite, in the order in which they are tried. To add one: its file, its row here, its entry in rules/fixes.yaml.
 
-The order matters: what removes nodes and fixes numbers first, then what later patterns build on, forms that one layer is
+The order matters: what removes nodes, ends the network and fixes numbers first, then what later patterns build on, forms that one layer is
 enough for before longer ones, and what only strict builds need last.
 """
 
@@ -16,6 +16,7 @@ _PACKAGE = "edgedla.fixes.rewrites"
 #: Modules with a REWRITE each.
 ORDER: Tuple[str, ...] = (
     "shapes.no_ops",
+    "shapes.decoder_cut",
     "shapes.int32_slice",
     "elementwise.expand_layer_norm",
     "pooling.average_flag",

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Tuple
 
 from edgedla.rules import rule_for
+from edgedla.rules.rule import Rule
 
 #: What a convolution has to meet so that its weights and input rows fit the buffer; the last two are not published.
 BUFFER_RULES = ("CONV009", "CONV010", "CONV011")
@@ -52,8 +53,14 @@ def buffer_overflow(
     Args:
         in_dims: N, C, H, W of its input. element_bytes: 2 in FP16, 1 in INT8.
     """
-    convolution = SimpleNamespace(
-        in_dims=in_dims, in_chw=in_dims[1:], kernel=kernel, groups=groups, dilation=dilation
-    )  # fmt: skip
-    rules = [rule_for(rule_id) for rule_id in BUFFER_RULES]
-    return any(rule.failure(convolution, rule.cases[0], element_bytes) is not None for rule in rules)  # type: ignore[arg-type]
+    convolution = SimpleNamespace(in_dims=in_dims, in_chw=in_dims[1:], kernel=kernel, groups=groups, dilation=dilation)
+    return any(
+        rule.failure(convolution, rule.cases[0], element_bytes) is not None  # type: ignore[arg-type]
+        for rule in _buffer_rules()
+    )
+
+
+@lru_cache(maxsize=None)
+def _buffer_rules() -> Tuple[Rule, ...]:
+    # Finding a rule reads every rule's file.
+    return tuple(rule_for(rule_id) for rule_id in BUFFER_RULES)

@@ -1,0 +1,34 @@
+"""What a rewritten model says of itself: which rewrites were applied, and what its inputs and outputs were before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+from edgedla.fixes.apply import Changes
+from edgedla.importers.model_file.changed_outputs import METADATA as METADATA_OUTPUTS
+from edgedla.importers.model_file.changed_outputs import ChangedOutput, ChangedOutputs, changed_outputs, named
+
+#: Counts by rewrite; and for people, one sentence for each change of the interface.
+METADATA_FIXES, METADATA_INTERFACE = "edgedla.fixes", "edgedla.interface"
+
+
+def write_metadata(
+    model: Any, changes: Changes, interface: Sequence[str], decoder: Optional[bytes], where: str
+) -> Tuple[ChangedOutput, ...]:
+    """What was done, for whoever reads the model; the outputs that differ from the very first model's."""
+    counts: Dict[str, int] = {}
+    for a in changes.applied:
+        counts[a.rewrite] = counts.get(a.rewrite, 0) + 1
+    if counts:
+        model.metadata_props[METADATA_FIXES] = json.dumps(counts, sort_keys=True)
+    if interface:
+        earlier = json.loads(model.metadata_props.get(METADATA_INTERFACE, "[]"))
+        model.metadata_props[METADATA_INTERFACE] = json.dumps([*earlier, *interface])
+    before = changed_outputs(model.metadata_props.get(METADATA_OUTPUTS), where)
+    changed = named([*before.outputs, *(c for a in changes.applied for c in a.changed)])
+    if changed:
+        digest = hashlib.sha256(decoder).hexdigest() if decoder is not None else before.decoder_sha256
+        model.metadata_props[METADATA_OUTPUTS] = ChangedOutputs(tuple(changed.values()), digest).to_text()
+    return tuple(changed.values())

@@ -1,0 +1,111 @@
+"""A decoder behind the last convolutions: the network ends at them, and the host decodes.
+
+What YOLO and SSD do behind their heads (Reshape to three dims, Concat of all scales, Softmax, boxes, NMS) no DLA runs. The
+decoder becomes a small model of its own, so that the old outputs can be had from the new ones."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Set
+
+from edgedla.fixes.network.network import DEFAULT_DOMAINS, Network
+from edgedla.fixes.rewrites.shapes.patterns import RESHAPES
+from edgedla.fixes.site import Cut, Refused, Rewrite, Site, holds, no_pattern, refuses
+
+#: A Conv with at most so many weights is part of a decoder: the one of YOLOv8's box distributions has 16.
+MOST_DECODER_WEIGHTS = 64
+#: More nodes than this are a second network, not a decoder.
+MOST_NODES = 600
+#: Behind a convolution they belong to it: they keep four dims, and the DLA runs them.
+SPATIAL = frozenset("Relu Clip LeakyRelu Sigmoid Tanh BatchNormalization MaxPool AveragePool Resize".split())
+WEIGHTED = frozenset("Conv ConvTranspose Gemm MatMul".split())
+
+
+def match(network: Network, node: Any) -> Optional[Site]:
+    if not any(v.is_graph_output() for v in node.outputs):
+        return None
+    tail = _tail(network)
+    outputs = [v for v in network.graph.outputs if v.producer() in tail]
+    if not outputs or outputs[0].producer() is not node or all(n.op_type in RESHAPES for n in tail):
+        return None
+    heads = _heads(network, tail)
+    if heads is None:
+        return None
+    unknown = [n for n in tail if n.domain not in DEFAULT_DOMAINS]
+    nested = [n for n in tail if any(a.type.name in ("GRAPH", "GRAPHS") for a in n.attributes.values())]
+    if unknown or nested:
+        what = f"{unknown[0].op_type} is no ONNX operator" if unknown else f"{nested[0].op_type} holds a graph"
+        raise Refused(f"its decoder cannot run by itself: {what}")
+    if not network.goal.change_outputs:
+        raise Refused(f"{len(heads)} convolutions would be the outputs: allow it with --change-outputs")
+    names = ", ".join(v.name for v in outputs)
+    said = f"{names}: the outputs are {', '.join(v.name for v in heads)} now, and the decoder is a model of its own"
+    ordered = tuple(n for n in network.graph if n in tail)
+    cut = Cut(tuple(heads), tuple(outputs))
+    return Site(outputs[0], ordered, lambda editor: outputs[0], new_interface=said, cut=cut)
+
+
+def _tail(network: Network) -> Set[Any]:
+    """Nodes between the last convolutions and the outputs, less those that the DLA runs."""
+    tail: Set[Any] = set()
+    pending = [v.producer() for v in network.graph.outputs]
+    while pending:
+        node = pending.pop()
+        if node is None or node in tail or _is_network(network, node):
+            continue
+        if len(tail) > MOST_NODES:
+            return set()
+        tail.add(node)
+        pending += [v.producer() for v in node.inputs if v is not None]
+    # Nodes stand in running order: what is in front of each has been decided before it.
+    for node in [n for n in network.graph if n in tail]:
+        values = [v for v in node.inputs if v is not None and not network.is_constant(v)]
+        dims = [network.shape(v) for v in (*values, *node.outputs)]
+        inside = any(v.producer() in tail for v in values)
+        if node.op_type in SPATIAL and not inside and all(d is not None and len(d) == 4 for d in dims):
+            tail.discard(node)
+    return tail
+
+
+def _is_network(network: Network, node: Any) -> bool:
+    if node.op_type not in WEIGHTED:
+        return False
+    weights = [v.const_value.size for v in node.inputs[1:2] if network.is_constant(v)]
+    return bool(weights) and weights[0] > MOST_DECODER_WEIGHTS
+
+
+def _heads(network: Network, tail: Set[Any]) -> Optional[List[Any]]:
+    """What the decoder reads; None where that is no map N x C x H x W of numbers that the network computes."""
+    found = {}
+    for node in network.graph:
+        for value in node.inputs if node in tail else ():
+            if value is None or network.is_constant(value) or value.producer() in tail:
+                continue
+            shape = network.shape(value)
+            if value.producer() is None or shape is None or len(shape) != 4:
+                return None
+            found[value.name] = value
+    return list(found.values())
+
+
+_HEADS = "p = Conv(x, w1) q = Conv(x, w2) s = Constant<value_ints = [1, 12, -1]>() "
+_JOIN = "a = Reshape(p, s) b = Reshape(q, s) y = Concat<axis = 2>(a, b)"
+_INPUTS = "x 1x8x6x6, w1 12x8x1x1, w2 12x8x3x3"
+
+REWRITE = Rewrite(
+    "decoder-cut",
+    (),
+    match,
+    (
+        holds(_INPUTS, _HEADS + _JOIN, change_outputs=True),
+        holds(
+            _INPUTS,
+            _HEADS + "r = Relu(q) a = Reshape(p, s) b = Reshape(r, s) c = Concat<axis = 2>(a, b) y = Sigmoid(c)",
+            change_outputs=True,
+        ),
+        holds("x 1x8x1x1, w 10x8x1x1", "c = Conv(x, w) f = Flatten(c) y = Softmax<axis = 1>(f)", change_outputs=True),
+        refuses(_INPUTS, _HEADS + _JOIN, "--change-outputs"),
+        no_pattern("x 1x8x6x6, w 12x8x1x1", "p = Conv(x, w) y = Sigmoid(p)", change_outputs=True),
+        no_pattern("x 1x8x6x6, w 12x8x1x1", "p = Conv(x, w) y = Flatten(p)", change_outputs=True),
+        no_pattern("x 1x80, w 80x10", "p = MatMul(x, w) y = Softmax(p)", change_outputs=True),
+    ),
+)

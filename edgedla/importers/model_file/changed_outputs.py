@@ -1,0 +1,86 @@
+"""Outputs that `fix` changed: their old names and shapes, kept in the model's metadata and in an artifact's manifest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+
+from edgedla.errors import ModelError
+
+#: Key of the model's metadata.
+METADATA = "edgedla.outputs"
+
+
+@dataclass(frozen=True)
+class ChangedOutput:
+    """An output as it was.
+
+    Attributes:
+        name, shape: before. sources: the outputs that hold it now. decoder: it is computed from them by the ONNX file
+            beside the model; otherwise it has their values in their order under another shape.
+    """
+
+    name: str
+    shape: Tuple[int, ...]
+    sources: Tuple[str, ...]
+    decoder: bool = False
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "name": self.name,
+            "shape": list(self.shape),
+            "sources": list(self.sources),
+            "decoder": self.decoder,
+        }
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> ChangedOutput:
+        """Raises KeyError, TypeError or ValueError where the entry has another form."""
+        return cls(
+            str(entry["name"]),
+            tuple(int(d) for d in entry["shape"]),
+            tuple(str(s) for s in entry["sources"]),
+            bool(entry["decoder"]),
+        )
+
+
+@dataclass(frozen=True)
+class ChangedOutputs:
+    """What the metadata says. `decoder_sha256`: of the decoder's file; "" where none is needed or none was written."""
+
+    outputs: Tuple[ChangedOutput, ...] = ()
+    decoder_sha256: str = ""
+
+    def to_text(self) -> str:
+        return json.dumps({"outputs": [o.to_dict() for o in self.outputs], "decoder_sha256": self.decoder_sha256})
+
+
+def changed_outputs(text: Optional[str], where: str) -> ChangedOutputs:
+    """What METADATA holds; nothing changed where it is missing.
+
+    Raises:
+        ModelError: it is not what `fix` writes.
+    """
+    if not text:
+        return ChangedOutputs()
+    try:
+        document = json.loads(text)
+        return ChangedOutputs(
+            tuple(ChangedOutput.of(entry) for entry in document["outputs"]), str(document["decoder_sha256"])
+        )
+    except (ValueError, TypeError, KeyError) as e:
+        raise ModelError(
+            f"the metadata {METADATA} is damaged: {e}", where=where, hint="run `edgedla fix` on the model again"
+        ) from e
+
+
+def decoder_path(model: Path) -> Path:
+    """Where the decoder of a model stands: beside it."""
+    return model.with_name(f"{model.stem}.decoder.onnx")
+
+
+def named(outputs: Sequence[ChangedOutput]) -> Dict[str, ChangedOutput]:
+    """By old name; of an output that changed twice the first state counts."""
+    return {output.name: output for output in reversed(outputs)}
