@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.accuracy.metrics import Metric
+from edgedla.builder.artifact.artifact import Artifact
 from edgedla.documents import header
 from edgedla.errors import DataError, UsageError
 from edgedla.preprocess.settings import PreprocessSettings, settings_of
@@ -91,11 +92,20 @@ def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[i
     return Network(name, "fp32", tuple(specs), tuple(names), lambda feed: dict(zip(names, session.run(names, feed))))
 
 
-def open_network(path: Union[str, Path], shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Network:
-    """An artifact that the host backend built (simulated), or an ONNX file (FP32).
+def open_network(
+    path: Union[str, Path],
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    on_device: Optional[Callable[[Artifact, str], Network]] = None,
+) -> Network:
+    """An artifact that the host backend built (simulated), one of a device (measured), or an ONNX file (FP32).
+
+    Outputs that `fix` changed are given as they were.
+
+    Args:
+        on_device: opens an artifact that TensorRT built; called with it and its name.
 
     Raises:
-        UsageError: an artifact that needs a Jetson. DocumentError, ModelError, RunError.
+        UsageError: an artifact that needs a Jetson, and there is no `on_device`. DocumentError, ModelError, RunError.
     """
     where = Path(path)
     if where.is_dir():
@@ -103,6 +113,8 @@ def open_network(path: Union[str, Path], shapes: Optional[Mapping[str, Sequence[
         from edgedla.builder.host.session import HostSession
 
         artifact = load_artifact(where)
+        if artifact.backend != "host" and on_device is not None:
+            return on_device(artifact, where.name)
         if artifact.backend != "host":
             raise UsageError(
                 f"the artifact was built by {artifact.backend}: its engine runs on {artifact.platform['target']}",
@@ -111,13 +123,30 @@ def open_network(path: Union[str, Path], shapes: Optional[Mapping[str, Sequence[
             )
         session = HostSession(artifact)
         specs = tuple(InputSpec(b.name, tuple(b.shape_nchw), session.input_type(b.name)) for b in artifact.inputs)
-        made = None if artifact.preprocess is None else settings_of(artifact.preprocess, str(where))
-        return Network(
-            where.name, "simulated", specs, tuple(b.name for b in artifact.outputs), session.run_arrays, made
-        )
+        return artifact_network(artifact, where.name, "simulated", specs, session.run_arrays)
     from edgedla.builder.onnx_input import read_model
 
     return onnx_network(read_model(where), where.name, shapes)
+
+
+def artifact_network(artifact: Artifact, name: str, basis: str, inputs: Tuple[InputSpec, ...], run: Run) -> Network:
+    """A built network, with the outputs of its model as it was before `fix` changed them.
+
+    Args:
+        run: feeds to arrays by the names of the artifact's own outputs.
+    """
+    from edgedla.builder.artifact.original_outputs import original_names, original_outputs
+
+    restore = original_outputs(artifact)
+    names = original_names(artifact)
+    made = None if artifact.preprocess is None else settings_of(artifact.preprocess, str(artifact.folder))
+
+    def restored(feed: Feed) -> Mapping[str, np.ndarray]:
+        found = run(feed)
+        found = found if restore is None else restore(found)
+        return {name: found[name] for name in names}
+
+    return Network(name, basis, inputs, tuple(names), restored, made)
 
 
 def evaluate(

@@ -14,6 +14,7 @@ from edgedla.builder.artifact.of_plan import Contents, artifact_of
 from edgedla.builder.artifact.store import folder_lock, output_folder, own_folder, save_artifact
 from edgedla.builder.chain.build import build_chain
 from edgedla.builder.chain.plan import ChainPlan, Whole, plan_chain
+from edgedla.builder.decoder import decoder_contents, decoder_notes
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.plan.devices import devices_of
 from edgedla.builder.plan.from_quantization import report_of, with_quantization
@@ -105,7 +106,14 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
                 return done
             tell(say, f"building with the {backend} backend")
             artifact, contents = _build_one(plan, source, work, backend, request, say)
-            whole = replace(artifact, model=source.identity, board=board_facts(), preprocess=preprocess_of(request))
+            contents.update(decoder_contents(source))
+            whole = replace(
+                artifact,
+                model=source.identity,
+                board=board_facts(),
+                preprocess=preprocess_of(request),
+                notes=(*artifact.notes, *decoder_notes(source)),
+            )
             saved = save_artifact(whole, folder, contents)
             discard_stages(work)
             return saved

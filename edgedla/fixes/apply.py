@@ -83,6 +83,15 @@ class Changes:
     refused: Tuple[Refusal, ...]
     skipped: Tuple[Key, ...]
 
+    @property
+    def decoder(self) -> Optional[Any]:
+        """The onnx.ModelProto that was cut off, or None."""
+        return next((a.decoder for a in self.applied if a.decoder is not None), None)
+
+    @property
+    def decoder_bytes(self) -> Optional[bytes]:
+        return None if self.decoder is None else bytes(self.decoder.SerializeToString(deterministic=True))
+
 
 def apply_rewrites(
     network: Network,
@@ -103,7 +112,9 @@ def apply_rewrites(
         count = len(applied)
         for rewrite in rewrites:
             operators = frozenset(rewrite.operators)
-            for node in [n for n in network.graph if (not operators or n.op_type in operators) and n.domain in DEFAULT_DOMAINS]:
+            for node in [
+                n for n in network.graph if (not operators or n.op_type in operators) and n.domain in DEFAULT_DOMAINS
+            ]:
                 if node.graph is None:
                     continue
                 try:

@@ -115,11 +115,9 @@ def fix(
     )
     after = judge.figures(outline(fixed), with_gpu=True)
     layers_after = _placed(judge)
-    decoder = next((a.decoder for a in changes.applied if a.decoder is not None), None)
-    network = _network_proof(work, fixed, changes, prove and has_all_weights(work), data, approximate, decoder)
+    network = _network_proof(work, fixed, changes, prove and has_all_weights(work), data, approximate)
     interface += tuple(a.new_interface for a in changes.applied if a.new_interface)
-    decoder_bytes = None if decoder is None else decoder.SerializeToString()
-    outputs = write_metadata(fixed, changes, interface, decoder_bytes, _path_of(model))
+    outputs = write_metadata(fixed, changes, interface, _path_of(model))
     checked(fixed)
     return FixResult(
         model=fixed,
@@ -138,7 +136,7 @@ def fix(
         network=network,
         interface=interface,
         outputs=outputs,
-        decoder=decoder_bytes,
+        decoder=changes.decoder_bytes,
         notes=(*_notes(work, prove, seeded_weights, platform.no_dla), *_outputs_note(purpose, goal, fixed)),
         trials=choice.trials,
         layers_before=layers_before,
@@ -265,13 +263,7 @@ def _feeds(model: Any, data: Union[None, str, Path]) -> Tuple[Mapping[str, np.nd
 
 
 def _network_proof(
-    work: Any,
-    fixed: Any,
-    changes: Changes,
-    complete: bool,
-    data: Union[None, str, Path],
-    approximate: float,
-    decoder: Optional[Any],
+    work: Any, fixed: Any, changes: Changes, complete: bool, data: Union[None, str, Path], approximate: float
 ) -> NetworkProof:
     if not complete:
         return NetworkProof(None, detail="not run: its weights are not in the file, or proofs were not asked for")
@@ -280,7 +272,7 @@ def _network_proof(
         return NetworkProof(None, detail="not run: its weights are above 1.5 GB, or an input has open dims")
     if not changes.applied:
         return NetworkProof(None, detail="nothing was rewritten")
-    return prove_network(work, fixed, feeds, approximate * len(changes.applied), decoder)
+    return prove_network(work, fixed, feeds, approximate * len(changes.applied), changes.decoder)
 
 
 def _refused(changes: Changes, choice: Choice, failures: Mapping[Key, Proof]) -> Tuple[RefusedSite, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 from edgedla.fixes.apply import Changes
 from edgedla.importers.model_file.changed_outputs import METADATA as METADATA_OUTPUTS
@@ -14,9 +14,7 @@ from edgedla.importers.model_file.changed_outputs import ChangedOutput, ChangedO
 METADATA_FIXES, METADATA_INTERFACE = "edgedla.fixes", "edgedla.interface"
 
 
-def write_metadata(
-    model: Any, changes: Changes, interface: Sequence[str], decoder: Optional[bytes], where: str
-) -> Tuple[ChangedOutput, ...]:
+def write_metadata(model: Any, changes: Changes, interface: Sequence[str], where: str) -> Tuple[ChangedOutput, ...]:
     """What was done, for whoever reads the model; the outputs that differ from the very first model's."""
     counts: Dict[str, int] = {}
     for a in changes.applied:
@@ -29,6 +27,7 @@ def write_metadata(
     before = changed_outputs(model.metadata_props.get(METADATA_OUTPUTS), where)
     changed = named([*before.outputs, *(c for a in changes.applied for c in a.changed)])
     if changed:
+        decoder = changes.decoder_bytes
         digest = hashlib.sha256(decoder).hexdigest() if decoder is not None else before.decoder_sha256
         model.metadata_props[METADATA_OUTPUTS] = ChangedOutputs(tuple(changed.values()), digest).to_text()
     return tuple(changed.values())

@@ -326,6 +326,7 @@ def test_anchors_of_the_settings_reach_the_decoder():
     class Made:
         inputs = (Output("x", (1, 3, 32, 32)),)
         outputs = (Output("y", (1, 3 * 7, 4, 4)),)
+        changed_outputs = ()
 
     geometry = Geometry.fit((32, 32), (32, 32))
     decoder = make_decoder(

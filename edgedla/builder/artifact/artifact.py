@@ -11,6 +11,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.documents import header
 from edgedla.errors import DocumentError
+from edgedla.importers.model_file.changed_outputs import ChangedOutput
 from edgedla.version import __version__
 
 MANIFEST = "manifest.json"
@@ -59,7 +60,8 @@ class Binding:
 
 @dataclass(frozen=True)
 class ArtifactFile:
-    """One file: `role` is engine, loadable, host_model, plan, log, layers, drift, timing_cache or calibration."""
+    """One file: `role` is engine, loadable, host_model, plan, log, layers, drift, timing_cache, calibration, quantization
+    or decoder (an ONNX model from the outputs to those that `fix` cut off)."""
 
     role: str
     path: str
@@ -94,7 +96,8 @@ class Artifact:
             placement spreads over both DLA cores, built as one engine a stage.
         backend: "tensorrt" or "host".
         simulated: True for the host backend: its numbers are computed, not those of a DLA.
-        model: {"name", "sha256"} of the ONNX file, and "external": file name -> sha256 of its weight files.
+        model: {"name", "sha256"} of the ONNX file; "external": file name -> sha256 of the files beside it; "outputs": as they
+            were before `fix` changed them (importers.model_file.changed_outputs).
         platform: Platform.to_dict() of the target.
         software: versions that built it: tensorrt, jetpack, dla_software, onnxruntime (None where absent or unknown).
         precision: "fp16" or "int8" (INT8 with FP16 allowed).
@@ -138,6 +141,11 @@ class Artifact:
 
     def has(self, role: str) -> bool:
         return any(entry.role == role for entry in self.files)
+
+    @property
+    def changed_outputs(self) -> Tuple[ChangedOutput, ...]:
+        """Outputs that the model had before `fix` changed them."""
+        return tuple(ChangedOutput.of(entry) for entry in self.model.get("outputs", ()))
 
     @property
     def inputs(self) -> Tuple[Binding, ...]:

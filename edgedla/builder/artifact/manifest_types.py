@@ -66,6 +66,12 @@ _ACCURACY = {
     "outputs": _list_of(_record(_ERROR)),
     "nodes": _record({"dla_int8": _whole, "dla_fp16": _whole, "gpu_fp32": _whole}),
 }
+_CHANGED_OUTPUT = {
+    "name": _text,
+    "shape": _list_of(lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    "sources": _list_of(_text),
+    "decoder": _flag,
+}
 _FIELDS: Mapping[Tuple[str, ...], Check] = {
     ("tool",): _text,
     ("kind",): _text,
@@ -88,6 +94,7 @@ _OPTIONAL: Mapping[Tuple[str, str], Check] = {
     ("model", "name"): _text,
     ("model", "sha256"): _text,
     ("model", "external"): _map_of(_text),
+    ("model", "outputs"): _list_of(_record(_CHANGED_OUTPUT)),
     ("platform", "jetpack"): _text,
 }
 _BINDING: Mapping[str, Check] = {

@@ -16,6 +16,7 @@ from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.artifact.of_plan import Contents, already_built, bindings_of
 from edgedla.builder.artifact.store import own_folder, save_artifact
 from edgedla.builder.chain.plan import ChainPlan, StagePlan
+from edgedla.builder.decoder import decoder_contents, decoder_notes
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.request import preprocess_of
 from edgedla.builder.standing import STAGES, discard_stages, standing, tell
@@ -83,9 +84,10 @@ def build_chain(
         contents[("calibration", "calib.cache")] = write_cache(
             chain.calibration.absmax, chain.stages[0].plan.trt
         ).encode()
-    whole = replace(
-        _artifact(chain, stages, source.identity, accuracy), board=board_facts(), preprocess=preprocess_of(request)
-    )
+    contents.update(decoder_contents(source))
+    whole = _artifact(chain, stages, source.identity, accuracy)
+    notes = (*whole.notes, *decoder_notes(source))
+    whole = replace(whole, board=board_facts(), preprocess=preprocess_of(request), notes=notes)
     saved = save_artifact(whole, folder, contents)
     discard_stages(work)
     return saved

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
+from edgedla.cli.accuracy.metric_options import chosen_metric, metric_options
 from edgedla.cli.accuracy.progress import progress_bar, say
 from edgedla.cli.options import memory_option, platform_options, preprocess_options, preprocess_settings, shape_options
 from edgedla.errors import UsageError
@@ -32,7 +33,7 @@ from edgedla.errors import UsageError
     help="auto, minmax, entropy, percentile, percentile:99.9 or mse.",
 )  # fmt: skip
 @click.option("--calib", metavar="FILE", help="Judge and repair the scales of this calibration cache.")
-@click.option("--metric", metavar="NAME", help="top1, top5, miou, cosine, or module:function of (outputs, label).")
+@metric_options(None)
 @click.option(
     "--min-sqnr", type=float, metavar="DB", help="Repair until the outputs have this SQNR on held-out samples."
 )
@@ -55,7 +56,6 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     For TensorRT 11 it writes the model with Q/DQ. A model that holds Q/DQ becomes plain ONNX with a cache, without
     samples. Errors are simulated with ONNX Runtime.
     """
-    from edgedla.accuracy.metrics import metric_of
     from edgedla.accuracy.quantize import quantize as run
     from edgedla.accuracy.request import QuantizeRequest
     from edgedla.preprocess.pictures import open_samples
@@ -72,7 +72,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         method=given["method"],
         min_sqnr_db=given["min_sqnr"],
         max_drop=given["max_drop"],
-        metric=metric_of(given["metric"]) if given["metric"] else None,
+        metric=chosen_metric(given, lambda: _network(model, given)),
         bias_correction=given["bias_correction"],
         everywhere=given["everywhere"],
         shapes=given["shapes"],
@@ -95,6 +95,16 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         raise UsageError("a report needs a folder", where="--report", hint="-o FOLDER")
     click.echo(text, nl=False)
     return 1 if result.met is False and given["fail_on"] == "goal" else 0
+
+
+def _network(model: str, given: Dict[str, Any]) -> Tuple[Sequence[str], Sequence[int]]:
+    """(names of the outputs, shape of the first input)."""
+    from edgedla.importers import load_onnx
+    from edgedla.targets import platform_for
+
+    platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
+    graph = load_onnx(model, trt=platform.release.trt, shapes=given["shapes"], batch=given["batch"])
+    return graph.outputs, graph.tensors[graph.inputs[0]].dims
 
 
 def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, float]], given: Dict[str, Any]) -> int:

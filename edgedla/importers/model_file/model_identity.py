@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, Tuple
 
+from edgedla.errors import ModelError
 from edgedla.files import sha256_of
+from edgedla.importers.model_file.changed_outputs import METADATA, changed_outputs, decoder_path
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 
 #: TensorProto.DataLocation of weights that stand in a file beside the model.
@@ -22,7 +24,13 @@ def model_identity(path: Path) -> Dict[str, Any]:
 
 
 def identity_of(file: OnnxFile) -> Dict[str, Any]:
-    """{"name", "sha256", "external"}: the file, and the files beside it that hold its weights."""
+    """{"name", "sha256", "external"}: the file, and the files beside it that hold its weights or its decoder.
+
+    "outputs" stands there too where `fix` changed them: as they were, see changed_outputs.
+
+    Raises:
+        ModelError: the decoder beside the model belongs to another one.
+    """
     locations = {
         entry.value
         for tensor in file.model.graph.initializer
@@ -32,7 +40,20 @@ def identity_of(file: OnnxFile) -> Dict[str, Any]:
     }
     folder = file.folder or Path()
     external = {name: sha256_of(folder / name) for name in sorted(locations) if (folder / name).is_file()}
-    return {"name": file.name, "sha256": file.sha256, "external": external}
+    identity = {"name": file.name, "sha256": file.sha256, "external": external}
+    changed = changed_outputs({p.key: p.value for p in file.model.metadata_props}.get(METADATA), file.where)
+    if changed.outputs:
+        identity["outputs"] = [output.to_dict() for output in changed.outputs]
+    decoder = decoder_path(folder / f"{file.name}.onnx")
+    if changed.decoder_sha256 and decoder.is_file():
+        external[decoder.name] = sha256_of(decoder)
+        if external[decoder.name] != changed.decoder_sha256:
+            raise ModelError(
+                "the decoder was not cut off this model",
+                where=str(decoder),
+                hint="run `edgedla fix` on the model again",
+            )
+    return identity
 
 
 def dynamic_inputs(file: OnnxFile) -> Tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.artifact.original_outputs import decoded_names, original_names, original_outputs
 from edgedla.errors import UsageError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode import DECODERS, NmsOptions
@@ -16,6 +17,8 @@ from edgedla.runtime.decode.detections import check_labels
 
 Results = List[Any]
 Decoder = Callable[[Mapping[str, np.ndarray], Geometry], Results]
+#: Decoders that read what the last convolutions give.
+RAW_HEADS = frozenset({"yolov5", "yolov8", "yolo11"})
 
 
 @dataclass(frozen=True)
@@ -45,17 +48,33 @@ class DecodeOptions:
 def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:
     """The decoder for the artifact's outputs.
 
+    Of an artifact whose outputs `fix` changed it reads the old ones where it needs them: `outputs` may name them, and a
+    decoder of raw YOLO heads takes the heads that a decoder-cut left.
+
     Raises:
         UsageError: unknown decoder or output, or a setting that it needs is missing.
     """
-    known = [b.name for b in artifact.outputs]
+    current = [b.name for b in artifact.outputs]
+    decoded = decoded_names(artifact)
+    raw = options.kind in RAW_HEADS or options.kind == "none"
+    needs_decoder = bool(decoded) and (bool({*options.outputs} - {*current}) or (not options.outputs and not raw))
+    restore = original_outputs(artifact, decoder=needs_decoder)
+    default = original_names(artifact) if needs_decoder else current
+    inner = _decoder_of(options, artifact, default, [*current, *decoded])
+    if restore is None:
+        return inner
+    back = restore
+    return lambda arrays, geometry: inner(back(arrays), geometry)
+
+
+def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], known: List[str]) -> Decoder:
     for name in options.outputs:
         if name not in known:
             raise UsageError(f"the artifact has no output {name!r}", allowed=", ".join(known))
     for key in ("score", "iou"):
         if not 0 <= getattr(options, key) <= 1:
             raise UsageError(f"{key} is {getattr(options, key)}", allowed="0 to 1")
-    names = list(options.outputs or known)
+    names = list(options.outputs or default)
     nms = NmsOptions(options.score, options.iou, options.limit)
     input_hw: Tuple[int, int] = tuple(artifact.inputs[0].shape_nchw[-2:])  # type: ignore[assignment]
     labels = options.labels

@@ -33,6 +33,7 @@ def map_metric(options: DecodeOptions, outputs: Sequence[str], input_shape: Sequ
     network: Any = SimpleNamespace(
         inputs=(SimpleNamespace(shape_nchw=tuple(input_shape)),),
         outputs=tuple(SimpleNamespace(name=n) for n in outputs),
+        changed_outputs=(),
     )
     decode = make_decoder(options, network)
     hw = (int(input_shape[-2]), int(input_shape[-1]))

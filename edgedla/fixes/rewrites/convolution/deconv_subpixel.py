@@ -80,9 +80,9 @@ def match(network: Network, node: Any) -> Optional[Site]:
         # (group, inputs, outputs, k, k) to (group, outputs, row, column, inputs, place, place).
         taps = m.reshape(group, n_in // group, per_group, *found.kernel)
         parts = np.zeros((group, per_group, sh, sw, n_in // group, rows.kernel, columns.kernel), m.dtype)
-        for i, y, k in rows.places():
-            for j, x, l in columns.places():
-                parts[:, :, i, j, :, y, x] = taps[:, :, :, k, l].transpose(0, 2, 1)
+        for i, y, tap_y in rows.places():
+            for j, x, tap_x in columns.places():
+                parts[:, :, i, j, :, y, x] = taps[:, :, :, tap_y, tap_x].transpose(0, 2, 1)
         return parts.reshape(dims)
 
     def build(editor: Any) -> Any:

@@ -4,7 +4,7 @@ FP16 and wide maps lose by it against the GPU; builds without a GPU need it."""
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 import numpy as np
 

@@ -11,7 +11,7 @@ from edgedla.fixes.network.network import DEFAULT_DOMAINS, Network
 from edgedla.fixes.rewrites.shapes.patterns import RESHAPES
 from edgedla.fixes.site import Cut, Refused, Rewrite, Site, holds, no_pattern, refuses
 
-#: A Conv with at most so many weights is part of a decoder: the one of YOLOv8's box distributions has 16.
+#: A Conv with at most so many weights behind a Softmax is part of a decoder: that of YOLOv8's box distributions has 16.
 MOST_DECODER_WEIGHTS = 64
 #: More nodes than this are a second network, not a decoder.
 MOST_NODES = 600
@@ -67,10 +67,11 @@ def _tail(network: Network) -> Set[Any]:
 
 
 def _is_network(network: Network, node: Any) -> bool:
-    if node.op_type not in WEIGHTED:
+    """Whether the node has weights. A mean over the bins of a distribution has some too, behind a Softmax."""
+    if node.op_type not in WEIGHTED or not any(network.is_constant(v) for v in node.inputs[1:2]):
         return False
-    weights = [v.const_value.size for v in node.inputs[1:2] if network.is_constant(v)]
-    return bool(weights) and weights[0] > MOST_DECODER_WEIGHTS
+    mean = node.inputs[1].const_value.size <= MOST_DECODER_WEIGHTS
+    return not (mean and network.producer(node.inputs[0], "Softmax", "Transpose", "Reshape"))
 
 
 def _heads(network: Network, tail: Set[Any]) -> Optional[List[Any]]:

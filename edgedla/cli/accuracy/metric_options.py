@@ -1,0 +1,62 @@
+"""--metric with what mAP needs besides its name: shared by `evaluate` and `quantize`."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+
+import click
+
+from edgedla.errors import UsageError
+
+NAMES = "top1, top5, miou, map, cosine, or module:function of (outputs, label)."
+Opened = Callable[[], Tuple[Sequence[str], Sequence[int]]]
+
+
+def metric_options(default: Optional[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """--metric, and for mAP --decode, --reg-max and --iou."""
+    shown = f"{NAMES}  [default: {default}]" if default else NAMES
+    options = [
+        click.option("--metric", default=default, metavar="NAME", help=shown),
+        click.option("--decode", metavar="NAME", help="For map: yolov5, yolov8, yolo11 or ssd."),
+        click.option(
+            "--reg-max",
+            type=click.IntRange(1, 256),
+            default=16,
+            help="Bins of a YOLOv8 box distribution.  [default: 16]",
+        ),
+        click.option(
+            "--iou", type=click.FloatRange(0, 1), default=0.6, help="For map: of the decoder's NMS.  [default: 0.6]"
+        ),
+    ]
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def chosen_metric(given: Dict[str, Any], network: Opened) -> Any:
+    """The Metric that the options name; None where they name none.
+
+    Args:
+        network: () -> (names of the outputs, shape of the first input); asked for mAP only.
+
+    Raises:
+        UsageError: no such metric, or mAP without a decoder.
+    """
+    if given["metric"] is None:
+        return None
+    if given["metric"] != "map":
+        from edgedla.accuracy.metrics import metric_of
+
+        return metric_of(given["metric"])
+    if given["decode"] is None:
+        raise UsageError("mAP needs a decoder", where="--metric map", hint="for example --decode yolov8")
+    from edgedla.runtime.decode.make_decoder import DecodeOptions
+    from edgedla.runtime.decode.map_metric import LEAST_SCORE, map_metric
+
+    outputs, shape = network()
+    options = DecodeOptions(given["decode"], score=LEAST_SCORE, iou=given["iou"], reg_max=given["reg_max"])
+    return map_metric(options, outputs, shape)

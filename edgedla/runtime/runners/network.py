@@ -1,0 +1,49 @@
+"""An artifact on its device as a network that `evaluate` takes: arrays in, arrays out, as it was before `fix` changed it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Dict, Mapping
+
+import numpy as np
+
+from edgedla.accuracy.evaluate import Network, artifact_network
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.host.session import binding_layout
+from edgedla.errors import UsageError
+from edgedla.formats.pack import pack
+from edgedla.quantization.samples import Feed, InputSpec
+from edgedla.runtime.runners import Runner, open_runners, outputs_as_arrays
+
+#: What samples of an input are given as, by the binding's type; INT8 steps are made here.
+ELEMENTS: Mapping[str, type] = {
+    "FLOAT": np.float32, "HALF": np.float32, "INT8": np.float32,
+    "UINT8": np.uint8, "INT32": np.int32, "INT64": np.int64, "BOOL": np.bool_,
+}  # fmt: skip
+#: An inference that takes longer hangs.
+TIMEOUT_S = 60.0
+
+
+def device_network(artifact: Artifact, name: str, stack: ExitStack) -> Network:
+    """Opens the artifact on its own device; `stack` closes it. What it gives is "measured", unless the runner simulates.
+
+    Raises:
+        UsageError: an input of a type that no sample has. EnvironmentMissing: TensorRT, CUDA, cuDLA or the core is missing.
+    """
+    unknown = [b for b in artifact.inputs if b.dtype not in ELEMENTS]
+    if unknown:
+        raise UsageError(f"{unknown[0].name} has the type {unknown[0].dtype}", allowed=", ".join(ELEMENTS))
+    runner = stack.enter_context(open_runners(artifact)[0])
+    inputs = tuple(InputSpec(b.name, tuple(b.shape_nchw), ELEMENTS[b.dtype]) for b in artifact.inputs)
+    basis = "simulated" if runner.simulated else "measured"
+    return artifact_network(artifact, name, basis, inputs, lambda feed: _run(artifact, runner, feed))
+
+
+def _run(artifact: Artifact, runner: Runner, feed: Feed) -> Dict[str, np.ndarray]:
+    chip = str(artifact.platform["chip"])
+    fallback = artifact.kind != "standalone"
+    buffers = {
+        b.name: pack(np.asarray(feed[b.name]), binding_layout(b, chip, fallback), scale=b.scale)
+        for b in artifact.inputs
+    }
+    return outputs_as_arrays(artifact, runner.wait(runner.submit(buffers), TIMEOUT_S))
