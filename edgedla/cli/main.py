@@ -42,6 +42,7 @@ VERBS: Dict[str, Tuple[str, str]] = {
     ),
     "run": ("edgedla.cli.run:run", "Run a camera pipeline over GPU and DLA cores."),
     "bench": ("edgedla.cli.bench:bench", "Measure latency and throughput of a built network."),
+    "export": ("edgedla.cli.export:export", "Hand a build or placement to DeepStream, Triton, ONNX Runtime or Savant."),
     "inspect": (
         "edgedla.cli.inspect:inspect",
         "Show what a log, engine, loadable, artifact or model holds; compare two.",

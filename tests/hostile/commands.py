@@ -40,6 +40,7 @@ COMMANDS: Dict[str, Tuple[Tuple[str, ...], ...]] = {
     ),
     "deploy": (("{m}", "--target", "orin", "--level", "0", "--backend", "host", "-o", "{d}/deployed"),),
     "run": (("{art}", "--source", "synthetic://?rate=20", "--seconds", "{seconds}"),),
+    "export": (("onnxruntime", "{art}", "-o", "{d}/e"),),
     # The other commands of `board` open the connection that they are asked for.
     "board": (("list",),),
     # Both read what a board has measured, which no test has.

@@ -1,0 +1,92 @@
+"""`export`: an artifact or a placement for another runtime, as a folder with a README."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+
+from edgedla.export import deepstream, ort, savant, triton
+from edgedla.export.handover import Export, ExportRequest, Files, Handover, handovers
+from edgedla.files import write_atomic
+from edgedla.vocabulary import one_of
+
+#: To add a runtime: its file, and its row here.
+RUNTIMES: Mapping[str, Callable[[Handover, int], Export]] = {
+    "deepstream": deepstream.export,
+    "triton": triton.export,
+    "onnxruntime": ort.export,
+    "savant": savant.export,
+}
+TITLES = {"deepstream": "DeepStream", "triton": "Triton", "onnxruntime": "ONNX Runtime", "savant": "Savant"}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: names of the files, what is still missing with how to get it, what could not be said."""
+
+    runtime: str
+    folder: str
+    files: Tuple[str, ...]
+    missing: Mapping[str, str]
+    not_expressed: Tuple[str, ...]
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "runtime": self.runtime,
+            "folder": self.folder,
+            "files": list(self.files),
+            "missing": dict(self.missing),
+            "not_expressed": list(self.not_expressed),
+        }
+
+
+def export(
+    runtime: str, source: Union[str, Path], out: Union[str, Path], request: Optional[ExportRequest] = None
+) -> Exported:
+    """Writes what `runtime` reads of an artifact's folder or a placement's file.
+
+    Args:
+        runtime: a name of RUNTIMES. out: a folder; files of the same names are replaced, others stay.
+
+    Raises:
+        UsageError: the runtime cannot run it as edgedla does; the message names what. DocumentError: the source is wrong.
+    """
+    name = one_of("runtime", runtime, tuple(RUNTIMES))
+    models = handovers(source, request or ExportRequest())
+    # A folder for each of several models: their files have the same names. DeepStream's and Triton's have not.
+    apart = len(models) > 1 and name in ("onnxruntime", "savant")
+    exports = [(m, f"{m.name}/" if apart else "", RUNTIMES[name](m, i + 1)) for i, m in enumerate(models)]
+    files: Files = {f"{prefix}{path}": data for _, prefix, e in exports for path, data in e.files.items()}
+    missing = {f"{prefix}{path}": why for _, prefix, e in exports for path, why in e.missing.items()}
+    files["README.md"] = _readme(name, exports, missing)
+    for path, data in files.items():
+        write_atomic(Path(out) / path, data.read_bytes() if isinstance(data, Path) else data)
+    gaps = dict.fromkeys(gap for _, _, e in exports for gap in e.not_expressed)
+    return Exported(name, str(out), tuple(sorted(files)), missing, tuple(gaps))
+
+
+def _readme(runtime: str, exports: List[Tuple[Handover, str, Export]], missing: Mapping[str, str]) -> str:
+    lines = [f"# {', '.join(m.name for m, _, _ in exports)} for {TITLES[runtime]}", ""]
+    lines += [f"Written by edgedla; read by {exports[0][2].read_by}.", ""]
+    for model, _, _ in exports:
+        core = "the GPU" if model.core is None else f"DLA core {model.core}"
+        engine = (
+            f"an engine of TensorRT {model.trt}: the board must have that release" if model.engine else "no engine yet"
+        )
+        title = model.platform.get("title", model.platform.get("target"))
+        lines.append(f"- {model.name}: {title}, {model.precision}, {core}; {engine}")
+        lines += [f"  - {note}" for note in model.notes]
+    if missing:
+        lines += ["", "## Put here first", "", *(f"- `{path}`: {why}" for path, why in missing.items())]
+    steps = dict.fromkeys(step for _, _, e in exports for step in e.steps)
+    lines += [
+        "",
+        "## On the board",
+        "",
+        *(f"{i}. `{s}`" if " " in s and "..." in s else f"{i}. {s}" for i, s in enumerate(steps, 1)),
+    ]
+    gaps = dict.fromkeys(gap for _, _, e in exports for gap in e.not_expressed)
+    if gaps:
+        lines += ["", "## What this configuration does not hold", "", *(f"- {gap}" for gap in gaps)]
+    return "\n".join(lines) + "\n"
