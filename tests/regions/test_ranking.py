@@ -192,3 +192,28 @@ def with_quantize_layers(model: Any) -> None:
         nodes.append(node)
     del graph.node[:]
     graph.node.extend(nodes)
+
+
+def test_of_many_remedies_those_of_most_layers_are_looked_at(net: Any, orin: Platform) -> None:
+    single = [
+        "relu-family",
+        "average-pool",
+        "keep-4d",
+        "clip-to-range",
+        "fold-batch-norm",
+        "slice-stride-1",
+        "same-size",
+        "full-rank-constants",
+    ]
+    graph = net(chain(*["ACTIVATION", "REDUCE"] * 11, "ACTIVATION"))
+    blocked = [f"a{i}" for i in range(1, 23, 2)]
+    needs = {name: ((remedy,),) for name, remedy in zip(blocked, single)}
+    needs.update({name: (("resize-nearest",),) for name in blocked[8:]})
+    first = ranking(graph, needs, orin)[0]
+    assert (first.fixes, first.layers) == (("resize-nearest",), (17, 19, 21))
+
+
+def test_of_equal_remedies_the_one_of_the_first_layer_comes_first(net: Any, orin: Platform) -> None:
+    graph = net(chain("ACTIVATION", "REDUCE", "ACTIVATION", "SOFTMAX", "ACTIVATION"))
+    changes = ranking(graph, {"a3": (("average-pool",),), "a1": (("relu-family",),)}, orin)
+    assert [c.fixes for c in changes] == [("relu-family",), ("average-pool",)]

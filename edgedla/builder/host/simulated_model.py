@@ -16,7 +16,7 @@ from edgedla.formats.pack import dequantize, quantize
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.scale_rules import scale_rules
 from edgedla.quantization.tensor_types import tensor_types
-from edgedla.quantization.weights import INT8_WEIGHT_AXIS
+from edgedla.quantization.weights import channel_axis
 from edgedla.vocabulary import GPU
 
 if TYPE_CHECKING:
@@ -219,17 +219,14 @@ class _Writer:
         if tensor.data_type != _FLOAT or (node.op_type in ("Resize", "Upsample") and name != node.input[0]):
             # Scales and regions of a Resize are parameters of the layer, no values that it computes with.
             return name
-        axis = INT8_WEIGHT_AXIS.get(node.op_type)
-        if mode == "int8" and (axis is None or len(node.input) < 2 or node.input[1] != name or len(tensor.dims) < 2):
+        slot = 1 if list(node.input[1:2]) == [name] else 0
+        axis = channel_axis(node, slot, len(tensor.dims)) if mode == "int8" else None
+        if mode == "int8" and axis is None:
             return name
-        if mode == "int8" and node.op_type == "Gemm":
-            axis = 0 if _attribute(node, "transB", 0) else 1
-        if mode == "int8" and node.op_type == "MatMul":
-            axis = len(tensor.dims) - 1
-        copy = f"{name}/dla_{mode}_{axis if mode == 'int8' else ''}"
+        copy = f"{name}/dla_{mode}_{'' if axis is None else axis}"
         if copy not in self.added_constants:
             values = numpy_helper.to_array(tensor)
-            rounded = quantize_weights(values, axis or 0) if mode == "int8" else _round_fp16(values)
+            rounded = quantize_weights(values, axis) if axis is not None else _round_fp16(values)
             if not np.isfinite(rounded).all():
                 self.notes.append(f"weights of {node.name or node.op_type} exceed FP16 and became infinite: {name}")
             self.added_constants[copy] = numpy_helper.from_array(rounded.astype(np.float32), copy)
