@@ -11,8 +11,10 @@ from typing import Any, Dict, List
 
 #: Public name -> the module that has it.
 _PUBLIC: Dict[str, str] = {
+    "Adapted": "edgedla.torch.adaptation.adapting",
     "DlaCheck": "edgedla.torch.callbacks",
     "NotOnDla": "edgedla.torch.checking",
+    "adapt": "edgedla.torch.adaptation.adapting",
     "assert_dla": "edgedla.torch.checking",
     "check": "edgedla.torch.checking",
     "QatModule": "edgedla.torch.qat.module",

@@ -99,3 +99,19 @@ def settled(module: nn.Module, seed: int = 0) -> nn.Module:
             nn.init.uniform_(part.weight, -1, 2)
             nn.init.normal_(part.bias, 0, 0.3)
     return module.eval()
+
+
+class Slices(nn.Module):
+    """Channel slices, a mean without kept dims, HardSwish behind two Linears: 3 x 16 x 16 in, 10 scores out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16))
+        self.left = nn.Conv2d(6, 16, 3, padding=1)
+        self.right = nn.Conv2d(10, 16, 3, padding=1)
+        self.classifier = nn.Sequential(nn.Linear(16, 12), nn.Hardswish(), nn.Dropout(0.1), nn.Linear(12, 10))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.hardswish(self.stem(x))
+        x = self.left(x[:, :6]) + self.right(x[:, 6:])
+        return self.classifier(x.mean([2, 3]))

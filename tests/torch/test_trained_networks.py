@@ -75,6 +75,6 @@ def test_levels_equal_the_host_backends(name: str, tmp_path: Path) -> None:
     pictures = nn.functional.interpolate(torch.randn(10, 3, 8, 8, generator=generator), (64, 64), mode="bilinear")
     prepared = prepare_qat(trained(name), pictures[:1], "agx-orin-64gb", calibration=[pictures[:8]])
     found = host_twin.compare(prepared, pictures[8:], tmp_path)
-    assert found["tensors"] > 40
+    assert found["tensors"] > 30
     assert found["worst"] < 1e-5
     assert found["ties"] < 1e-4

@@ -1,0 +1,3 @@
+"""Modules made over for the DLA before they are trained."""
+
+from __future__ import annotations

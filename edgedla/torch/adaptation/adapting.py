@@ -1,0 +1,224 @@
+"""`adapt`: a module made over for the DLA before it is trained, with what was changed, what was not, and why."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+import torch
+from torch import nn
+
+from edgedla.errors import UsageError
+from edgedla.regions import CheckReport, check_graph
+from edgedla.targets import platform_for
+from edgedla.torch.adaptation.forms import DenseConv, EndingAt
+from edgedla.torch.adaptation.heads import Head, find_head
+from edgedla.torch.adaptation.observing import Seen, observe
+from edgedla.torch.adaptation.rewrites import ACTIVATIONS, BY_FUNCTION, Form, Refused, exchanges
+from edgedla.torch.adaptation.surgery import CallInputs, Edit, edit_part, inputs_of_parts, replaced
+from edgedla.torch.exporting import OPSET, Inputs, export, forward_inputs
+
+
+@dataclass(frozen=True)
+class Change:
+    """One place. `place`: module path and line. `exact`: the module computes what it did, but for the order of rounding."""
+
+    place: str
+    name: str
+    why: str
+    exact: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.name}: {self.why}" + ("" if self.exact else " (computes something else)")
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A module made over.
+
+    Attributes:
+        module: the new module; the one that came is as it was. Parameters that stayed keep their names.
+        changes: what was changed. refusals: (place, reason) of what the DLA does not run and adapt cannot change.
+        before, after: the checks of both modules.
+    """
+
+    module: nn.Module
+    changes: Tuple[Change, ...]
+    refusals: Tuple[Tuple[str, str], ...]
+    before: CheckReport
+    after: CheckReport
+
+    @property
+    def exact(self) -> bool:
+        """Both modules compute the same with the same weights."""
+        return all(change.exact for change in self.changes)
+
+    def __str__(self) -> str:
+        lines = [
+            f"layers on the GPU: {self.before.totals.layers_gpu} to {self.after.totals.layers_gpu}, "
+            f"loadables: {self.before.totals.regions} to {self.after.totals.regions}"
+        ]
+        lines += [str(change) for change in self.changes]
+        lines += [f"{place}: not changed: {reason}" for place, reason in self.refusals]
+        return "\n".join(lines)
+
+
+def adapt(
+    module: nn.Module,
+    example_inputs: Inputs,
+    *,
+    target: str,
+    jetpack: Optional[str] = None,
+    trt: Optional[str] = None,
+    precision: str = "int8",
+    activations: Optional[Mapping[str, str]] = None,
+    outputs_4d: bool = False,
+    ending_at: Sequence[str] = (),
+) -> Adapted:
+    """A copy of the module whose calls the DLA runs; weights stay, so do the names of parameters.
+
+    Exact, where the DLA refuses what stands there: a global average becomes a depthwise convolution (INT8) or poolings,
+    HardSigmoid and HardSwish become scale, clip and product, a gate N x C x 1 x 1 is enlarged, channel slices become
+    Splits, and Linears behind the last flatten become convolutions, with the flatten after them.
+
+    Args:
+        activations: exchanges that training has to make good, for example {"silu": "relu"}; see rewrites.ACTIVATIONS.
+        outputs_4d: classifiers give N x K x 1 x 1: without the last flatten a standalone loadable can be built.
+        ending_at: paths of parts whose results become the outputs, for heads that end before boxes are decoded.
+
+    Raises:
+        UsageError: an unknown exchange or path. ModelError: the module cannot be exported.
+    """
+    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    args, names = forward_inputs(module, example_inputs)
+    work = _Work(copy.deepcopy(module), args)
+    before = _checked(work.module, args, platform, precision)[1]
+    if ending_at:
+        work.end_at(ending_at)
+    work.exchange(activations or {})
+    exported, report = _checked(work.module, args, platform, precision)
+    seen, outputs = observe(work.module, args, exported, report)
+    work.change(seen, outputs, precision, outputs_4d)
+    after = _checked(work.module, args, platform, precision)[1]
+    return Adapted(work.module, tuple(work.changes), tuple(work.refusals), before, after)
+
+
+def _checked(module: nn.Module, args: Tuple[Any, ...], platform: Any, precision: str) -> Tuple[Any, CheckReport]:
+    from edgedla.importers import load_onnx
+
+    exported = export(module, args, opset=OPSET)
+    graph = load_onnx(exported.model.SerializeToString(), trt=platform.release.trt)
+    return exported, check_graph(graph, platform, precision, "fallback")
+
+
+class _Work:
+    """The copy that is changed, and what was done to it."""
+
+    def __init__(self, module: nn.Module, args: Tuple[Any, ...]) -> None:
+        self.module, self.args = module, args
+        self.changes: List[Change] = []
+        self.refusals: List[Tuple[str, str]] = []
+
+    def end_at(self, paths: Sequence[str]) -> None:
+        known = {name for name, _ in self.module.named_modules() if name}
+        unknown = [path for path in paths if path not in known]
+        if unknown:
+            raise UsageError(f"no part {unknown[0]!r}", where="ending_at", allowed=", ".join(sorted(known)[-20:]))
+        self.module = EndingAt(self.module, paths)
+        for path in paths:
+            self.changes.append(Change(path, "output", "what follows runs on the host", exact=False))
+
+    def exchange(self, wanted: Mapping[str, str]) -> None:
+        unknown = [f"{old}: {new}" for old, new in wanted.items() if (old, new) not in ACTIVATIONS]
+        if unknown:
+            allowed = ", ".join(f"{old}: {new}" for old, new in ACTIVATIONS)
+            raise UsageError(f"no exchange {unknown[0]}", where="activations", allowed=allowed)
+        for old, new, row in exchanges(wanted):
+            for path, part in list(self.module.named_modules()):
+                if type(part) in row.replace:
+                    self.module = replaced(self.module, path, row.by())
+                    self.changes.append(Change(path, f"{old} to {new}", row.why, exact=False))
+
+    def change(self, seen: Sequence[Seen], outputs: Set[int], precision: str, outputs_4d: bool) -> None:
+        edits: Dict[str, List[Tuple[Seen, Edit]]] = {}
+        head = self._head(seen, outputs)
+        if head is not None:
+            seen = _as_maps(seen, head)
+            call = seen[head.flatten]
+            # A mean over H and W is an average too; what only drops dims goes.
+            if call.function != "mean":
+                edits.setdefault(call.key[0], []).append((call, Edit(call.key, None)))
+        for i, call in enumerate(seen):
+            form = self._form(call, precision)
+            if form is None:
+                continue
+            if head is not None and i == head.flatten:
+                form = replace(form, flat=False)
+            edits.setdefault(call.key[0], []).append((call, Edit(call.key, form)))
+        # The deepest first: what holds them is traced with the new parts in it.
+        inputs = inputs_of_parts(self.module, edits, self.args)
+        for path in sorted(edits, key=lambda p: -p.count(".") - bool(p)):
+            self._edit(path, edits[path], inputs[path])
+        if head is not None:
+            self._to_convolutions(seen, head, outputs_4d)
+
+    def _head(self, seen: Sequence[Seen], outputs: Set[int]) -> Optional[Head]:
+        try:
+            return find_head(seen, outputs, self.module)
+        except Refused as e:
+            self.refusals.append(("head", str(e)))
+            return None
+
+    def _form(self, call: Seen, precision: str) -> Optional[Form]:
+        if not call.refused:
+            return None
+        rewrite = BY_FUNCTION.get(call.function)
+        try:
+            form = rewrite(call, precision) if rewrite is not None else None
+        except Refused as e:
+            self.refusals.append((_place(call), str(e)))
+            return None
+        if form is None and call.function not in ("flatten", "linear", "view", "reshape"):
+            self.refusals.append((_place(call), call.refused))
+        return form
+
+    def _edit(self, path: str, rows: Sequence[Tuple[Seen, Edit]], inputs: CallInputs) -> None:
+        part = self.module.get_submodule(path)
+        try:
+            if type(part).__module__.startswith("torch.nn.") and len({tuple(c.shapes) for c, _ in rows}) > 1:
+                raise Refused("it is used on maps of several sizes")
+            own = rows[:1] if type(part).__module__.startswith("torch.nn.") and not list(part.children()) else rows
+            self.module = edit_part(self.module, path, [edit for _, edit in own], inputs)
+        except Refused as e:
+            self.refusals += [(_place(call), str(e)) for call, _ in rows]
+            return
+        self.changes += [
+            Change(_place(call), edit.form.name, edit.form.why, edit.form.exact) for call, edit in rows if edit.form
+        ]
+
+    def _to_convolutions(self, seen: Sequence[Seen], head: Head, outputs_4d: bool) -> None:
+        for number, (index, chw) in enumerate(head.linears):
+            path = seen[index].key[0]
+            linear = self.module.get_submodule(path)
+            assert isinstance(linear, nn.Linear)
+            last = number == len(head.linears) - 1
+            flat = last and not outputs_4d
+            self.module = replaced(self.module, path, DenseConv(linear, chw, flat).to(linear.weight.device))
+            after = "the flatten follows it" if flat else f"its result is N x {linear.out_features} x 1 x 1"
+            self.changes.append(Change(_place(seen[index]), "dense", f"a convolution; {after}"))
+
+
+def _as_maps(seen: Sequence[Seen], head: Head) -> Tuple[Seen, ...]:
+    """The calls behind the flatten as they will be: N x C becomes N x C x 1 x 1."""
+    changed = []
+    for i, call in enumerate(seen):
+        if head.flatten < i <= head.last and call.function != "linear":
+            args = tuple(torch.Size((*a, 1, 1)) if isinstance(a, torch.Size) and len(a) == 2 else a for a in call.args)
+            call = replace(call, args=args)
+        changed.append(call)
+    return tuple(changed)
+
+
+def _place(call: Seen) -> str:
+    return str(call.call).partition(" in ")[2]

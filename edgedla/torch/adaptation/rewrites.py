@@ -1,0 +1,170 @@
+"""The rewrites of single calls: for each, what it stands for, and the module that takes its place. To add one: a row.
+
+A rewrite gets a call that the DLA refuses and gives a Form, or raises Refused with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
+
+from torch import nn
+
+from edgedla.fixes.rewrites.limits import kernel, pooling_window, resize_factor
+from edgedla.fixes.rewrites.numbers import stages
+from edgedla.torch.adaptation.forms import (
+    ChannelSlice,
+    Enlarge,
+    GlobalAverageConv,
+    GlobalAveragePool,
+    HardSigmoid,
+    HardSwish,
+)
+from edgedla.torch.adaptation.observing import Seen, Shape
+
+
+class Refused(Exception):
+    """A call that a rewrite knows and cannot take, with the reason."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What takes the place of a call.
+
+    Attributes:
+        module: what runs instead. operand: index of the argument that it takes; None where it takes the call's place
+            for its first argument. A form with an operand changes this argument alone: the call itself stays.
+        flat: the call dropped H and W, which the module keeps: a flatten follows.
+        exact: it equals what was there, but for the order of rounding.
+    """
+
+    name: str
+    module: nn.Module
+    why: str
+    operand: Optional[int] = None
+    flat: bool = False
+    exact: bool = True
+
+
+Rewrite = Callable[[Seen, str], Optional[Form]]
+
+
+def _global_average(seen: Seen, precision: str) -> Optional[Form]:
+    shape = _map_of(seen)
+    if shape is None or seen.result is None or not _is_global(seen, shape):
+        return None
+    height, width = shape[2:]
+    flat = len(seen.result) == 2
+    windows = stages(height, width, pooling_window())
+    fits = max(height, width) <= kernel()
+    if fits and (precision == "int8" or not windows):
+        why = "a depthwise convolution has an output scale of its own"
+        return Form("global average", GlobalAverageConv(shape[1], (height, width)), why, flat=flat)
+    if not windows:
+        raise Refused(
+            f"{height} x {width} exceeds a kernel of {kernel()} and has a prime factor above {pooling_window()}"
+        )
+    return Form("global average", GlobalAveragePool(windows), "average poolings within the DLA's window", flat=flat)
+
+
+def _is_global(seen: Seen, shape: Shape) -> bool:
+    if seen.function in ("adaptive_avg_pool2d", "avg_pool2d"):
+        return seen.result is not None and tuple(seen.result[2:]) == (1, 1)
+    dims = seen.kwargs.get("dim", seen.args[1] if len(seen.args) > 1 else None)
+    if not isinstance(dims, (tuple, list)):
+        return False
+    return sorted(int(d) % len(shape) for d in dims) == [2, 3]
+
+
+def _hard_sigmoid(seen: Seen, precision: str) -> Optional[Form]:
+    shape = _map_of(seen)
+    if shape is None:
+        raise Refused("it has no channels: its input is not N x C x H x W")
+    return Form(
+        "hard sigmoid", HardSigmoid(shape[1]), "a clip after a scale and an offset, which merge into a convolution"
+    )
+
+
+def _hard_swish(seen: Seen, precision: str) -> Optional[Form]:
+    shape = _map_of(seen)
+    if shape is None:
+        raise Refused("it has no channels: its input is not N x C x H x W")
+    return Form("hard swish", HardSwish(shape[1]), "scale, clip and product are DLA layers")
+
+
+def _channel_gate(seen: Seen, precision: str) -> Optional[Form]:
+    shapes = seen.shapes
+    if len(shapes) != 2 or any(len(s) != 4 for s in shapes) or shapes[0] == shapes[1]:
+        return None
+    gates = [i for i, s in enumerate(shapes) if tuple(s[2:]) == (1, 1)]
+    if len(gates) != 1 or seen.reads[gates[0]] is None:
+        return None
+    small, large = shapes[gates[0]], shapes[1 - gates[0]]
+    if small[:2] != large[:2]:
+        return None
+    factors = stages(large[2], large[3], resize_factor())
+    if factors is None:
+        raise Refused(f"{large[2]} x {large[3]} has a prime factor above {resize_factor()}, the largest of a Resize")
+    return Form("channel gate", Enlarge(factors[::-1]), "both sides of the product get one size", operand=gates[0])
+
+
+def _channel_slice(seen: Seen, precision: str) -> Optional[Form]:
+    shape = _map_of(seen)
+    where = seen.args[1] if len(seen.args) > 1 else None
+    if shape is None or not isinstance(where, tuple) or len(where) != 2 or where[0] != slice(None):
+        return None
+    channels = where[1]
+    if not isinstance(channels, slice) or channels.step not in (None, 1):
+        raise Refused("only channels from a number to a number can be cut out")
+    start, stop, _ = channels.indices(shape[1])
+    if stop <= start:
+        raise Refused("it holds no channel")
+    return Form("channel slice", ChannelSlice(shape[1], start, stop), "a Split is a DLA layer")
+
+
+def _map_of(seen: Seen) -> Optional[Shape]:
+    """The shape of the first argument where it is N x C x H x W."""
+    shapes = seen.shapes
+    return tuple(shapes[0]) if shapes and len(shapes[0]) == 4 else None
+
+
+#: Function of PyTorch -> rewrite.
+BY_FUNCTION: Mapping[str, Rewrite] = {
+    "adaptive_avg_pool2d": _global_average, "avg_pool2d": _global_average, "mean": _global_average,
+    "hardsigmoid": _hard_sigmoid, "hardsigmoid_": _hard_sigmoid, "hardswish": _hard_swish, "hardswish_": _hard_swish,
+    "mul": _channel_gate, "mul_": _channel_gate, "__mul__": _channel_gate, "__rmul__": _channel_gate,
+    "__imul__": _channel_gate, "add": _channel_gate, "add_": _channel_gate, "__add__": _channel_gate,
+    "__getitem__": _channel_slice,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Another activation, which training gets used to. `modules`: its classes; `why`: what the DLA gains."""
+
+    replace: Tuple[type, ...]
+    by: Callable[[], nn.Module]
+    why: str
+
+
+#: Opt-in: (what stands there, what comes instead) -> Exchange. They change what the network computes.
+ACTIVATIONS: Dict[Tuple[str, str], Exchange] = {
+    ("hardswish", "relu"): Exchange((nn.Hardswish,), nn.ReLU, "merges into the convolution; three stored tensors less"),
+    ("silu", "relu"): Exchange((nn.SiLU,), nn.ReLU, "merges into the convolution; no sigmoid, which runs in FP16"),
+    ("gelu", "relu"): Exchange((nn.GELU,), nn.ReLU, "merges into the convolution; the DLA has no GELU"),
+    ("gelu", "silu"): Exchange((nn.GELU,), nn.SiLU, "a sigmoid and a product; the DLA has no GELU"),
+    ("mish", "relu"): Exchange((nn.Mish,), nn.ReLU, "merges into the convolution; the DLA has no softplus"),
+    ("mish", "silu"): Exchange((nn.Mish,), nn.SiLU, "a sigmoid and a product; the DLA has no softplus"),
+    ("elu", "relu"): Exchange((nn.ELU, nn.SELU, nn.CELU), nn.ReLU, "merges into the convolution; the DLA has no ELU"),
+    ("prelu", "leaky_relu"): Exchange((nn.PReLU,), lambda: nn.LeakyReLU(0.25), "a DLA activation with one slope"),
+    ("sigmoid", "hardsigmoid"): Exchange((nn.Sigmoid,), nn.Hardsigmoid, "a clip runs in INT8, a sigmoid in FP16"),
+}
+
+
+def exchanges(wanted: Mapping[str, str]) -> Sequence[Tuple[str, str, Exchange]]:
+    """The rows of ACTIVATIONS for {"hardswish": "relu"}.
+
+    Raises:
+        KeyError: there is no such row.
+    """
+    return [(old, new, ACTIVATIONS[old, new]) for old, new in wanted.items()]
