@@ -26,10 +26,12 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(PYTEST)
 
-# The documentation: build/docs/site/VERSION. Needs Python 3.10; show it with `python -m http.server -d build/docs/site`.
+# The documentation: build/docs/site/VERSION. Show it with `python -m http.server -d build/docs/site`. zensical needs Python 3.11.
 DOCS := .venv-docs
+DOCS_PYTHON ?= $(firstword $(foreach version,3.12 3.11 3.13,$(shell .ci/find-python $(version))) $(PYTHON))
 $(DOCS)/.installed: pyproject.toml
-	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	test -x $(DOCS)/bin/python || $(DOCS_PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make docs needs Python 3.11: DOCS_PYTHON=python3.12")'
 	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	touch $@
 

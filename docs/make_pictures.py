@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Dict, Tuple
 
+from screenshots import MOST_HEIGHT, SHOTS
 from screenshots import main as shoot
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,11 +42,24 @@ PICTURES: Dict[str, Tuple[str, ...]] = {
         "edgedla sweep zoo --target agx-orin-64gb,orin-nx-16gb@jp6.1,orin-nano-8gb --precision fp16,int8 -o sweep.html",
     ),
 }
+#: Pictures that are kept at all widths and modes; of the others the desktop's is.
+EVERY_LOOK = ("check", "compare")
+#: name -> height of its pictures at 1280 pixels, where the page goes on with what the text does not speak of.
+CUT = {"sweep": 720, "quantize": 1000, "place": 1100}
+
+
+def cut(path: Path, height: int) -> None:
+    """Keeps the upper part of a picture, in docs/pictures."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        kept = picture.crop((0, 0, picture.width, min(height, picture.height)))
+        kept.save(ROOT / "docs" / "pictures" / path.name, optimize=True)
 
 
 def main() -> int:
     wide = 0
-    for name in sys.argv[1:] or PICTURES:
+    for name in sys.argv[1:] or list(PICTURES):
         with tempfile.TemporaryDirectory() as folder:
             for command in PICTURES[name]:
                 words = shlex.split(command)
@@ -53,8 +67,10 @@ def main() -> int:
                     words[0], words[:1]
                 )
                 subprocess.run([*program, *words[1:]], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-            sys.argv = [sys.argv[0], str(ROOT / "docs" / "pictures"), str(Path(folder) / f"{name}.html")]
+            sys.argv = [sys.argv[0], folder, str(Path(folder) / f"{name}.html")]
             wide += shoot()
+            for look in SHOTS if name in EVERY_LOOK else ("desktop",):
+                cut(Path(folder) / f"{name}-{look}.png", CUT.get(name, MOST_HEIGHT))
     return 1 if wide else 0
 
 
