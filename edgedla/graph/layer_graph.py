@@ -90,6 +90,16 @@ class LayerGraph:
         return tuple(t for t in self.input_tensors(layer) if not t.is_constant)
 
     @cached_property
+    def input_names(self) -> FrozenSet[str]:
+        """`inputs`, for a quick look-up: a network may have tens of thousands."""
+        return frozenset(self.inputs)
+
+    @cached_property
+    def output_names(self) -> FrozenSet[str]:
+        """`outputs`, for a quick look-up."""
+        return frozenset(self.outputs)
+
+    @cached_property
     def bodies(self) -> FrozenSet[int]:
         """Indices of the layers that work inside a loop, or in a branch of a condition.
 

@@ -171,7 +171,7 @@ def _region(
     read = [t for i in region.layers for t in graph.activations(graph.layers[i])]
     inputs = [t.name for t in read if graph.producer(t.name) not in inside]
     written = [t for i in region.layers for t in graph.layers[i].outputs]
-    outputs = {t for t in written if t in graph.outputs or any(c not in inside for c in graph.consumers(t))}
+    outputs = {t for t in written if t in graph.output_names or any(c not in inside for c in graph.consumers(t))}
     element_bytes = 1 if precision == "int8" else 2
     weight_bytes = sum(work[i].weight_elements for i in region.layers) * element_bytes
     internal_bytes = sum(graph.tensors[t].size_bytes(element_bytes) for t in written if t not in outputs)

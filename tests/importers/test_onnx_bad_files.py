@@ -169,6 +169,12 @@ def test_external_weights_outside_the_models_folder_are_never_read(tmp_path, loc
     assert "outside" in refused(path)
 
 
+def test_an_external_location_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(external("weights.bin").replace(b"weights.bin", b"weights.\xff\xfe\xfd"))
+    assert "no UTF-8" in refused(path)
+
+
 def functions(depth, calls=2, first="Relu"):
     made = []
     for i in range(depth):

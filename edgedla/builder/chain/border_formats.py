@@ -43,9 +43,9 @@ def border_formats(
         ends = []
         for (graph, on_dla), scales, asked in zip(stages, ranges, precisions):
             producer = graph.producer(name)
-            if producer is not None and name in graph.outputs:
+            if producer is not None and name in graph.output_names:
                 ends.append([_computes(graph, producer, on_dla, precision, scales, asked)])
-            elif name in graph.inputs:
+            elif name in graph.input_names:
                 ends.append([_computes(graph, i, on_dla, precision, scales, asked) for i in graph.consumers(name)])
         graph = next(g for g, _ in stages if name in g.outputs)
         linear = IoFormat(TensorFormat.LINEAR, graph.tensors[name].dtype)

@@ -149,7 +149,7 @@ def refuse_dynamic(graph: LayerGraph) -> None:
         if all(d > 0 for d in tensor.dims):
             continue
         dims = "x".join(str(d) if d >= 0 else "?" for d in tensor.dims)
-        if name in graph.inputs:
+        if name in graph.input_names:
             raise UsageError(
                 f"input {name!r} has no fixed size: {dims}", where="--shapes", hint=f"--shapes {name}:1x..."
             )

@@ -139,7 +139,9 @@ def _io(
         dtype, form = (io.dtype, str(io.format)) if io else (tensor.dtype, "LINEAR")
         absmax = calibration.absmax.get(name)
         scale = absmax / INT8_MAX if dtype == "INT8" and absmax is not None else None
-        io_plans.append(IoPlan(name, name in graph.inputs, tensor.dims, dtype, form, scale, name in dynamic_inputs))
+        io_plans.append(
+            IoPlan(name, name in graph.input_names, tensor.dims, dtype, form, scale, name in dynamic_inputs)
+        )
     return tuple(io_plans)
 
 

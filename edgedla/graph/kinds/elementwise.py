@@ -55,7 +55,7 @@ class Elementwise(Kind):
             b_constant=b.is_constant,
             constant_users=users,
             consumers=tuple(graph.layers[i].type for i in graph.successors(layer.index)),
-            is_network_output=layer.outputs[0] in graph.outputs,
+            is_network_output=layer.outputs[0] in graph.output_names,
             is_bias=constant is not None and _is_bias(layer, graph, constant),
         )
 

@@ -50,7 +50,7 @@ class Slice(Kind):
             computed=any(p.get(f"{name}_source") == "tensor" for name in ("start", "size", "stride")),
             has_fill_input=bool(p.get("has_fill_input")),
             made_by=_made_by(layer.onnx_op, mode, tuple(p.get("stride") or ())),
-            is_first=layer.inputs[0] in graph.inputs,
+            is_first=layer.inputs[0] in graph.input_names,
             readers=tuple(sorted({graph.layers[i].type for i in graph.successors(layer.index)})),
         )
 

@@ -106,6 +106,12 @@ class TensorReader:
             ModelError: the file would lie outside the model's folder.
         """
         location = next((e.value for e in proto.external_data if e.key == "location"), "")
+        if not isinstance(location, str):
+            # protobuf hands out bytes where a text is no UTF-8.
+            raise ModelError(
+                f"the external data of {proto.name!r} is at {location!r}, which is no UTF-8 text",
+                hint="the file is damaged, or save the model with its external data under another name",
+            )
         if location in self.external:
             return
         path = inside(self.folder, location) if self.folder is not None else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from collections import Counter
+from typing import Dict, List, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, device_kind
-from edgedla.placement.problem.evaluate import Evaluation, crossings_of
+from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
@@ -15,41 +16,18 @@ def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[T
 
     The number of loadables is not counted for the move; what tips the scale then is named without a number.
     """
-    touching: Dict[int, List[int]] = {}
-    for f, flow in enumerate(problem.flows):
-        for i in {*flow.consumers, *(() if flow.producer is None else (flow.producer,))}:
-            touching.setdefault(i, []).append(f)
-    linked: Dict[int, List[int]] = {}
-    for k, link in enumerate(problem.links):
-        for i in (link.producer, link.consumer):
-            linked.setdefault(i, []).append(k)
+    borders_of = Borders(problem, evaluation.assignment, objective)
     unit = "mJ" if objective == "energy" else "us"
-    devices = list(evaluation.assignment)
-
-    def price(cost: Cost) -> float:
-        return cost.energy_mj if objective == "energy" else cost.latency_us
-
-    def around(i: int) -> float:
-        crossings = sum(price(c.cost) for f in touching.get(i, ()) for c in crossings_of(problem, f, devices))
-        for k in linked.get(i, ()):
-            link = problem.links[k]
-            if devices[link.producer] != devices[link.consumer]:
-                crossings += price(link.cost(devices[link.consumer]))
-        return crossings
-
     found = []
     for i, item in enumerate(problem.items):
-        here = devices[i]
+        here = evaluation.assignment[i]
         others = [d for d in item.allowed if device_kind(d) != device_kind(here)]
         if item.why or not others:
             found.append((item.why or "forced", item.reason or f"only {here} may be used"))
             continue
         there = others[0]
-        own = price(item.cost(there)) - price(item.cost(here))
-        before = around(i)
-        devices[i] = there
-        borders = around(i) - before
-        devices[i] = here
+        own = borders_of.price(item.cost(there)) - borders_of.price(item.cost(here))
+        borders = borders_of.added(i, there)
         if own >= 0:
             text = f"{own:.4g} {unit} cheaper than on {there}" if own > 0 else f"costs the same on {there}"
             found.append(("chosen", text))
@@ -65,3 +43,51 @@ def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[T
         else:
             found.append(("kept", f"part of a region on {here} that pays only as a whole, or keeps the bound"))
     return tuple(found)
+
+
+class Borders:
+    """What the transitions around one item cost, and would cost if it alone moved.
+
+    Each tensor's readers are counted by device once: a tensor that thousands read is not walked for each of them.
+    """
+
+    def __init__(self, problem: Problem, devices: Sequence[str], objective: str) -> None:
+        self.problem, self.devices, self.objective = problem, devices, objective
+        self.read: Dict[int, Counter[int]] = {}
+        self.written: Dict[int, List[int]] = {}
+        self.readers: List[Counter[str]] = []
+        for f, flow in enumerate(problem.flows):
+            self.readers.append(Counter(devices[i] for i in flow.consumers))
+            for i in flow.consumers:
+                self.read.setdefault(i, Counter())[f] += 1
+            if flow.producer is not None:
+                self.written.setdefault(flow.producer, []).append(f)
+        self.linked: Dict[int, List[int]] = {}
+        for k, link in enumerate(problem.links):
+            for i in {link.producer, link.consumer}:
+                self.linked.setdefault(i, []).append(k)
+
+    def price(self, cost: Cost) -> float:
+        return cost.energy_mj if self.objective == "energy" else cost.latency_us
+
+    def added(self, i: int, there: str) -> float:
+        """What a move of item `i` alone adds to the price of transitions and links."""
+        return self._around(i, there) - self._around(i, self.devices[i])
+
+    def _around(self, i: int, device: str) -> float:
+        flows = sorted({*self.read.get(i, ()), *self.written.get(i, ())})
+        total = sum(self._flow(f, i, device) for f in flows)
+        for k in self.linked.get(i, ()):
+            link = self.problem.links[k]
+            producer, consumer = (device if x == i else self.devices[x] for x in (link.producer, link.consumer))
+            if producer != consumer:
+                total += self.price(link.cost(consumer))
+        return total
+
+    def _flow(self, f: int, i: int, device: str) -> float:
+        """The transitions of one tensor with item `i` on `device`."""
+        flow, own = self.problem.flows[f], self.read.get(i, Counter())[f]
+        source = GPU if flow.producer is None else device if flow.producer == i else self.devices[flow.producer]
+        targets = {d for d, count in self.readers[f].items() if count > (own if d == self.devices[i] else 0)}
+        targets.update({GPU} if flow.is_output else (), {device} if own else ())
+        return sum(self.price(flow.cost(source, target)) for target in sorted(targets - {source}))
