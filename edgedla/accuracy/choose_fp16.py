@@ -1,17 +1,22 @@
 """Which layers leave INT8 at the least predicted time so that the outputs' noise stays below a bound: a knapsack, exact.
 
-A tensor's rounding falls away where every layer that reads or writes it runs in FP16. With y_t for tensors, x_l for
-layers, noise n_t of a tensor at the outputs (measured with it alone rounded) and predicted extra time c_l:
+A tensor's rounding falls away where every layer that reads or writes it leaves INT8: in FP16 on the DLA, or on the GPU.
+With y_t for tensors, d_l and g_l for layers (FP16 on the DLA, on the GPU), noise n_t of a tensor at the outputs (measured
+with it alone rounded), predicted extra times c_l and h_l, and u_t, v_t for a tensor that is handed to the GPU and back:
 
-    minimise sum c_l x_l   where   sum n_t y_t >= excess,   y_t <= x_l for every layer l of tensor t,   x, y in {0, 1}
+    minimise sum c_l d_l + h_l g_l + to_gpu_t u_t + to_dla_t v_t
+    where sum n_t y_t >= excess,   y_t <= d_l + g_l <= 1 for every layer l of tensor t,
+          u_t >= g_r - g_p and v_t >= g_p - g_r for producer p and every reader r of tensor t,   y, d, g in {0, 1}
 
 Noise adds up where the roundings are independent; whoever uses the answer checks it with a run.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Dict, Mapping, Optional, Sequence, Tuple
+from dataclasses import dataclass, field
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from edgedla.placement.solvers.highs import Linear, LinearModel
 
 #: Of two answers of equal predicted time the one with fewer layers.
 _LAYER_US = 1e-3
@@ -28,11 +33,43 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Border:
+    """A tensor between layers. `producer`: None for a network input, which comes from the GPU.
+
+    Attributes:
+        is_output: the network's output, which goes to the GPU.
+        to_gpu_us, to_dla_us: predicted time of handing it over; the latter with the loadable that begins behind it.
+    """
+
+    producer: Optional[str]
+    readers: Tuple[str, ...]
+    is_output: bool
+    to_gpu_us: float
+    to_dla_us: float
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What leaving INT8 costs, in predicted microseconds; below 0 counts as 0.
+
+    Attributes:
+        fp16_us: layer -> longer in FP16 on the DLA. gpu_us: layer -> longer on the GPU, without its borders; a layer that is
+            missing here cannot go there. borders: of the network. on_gpu: layers that stand there already.
+    """
+
+    fp16_us: Mapping[str, float]
+    gpu_us: Mapping[str, float] = field(default_factory=dict)
+    borders: Tuple[Border, ...] = ()
+    on_gpu: FrozenSet[str] = frozenset()
+
+
+@dataclass(frozen=True)
 class Choice:
     """Layers that leave INT8.
 
     Attributes:
-        layers: their names. tensors: those whose rounding falls away with them.
+        layers: their names. gpu: those of them that go to the GPU; the others run in FP16 on the DLA.
+        tensors: whose rounding falls away with them.
         cost_us: predicted extra time. proven: no cheaper choice meets the bound, as far as noise and time add up.
     """
 
@@ -40,35 +77,75 @@ class Choice:
     tensors: Tuple[str, ...]
     cost_us: float
     proven: bool
+    gpu: Tuple[str, ...] = ()
 
 
-def choose(candidates: Sequence[Candidate], extra_us: Mapping[str, float], excess: float) -> Optional[Choice]:
-    """The choice of least predicted time that takes away at least `excess` of the noise share; None where none does.
-
-    Args:
-        extra_us: layer -> predicted time that it takes longer outside INT8, in microseconds; below 0 counts as 0.
-    """
+def choose(candidates: Sequence[Candidate], prices: Prices, excess: float) -> Optional[Choice]:
+    """The choice of least predicted time that takes away at least `excess` of the noise share; None where none does."""
     if excess <= 0:
         return Choice((), (), 0.0, True)
     if sum(c.share for c in candidates) < excess:
         return None
-    from edgedla.placement.solvers.highs import LinearModel
-
-    scale = 1.0 / excess
     model = LinearModel()
-    columns: Dict[str, int] = {}
+    fp16: Dict[str, int] = {}
+    gpu: Dict[str, int] = {}
     for name in sorted({name for c in candidates for name in c.layers}):
-        columns[name] = model.column(max(extra_us.get(name, 0.0), 0.0) + _LAYER_US, 0.0, 1.0, True)
+        fp16[name] = model.column(max(prices.fp16_us.get(name, 0.0), 0.0) + _LAYER_US, 0.0, 1.0, True)
+        if name in prices.gpu_us:
+            gpu[name] = model.column(max(prices.gpu_us[name], 0.0) + _LAYER_US, 0.0, 1.0, True)
+            model.at_most({fp16[name]: 1.0, gpu[name]: 1.0}, 1.0)
     picked = [model.column(0.0, 0.0, 1.0, True) for _ in candidates]
     for column, candidate in zip(picked, candidates):
         for name in candidate.layers:
-            model.at_most({column: 1.0, columns[name]: -1.0})
+            model.at_most({column: 1.0, fp16[name]: -1.0, **({gpu[name]: -1.0} if name in gpu else {})})
+    handed = _borders(model, gpu, prices)
+    scale = 1.0 / excess
     model.at_least({column: c.share * scale for column, c in zip(picked, candidates)}, 1.0)
     answer = model.solve(_TIME_LIMIT_S, 0.0)
     if not answer.values:
         return None
-    layers = tuple(name for name, column in columns.items() if answer.values[column] > 0.5)
+    moved = tuple(name for name, column in gpu.items() if answer.values[column] > 0.5)
+    layers = tuple(name for name, column in fp16.items() if answer.values[column] > 0.5 or name in moved)
     chosen = set(layers)
     tensors = tuple(c.tensor for c in candidates if chosen.issuperset(c.layers))
-    cost = sum(max(extra_us.get(name, 0.0), 0.0) for name in layers)
-    return Choice(layers, tensors, cost, answer.status == "optimal")
+    cost = sum(model.cost[column] * answer.values[column] for column in (*fp16.values(), *gpu.values(), *handed))
+    return Choice(
+        layers, tensors, cost - len(layers) * _LAYER_US - _standing(prices, gpu), answer.status == "optimal", moved
+    )
+
+
+def _borders(model: LinearModel, gpu: Mapping[str, int], prices: Prices) -> List[int]:
+    """Columns for the tensors that may be handed over; their cost counts from how the network stands."""
+
+    def on_gpu(name: Optional[str]) -> Linear:
+        if name in gpu:
+            return {gpu[str(name)]: 1.0}
+        return {None: 1.0 if name is None or name in prices.on_gpu else 0.0}
+
+    columns: List[int] = []
+    for border in prices.borders:
+        if not any(name in gpu for name in (border.producer, *border.readers)):
+            continue
+        to_gpu, to_dla = (model.column(us, 0.0, 1.0) for us in (border.to_gpu_us, border.to_dla_us))
+        columns += [to_gpu, to_dla]
+        for reader in (*border.readers, *((None,) if border.is_output else ())):
+            for column, source, target in ((to_gpu, border.producer, reader), (to_dla, reader, border.producer)):
+                row: Linear = {column: 1.0}
+                for expression, sign in ((on_gpu(target), -1.0), (on_gpu(source), 1.0)):
+                    for key, value in expression.items():
+                        row[key] = row.get(key, 0.0) + sign * value
+                model.at_least(row)
+    return columns
+
+
+def _standing(prices: Prices, gpu: Mapping[str, int]) -> float:
+    """What the borders that may change cost before anything moves."""
+    total = 0.0
+    for border in prices.borders:
+        if not any(name in gpu for name in (border.producer, *border.readers)):
+            continue
+        here = border.producer is None or border.producer in prices.on_gpu
+        there = [name in prices.on_gpu for name in border.readers] + ([True] if border.is_output else [])
+        total += border.to_gpu_us if not here and any(there) else 0.0
+        total += border.to_dla_us if here and not all(there) else 0.0
+    return total

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterable, Mapping
+from typing import Collection, Dict, Iterable, Mapping, Tuple
 
+from edgedla.accuracy.choose_fp16 import Border, Prices
 from edgedla.costs.model import CostModel
 from edgedla.graph import LayerGraph
 from edgedla.targets import Platform
@@ -15,18 +16,23 @@ class LayerTimes:
     """Predicted microseconds by layer name.
 
     Attributes:
-        int8_us, fp16_us: on the DLA. gpu_us: on the GPU in FP16, with handing its tensors over and back.
-        total_us: the whole network, each layer on the DLA in INT8 where it has a time there.
+        int8_us, fp16_us: on the DLA. gpu_us: on the GPU in FP16, without handing its tensors over and back.
+        borders: every tensor between layers, with the time of handing it over.
     """
 
     int8_us: Mapping[str, float]
     fp16_us: Mapping[str, float]
     gpu_us: Mapping[str, float]
+    borders: Tuple[Border, ...] = ()
 
-    def extra_us(self, device: str = "DLA") -> Dict[str, float]:
-        """Layer -> time that it takes longer in FP16 on `device` than in INT8 on the DLA."""
-        other = self.gpu_us if device == "GPU" else self.fp16_us
-        return {name: other[name] - self.int8_us[name] for name in self.int8_us}
+    def extra_us(self) -> Dict[str, float]:
+        """Layer -> time that it takes longer in FP16 than in INT8 on the DLA."""
+        return {name: self.fp16_us[name] - self.int8_us[name] for name in self.int8_us}
+
+    def prices(self, on_gpu: Collection[str]) -> Prices:
+        """What leaving INT8 costs where these layers stand on the GPU already."""
+        gpu = {name: self.gpu_us[name] - self.int8_us[name] for name in self.int8_us if name not in on_gpu}
+        return Prices(self.extra_us(), gpu, self.borders, frozenset(on_gpu))
 
     def without_scale_us(self, layers: Iterable[str]) -> float:
         """Predicted time that these layers lose because a tensor has no scale: they run in FP16 on the DLA."""
@@ -40,16 +46,28 @@ def layer_times(graph: LayerGraph, platform: Platform) -> LayerTimes:
         return LayerTimes({}, {}, {})
     int8, fp16 = CostModel.load(platform, "int8"), CostModel.load(platform, "fp16")
     costs8, costs16 = int8.layer_costs(graph), fp16.layer_costs(graph)
-    border = {
-        layer.name: sum(
-            int8.transition(t, "DLA0", "GPU").latency_us for t in graph.activations(layer)
-        ) + sum(int8.transition(t, "GPU", "DLA0").latency_us for t in graph.output_tensors(layer))
-        for layer in graph.layers
-    }  # fmt: skip
-    submit = int8.loadable().latency_us
     names = [layer.name for layer in graph.layers]
     return LayerTimes(
         {name: costs8[i, "DLA"].latency_us for i, name in enumerate(names)},
         {name: costs16[i, "DLA"].latency_us for i, name in enumerate(names)},
-        {name: costs16[i, "GPU"].latency_us + border[name] + submit for i, name in enumerate(names)},
+        {name: costs16[i, "GPU"].latency_us for i, name in enumerate(names)},
+        _borders(graph, int8),
     )
+
+
+def _borders(graph: LayerGraph, model: CostModel) -> Tuple[Border, ...]:
+    submit = model.loadable().latency_us
+    tensors = {t.name: t for layer in graph.layers for t in (*graph.activations(layer), *graph.output_tensors(layer))}
+    found = []
+    for name, tensor in tensors.items():
+        producer = graph.producer(name)
+        found.append(
+            Border(
+                None if producer is None else graph.layers[producer].name,
+                tuple(graph.layers[i].name for i in graph.consumers(name)),
+                name in graph.outputs,
+                model.transition(tensor, "DLA0", "GPU").latency_us,
+                model.transition(tensor, "GPU", "DLA0").latency_us + submit,
+            )
+        )
+    return tuple(found)

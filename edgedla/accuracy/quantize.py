@@ -302,12 +302,10 @@ class _Work:
         if not times.int8_us:
             return {}
         on_dla = set(state.on_dla())
-        extra, gpu = times.extra_us(), times.extra_us("GPU")
-        chosen = [n for n in state.precisions if n in on_dla or n in state.devices]
         return {
             "int8": sum(times.int8_us[n] for n in on_dla),
             "fp16": sum(times.fp16_us[n] for n in on_dla),
-            "extra": sum(max((gpu if n in state.devices else extra).get(n, 0.0), 0.0) for n in chosen),
+            "extra": sum(step.extra_us for step in state.steps if step.kept),
             "missing": times.without_scale_us(n for n in missing if n in on_dla),
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from edgedla.accuracy.choose_fp16 import Candidate, Choice, choose
 from edgedla.accuracy.layer_times import LayerTimes
@@ -80,7 +80,7 @@ def layers_to_fp16(
     enough: Enough,
     goal_db: Optional[float] = None,
 ) -> Optional[Choice]:
-    """Puts the layers of least predicted time into FP16 so that `enough` holds on held-out samples.
+    """Takes the layers of least predicted time out of INT8, to FP16 on the DLA or to the GPU, so that `enough` holds.
 
     The knapsack assumes that noise adds up; the run at its end says whether it did. Where it did not, the bound is
     drawn tighter. None, and nothing is changed, where no choice is enough.
@@ -90,45 +90,36 @@ def layers_to_fp16(
     """
     candidates = candidates_of(state, errors)
     before = state.simulation().noise(feeds)
-    total, extra = before.share, times.extra_us()
-    kept: Dict[str, str] = dict(state.precisions)
+    on_dla = set(state.on_dla())
+    total, prices = before.share, times.prices(state.on_gpu())
+    kept, stood = dict(state.precisions), dict(state.devices)
     # A goal in another unit is approached from half of the noise on.
     excess = least_excess(total, goal_db) if goal_db is not None else total * 0.5
     excess = excess if excess > 0 else total * 0.5
     for _ in range(_ROUNDS):
-        choice = choose(candidates, extra, min(excess, 0.999 * sum(c.share for c in candidates)))
-        if choice is None:
+        choice = choose(candidates, prices, min(excess, 0.999 * sum(c.share for c in candidates)))
+        if choice is None or on_dla.issubset(choice.layers):
+            # Nothing would be left in INT8: that is another network, not a repair of this one.
             break
         state.precisions = {**kept, **dict.fromkeys(choice.layers, "fp16")}
+        state.devices = {**stood, **dict.fromkeys(choice.gpu, GPU)}
         simulation = state.simulation()
         after = simulation.noise(feeds)
         met = enough(after.sqnr_db, simulation)
-        detail = f"{len(choice.layers)} layers: {', '.join(choice.layers[:6])}" + (
-            ", ..." if len(choice.layers) > 6 else ""
-        )
+        named = ", ".join(f"{n} (GPU)" if n in choice.gpu else n for n in choice.layers[:6])
+        detail = f"{len(choice.layers)} layers: {named}" + (", ..." if len(choice.layers) > 6 else "")
         good = met and after.sqnr_db > before.sqnr_db
         state.steps.append(Step("layers in FP16", detail, before.sqnr_db, after.sqnr_db, good, choice.cost_us))
         if good:
-            _cheaper_device(state, choice, times)
             return choice
         excess = min(excess + (total - excess) * 0.6, total)
-    state.precisions = kept
+    state.precisions, state.devices = kept, stood
     return None
 
 
 def least_excess(total: float, goal_db: float) -> float:
     """The noise share that has to go for an SQNR of `goal_db`."""
     return max(total - to_share(goal_db), 0.0)
-
-
-def _cheaper_device(state: State, choice: Choice, times: LayerTimes) -> None:
-    """Moves the chosen layers to the GPU where that is predicted to be faster than FP16 on the DLA."""
-    dla, gpu = times.extra_us(), times.extra_us("GPU")
-    on_dla = sum(max(dla.get(n, 0.0), 0.0) for n in choice.layers)
-    on_gpu = sum(gpu.get(n, 0.0) for n in choice.layers)
-    if choice.layers and on_gpu < on_dla:
-        moved: Mapping[str, str] = dict.fromkeys(choice.layers, GPU)
-        state.devices = {**state.devices, **moved}
 
 
 def goal(min_sqnr_db: Optional[float], drop_ok: Optional[Callable[[Simulation], bool]]) -> Enough:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 from typing import Dict, List
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgedla.accuracy.choose_fp16 import Candidate, choose
+from edgedla.accuracy.choose_fp16 import Border, Candidate, Prices, choose
 
 LAYERS = "abcde"
 CANDIDATES = st.lists(
@@ -35,7 +35,7 @@ def test_no_subset_is_cheaper(given_candidates: list, costs: Dict[str, float], p
         Candidate(f"t{i}", share, tuple(sorted(layers))) for i, (share, layers) in enumerate(given_candidates)
     ]
     excess = part * sum(c.share for c in candidates)
-    choice = choose(candidates, costs, excess)
+    choice = choose(candidates, Prices(costs), excess)
     assert choice is not None
     assert choice.proven
     assert sum(c.share for c in candidates if set(c.layers) <= set(choice.layers)) >= excess * (1 - 1e-6)
@@ -46,10 +46,56 @@ def test_no_subset_is_cheaper(given_candidates: list, costs: Dict[str, float], p
 
 def test_what_cannot_be_reached_has_no_choice() -> None:
     one = Candidate("t", 0.5, ("a",))
-    assert choose([one], {}, 0.6) is None
-    nothing = choose([one], {}, 0.0)
+    assert choose([one], Prices({}), 0.6) is None
+    nothing = choose([one], Prices({}), 0.0)
     assert nothing is not None
     assert nothing.layers == ()
-    faster = choose([one], {"a": -5.0}, 0.4)
+    faster = choose([one], Prices({"a": -5.0}), 0.4)
     assert faster is not None
     assert faster.cost_us == pytest.approx(0.0)
+
+
+CHAIN = [Border(None, ("a",), False, 1.0, 9.0), *(Border(p, (r,), False, 3.0, 9.0) for p, r in zip("abcd", "bcde"))]
+CHAIN.append(Border("e", (), True, 3.0, 9.0))
+
+
+def cost_by_hand(fp16: str, gpu: str, costs: Dict[str, float], on_gpu: Dict[str, float]) -> float:
+    """Of a chain a-b-c-d-e whose input comes from the GPU and whose output goes there, against all of it in INT8."""
+    places = "g" + "".join("g" if n in gpu else "d" for n in LAYERS) + "g"
+    crossed = sum({"dg": b.to_gpu_us, "gd": b.to_dla_us}.get(places[i : i + 2], 0.0) for i, b in enumerate(CHAIN))
+    return sum(costs[n] for n in fp16) + sum(on_gpu[n] for n in gpu) + crossed - (9.0 + 3.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(CANDIDATES, COSTS, COSTS, st.floats(0.05, 0.95))
+def test_no_mix_of_dla_and_gpu_is_cheaper(
+    given_candidates: list, costs: Dict[str, float], on_gpu: Dict[str, float], part: float
+) -> None:
+    candidates = [
+        Candidate(f"t{i}", share, tuple(sorted(layers))) for i, (share, layers) in enumerate(given_candidates)
+    ]
+    excess = part * sum(c.share for c in candidates)
+    choice = choose(candidates, Prices(costs, on_gpu, tuple(CHAIN)), excess)
+    assert choice is not None
+    assert choice.proven
+    touched = {n for c in candidates for n in c.layers}
+    best = float("inf")
+    for marks in product("ixg", repeat=len(LAYERS)):
+        fp16, gpu = ("".join(n for n, m in zip(LAYERS, marks) if m == k) for k in "xg")
+        if set(fp16 + gpu) <= touched and sum(
+            c.share for c in candidates if set(c.layers) <= set(fp16 + gpu)
+        ) >= excess * (1 + 1e-6):
+            best = min(best, cost_by_hand(fp16, gpu, costs, on_gpu))
+    assert choice.cost_us <= best + 0.02
+    fp16 = "".join(n for n in choice.layers if n not in choice.gpu)
+    assert choice.cost_us == pytest.approx(cost_by_hand(fp16, "".join(choice.gpu), costs, on_gpu), abs=0.02)
+
+
+def test_neighbours_go_to_the_gpu_together() -> None:
+    middle = Candidate("t", 1.0, ("b", "c"))
+    slow = dict.fromkeys(LAYERS, 100.0)
+    choice = choose([middle], Prices(slow, dict.fromkeys(LAYERS, 1.0), tuple(CHAIN)), 0.5)
+    assert choice is not None
+    assert choice.gpu == choice.layers == ("b", "c")
+    # Both layers, one tensor there and one back.
+    assert choice.cost_us == pytest.approx(2 + 3 + 9)
