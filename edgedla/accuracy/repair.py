@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from edgedla.accuracy.choose_fp16 import Candidate, Choice, choose
@@ -98,8 +99,11 @@ def layers_to_fp16(
     excess = excess if excess > 0 else total * 0.5
     for _ in range(_ROUNDS):
         choice = choose(candidates, prices, min(excess, 0.999 * sum(c.share for c in candidates)))
-        if choice is None or on_dla.issubset(choice.layers):
-            # Nothing would be left in INT8: that is another network, not a repair of this one.
+        if choice is not None and on_dla.issubset(choice.gpu):
+            # Nothing would be left on the DLA: that is another placement, not a repair of this one.
+            prices = replace(prices, gpu_us={})
+            continue
+        if choice is None:
             break
         state.precisions = {**kept, **dict.fromkeys(choice.layers, "fp16")}
         state.devices = {**stood, **dict.fromkeys(choice.gpu, GPU)}
