@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterable, Tuple
+from typing import Iterable, Mapping, Optional, Tuple
 
 from edgedla.accuracy.simulation import to_db
 from edgedla.quantization.collect import Collection
@@ -30,20 +30,23 @@ class Fp16Finding:
     shift: int
 
 
-def fp16_findings(collection: Collection, tensors: Iterable[str] = ()) -> Tuple[Fp16Finding, ...]:
+def fp16_findings(
+    collection: Collection, tensors: Iterable[str] = (), factors: Optional[Mapping[str, float]] = None
+) -> Tuple[Fp16Finding, ...]:
     """Tensors that lose much in FP16, in the order of the network.
 
     Overflow: max |x| > 65504. Underflow: the error of the smallest step, 2**-48 / 12, against the mean of x**2.
 
     Args:
-        tensors: only these; empty means all.
+        tensors: only these; empty means all. factors: tensor -> how much larger it is than when it was measured.
     """
     wanted = set(tensors)
     found = []
     for name, histogram in collection.histograms.items():
         if (wanted and name not in wanted) or histogram.absmax <= 0:
             continue
-        top, power = histogram.absmax, histogram.power()
+        factor = (factors or {}).get(name, 1.0)
+        top, power = histogram.absmax * factor, histogram.power() * factor**2
         if top > FP16_MAX:
             found.append(Fp16Finding(name, "overflow", top, float("-inf"), -_bits(top / 2.0**14)))
             continue

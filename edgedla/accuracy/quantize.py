@@ -23,6 +23,7 @@ from edgedla.quantization.methods import METHODS, method_of, thresholds
 from edgedla.quantization.samples import Feed, InputSpec, Samples, load_samples, synthetic_samples
 from edgedla.quantization.unify import dla_scales
 from edgedla.targets import Platform
+from edgedla.vocabulary import GPU
 
 #: Samples that methods are compared on, that errors accumulate over, and that biases are corrected on.
 _COMPARE, _ACCUMULATE, _CORRECT = 32, 4, 64
@@ -146,6 +147,7 @@ class _Work:
         state = State(self.model, self.model, self.graph, self.report, held, absmax, source, detail, everywhere)
         times = layer_times(self.graph, self.platform)
         compare = held.feeds[:_COMPARE]
+        collection = self._changed(state, collection, compare)
         self.tell(f"comparing methods on {len(compare)} of the held-out samples")
         methods = self._methods(state, collection, compare)
         errors = self._repair(state, collection, compare, times)
@@ -156,6 +158,24 @@ class _Work:
             return None
         progress = self.progress
         return lambda done, of: progress(phase, done, of)
+
+    def _changed(self, state: State, collection: Collection, feeds: Sequence[Feed]) -> Collection:
+        """Changes of the network that cost no time; the collection of what the state holds then."""
+        if self.request.equalize:
+            from edgedla.accuracy.equalize import equalize
+
+            self.tell("equalising channels")
+            collection = equalize(state, collection, self.calibration, self.request.method, feeds)
+        findings = fp16_findings(collection, self._fp16_tensors(state))
+        if self.request.repair_fp16 and findings:
+            from edgedla.accuracy.fp16_repair import repair_fp16
+
+            self.tell("repairing what FP16 cannot hold")
+            repair = repair_fp16(state, collection, findings, feeds)
+            self.notes += [f"{tensor} is not rescaled: {why}" for tensor, why in repair.reasons.items()]
+            if repair.factors:
+                collection = collect(state.model, self.calibration, self._progress("collecting"))
+        return collection
 
     def _methods(self, state: State, collection: Collection, feeds: Sequence[Feed]) -> Dict[str, float]:
         simulation = state.simulation()
@@ -237,7 +257,7 @@ class _Work:
         scores = self._scores(state, simulation)
         devices = {x.name: x.device for x in plan.layers}
         scales = dla_scales(
-            self.graph, state.absmax, self.platform, lambda i: devices[self.graph.layers[i].name] != "GPU"
+            self.graph, state.absmax, self.platform, lambda i: devices[self.graph.layers[i].name] != GPU
         )
         covered = coverage(self.graph, scales, collection.histograms)
         text, met = self._goal(sqnr, scores)
@@ -264,6 +284,9 @@ class _Work:
             goal=text,
             met=met,
             predicted_us=self._predicted(state, times, covered.layers_without),
+            missing_us={
+                t.tensor: times.without_scale_us(n for n in t.layers if devices[n] != GPU) for t in covered.missing
+            },
             histograms=_pictures(collection, errors),
             notes=tuple(self.notes),
             cache="" if typed else write_cache(scales.absmax, self.platform.release.trt),

@@ -17,6 +17,8 @@ class QuantizeRequest:
         min_sqnr_db: outputs with less are repaired: better thresholds, then layers in FP16. None: nothing is asked.
         max_drop: largest fall of `metric` against FP32, in the metric's own unit (0.01 is one point of top-1).
         bias_correction: correct Conv and Gemm biases for the mean error of rounding.
+        equalize: bring the channels of activations to like ranges (cross-layer equalisation), where the error falls.
+        repair_fp16: rescale what FP16 cannot hold by powers of two, or keep its layers on the GPU.
         everywhere: simulate every layer in INT8 on the DLA, in place of the devices that a build would use.
         triage_samples: samples that a run per tensor uses. holdout_share: of the samples, where no others are held out.
     """
@@ -29,6 +31,8 @@ class QuantizeRequest:
     max_drop: Optional[float] = None
     metric: Optional[Metric] = None
     bias_correction: bool = False
+    equalize: bool = False
+    repair_fp16: bool = False
     everywhere: bool = False
     shapes: Optional[Mapping[str, Sequence[int]]] = None
     batch: Optional[int] = None

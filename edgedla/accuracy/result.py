@@ -41,6 +41,7 @@ class Quantized:
         met: the goal that was asked for is met; None where none was.
         predicted_us: of the network as built: "int8" all layers, "extra" what the steps added, "missing" what missing
             scales cost, "fp16" all layers in FP16 on the DLA.
+        missing_us: tensor without a scale -> predicted time that its layers lose in FP16; layers on the GPU lose none.
         cache: text of the calibration cache; "" for TensorRT 11. model: changed ONNX, serialised; None where unchanged.
     """
 
@@ -64,6 +65,7 @@ class Quantized:
     goal: str = ""
     met: Optional[bool] = None
     predicted_us: Mapping[str, float] = field(default_factory=dict)
+    missing_us: Mapping[str, float] = field(default_factory=dict)
     histograms: Tuple[HistogramPicture, ...] = ()
     notes: Tuple[str, ...] = ()
     cache: str = ""
@@ -91,7 +93,7 @@ class Quantized:
                 "tensors": [
                     {
                         "tensor": t.tensor, "absmax": digits(t.absmax), "origin": t.origin, "rule": t.rule, "why": t.why,
-                        "layers": list(t.layers),
+                        "layers": list(t.layers), "lost_us": digits(self.missing_us.get(t.tensor, 0.0)),
                     }
                     for t in self.coverage.tensors
                 ],

@@ -141,6 +141,19 @@ def test_the_last_fifth_is_held_out(network: Any, data: Data) -> None:
     assert any("few" in note for note in result.notes)
 
 
+def test_a_missing_scale_has_its_price(network: Any, data: Data) -> None:
+    whole = run(network, data)
+    assert whole.missing_us == {}
+    ranges = {name: value for name, value in whole.absmax.items() if name not in ("r0", "c0")}
+    result = run(network, data, absmax=ranges)
+    assert {t.tensor for t in result.coverage.missing} == set(result.missing_us) != set()
+    assert max(result.missing_us.values()) > 0
+    # A layer that lacks two scales is counted once.
+    assert max(result.missing_us.values()) <= result.predicted_us["missing"] <= sum(result.missing_us.values()) + 1e-9
+    entry = next(t for t in result.to_dict()["coverage"]["tensors"] if t["origin"] == "missing")
+    assert entry["lost_us"] == pytest.approx(result.missing_us[entry["tensor"]], rel=1e-4)
+
+
 def test_random_input_is_marked(network: Any) -> None:
     result = quantize(network, None)
     assert result.synthetic

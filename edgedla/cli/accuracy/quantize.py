@@ -40,6 +40,14 @@ from edgedla.errors import UsageError
 @click.option("--max-drop", type=float, metavar="X", help="Repair until --metric falls by at most X (0.01: one point).")
 @click.option("--bias-correction", is_flag=True, help="Correct biases for the mean error of rounding.")
 @click.option(
+    "--equalize", is_flag=True, help="Bring channels to like ranges (cross-layer equalisation), where it helps."
+)
+@click.option(
+    "--repair-fp16",
+    is_flag=True,
+    help="Rescale tensors that FP16 cannot hold by powers of two; where no weights can take that, keep them on the GPU.",
+)
+@click.option(
     "--everywhere", is_flag=True, help="Simulate every layer in INT8 on the DLA, wherever a build would put it."
 )
 @memory_option()
@@ -74,6 +82,8 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         max_drop=given["max_drop"],
         metric=chosen_metric(given, lambda: _network(model, given)),
         bias_correction=given["bias_correction"],
+        equalize=given["equalize"],
+        repair_fp16=given["repair_fp16"],
         everywhere=given["everywhere"],
         shapes=given["shapes"],
         batch=given["batch"],

@@ -92,7 +92,10 @@ def _coverage(r: Quantized) -> List[str]:
         + ", ".join(f"{count} {origin}" for origin, count in counts.items())
         + (f" ({told})" if told else "")
     ]
-    lines += [f"missing   {t.tensor}: {t.why}; {', '.join(t.layers)} leave INT8" for t in r.coverage.missing]
+    for t in sorted(r.coverage.missing, key=lambda t: -r.missing_us.get(t.tensor, 0.0)):
+        lost = r.missing_us.get(t.tensor, 0.0)
+        cost = f", {lost / 1e3:+.3f} ms predicted" if lost else ""
+        lines.append(f"missing   {t.tensor}: {t.why}; {', '.join(t.layers)} leave INT8{cost}")
     return lines
 
 

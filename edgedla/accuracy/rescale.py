@@ -1,0 +1,198 @@
+"""Tensors times a factor, exactly: the weights that make them take it on, the weights that read them take it off.
+
+    W x + b  ->  relu  ->  V y        =        (f W) x + f b  ->  relu  ->  (V / f) y,   f > 0
+
+Between them stand only operators with op(f y) = f op(y). A factor of 2**n changes no bit of FP32 or FP16 numbers but their
+exponent, as long as they stay in range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Set, Tuple, Union
+
+import numpy as np
+
+from edgedla.errors import ModelError
+from edgedla.quantization.qdq.nodes import constants_of
+
+#: Operators with weights, whose outputs and inputs a factor can be moved into.
+WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "BatchNormalization"})
+#: op(f y) = f op(y) for a factor of its own for every channel.
+BY_CHANNEL = frozenset(
+    "Relu LeakyRelu MaxPool AveragePool GlobalAveragePool GlobalMaxPool Identity Dropout Resize Upsample".split()
+)
+#: The same for one factor of the whole tensor.
+WHOLE = BY_CHANNEL | frozenset(
+    "Add Sub Sum Max Min Concat Reshape Flatten Transpose Squeeze Unsqueeze Slice Split Pad ReduceMean ReduceSum ReduceMax "
+    "DepthToSpace SpaceToDepth Neg Abs Expand".split()
+)
+#: Of these all inputs are data; of the others the first one.
+MANY_INPUTS = frozenset({"Add", "Sub", "Sum", "Max", "Min", "Concat"})
+Factor = Union[float, np.ndarray]
+
+
+@dataclass(frozen=True)
+class ScaleGroup:
+    """Tensors that take a factor together.
+
+    Attributes:
+        sources, sinks: indices of nodes with weights that make them and read them. by_channel: each channel may have its own
+            factor.
+    """
+
+    tensors: Tuple[str, ...]
+    sources: Tuple[int, ...]
+    sinks: Tuple[int, ...]
+    by_channel: bool
+
+
+class Wiring:
+    """Who makes and who reads each value of an onnx.ModelProto."""
+
+    def __init__(self, model: Any) -> None:
+        self.nodes = list(model.graph.node)
+        self.constants = constants_of(model)
+        self.made = {o: i for i, node in enumerate(self.nodes) for o in node.output if o}
+        self.readers: Dict[str, List[int]] = {}
+        for i, node in enumerate(self.nodes):
+            for name in dict.fromkeys(node.input):
+                self.readers.setdefault(name, []).append(i)
+        self.outputs = {o.name for o in model.graph.output}
+        self.nested = any(a.HasField("g") or a.graphs for node in self.nodes for a in node.attribute)
+
+    def group(self, tensor: str) -> ScaleGroup:
+        """The tensors that have to change with this one.
+
+        Raises:
+            ModelError: a factor cannot be moved into weights on every side; `where` names the node or tensor.
+        """
+        if self.nested:
+            raise ModelError("the model holds conditions or loops", where=tensor)
+        found: Dict[str, None] = {}
+        sources: Dict[int, None] = {}
+        sinks: Dict[int, None] = {}
+        operators: Set[str] = set()
+        pending = [tensor]
+        while pending:
+            name = pending.pop()
+            if name in found:
+                continue
+            found[name] = None
+            if name in self.outputs or name not in self.made:
+                raise ModelError("it is an input or output of the network", where=name)
+            maker = self.made[name]
+            for i in (maker, *self.readers.get(name, ())):
+                node = self.nodes[i]
+                if node.op_type in WEIGHTED and (i == maker or node.input[0] == name):
+                    self._check_weights(node)
+                    (sources if i == maker else sinks)[i] = None
+                elif node.op_type in WHOLE:
+                    operators.add(node.op_type)
+                    pending += self._data(node)
+                else:
+                    raise ModelError(f"{node.op_type} keeps no factor", where=node.name or node.output[0])
+        both = [i for i in sources if i in sinks]
+        if both:
+            raise ModelError("a layer both makes and reads them", where=self.nodes[both[0]].name)
+        weights = [*sources, *sinks]
+        by_channel = operators <= BY_CHANNEL and all(
+            self.nodes[i].op_type in ("Conv", "BatchNormalization") for i in weights
+        )
+        return ScaleGroup(tuple(found), tuple(sources), tuple(sinks), by_channel)
+
+    def _data(self, node: Any) -> List[str]:
+        names = list(node.input) if node.op_type in MANY_INPUTS else list(node.input[:1])
+        constant = [n for n in names if n in self.constants]
+        if constant:
+            # A constant that is added would need the factor too.
+            raise ModelError(f"{node.op_type} reads a constant", where=node.name or node.output[0])
+        return [*names, *(o for o in node.output if o)]
+
+    def _check_weights(self, node: Any) -> None:
+        computed = [n for n in node.input[1:] if n and n not in self.constants]
+        if computed:
+            raise ModelError(f"its operand {computed[0]} is computed", where=node.name or node.output[0])
+
+
+def rescaled(model: Any, group: ScaleGroup, factor: Factor) -> Any:
+    """A copy of the model in which the group's tensors are `factor` times as large: one number, or (channels,)."""
+    import onnx
+    from onnx import numpy_helper
+
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    constants = constants_of(changed)
+
+    def put(node: Any, place: int, values: np.ndarray) -> None:
+        old = numpy_helper.to_array(constants[node.input[place]])
+        # A name of its own: another node may read the old constant too.
+        name = f"{node.output[0]}/rescaled_{place}"
+        taken = {i.name for i in changed.graph.initializer}
+        while name in taken:
+            name += "_"
+        changed.graph.initializer.append(numpy_helper.from_array(values.astype(old.dtype), name))
+        node.input[place] = name
+
+    def read(node: Any, place: int) -> np.ndarray:
+        return numpy_helper.to_array(constants[node.input[place]]).astype(np.float64)
+
+    for i in group.sources:
+        node = changed.graph.node[i]
+        for place, axis in _made_by(node):
+            if len(node.input) > place and node.input[place]:
+                values = read(node, place)
+                put(node, place, values * _along(factor, axis, values.ndim))
+    constants.update({i.name: i for i in changed.graph.initializer})
+    for i in group.sinks:
+        node = changed.graph.node[i]
+        if node.op_type == "BatchNormalization":
+            # scale (f x - f mean) / (f sqrt(var)): the variance stays, the scale takes the factor off.
+            put(node, 3, read(node, 3) * factor)
+            put(node, 1, read(node, 1) / factor)
+            continue
+        values = read(node, 1)
+        put(node, 1, values / _read_by(node, factor, values.shape))
+    return changed
+
+
+def _made_by(node: Any) -> Tuple[Tuple[int, int], ...]:
+    """(operand, axis of the output channels) of what makes the output larger."""
+    if node.op_type == "BatchNormalization":
+        return ((1, 0), (2, 0))
+    return ((1, 0 if node.op_type == "Conv" else 1), (2, 0))
+
+
+def _along(factor: Factor, axis: int, rank: int) -> Factor:
+    if isinstance(factor, float):
+        return factor
+    return factor.reshape([-1 if i == axis else 1 for i in range(rank)])
+
+
+def _read_by(node: Any, factor: Factor, shape: Tuple[int, ...]) -> Factor:
+    """The factor of the input channels of a Conv's weights (outputs, inputs of a group, ...)."""
+    if isinstance(factor, float):
+        return factor
+    group = next((a.i for a in node.attribute if a.name == "group"), 1)
+    by_output = np.repeat(factor.reshape(group, 1, shape[1]), shape[0] // group, axis=1).reshape(shape[:2])
+    return by_output.reshape(*shape[:2], *([1] * (len(shape) - 2)))
+
+
+def fp16_loss(model: Any, nodes: Tuple[int, ...]) -> float:
+    """Largest relative L2 error that FP16 makes in a weight of these nodes; infinite where one overflows."""
+    from onnx import numpy_helper
+
+    constants: Mapping[str, Any] = constants_of(model)
+    worst = 0.0
+    for i in nodes:
+        for name in model.graph.node[i].input[1:]:
+            if not name:
+                continue
+            values = numpy_helper.to_array(constants[name]).astype(np.float64)
+            with np.errstate(over="ignore"):
+                stored = values.astype(np.float16).astype(np.float64)
+            if not np.isfinite(stored).all():
+                return float("inf")
+            norm = float(np.linalg.norm(values))
+            worst = max(worst, float(np.linalg.norm(stored - values)) / norm if norm else 0.0)
+    return worst

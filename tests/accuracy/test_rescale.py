@@ -1,0 +1,136 @@
+"""Factors that move through a network: what they leave alone, where they stop, what they repair."""
+
+from __future__ import annotations
+
+from typing import Any, Tuple
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from edgedla.accuracy.quantize import quantize
+from edgedla.accuracy.request import QuantizeRequest
+from edgedla.accuracy.rescale import Wiring, rescaled
+from edgedla.errors import ModelError
+from edgedla.quantization.samples import Samples
+from edgedla.quantization.session import open_session
+
+Data = Tuple[Samples, Samples]
+
+
+def net(body: str, scale: float = 1.0) -> Any:
+    """Weights v* read what weights w* make, which are `scale` times as large."""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 17]> net (float[1,3,16,16] x) => (float[1,4,n,m] y) {{{body}}}'
+    )
+    rng = np.random.default_rng(0)
+    shapes = {
+        "w": (8, 3, 3, 3), "b": (8,), "v": (4, 8, 1, 1), "d": (8, 1, 3, 3), "s": (8,), "o": (8,), "m": (8,), "q": (8,),
+    }  # fmt: skip
+    for name, shape in shapes.items():
+        if any(name in node.input for node in model.graph.node):
+            values = rng.standard_normal(shape) * (scale if name in "wb" else 1 / scale if name == "v" else 1.0)
+            values = np.abs(values) + 0.5 if name == "q" else values
+            model.graph.initializer.append(numpy_helper.from_array(values.astype(np.float32), name))
+    return model
+
+
+def outputs(model: Any, seed: int = 1) -> np.ndarray:
+    x = np.random.default_rng(seed).standard_normal((1, 3, 16, 16)).astype(np.float32)
+    found: np.ndarray = open_session(model.SerializeToString(), optimize=False).run(["y"], {"x": x})[0]
+    return found
+
+
+CHAINS = [
+    "a = Conv(x, w, b) r = Relu(a) y = Conv(r, v)",
+    "a = Conv(x, w) r = LeakyRelu(a) p = MaxPool<kernel_shape = [2, 2]>(r) y = Conv(p, v)",
+    "a = Conv(x, w, b) r = Relu(a) e = Conv<group = 8>(r, d) f = Relu(e) y = Conv(f, v)",
+    "a = Conv(x, w) n = BatchNormalization(a, s, o, m, q) r = Relu(n) y = Conv(r, v)",
+]
+
+
+@pytest.mark.parametrize("body", CHAINS)
+def test_a_power_of_two_changes_no_bit(body: str) -> None:
+    model = net(body)
+    for node in model.graph.node[:-1]:
+        group = Wiring(model).group(node.output[0])
+        np.testing.assert_array_equal(outputs(rescaled(model, group, 2.0**-9)), outputs(model))
+
+
+@pytest.mark.parametrize("body", CHAINS)
+def test_channels_may_differ(body: str) -> None:
+    model = net(body)
+    group = Wiring(model).group("a")
+    assert group.by_channel
+    factor = np.linspace(0.3, 4.0, 8)
+    np.testing.assert_allclose(outputs(rescaled(model, group, factor)), outputs(model), rtol=1e-3, atol=1e-4)
+
+
+def test_both_sides_of_an_addition_change_together() -> None:
+    model = net("a = Conv(x, w) c = Conv(x, w, b) t = Add(a, c) r = Relu(t) y = Conv(r, v)")
+    group = Wiring(model).group("a")
+    assert set(group.tensors) == {"a", "c", "t", "r"}
+    assert not group.by_channel
+    np.testing.assert_array_equal(outputs(rescaled(model, group, 4.0)), outputs(model))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("a = Conv(x, w) r = Sigmoid(a) y = Conv(r, v)", "Sigmoid keeps no factor"),
+        ("a = Conv(x, w) r = Mul(a, a) y = Conv(r, v)", "Mul keeps no factor"),
+        ("a = Conv(x, w) r = Relu(a) y = Identity(r)", "output of the network"),
+        (
+            "k = Constant<value_float = 1.0>() a = Conv(x, w) r = Add(a, k) y = Conv(r, v)",
+            "Constant keeps no factor|reads a constant",
+        ),
+    ],
+)
+def test_where_no_factor_passes_it_is_said(body: str, why: str) -> None:
+    with pytest.raises(ModelError, match=why):
+        Wiring(net(body)).group("a")
+
+
+@pytest.mark.parametrize("scale", [4e4, 1e-9])
+def test_what_fp16_cannot_hold_is_rescaled(scale: float, data: Data) -> None:
+    model = net("a = Conv(x, w, b) r = Relu(a) y = Conv(r, v)", scale)
+    plain = quantize(model, data[0], QuantizeRequest(), holdout=data[1])
+    assert {f.tensor for f in plain.fp16} >= {"r"}
+    result = quantize(model, data[0], QuantizeRequest(repair_fp16=True), holdout=data[1])
+    step = result.steps[0]
+    assert (step.name, step.kept) == ("rescaled by powers of two", True)
+    assert step.sqnr_db > max(step.before_db, 0) + 20
+    assert not {f.tensor for f in result.fp16} & {"a", "r"}
+    assert result.model is not None
+    np.testing.assert_array_equal(outputs(onnx.load_from_string(result.model)), outputs(model))
+    assert result.sqnr_db == pytest.approx(plain.sqnr_db, abs=1.0)
+
+
+def test_what_cannot_be_rescaled_stays_on_the_gpu(data: Data) -> None:
+    model = net("a = Conv(x, w, b) r = Mul(a, a) y = Conv(r, v)", 2e3)
+    result = quantize(model, data[0], QuantizeRequest(repair_fp16=True), holdout=data[1])
+    kept = [s for s in result.steps if s.kept]
+    assert [s.name for s in kept] == ["kept on the GPU"]
+    assert set(result.devices.values()) == {"GPU"}
+    assert any("Mul keeps no factor" in note for note in result.notes)
+
+
+def test_equalisation_helps_where_channels_differ(network: Any, data: Data) -> None:
+    """One channel of the first activation is 60 times as large as the others, and read by weights as much smaller."""
+    skewed = onnx.ModelProto()
+    skewed.CopyFrom(network)
+    group = Wiring(skewed).group("r0")
+    skewed = rescaled(skewed, group, np.asarray([60.0, *[1.0] * 7]))
+    request = QuantizeRequest(everywhere=True)
+    plain = quantize(skewed, data[0], request, holdout=data[1])
+    result = quantize(skewed, data[0], QuantizeRequest(everywhere=True, equalize=True), holdout=data[1])
+    assert [(s.name, s.kept) for s in result.steps] == [("cross-layer equalisation", True)]
+    assert result.sqnr_db > plain.sqnr_db + 3
+    assert result.model is not None
+    np.testing.assert_allclose(
+        open_session(result.model).run(["y"], data[1].feeds[0])[0],
+        open_session(network.SerializeToString()).run(["y"], data[1].feeds[0])[0],
+        rtol=1e-3,
+        atol=1e-4,
+    )
