@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import inspect
 import typing
@@ -13,7 +14,7 @@ from docs.generator.markdown import code, page, plain, table
 from edgedla import errors
 from edgedla.cli.main import EPILOG
 from edgedla.remote.inventory import FILE_VARIABLE, BoardEntry, read_inventory
-from edgedla.runtime.pipeline.config import PipelineConfig
+from edgedla.runtime.pipeline.settings import PipelineConfig
 
 FOLDER = "reference"
 
@@ -34,7 +35,7 @@ def _pipeline() -> str:
         rows = [
             [code(f"{path}.{f.name}" if path else f.name), plain(_type(cls, f.name)), _default(f)] for f in _fields(cls)
         ]
-        rows = [["`version`", "1", "required"], *rows] if not path else rows
+        rows = [["`version`", "1, or 2 for named sources and models", "required"], *rows] if not path else rows
         parts.append([title, "", *_paragraphs(cls), *table(["Key", "Type", "Default"], rows)])
     return page(
         "pipeline.yaml",
@@ -52,7 +53,8 @@ def _sections(cls: type, path: str) -> Iterator[Tuple[str, type]]:
     for field in _fields(cls):
         inner = _dataclass_in(hints[field.name])
         if inner is not None:
-            many = "[]" if typing.get_origin(hints[field.name]) is tuple else ""
+            origin = typing.get_origin(hints[field.name])
+            many = "[]" if origin is tuple else ".NAME" if origin is collections.abc.Mapping else ""
             yield from _sections(inner, f"{path}.{field.name}{many}" if path else field.name + many)
 
 

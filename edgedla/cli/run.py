@@ -50,6 +50,7 @@ FORMATS = ("text", "json")
 @click.option(
     "--prometheus", type=click.IntRange(0, 65535), metavar="PORT", help="Serve pipeline numbers for Prometheus."
 )
+@click.option("--view", metavar="[HOST:]PORT", help="Serve a live page with pictures and numbers.  [host: 127.0.0.1]")
 @click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the summary.  [default: text]")
 @click.option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write the summary to FILE.")
 def run(
@@ -74,6 +75,7 @@ def run(
     video: Optional[str],
     metrics: Optional[str],
     prometheus: Optional[int],
+    view: Optional[str],
     output_format: Optional[str],
     output: Tuple[str, ...],
 ) -> None:
@@ -88,6 +90,7 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.signal(number, lambda *_: os._exit(130))
         click.get_current_context().call_on_close(functools.partial(signal.signal, number, before))
+    from edgedla.runtime.live.server import serve_view
     from edgedla.runtime.pipeline.config import load_config, read_labels, with_overrides
     from edgedla.runtime.pipeline.metrics import serve_metrics
     from edgedla.runtime.pipeline.open_pipeline import open_pipeline
@@ -112,6 +115,7 @@ def run(
         outputs={"jsonl": jsonl, "images": images, "video": video},
         metrics={"jsonl": metrics, "prometheus_port": prometheus},
         stop_after={"frames": frames, "seconds": seconds},
+        view=_view(view),
     )
     if devices or placement:
         import dataclasses
@@ -133,9 +137,22 @@ def run(
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
-        with serve_metrics(opened, config.metrics), as_service(opened):
+        title = os.path.basename(os.path.abspath(pipeline))
+        with serve_metrics(opened, config.metrics), serve_view(opened, config.view, title) as page, as_service(opened):
+            if page:
+                echo(f"live page: {page}", err=True)
             summary = opened.run()
     deliver(targets, lambda wanted, _: json.dumps(summary, indent=1) + "\n" if wanted == "json" else _text(summary))
+
+
+def _view(text: Optional[str]) -> Dict[str, Any]:
+    """--view as settings: "8080", "0.0.0.0:8080", "[::1]:8080"."""
+    if text is None:
+        return {}
+    host, colon, port = text.rpartition(":")
+    if not port.isdigit() or not 0 < int(port) <= 65535 or (colon and not host):
+        raise UsageError(f"{text!r}", where="--view", allowed="PORT or HOST:PORT, port 1 to 65535")
+    return {"port": int(port), "address": host.strip("[]") or None}
 
 
 def _text(s: Dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from edgedla.errors import RunError
+from edgedla.errors import RunError, UsageError
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, JsonLines
 from edgedla.runtime.pipeline.config import load_config
@@ -122,5 +122,5 @@ def test_the_settings_of_a_file_are_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["v.webm", "v", "v.mp4.part"])
 def test_a_video_of_another_kind_is_refused_at_the_start(tmp_path, name):
-    with pytest.raises(RunError, match="no video of this kind"):
+    with pytest.raises(UsageError, match="no video of this kind"):
         AnnotatedVideo(str(tmp_path / name))

@@ -84,11 +84,14 @@ def samples(
         while not count or done < count:
             sleep(interval_s)
             now, t = read_board(base), time.monotonic()
-            yield _sample(board, before, now, t - at, stats.last if stats else None)
+            yield sample_between(board, before, now, t - at, stats.last if stats else None)
             before, at, done = now, t, done + 1
 
 
-def _sample(board: Board, before: Reading, now: Reading, seconds: float, line: Optional[tegrastats.Line]) -> Sample:
+def sample_between(
+    board: Board, before: Reading, now: Reading, seconds: float, line: Optional[tegrastats.Line] = None
+) -> Sample:
+    """What two readings of the board, `seconds` apart, say together."""
     busy: Dict[str, Optional[float]] = {}
     for core, active in now.core_active_ms.items():
         first, asleep, slept = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Tuple
+from typing import Any, Iterable, Sequence, Tuple
 
 import numpy as np
 
@@ -21,55 +21,96 @@ COLOURS: Tuple[Tuple[int, int, int], ...] = (
 
 def draw(result: FrameResult, pixels: str = "bgr") -> np.ndarray:
     """The frame as BGR uint8 (h, w, 3) with boxes, classes and a line that says where it ran."""
+    return draw_scene([result], pixels)
+
+
+def draw_scene(results: Sequence[FrameResult], pixels: str = "bgr") -> np.ndarray:
+    """The frame of the first result with what all of them found, models of one source, and lines that say where they ran."""
+    image = picture_of(results[0].frame.image, pixels)
+    for result in results:
+        image = _paint(image, result.results)
+    for line, result in enumerate(results):
+        _caption(image, result, line)
+    return image
+
+
+def picture_of(image: np.ndarray, pixels: str = "bgr") -> np.ndarray:
+    """A frame as BGR of its own, which may be drawn into."""
     cv2: Any = import_cv2()
-    image = result.frame.image
     if image.ndim == 2:
-        image = cv2.cvtColor(image, cv2.COLOR_YUV2BGR_NV12)
-    elif pixels == "rgb":
-        image = image[..., ::-1]
-    image = np.ascontiguousarray(image).copy()
-    size = max(0.4, image.shape[0] / 900)
+        return np.asarray(cv2.cvtColor(image, cv2.COLOR_YUV2BGR_NV12))
+    return np.ascontiguousarray(image[..., ::-1] if pixels == "rgb" else image).copy()
+
+
+def _size(image: np.ndarray) -> float:
+    return max(0.4, image.shape[0] / 900)
+
+
+def _text(
+    image: np.ndarray, text: str, at_xy: Tuple[int, int], colour: Tuple[int, int, int], bold: bool = False
+) -> None:
+    cv2: Any = import_cv2()
+    size = _size(image)
+    thickness = max(1, int(2 * size)) if bold else 1
+    cv2.putText(image, text, at_xy, cv2.FONT_HERSHEY_SIMPLEX, size, colour, thickness, cv2.LINE_AA)
+
+
+def _paint(image: np.ndarray, results: Iterable[Any]) -> np.ndarray:
     line = 0
-    for found in result.results:
+    for found in results:
         if isinstance(found, Detection):
-            colour = COLOURS[found.cls % len(COLOURS)]
-            if not all(math.isfinite(v) for v in found.box_xyxy):
-                continue
-            # OpenCV takes coordinates of 32 bits, and draws slowly what lies far outside.
-            x1, y1, x2, y2 = (int(round(min(max(v, -32768.0), 32767.0))) for v in found.box_xyxy)
-            cv2.rectangle(image, (x1, y1), (x2, y2), colour, max(1, int(2 * size)))
-            text = f"{found.label or found.cls} {found.score:.2f}"
-            cv2.putText(
-                image,
-                text,
-                (x1, max(12, y1 - 4)),
-                cv2.FONT_HERSHEY_SIMPLEX,
-                size,
-                colour,
-                max(1, int(2 * size)),
-                cv2.LINE_AA,
-            )
+            _box(image, found)
         elif isinstance(found, ClassScore):
             line += 1
             text = f"{found.label or found.cls} {found.score:.3f}"
-            cv2.putText(
-                image,
-                text,
-                (8, int(28 * size * (line + 1))),
-                cv2.FONT_HERSHEY_SIMPLEX,
-                size,
-                COLOURS[0],
-                1,
-                cv2.LINE_AA,
-            )
+            _text(image, text, (8, int(28 * _size(image) * (line + 1))), COLOURS[0])
         elif isinstance(found, ClassShares) and found.class_map is not None:
-            table = np.zeros((256, 3), np.uint8)
-            table[1:] = [COLOURS[i % len(COLOURS)] for i in range(255)]
-            part = cv2.resize(found.class_map.astype(np.uint8), image.shape[1::-1], interpolation=cv2.INTER_NEAREST)
-            image = cv2.addWeighted(image, 0.6, table[part], 0.4, 0)
-    device = f"{result.runner} (simulated)" if result.simulated else result.runner
-    where = f"{device}  {result.inference_ms:.1f} ms  age {result.age_ms:.0f} ms"
-    (width, height), base = cv2.getTextSize(where, cv2.FONT_HERSHEY_SIMPLEX, size, 1)
-    image[: height + base + 8, : width + 12] //= 4
-    cv2.putText(image, where, (6, height + 4), cv2.FONT_HERSHEY_SIMPLEX, size, (255, 255, 255), 1, cv2.LINE_AA)
+            image = _class_map(image, found.class_map)
+        elif hasattr(found, "parent"):
+            _crop(image, found)
     return image
+
+
+def _box(image: np.ndarray, found: Detection) -> None:
+    if not all(math.isfinite(v) for v in found.box_xyxy):
+        return
+    cv2: Any = import_cv2()
+    colour = COLOURS[found.cls % len(COLOURS)]
+    x1, y1, x2, y2 = _pixels(found)
+    cv2.rectangle(image, (x1, y1), (x2, y2), colour, max(1, int(2 * _size(image))))
+    _text(image, f"{found.label or found.cls} {found.score:.2f}", (x1, max(12, y1 - 4)), colour, bold=True)
+
+
+def _pixels(found: Detection) -> Tuple[int, ...]:
+    # OpenCV takes coordinates of 32 bits, and draws slowly what lies far outside.
+    return tuple(int(round(min(max(v, -32768.0), 32767.0))) for v in found.box_xyxy)
+
+
+def _crop(image: np.ndarray, found: Any) -> None:
+    """What a second model says of a detection: its boxes, and its best class under the detection's box."""
+    _paint(image, [r for r in found.results if isinstance(r, Detection)])
+    best = next((r for r in found.results if isinstance(r, ClassScore)), None)
+    if best is not None:
+        x1, _, _, y2 = _pixels(found.parent)
+        text = f"{best.label or best.cls} {best.score:.2f}"
+        _text(image, text, (x1, y2 + int(24 * _size(image))), COLOURS[best.cls % len(COLOURS)], bold=True)
+
+
+def _class_map(image: np.ndarray, class_map: np.ndarray) -> np.ndarray:
+    cv2: Any = import_cv2()
+    table = np.zeros((256, 3), np.uint8)
+    table[1:] = [COLOURS[i % len(COLOURS)] for i in range(255)]
+    part = cv2.resize(class_map.astype(np.uint8), image.shape[1::-1], interpolation=cv2.INTER_NEAREST)
+    return np.asarray(cv2.addWeighted(image, 0.6, table[part], 0.4, 0))
+
+
+def _caption(image: np.ndarray, result: FrameResult, line: int) -> None:
+    cv2: Any = import_cv2()
+    size = _size(image)
+    device = f"{result.runner} (simulated)" if result.simulated else result.runner
+    name = f"{result.model}: " if result.model else ""
+    text = f"{name}{device}  {result.inference_ms:.1f} ms  age {result.age_ms:.0f} ms"
+    (width, height), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, size, 1)
+    top = line * (height + base + 8)
+    image[top : top + height + base + 8, : width + 12] //= 4
+    _text(image, text, (6, top + height + 4), (255, 255, 255))

@@ -78,6 +78,8 @@ class Capture:
         self._stop = threading.Event()
         self._generation = 0
         self._beat = time.monotonic()
+        #: time.monotonic() of the newest frame.
+        self.last_frame_s: Optional[float] = None
         self._opening = True
         self._source: Optional[Source] = None
         self._threads: List[threading.Thread] = []
@@ -198,7 +200,7 @@ class Capture:
         with self._condition:
             if mine != self._generation:
                 return
-            self._beat = now
+            self._beat = self.last_frame_s = now
             frame = Frame(self._index, image, now, getattr(source, "truth", None), time.time())
             self._index += 1
             self.captured += 1

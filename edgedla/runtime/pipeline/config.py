@@ -10,7 +10,7 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.runtime.pipeline.reading import MOST_NUMBER, NAME, config_of, read_document, read_labels
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, PreprocessConfig, SourceConfig
 
-PATHS = {"decode": "priors", "outputs": "jsonl images video", "metrics": "jsonl"}
+PATHS = {"decode": "priors", "outputs": "jsonl images video", "metrics": "jsonl", "view": "token_file"}
 #: Decoders that find no boxes: nothing can be cropped.
 WITHOUT_BOXES = ("none", "classification", "segmentation")
 TRACKERS = ("", "bytetrack")
@@ -56,6 +56,9 @@ def check_names(config: PipelineConfig) -> None:
             raise UsageError(f"sources.{name}.uri is missing")
         if not source.weight > 0:
             raise UsageError(f"sources.{name}.weight is {source.weight:g}", allowed="a number above 0")
+    if not 0 < config.view.rate <= 60 or config.view.width < 16 or config.view.port > 65535:
+        view = f"rate {config.view.rate:g}, width {config.view.width}, port {config.view.port}"
+        raise UsageError(f"view has {view}", allowed="rate above 0 up to 60, width from 16, port up to 65535")
     if config.models and not config.sources:
         raise UsageError("the models have no sources", allowed="sources: {NAME: URI}")
     for name, model in config.models.items():

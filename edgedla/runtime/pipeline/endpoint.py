@@ -24,8 +24,9 @@ Health = Callable[[], Tuple[bool, str]]
 
 
 class BoundedServer(socketserver.ThreadingTCPServer):
-    """An HTTP server with at most MOST_CONNECTIONS open connections; further ones are closed unanswered."""
+    """An HTTP server with at most `most` open connections; further ones are closed unanswered, and each after `total_s`."""
 
+    most, total_s = MOST_CONNECTIONS, TOTAL_S
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
@@ -46,7 +47,7 @@ class BoundedServer(socketserver.ThreadingTCPServer):
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         with self._lock:
-            if len(self._open) >= MOST_CONNECTIONS:
+            if len(self._open) >= self.most:
                 return False
             self._open[request] = time.monotonic()
             return True
@@ -58,7 +59,7 @@ class BoundedServer(socketserver.ThreadingTCPServer):
 
     def service_actions(self) -> None:
         """Called twice a second: ends connections that have been open for too long."""
-        self._end(time.monotonic() - TOTAL_S)
+        self._end(time.monotonic() - self.total_s)
 
     def server_close(self) -> None:
         super().server_close()

@@ -23,12 +23,13 @@ from edgedla.runtime.pipeline.settings import (
     PipelineConfig,
     PreprocessConfig,
     SourceConfig,
+    ViewConfig,
 )
 from edgedla.runtime.sources.uri import without_secrets
 
 T = TypeVar("T")
 #: Keys at the top of a file, by its version. 1: one source and one model. 2: named sources and models.
-_BOTH = ("placement", "capture", "outputs", "metrics", "stop_after")
+_BOTH = ("placement", "capture", "outputs", "metrics", "stop_after", "view")
 KEYS: Mapping[int, Tuple[str, ...]] = {
     1: ("artifact", "source", "devices", "preprocess", "decode", *_BOTH),
     2: ("sources", "models", *_BOTH),
@@ -139,6 +140,7 @@ def _names(cls: type) -> Tuple[str, ...]:
 _NESTED: Mapping[str, type] = {
     "source": SourceConfig, "preprocess": PreprocessConfig, "decode": DecodeOptions, "capture": CaptureOptions,
     "outputs": OutputConfig, "metrics": MetricsConfig, "stop_after": Limits, "crops": CropRule,
+    "view": ViewConfig,
 }  # fmt: skip
 
 

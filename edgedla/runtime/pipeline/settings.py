@@ -109,6 +109,22 @@ class MetricsConfig:
 
 
 @dataclass(frozen=True)
+class ViewConfig:
+    """The live page on `address` (0: none).
+
+    Attributes:
+        token_file: holds the token that the address must bring (/?token=...); "" none.
+        rate: pictures a second and source at most. width: larger pictures are scaled down.
+    """
+
+    port: int = 0
+    address: str = "127.0.0.1"
+    token_file: str = ""
+    rate: float = 10.0
+    width: int = 960
+
+
+@dataclass(frozen=True)
 class PipelineConfig:
     """One pipeline: either `source` and the fields of one model, or named `sources` and `models` (or named sources of one
     model). Paths are relative to the file's folder.
@@ -131,6 +147,7 @@ class PipelineConfig:
     stop_after: Limits = field(default_factory=Limits)
     sources: Mapping[str, SourceConfig] = field(default_factory=dict)
     models: Mapping[str, ModelConfig] = field(default_factory=dict)
+    view: ViewConfig = field(default_factory=ViewConfig)
 
     @property
     def named_sources(self) -> Dict[str, SourceConfig]:

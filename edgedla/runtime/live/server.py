@@ -1,0 +1,234 @@
+"""Serves the live page: /, its sheet and script, state.json, and pictures; with a token where one is set."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import ipaddress
+import json
+import logging
+import socket
+import threading
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any, Dict, Iterator, Optional
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from edgedla.errors import RunError
+from edgedla.runtime.live.scenes import Scenes
+from edgedla.runtime.live.state import State, Warnings
+from edgedla.runtime.pipeline.endpoint import BoundedServer
+from edgedla.runtime.pipeline.pipeline import Pipeline
+from edgedla.runtime.pipeline.settings import ViewConfig
+
+log = logging.getLogger("edgedla.runtime.live")
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+#: One sheet for all pages of edgedla.
+SHEET = Path(__file__).resolve().parents[2] / "reports" / "templates" / "style.css"
+#: A picture that does not come in this time is answered with the last one.
+PICTURE_S = 2.0
+#: A browser opens six connections; an MJPEG viewer holds one for as long as it looks.
+MOST_CONNECTIONS, LONGEST_S, SILENCE_S = 64, 24 * 3600.0, 20.0
+COOKIE = "edgedla_token"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+BOUNDARY = "edgedla-frame"
+
+
+class ViewServer(BoundedServer):
+    most, total_s = MOST_CONNECTIONS, LONGEST_S
+
+
+@dataclass
+class Site:
+    """What the handler serves."""
+
+    state: State
+    scenes: Scenes
+    token: str
+    stopped: threading.Event
+
+    def allowed_host(self, host: str) -> bool:
+        """False for a name that is not this machine's: a web page elsewhere must not read the cameras by a name of its own."""
+        name = urlsplit(f"//{host}").hostname or ""
+        own = socket.gethostname().lower()
+        if name in ("localhost", own, f"{own}.local", own.partition(".")[0]) or name.startswith(f"{own}."):
+            return True
+        with contextlib.suppress(ValueError):
+            ipaddress.ip_address(name)
+            return True
+        return False
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Read-only; every answer carries HEADERS."""
+
+    site: Site
+    protocol_version = "HTTP/1.1"
+    timeout = SILENCE_S
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        if not self.site.token and not self.site.allowed_host(self.headers.get("Host", "")):
+            return self._send(421, "text/plain", b"not a name of this machine\n")
+        if self.site.token and not self._has_token(parse_qs(parts.query)):
+            return None
+        path = unquote(parts.path)
+        if path == "/":
+            return self._send(200, "text/html; charset=utf-8", page(self.site.state.document()))
+        if path == "/style.css":
+            return self._send(
+                200, "text/css; charset=utf-8", SHEET.read_bytes() + (TEMPLATES / "live.css").read_bytes()
+            )
+        if path == "/live.js":
+            return self._send(200, "text/javascript; charset=utf-8", (TEMPLATES / "live.js").read_bytes())
+        if path == "/state.json":
+            return self._send(200, "application/json", json.dumps(self.site.state.document()).encode())
+        return self._picture(path)
+
+    def _picture(self, path: str) -> None:
+        key, dot, ending = path[1:].rpartition(".")
+        folder, _, name = key.partition("/")
+        scene = self.site.scenes.by_source.get("" if name == "-" else name) if folder == "camera" and dot else None
+        if scene is None or ending not in ("jpg", "mjpg"):
+            return self._send(404, "text/plain", b"nothing here\n")
+        if ending == "mjpg":
+            return self._stream(scene)
+        data = scene.jpeg(PICTURE_S)
+        if not data:
+            return self._send(503, "text/plain", b"no picture yet\n")
+        return self._send(200, "image/jpeg", data)
+
+    def _stream(self, scene: Any) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", f"multipart/x-mixed-replace; boundary={BOUNDARY}")
+        self._headers()
+        self.end_headers()
+        self.close_connection = True
+        while not self.site.stopped.is_set():
+            data = scene.jpeg(PICTURE_S)
+            if data:
+                head = f"--{BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: {len(data)}\r\n\r\n"
+                self.wfile.write(head.encode() + data + b"\r\n")
+
+    def _has_token(self, query: Dict[str, Any]) -> bool:
+        """True with the token; answers otherwise. One in the address is put into a cookie, and out of sight."""
+        given = (query.get("token") or [""])[0]
+        if given and self._same(given):
+            self.send_response(303)
+            self.send_header("Location", "/")
+            self.send_header("Set-Cookie", f"{COOKIE}={given}; HttpOnly; SameSite=Strict; Path=/")
+            self._headers()
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return False
+        bearer = self.headers.get("Authorization", "").partition("Bearer ")[2]
+        try:
+            morsel = SimpleCookie(self.headers.get("Cookie", "")).get(COOKIE)
+        except CookieError:
+            morsel = None
+        if self._same(bearer) or (morsel is not None and self._same(morsel.value)):
+            return True
+        self._send(401, "text/plain", b"the address needs its token: /?token=...\n")
+        return False
+
+    def _same(self, given: str) -> bool:
+        return bool(given) and hmac.compare_digest(given.encode(), self.site.token.encode())
+
+    def _headers(self) -> None:
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+
+    def _send(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self._headers()
+        self.end_headers()
+        self.wfile.write(body)
+
+    def version_string(self) -> str:
+        return "edgedla"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are not logged: the address may hold the token."""
+
+
+def page(document: Dict[str, Any]) -> bytes:
+    """The page with its first state in it, so that it can be read without the script too."""
+    import jinja2
+
+    loader = jinja2.FileSystemLoader(str(TEMPLATES))
+    template = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined).get_template(
+        "live.html.j2"
+    )
+    return template.render(d=document).encode("utf-8")
+
+
+@contextlib.contextmanager
+def serve_view(pipeline: Pipeline, config: ViewConfig, title: str = "") -> Iterator[Optional[str]]:
+    """Serves the live page until the block ends; its address, or None where `config` asks for none.
+
+    Raises:
+        RunError: the port is taken, or the token cannot be read.
+    """
+    if not config.port:
+        yield None
+        return
+    token, warnings = _token(config), Warnings()
+    scenes = Scenes(tuple(pipeline.captures), config.rate, config.width)
+    stopped = threading.Event()
+    site = Site(State(pipeline, scenes, warnings, title), scenes, token, stopped)
+    handler = type("SiteHandler", (Handler,), {"site": site})
+    try:
+        server = ViewServer((config.address, config.port), handler)
+    except (OSError, OverflowError) as e:
+        where = f"{config.address}:{config.port}"
+        raise RunError(f"cannot serve the live page: {getattr(e, 'strerror', None) or e}", where=where) from e
+    if not token and not _is_here(config.address):
+        log.warning("the live page on %s:%d shows the cameras to everybody who reaches it", config.address, config.port)
+    pipeline.add_sink(scenes)
+    logging.getLogger("edgedla").addHandler(warnings)
+    thread = threading.Thread(target=server.serve_forever, name="edgedla-view", daemon=True)
+    thread.start()
+    host = f"[{config.address}]" if ":" in config.address else config.address
+    try:
+        yield f"http://{host}:{server.server_address[1]}/"
+    finally:
+        stopped.set()
+        logging.getLogger("edgedla").removeHandler(warnings)
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+
+
+def _is_here(address: str) -> bool:
+    if address == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(address).is_loopback
+    return False
+
+
+def _token(config: ViewConfig) -> str:
+    if not config.token_file:
+        return ""
+    try:
+        token = Path(config.token_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as e:
+        raise RunError(f"the token cannot be read: {getattr(e, 'strerror', None) or e}", where=config.token_file) from e
+    if not token.isascii() or not token.isprintable() or len(token) < 16 or any(c in token for c in ' ";,\\'):
+        raise RunError(
+            "this is no token",
+            where=config.token_file,
+            allowed='16 or more letters, digits and signs, without space " ; , \\',
+        )
+    return token

@@ -1,0 +1,176 @@
+"""What the live page says: one document of words and numbers, made when a viewer asks."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+import time
+from typing import Any, Deque, Dict, List, Mapping, Optional, Tuple
+
+from edgedla.runtime.board.monitor import sample_between
+from edgedla.runtime.live.scenes import Scenes
+from edgedla.runtime.pipeline.capture import Capture
+from edgedla.runtime.pipeline.pipeline import Pipeline
+from edgedla.runtime.sources.uri import without_secrets
+from edgedla.targets.board import this_board
+from edgedla.targets.device_files import read_board, root
+
+#: Rates are means of so many seconds, or since the last time that somebody looked.
+WINDOW_S = 10.0
+#: A camera without a frame for so long, or for so many of its frames' times, is not live.
+STALE_S, STALE_FRAMES = 2.0, 5
+WORDS = {"live": "ok", "reconnecting": "warn", "waiting": "warn", "stalled": "bad", "failed": "bad", "ended": "plain"}
+STAGE_TITLES = {
+    "wait": "In the slot", "preprocess": "Prepare", "queue": "For a runner", "inference": "Inference",
+    "decode": "Decode", "output": "Output",
+}  # fmt: skip
+
+
+class Warnings(logging.Handler):
+    """The last warnings of edgedla's log. They hold no secrets: the log holds none."""
+
+    def __init__(self, most: int = 20) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: Deque[Tuple[float, str, str]] = collections.deque(maxlen=most)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "bad" if record.levelno >= logging.ERROR else "warn"
+        self.lines.append((record.created, level, without_secrets(record.getMessage())[:300]))
+
+
+class State:
+    """Reads a pipeline's counters when it is asked, and keeps those of the last seconds for rates."""
+
+    def __init__(self, pipeline: Pipeline, scenes: Scenes, warnings: Warnings, title: str = "") -> None:
+        self._pipeline, self._scenes, self._warnings, self._title = pipeline, scenes, warnings, title
+        self._lock = threading.Lock()
+        self._counts: Deque[Tuple[float, Dict[str, float]]] = collections.deque()
+        self._board = this_board(root())
+        self._reading = (read_board(root()), time.monotonic()) if self._board else None
+
+    def document(self) -> Dict[str, Any]:
+        """Everything on the page, as JSON holds it."""
+        p, now = self._pipeline, time.monotonic()
+        rates = self._rates(now)
+        sources = [self._source(name, c, rates, now) for name, c in p.captures.items()]
+        level, word, tell = _health(sources)
+        simulated = any(lane.engine.pool.simulated for lane in p.lanes)
+        return {
+            "title": self._title,
+            "up_s": round(now - p.started_s, 1) if p.started_s else 0.0,
+            "time": time.strftime("%H:%M:%S"),
+            "simulated": simulated,
+            "health": {"level": level, "word": word, "tell": tell},
+            "sources": sources,
+            "models": [
+                {"name": lane.name or "model", "rate": rates.get(f"model {lane.name}", 0.0), "results": lane.results}
+                for lane in p.lanes
+            ],
+            "stages": self._stages(),
+            "load": self._load(rates),
+            "gauges": self._gauges(now),
+            "warnings": [
+                {"time": time.strftime("%H:%M:%S", time.localtime(at)), "level": level, "text": text}
+                for at, level, text in reversed(self._warnings.lines)
+            ],
+        }
+
+    def _rates(self, now: float) -> Dict[str, float]:
+        """Counts a second since the oldest look in the window, or since the one before it."""
+        p = self._pipeline
+        counts: Dict[str, float] = {f"source {n}": c.captured for n, c in p.captures.items()}
+        for lane in p.lanes:
+            counts[f"model {lane.name}"] = lane.results
+            for m in lane.engine.pool.to_dict():
+                v = m["inference"]
+                counts[f"busy {m['runner']}"] = (
+                    counts.get(f"busy {m['runner']}", 0.0) + v["count"] * (v["mean_ms"] or 0) / 1e3
+                )
+        with self._lock:
+            while len(self._counts) > 1 and now - self._counts[1][0] > WINDOW_S:
+                self._counts.popleft()
+            before_s, before = self._counts[0] if self._counts else (p.started_s or now, {})
+            if not self._counts or now - self._counts[-1][0] >= 0.5:
+                self._counts.append((now, counts))
+        seconds = max(now - before_s, 1e-3)
+        return {name: max(0.0, n - before.get(name, 0.0)) / seconds for name, n in counts.items()}
+
+    def _source(self, name: str, c: Capture, rates: Mapping[str, float], now: float) -> Dict[str, Any]:
+        last = c.last_frame_s
+        silent_s = None if last is None else now - last
+        state = c.to_dict()["state"]
+        word = {"opening": "reconnecting", "open": "live"}.get(state, state)
+        stale_s = max(STALE_S, STALE_FRAMES / c.rate if c.rate > 0 else 0.0)
+        if word == "live" and silent_s is not None and silent_s > stale_s and c.live:
+            word = "stalled"
+        if last is None and word in ("live", "reconnecting"):
+            word = "waiting"
+        ages = [
+            lane.ages[name].percentile_ms(50)
+            for lane in self._pipeline.lanes
+            if name in lane.ages and lane.ages[name].count
+        ]
+        scene = self._scenes.by_source[name]
+        return {
+            "name": name or "camera",
+            "key": name or "-",
+            "word": word,
+            "level": WORDS[word],
+            "rate": round(rates[f"source {name}"], 1),
+            "of": round(c.rate, 1) or None,
+            "age_ms": round(max(ages), 1) if ages else None,
+            "dropped": c.dropped,
+            "captured": c.captured,
+            "reconnects": c.reconnects,
+            "silent_s": None if silent_s is None else round(silent_s, 1),
+            "objects": scene.objects,
+            "why": "" if c.failure is None else without_secrets(c.failure.what),
+        }
+
+    def _stages(self) -> List[Dict[str, Any]]:
+        stages = self._pipeline.summary()["stages"]
+        return [
+            {"name": title, "key": name, "p50_ms": stages[name]["p50_ms"], "p99_ms": stages[name]["p99_ms"]}
+            for name, title in STAGE_TITLES.items()
+        ]
+
+    def _load(self, rates: Mapping[str, float]) -> List[Dict[str, Any]]:
+        """Share of time with an inference on each runner; a chain's frames overlap, so at most 1 is shown."""
+        return [
+            {"name": name[5:], "share": round(min(1.0, rate), 3)}
+            for name, rate in rates.items()
+            if name.startswith("busy ")
+        ]
+
+    def _gauges(self, now: float) -> List[Dict[str, Any]]:
+        """What the board measures of itself; nothing where this is no Jetson."""
+        if self._board is None or self._reading is None:
+            return []
+        with self._lock:
+            (before, at), reading = self._reading, read_board(root())
+            if now - at < 0.5:
+                return []
+            self._reading = (reading, now)
+        sample = sample_between(self._board, before, reading, now - at)
+        gauges = [
+            {"name": f"{core.upper()} on", "value": f"{busy * 100:.0f} %"}
+            for core, busy in sample.dla_busy.items()
+            if busy is not None
+        ]
+        if sample.power_total_mw is not None:
+            gauges.append({"name": "Power", "value": f"{sample.power_total_mw / 1e3:.1f} W"})
+        if sample.temperatures_c:
+            gauges.append({"name": "Temperature", "value": f"{max(sample.temperatures_c.values()):.1f} °C"})
+        return gauges
+
+
+def _health(sources: List[Dict[str, Any]]) -> Tuple[str, str, str]:
+    live = [s for s in sources if s["word"] in ("live", "ended")]
+    worst: Optional[str] = next((w for w in ("bad", "warn") if any(s["level"] == w for s in sources)), None)
+    counted = f"{len(live)} of {len(sources)} sources live."
+    others = [f"{s['name']} is {s['word']}" for s in sources if s not in live]
+    tell = f"{counted} {', '.join(others)}." if others else counted
+    return {"bad": ("bad", "Act now", tell), "warn": ("warn", "Degraded", tell)}.get(
+        worst or "", ("ok", "All live", counted)
+    )

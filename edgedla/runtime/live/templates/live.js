@@ -1,0 +1,110 @@
+// Keeps the page fresh: numbers every two seconds as text, pictures one after the other. Names are text, never markup.
+"use strict";
+const MARKS = { ok: "✓", warn: "↻", bad: "✕", plain: "■" };
+const EVERY_MS = 2000;
+const $ = (id) => document.getElementById(id);
+
+function make(tag, cls, text) {
+  const e = document.createElement(tag);
+  if (cls) e.className = cls;
+  if (text !== undefined) e.textContent = text;
+  return e;
+}
+
+function watch(img, key) {
+  let n = 0;
+  const next = () => {
+    if (document.hidden) { setTimeout(next, 500); return; }
+    img.src = "camera/" + encodeURIComponent(key) + ".jpg?n=" + n++;
+  };
+  img.addEventListener("load", next);
+  img.addEventListener("error", () => setTimeout(next, 2000));
+  next();
+}
+
+function duration(s) {
+  if (s < 120) return Math.round(s) + " s";
+  if (s < 7200) return Math.round(s / 60) + " min";
+  return Math.floor(s / 3600) + " h " + String(Math.floor(s / 60) % 60).padStart(2, "0") + " min";
+}
+
+function tile(s) {
+  let t = [...document.querySelectorAll(".tile")].find((e) => e.dataset.key === s.key);
+  if (!t) {
+    t = document.querySelector(".tile").cloneNode(true);
+    t.dataset.key = s.key;
+    t.querySelector("h2").textContent = s.name;
+    $("tiles").append(t);
+    watch(t.querySelector("img"), s.key);
+  }
+  t.className = "tile card " + s.level;
+  t.setAttribute("aria-label", s.name + ": " + s.word);
+  const chip = t.querySelector(".chip");
+  chip.className = "chip " + s.level + (s.level === "ok" ? "" : " solid");
+  chip.dataset.mark = MARKS[s.level];
+  chip.textContent = s.word;
+  const put = (name, text) => { t.querySelector("[data-of=" + name + "]").textContent = text; };
+  put("rate", s.rate.toFixed(1));
+  put("of", s.of ? "of " + s.of : "");
+  put("age", s.age_ms === null ? "-" : s.age_ms.toFixed(0));
+  put("dropped", s.dropped);
+  put("captured", "of " + s.captured);
+  const caption = t.querySelector("figcaption");
+  caption.hidden = s.level === "ok";
+  caption.replaceChildren(
+    s.silent_s === null ? "Waiting for the first frame." : s.word === "ended" ? "The end." : "No frame for " + s.silent_s + " s",
+    make("small", "", s.why || (s.reconnects ? "Opened again " + s.reconnects + " times." : "")));
+}
+
+function row(name, cls, share, text, mark) {
+  const r = make("div", "row"), track = make("span", "tr " + cls), bar = make("i");
+  track.setAttribute("aria-hidden", "true");
+  bar.style.width = Math.min(100, share * 100) + "%";
+  track.append(bar);
+  if (mark !== undefined) { const u = make("u"); u.style.left = Math.min(99, mark * 100) + "%"; track.append(u); }
+  r.append(make("span", "", name), track, make("span", "num", text));
+  return r;
+}
+
+function show(d) {
+  document.title = MARKS[d.health.level] + " " + d.health.word + ": " + d.health.tell;
+  const health = $("health");
+  health.className = "health " + d.health.level;
+  const big = health.querySelector(".big");
+  big.dataset.mark = MARKS[d.health.level];
+  big.textContent = d.health.word;
+  health.querySelector(".tell").textContent = d.health.tell;
+  health.querySelector("time").textContent = d.time + ", every 2 s";
+  $("up").textContent = duration(d.up_s);
+  d.sources.forEach(tile);
+  const most = Math.max(0.001, ...d.stages.map((s) => s.p99_ms || 0));
+  $("stages").replaceChildren(...d.stages.map((s) => row(s.name, s.key === "inference" ? "dla" : "", (s.p50_ms || 0) / most,
+    s.p50_ms === null ? "-" : s.p50_ms.toFixed(2) + " ms", (s.p99_ms || 0) / most)));
+  $("load").replaceChildren(...d.load.map((l) => row(l.name, l.name === "GPU" ? "gpu" : "dla", l.share, Math.round(l.share * 100) + " %")));
+  $("gauges").replaceChildren(...[...d.gauges, ...d.models.map((m) => ({ name: m.name, value: m.rate.toFixed(1) + " /s" }))].map((g) => {
+    const e = make("div"); e.append(make("dt", "", g.name), make("dd", "", g.value)); return e;
+  }));
+  $("warnings").replaceChildren(...(d.warnings.length ? d.warnings.map((w) => {
+    const e = make("li", w.level); e.append(make("time", "", w.time), " " + w.text); return e;
+  }) : [make("li", "plain", "None.")]));
+}
+
+async function refresh() {
+  try {
+    const answer = await fetch("state.json", { cache: "no-store" });
+    if (answer.ok) show(await answer.json());
+  } catch (e) {
+    const health = $("health");
+    health.className = "health bad";
+    health.querySelector(".big").textContent = "Not reached";
+    health.querySelector(".tell").textContent = "The pipeline does not answer.";
+    document.title = MARKS.bad + " Not reached";
+  }
+  setTimeout(refresh, EVERY_MS);
+}
+
+// After the page's own load: one picture after the other would keep the browser's wheel turning.
+window.addEventListener("load", () => {
+  document.querySelectorAll(".tile").forEach((t) => watch(t.querySelector("img"), t.dataset.key));
+  refresh();
+});

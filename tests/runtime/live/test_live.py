@@ -1,0 +1,278 @@
+"""The live page: pictures on demand, words for each camera's state, who may look, and a real browser."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import shutil
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "field"))
+from field_pipelines import camera, counter, engine, lane, pipeline
+
+from edgedla.errors import RunError
+from edgedla.runtime.decode.detections import Detection
+from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.live.scenes import Scenes
+from edgedla.runtime.live.server import page, serve_view
+from edgedla.runtime.live.state import WORDS
+from edgedla.runtime.pipeline.capture import Capture
+from edgedla.runtime.pipeline.pipeline import Limits
+from edgedla.runtime.pipeline.settings import ViewConfig
+
+cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
+#: What an attacker would call a camera's object or a file.
+NASTY = "<img src=x onerror=window.bad=1>\"'</script><script>window.bad=1</script>"
+
+
+def result(number, source="a", model="", age_s=0.0, hw=(48, 64)):
+    image = np.full((*hw, 3), number, np.uint8)
+    frame = Frame(number, image, time.monotonic() - age_s)
+    return FrameResult(frame, (Detection((2, 2, 20, 20), 0.9, 1, NASTY),), "DLA0", True, 1.0, 2.0, source, model)
+
+
+def test_without_a_viewer_nothing_is_encoded_and_with_several_each_picture_once():
+    scenes = Scenes(("a",), rate=50.0)
+    for n in range(100):
+        scenes.write(result(n))
+    scene = scenes.by_source["a"]
+    assert scene.encoded == 0
+    got = []
+    viewers = [threading.Thread(target=lambda: got.append(scene.jpeg(0.2))) for _ in range(4)]
+    for v in viewers:
+        v.start()
+    for v in viewers:
+        v.join(10)
+    assert len(set(got)) == 1
+    assert scene.encoded == 1
+    assert cv2.imdecode(np.frombuffer(got[0], np.uint8), 1).shape == (48, 64, 3)
+    scenes.write(result(200))
+    assert scene.jpeg(1.0) != got[0]
+
+
+def test_pictures_come_at_most_at_the_rate_and_large_ones_are_scaled_down():
+    scenes = Scenes(("a",), rate=20.0, width=32)
+    scene, started, count = scenes.by_source["a"], time.monotonic(), 0
+    while time.monotonic() - started < 0.5:
+        scenes.write(result(count % 250))
+        scene.jpeg(0.1)
+        count += 1
+    assert count <= 12
+    assert cv2.imdecode(np.frombuffer(scene.jpeg(0.0), np.uint8), 1).shape == (24, 32, 3)
+
+
+def test_what_other_models_found_stays_for_a_second():
+    scenes = Scenes(("a",))
+    scenes.write(result(1, model="old", age_s=5.0))
+    scenes.write(result(2, model="slow", age_s=0.5))
+    scenes.write(result(3, model="fast"))
+    assert [r.model for r in scenes.by_source["a"]._scene()] == ["fast", "slow"]
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Hanging:
+    """A camera that gives one frame, and no other until the test ends."""
+
+    uri, live, pixels, rate = "hanging", True, "bgr", 30.0
+
+    def __init__(self, release):
+        self.release, self.count = release, 0
+
+    def open(self):
+        return 48, 64
+
+    def read(self):
+        if self.count:
+            self.release.wait(30)
+        self.count += 1
+        return np.zeros((48, 64, 3), np.uint8)
+
+    def close(self):
+        pass
+
+
+@contextlib.contextmanager
+def running(title="", **view):
+    """The address of a page over a good camera and one that hangs."""
+    release = threading.Event()
+    found = lambda b, g: [[Detection((1, 1, 9, 9), 0.9, 0, NASTY)] for _ in g]  # noqa: E731
+    captures = [camera("good", counter(rate=50)), Capture(lambda: Hanging(release), name="hanging")]
+    p = pipeline(captures, [lane(engine(1.0, decode=found), ["good", "hanging"])], limits=Limits(seconds=60))
+    config = ViewConfig(port=free_port(), **view)
+    with serve_view(p, config, title) as address:
+        thread = threading.Thread(target=p.run, daemon=True)
+        thread.start()
+        try:
+            yield address, config.port, p
+        finally:
+            p.stop()
+            release.set()
+            thread.join(20)
+
+
+def ask(port, path, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body
+
+
+def until(port, wanted, seconds=15.0):
+    end = time.monotonic() + seconds
+    while True:
+        document = json.loads(ask(port, "/state.json")[1])
+        if wanted(document) or time.monotonic() > end:
+            return document
+        time.sleep(0.1)
+
+
+def test_the_page_tells_a_live_camera_from_a_stalled_one_and_shows_both():
+    with running("three.yaml") as (address, port, p):
+        document = until(port, lambda d: [s["word"] for s in d["sources"]] == ["live", "stalled"])
+        good, hanging = document["sources"]
+        assert (good["word"], hanging["word"]) == ("live", "stalled")
+        assert good["rate"] > 5
+        assert hanging["silent_s"] >= 2
+        assert document["health"]["word"] == "Act now"
+        assert document["health"]["tell"] == "1 of 2 sources live. hanging is stalled."
+        assert {s["name"] for s in document["stages"]} >= {"Inference", "Decode"}
+        assert {row["name"] for row in document["load"]} == {"f0"}
+        answer, body = ask(port, "/camera/good.jpg")
+        assert answer.status == 200
+        assert cv2.imdecode(np.frombuffer(body, np.uint8), 1) is not None
+        answer, body = ask(port, "/")
+        assert "script-src 'self'" in answer.getheader("Content-Security-Policy")
+        assert b"hanging is stalled" in body
+        assert b"<script>" not in body, "no script but the file"
+        for path in ("/style.css", "/live.js"):
+            assert ask(port, path)[0].status == 200
+        for path in (
+            "/camera/none.jpg",
+            "/camera/good.png",
+            "/../manifest.json",
+            "/camera/../state.json",
+            "/etc/passwd",
+        ):
+            assert ask(port, path)[0].status == 404
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", "/camera/good.mjpg")
+        stream = connection.getresponse()
+        assert stream.getheader("Content-Type").startswith("multipart/x-mixed-replace")
+        head = stream.read(200)
+        assert b"--edgedla-frame\r\nContent-Type: image/jpeg" in head
+        connection.close()
+
+
+def test_a_web_page_elsewhere_cannot_read_it_under_a_name_of_its_own():
+    with running() as (address, port, p):
+        assert ask(port, "/state.json", Host="evil.example")[0].status == 421
+        for host in (f"127.0.0.1:{port}", "localhost", "192.168.1.5:80", "[::1]:80"):
+            assert ask(port, "/state.json", Host=host)[0].status == 200
+
+
+def test_a_token_is_asked_for_and_leaves_the_address(tmp_path):
+    secret = "0123456789abcdef-XYZ"
+    (tmp_path / "token").write_text(secret + "\n")
+    with running(token_file=str(tmp_path / "token")) as (address, port, p):
+        for path in ("/", "/state.json", "/camera/good.jpg", "/?token=wrong", "/?token="):
+            assert ask(port, path)[0].status == 401
+        answer, _ = ask(port, f"/?token={secret}")
+        assert (answer.status, answer.getheader("Location")) == (303, "/")
+        cookie = answer.getheader("Set-Cookie")
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert ask(port, "/", Cookie=cookie.partition(";")[0])[0].status == 200
+        assert ask(port, "/", Cookie="edgedla_token=wrong")[0].status == 401
+        assert ask(port, "/state.json", Authorization=f"Bearer {secret}")[0].status == 200
+
+
+@pytest.mark.parametrize("text", ["short", "with space in the token", 'quote"quote"quote"', "päßwörter-sind-lang"])
+def test_a_token_that_no_cookie_can_hold_is_refused(tmp_path, text):
+    (tmp_path / "token").write_text(text)
+    with pytest.raises(RunError, match="this is no token"), running(token_file=str(tmp_path / "token")):
+        pass
+
+
+def test_other_addresses_than_this_machine_are_said(caplog):
+    with running(address="0.0.0.0"):
+        assert "shows the cameras to everybody who reaches it" in caplog.text
+
+
+def test_a_taken_port_is_an_error_with_its_place():
+    with running() as (address, port, p):
+        other = pipeline([camera("a", counter(1))], [lane(engine(), "a")])
+        with pytest.raises(RunError, match="cannot serve the live page"), serve_view(other, ViewConfig(port=port)):
+            pass
+
+
+def test_names_and_warnings_are_text_and_not_markup():
+    source = {
+        "name": NASTY, "key": NASTY, "word": "live", "level": "ok", "rate": 1.0, "of": None, "age_ms": None, "dropped": 0,
+        "captured": 0, "reconnects": 0, "silent_s": None, "objects": None, "why": NASTY,
+    }  # fmt: skip
+    document = {
+        "title": NASTY, "up_s": 1.0, "time": "1", "simulated": True, "sources": [source], "stages": [], "load": [],
+        "gauges": [], "models": [{"name": NASTY, "rate": 1.0, "results": 1}],
+        "health": {"level": "ok", "word": "All live", "tell": NASTY},
+        "warnings": [{"time": "1", "level": "warn", "text": NASTY}],
+    }  # fmt: skip
+    text = page(document).decode()
+    assert "onerror=window" not in text.replace("&lt;img src=x onerror=window", "")
+    assert text.count("<script") == 1
+
+
+def test_every_word_has_a_level():
+    assert set(WORDS.values()) <= {"ok", "warn", "bad", "plain"}
+
+
+@pytest.mark.slow
+def test_a_real_browser_shows_pictures_and_runs_no_foreign_script(tmp_path):
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    if not shutil.which("chromium") or not shutil.which("chromedriver"):
+        pytest.skip("Chromium and its driver are not installed")
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=390,900"):
+        options.add_argument(flag)
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        with running(NASTY) as (address, port, p):
+            until(port, lambda d: d["sources"][1]["word"] == "stalled")
+            driver.get(address)
+            end = time.monotonic() + 20
+            while "Act now" not in driver.title and time.monotonic() < end:
+                time.sleep(0.2)
+            assert driver.title == "✕ Act now: 1 of 2 sources live. hanging is stalled."
+            shown = "return [...document.images].map(i => i.src)"
+            first = driver.execute_script(shown)
+            time.sleep(1.0)
+            assert driver.execute_script(shown)[0] != first[0], "pictures go on"
+            assert driver.execute_script("return window.bad") is None
+            assert driver.execute_script("return document.getElementById('title').textContent") == NASTY
+            assert not driver.execute_script("return document.documentElement.scrollWidth > window.innerWidth")
+            chips = driver.execute_script("return [...document.querySelectorAll('.chip')].map(c => c.textContent)")
+            assert chips == ["live", "stalled"]
+            caption = driver.execute_script("return document.querySelectorAll('figcaption')[1].textContent")
+            assert caption.startswith("No frame for")
+            broken = [line for line in driver.get_log("browser") if "Content Security Policy" in line["message"]]
+            assert not broken
+    finally:
+        driver.quit()
