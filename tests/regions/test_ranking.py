@@ -136,6 +136,8 @@ def listing(report: CheckReport) -> str:
             f"{'+'.join(c.fixes)}: {len(c.layers)} layers -> {c.layers_dla_after} of {c.layers_after} layers, "
             f"{100 * c.macs_dla_after / max(c.macs_after, 1):.1f} % of MACs, {c.regions_after} candidates"
         )
+    # What a network with an open batch was answered for.
+    lines += [note for note in report.notes if note.startswith("batch")]
     return "\n".join(lines) + "\n"
 
 
@@ -147,12 +149,17 @@ def listing(report: CheckReport) -> str:
         ("tv_regnet_y_400mf", {}),
         ("timm_ghostnet_100", {}),
         ("qdq_resnet18", {}),
+        ("dynamic_resnet18", {}),
+        ("dynamic_mobilenet_v3_small", {}),
+        ("dynamic_resnet18_b4", {"batch": 4}),
     ],
 )
 def test_golden_rankings_of_known_networks(
     net_name: str, options: Dict[str, Any], shared: Path, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
-    source = shared / "corpus" / "nets" / f"{net_name.replace('qdq', 'tv').replace('dynamic', 'tv')}.onnx"
+    source = (
+        shared / "corpus" / "nets" / f"{net_name.replace('qdq', 'tv').replace('dynamic', 'tv').replace('_b4', '')}.onnx"
+    )
     model = source
     if net_name.startswith(("qdq", "dynamic")):
         onnx = pytest.importorskip("onnx")
