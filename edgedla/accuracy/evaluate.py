@@ -164,7 +164,7 @@ def evaluate(
     if metric.needs_labels and samples.labels is None:
         raise DataError(
             f"the metric {metric.name} needs labels", where=samples.detail,
-            allowed="an array `labels` in the .npz, a folder of pictures a class, or --labels",
+            allowed="an array `labels` in the .npz, a folder of pictures per class, or --labels",
         )  # fmt: skip
     if metric.needs_reference and against is None:
         raise UsageError(f"the metric {metric.name} compares two networks", hint="name the other one with --against")

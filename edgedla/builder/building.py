@@ -48,7 +48,7 @@ def plan_build(
     plans = plan_stages(model, request, work=work, say=say)
     if len(plans) > 1:
         raise BuildError(
-            f"the placement makes a chain of {len(plans)} engines, which has a plan a stage", hint="call plan_stages"
+            f"the placement makes a chain of {len(plans)} engines, with one plan per stage", hint="call plan_stages"
         )
     return plans[0]
 

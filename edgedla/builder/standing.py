@@ -34,7 +34,7 @@ def standing(
     artifact = already_built(folder, plan, backend, source, request.calib_data is not None)
     if artifact is None or artifact.preprocess != preprocess_of(request):
         return None
-    tell(say, "this very build stands there already; --force builds it again")
+    tell(say, "the folder holds this very build already; --force builds it again")
     tidy(artifact)
     discard_stages(work)
     return artifact

@@ -22,7 +22,7 @@ FLAGS_WITHOUT_EFFECT = (
 
 def _says_so(context: click.Context, option: click.Parameter, value: Any) -> None:
     if value not in (None, False):
-        echo(f"{option.opts[0]} changes nothing here", err=True)
+        echo(f"{option.opts[0]} is ignored: edgedla bench measures in one way", err=True)
 
 
 def _trtexec_options(command: Callable) -> Callable:
@@ -43,8 +43,8 @@ def _trtexec_options(command: Callable) -> Callable:
     help="GPU, DLA0 or DLA1, or DEVICE=ARTIFACT; may be given several times.",
 )
 @click.option("--warmUp", "--warm-up", "warm_up", type=float, default=200.0, show_default=True, help="Warm-up in ms.")
-@click.option("--duration", type=float, default=3.0, show_default=True, help="At least so many seconds.")
-@click.option("--iterations", type=int, default=10, show_default=True, help="At least so many inferences.")
+@click.option("--duration", type=float, default=3.0, show_default=True, help="Shortest measurement in seconds.")
+@click.option("--iterations", type=int, default=10, show_default=True, help="Fewest inferences.")
 @click.option("--percentile", default="50,90,95,99", show_default=True, help="Percentiles to report.")
 @click.option(
     "--streams", "--infStreams", type=click.IntRange(1, 16), default=1, show_default=True, help="Inferences at once."
@@ -64,7 +64,7 @@ def _trtexec_options(command: Callable) -> Callable:
     "--export-layer-info",
     "export_layer_info",
     metavar="FILE",
-    help="Write what the engine inspector told of the artifact's layers to FILE (JSON).",
+    help="Write the engine inspector's layers of the artifact to FILE (JSON).",
 )
 @click.option(
     "--onnx",
@@ -73,7 +73,9 @@ def _trtexec_options(command: Callable) -> Callable:
     "with this and with other models.",
 )
 @shape_options()
-@click.option("--power-mode", metavar="NAME", help="nvpmodel mode of the board, where it does not tell it, for --onnx.")
+@click.option(
+    "--power-mode", metavar="NAME", help="With --onnx: nvpmodel mode of the board, where the board does not say it."
+)
 @_trtexec_options
 @click.option("--loadEngine", "trtexec_engine", hidden=True)
 @click.option("--useDLACore", "trtexec_core", hidden=True, type=int)
@@ -165,9 +167,7 @@ def _text(document: Dict[str, Any]) -> str:
 def _profile(p: Dict[str, Any]) -> str:
     told = f"{p['file']}: times of {p['engine_layers']} engine layers over {p['inferences']} inferences"
     if "measurements" in p:
-        told += (
-            f", assigned to {p['measurements']} operators ({p['target']} {p['power_mode']}), {p['unresolved']} to none"
-        )
+        told += f", assigned to {p['measurements']} operators ({p['target']} {p['power_mode']}), {p['unresolved']} without one"
     return told
 
 

@@ -61,7 +61,7 @@ class BoardCommand(click.Command):
                 is_flag=False,
                 flag_value=86400.0,
                 metavar="[SECONDS]",
-                help="With --board: wait while somebody else has the board.",
+                help="With --board: wait while another user has the board.",
             )
         )
 
@@ -73,7 +73,7 @@ class BoardCommand(click.Command):
         board, wait_s = ctx.params.pop("board"), ctx.params.pop("wait")
         if board is None:
             if wait_s is not None:
-                raise UsageError("it is about a board", where="--wait", allowed="with --board")
+                raise UsageError("nothing to wait for without a board", where="--wait", allowed="with --board")
             return super().invoke(ctx)
         from edgedla.remote.inventory import board_named
         from edgedla.remote.job import run_on

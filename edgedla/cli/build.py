@@ -84,16 +84,16 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 @click.option("--engines", type=click.IntRange(min=1), default=1, help="Engines that share the SRAM.  [default: 1]")
 @click.option("--layer-devices", "--layerDeviceTypes", "layer_devices", metavar="LIST", help="As name:GPU,part*:DLA.")
 @click.option("--layer-precisions", "--layerPrecisions", "layer_precisions", metavar="LIST", help="As name:fp16.")
-@click.option("--obey-precision", is_flag=True, help="Layer precisions are orders, not preferences.")
+@click.option("--obey-precision", is_flag=True, help="Layer precisions must be obeyed, not preferred.")
 @click.option(
     "--sparsity", type=click.Choice(["enable", "disable"]), default="disable", help="2:4 structured sparsity."
 )
-@click.option("--no-timing-cache", is_flag=True, help="Time every kernel anew.")
+@click.option("--no-timing-cache", is_flag=True, help="Time every kernel again, without the timing cache.")
 @click.option("--allow-unknown", is_flag=True, help="Let TensorRT decide over layers that no rule decides.")
 @click.option("--allow-drift", is_flag=True, help="Move layers that TensorRT refuses to the GPU, and say so.")
 @click.option("--plan", "plan_only", is_flag=True, help="Print the plan and build nothing.")
 @memory_option()
-@click.option("--force", is_flag=True, help="Build also where this very build stands already.")
+@click.option("--force", is_flag=True, help="Build again although the folder holds this very build.")
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--fail-on",
@@ -147,7 +147,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     if given["backend"] == "trtexec":
         said = write_scripts(model, out, request, say=say)
         lines = [f"written   {path}" for path in (*said.stages, said.script)]
-        lines += [f"not said  {text}" for text in said.unsaid]
+        lines += [f"cannot be expressed in this trtexec: {text}" for text in said.unsaid]
         echo(json.dumps(said.to_dict(), indent=1) if given["output_format"] == "json" else "\n".join(lines))
         return 0
     artifact = build_artifact(model, out, request, say=say)

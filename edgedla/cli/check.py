@@ -55,9 +55,11 @@ FAIL_ON = ("unsupported", "fallback", "unknown", "never")
 @click.option(
     "--profile",
     metavar="FILE",
-    help="Measured times stand for predicted ones: `edgedla bench` or trtexec --exportProfile.",
+    help="Measured times replace predictions: `edgedla bench` or trtexec --exportProfile.",
 )
-@click.option("--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: which of them ran on the DLA.")
+@click.option(
+    "--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: says which layers of the profile ran on the DLA."
+)
 @click.option(
     "--with-fixes", is_flag=True, help="Also say what `edgedla fix` would make of it (Python 3.10, edgedla[fix])."
 )

@@ -21,9 +21,15 @@ from edgedla.version import __version__
 #: verb -> (where its command stands, one line for `edgedla --help`). The table keeps the help line so that
 #: `edgedla --help` imports no verb. To add a verb: one file edgedla/cli/<verb>.py and one row here.
 VERBS: Dict[str, Tuple[str, str]] = {
-    "check": ("edgedla.cli.check:check", "Say for every layer of a model whether it runs on the DLA, and why not."),
-    "place": ("edgedla.cli.place:place", "Say which layers run on the GPU and on each DLA core at least cost."),
-    "fix": ("edgedla.cli.fix:fix", "Rewrite a model so that more of it runs on the DLA, proven equal."),
+    "check": (
+        "edgedla.cli.check:check",
+        "Say which layers of a model run on the DLA, why not the others, and whether it pays.",
+    ),
+    "place": (
+        "edgedla.cli.place:place",
+        "Place layers on the GPU and the DLA cores, at the optimum of the predicted cost.",
+    ),
+    "fix": ("edgedla.cli.fix:fix", "Rewrite a model so that more of it runs on the DLA; every change is proven."),
     "layers": ("edgedla.cli.layers:layers", "Show the TensorRT layers that an ONNX model becomes."),
     "rules": ("edgedla.cli.rules:rules", "List and explain the rules behind the verdicts."),
     "targets": ("edgedla.cli.targets:targets", "List the Jetson modules and releases edgedla knows."),
@@ -48,7 +54,7 @@ VERBS: Dict[str, Tuple[str, str]] = {
         "Show what a log, engine, loadable, artifact or model holds; compare two.",
     ),
     "monitor": ("edgedla.cli.monitor:monitor", "Watch DLA load, clocks, temperatures and power of this Jetson."),
-    "doctor": ("edgedla.cli.boards.doctor:doctor", "Check what this machine has and lacks."),
+    "doctor": ("edgedla.cli.boards.doctor:doctor", "Check what this machine has and what is missing."),
     "acceptance": (
         "edgedla.cli.boards.acceptance:acceptance",
         "Truth reports of boards: show one, take one in as evidence.",

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     "--interval", type=click.FloatRange(min=0.05), default=1.0, show_default=True, help="Seconds between samples."
 )
 @click.option(
-    "--count", type=click.IntRange(min=0), default=0, help="Stop after so many samples.  [default: at Ctrl-C]"
+    "--count", type=click.IntRange(min=0), default=0, help="Stop after this many samples.  [default: at Ctrl-C]"
 )
 @click.option(
-    "--format", "output_format", type=click.Choice(("text", "json")), default="text", help="json: one object a line."
+    "--format", "output_format", type=click.Choice(("text", "json")), default="text", help="json: one object per line."
 )
 def monitor(interval: float, count: int, output_format: str) -> None:
     """Watch this Jetson: busy share of the DLA cores, clocks, temperatures, power, and warnings.

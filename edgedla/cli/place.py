@@ -1,4 +1,4 @@
-"""`edgedla place MODEL...`: which layers run on the GPU and which on the DLA cores, at least predicted cost."""
+"""`edgedla place MODEL...`: which layers run on the GPU and which on the DLA cores, at the optimum of the predicted cost."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ FORMATS = ("text", "json", "html", "trtexec")
     type=click.Choice(OBJECTIVES, case_sensitive=False),
     default="latency",
     show_default=True,
-    help="latency of one frame; throughput of a stream, frames in flight on all engines; energy of one frame; makespan: "
-    "one frame of every model, side by side.",
+    help="latency per frame; throughput of a stream with frames in flight on all engines; energy per frame; makespan: one "
+    "frame of every model, side by side.",
 )
-@click.option("--max-latency", type=float, metavar="US", help="No frame, alone, takes longer (microseconds).")
+@click.option(
+    "--max-latency", type=float, metavar="US", help="Longest latency of a frame that runs alone, in microseconds."
+)
 @click.option(
     "--devices",
     metavar="A,B",
@@ -52,8 +54,8 @@ FORMATS = ("text", "json", "html", "trtexec")
     help="Pin layers to GPU, DLA, DLA0 or DLA1; * in a name matches any text.",
 )
 @click.option("--rates", metavar="A,B", help="For throughput of several models: frames of each per period.")
-@click.option("--max-regions", type=click.IntRange(min=0), help="At most so many loadables in all.")
-@click.option("--min-region", type=click.IntRange(min=1), default=1, help="Layers a loadable has at least.")
+@click.option("--max-regions", type=click.IntRange(min=0), help="Most loadables in all.")
+@click.option("--min-region", type=click.IntRange(min=1), default=1, help="Fewest layers of a loadable.")
 @click.option("--loadables-per-core", type=click.IntRange(min=1), help="Default: TensorRT's cap, 16 from 8.5 on.")
 @click.option(
     "--power-mode",
@@ -63,7 +65,9 @@ FORMATS = ("text", "json", "html", "trtexec")
 @click.option(
     "--profile", metavar="FILE", help="Measured times replace predictions: `edgedla bench` or trtexec --exportProfile."
 )
-@click.option("--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: which of them ran on the DLA.")
+@click.option(
+    "--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: says which layers of the profile ran on the DLA."
+)
 @click.option("--use-unknown", is_flag=True, help="Layers whose support no source states may go to the DLA.")
 @click.option(
     "--time-limit", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="Seconds to solve."
@@ -76,7 +80,7 @@ FORMATS = ("text", "json", "html", "trtexec")
     multiple=True,
     metavar="ASSIGNMENT",
     help="Predict an assignment without solving: GPU, DLA0, DLA1, tensorrt (its default), a placement file, or pins as "
-    "--layerDeviceTypes; once for all models, or once a model in their order.",
+    "--layerDeviceTypes; once for all models, or once per model in their order.",
 )
 @click.option(
     "--pareto",
@@ -138,7 +142,7 @@ def place(
     everything: bool,
     **options: Any,
 ) -> int:
-    """Place the layers of one or more ONNX models on the GPU and the DLA cores at least predicted cost.
+    """Place the layers of one or more ONNX models on the GPU and the DLA cores, at the optimum of the predicted cost.
 
     Needs no Jetson and no NVIDIA software. Exit code 0: a placement; 1: none keeps the limits, or --verify found a
     broken constraint; 2: wrong use, for example a pin that breaks a rule; 3: a broken model or placement file.
@@ -255,7 +259,7 @@ def _rates(text: Optional[str]) -> Optional[Tuple[float, ...]]:
     try:
         return tuple(float(r) for r in text.split(","))
     except ValueError as e:
-        raise UsageError(f"{text!r} is no list of numbers", where="--rates", allowed="one number a model: 2,1") from e
+        raise UsageError(f"{text!r} is no list of numbers", where="--rates", allowed="one number per model: 2,1") from e
 
 
 def _verify(

@@ -38,11 +38,11 @@ FORMATS = ("text", "json")
 )
 @preprocess_options(file=False)
 @click.option("--decode", metavar="NAME", help="classification, segmentation, ssd, yolov5, yolov8, yolo11 or none.")
-@click.option("--labels", metavar="A,B,C", help="Class names, or a file with one a line.")
+@click.option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
 @click.option("--score", type=click.FloatRange(0, 1), help="Detections below this score are dropped.")
 @click.option("--reg-max", type=click.IntRange(1, 256), help="Bins of a YOLOv8 box distribution.  [default: 16]")
-@click.option("--frames", type=click.IntRange(min=0), help="Stop after so many frames.")
-@click.option("--seconds", type=click.FloatRange(0, 1e9), help="Stop after so many seconds.")
+@click.option("--frames", type=click.IntRange(min=0), help="Stop after this many frames.")
+@click.option("--seconds", type=click.FloatRange(0, 1e9), help="Stop after this many seconds.")
 @click.option("--jsonl", metavar="FILE", help="Results as JSON lines.")
 @click.option("--images", metavar="FOLDER", help="Annotated frames.")
 @click.option("--video", metavar="FILE", help="Annotated video (.mp4, .avi).")
@@ -160,7 +160,7 @@ def _text(s: Dict[str, Any]) -> str:
 
     f = s["frames"]
     lines = [
-        f"{f['results']} results in {s['seconds']} s, {s['throughput_fps']} a second"
+        f"{f['results']} results in {s['seconds']} s, {s['throughput_fps']} per second"
         + (" (SIMULATED runner: not a Jetson's speed)" if s["simulated"] else ""),
         f"frames  captured {f['captured']}  dropped for newer ones {f['dropped']}  reconnects {f['reconnects']}  "
         f"stalls {f['stalls']}",

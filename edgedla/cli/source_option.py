@@ -33,7 +33,7 @@ def source_options() -> Callable[[Command], Command]:
         command = click.option(
             "--source-file",
             metavar="FILE",
-            help=f"Sources, one a line, of a file that only you can read; {STANDARD_INPUT} is standard input. "
+            help=f"Sources, one per line, of a file that only you can read; {STANDARD_INPUT} is standard input. "
             f"Or set {VARIABLE}. For addresses with a password.",
         )(command)
         return click.option(
@@ -90,7 +90,9 @@ def _of_file(file: str) -> Tuple[str, ...]:
         raise DocumentError("a list of sources of more than a megabyte", where=where)
     found = tuple(_lines(text))
     if not found:
-        raise DocumentError("no source stands there", where=where, allowed="[NAME=]URI, one a line; # begins a comment")
+        raise DocumentError(
+            "no source stands there", where=where, allowed="[NAME=]URI, one per line; # begins a comment"
+        )
     return found
 
 

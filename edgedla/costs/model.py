@@ -246,7 +246,7 @@ def _notes(platform: Platform, mode: Optional[str], clocks: Clocks, cores: Tuple
         listed = " and ".join(names[a] for a in clocks.assumed) + (" clocks" if len(clocks.assumed) > 1 else " clock")
         where = " ".join(w for w in (platform.module.title, mode) if w)
         found.append(
-            f"{where}: no source states the {listed}; that of the next higher mode is assumed, so compare no modes by it."
+            f"{where}: no source states the {listed}; those of the next higher mode are assumed, so do not compare modes by it."
         )
     for name, mhz in _faster_below(platform, mode, clocks):
         found.append(

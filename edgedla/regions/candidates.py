@@ -177,13 +177,17 @@ def _cuts(
             layer = other.layers[0] if other.layers else other.reshape_of[0]
             name = graph.layers[layer].name
             if v in failing:
-                cut = Cut("validation", layer, f"split at {name}: {failing[v]}")
+                cut = Cut("validation", layer, f"ends at {name}: {failing[v]}")
             elif v not in group_of:
                 what = name if other.layers else f"the reshape beside {name}"
-                cut = Cut("gpu_layer", layer, f"{what} runs on the GPU")
+                cut = Cut("gpu_layer", layer, f"ends at {what}, which runs on the GPU")
             elif other.batch != units.units[u].batch:
-                cut = Cut("batch", layer, f"{name} has batch {other.batch}, this region {units.units[u].batch}")
+                cut = Cut(
+                    "batch",
+                    layer,
+                    f"cannot join {name}: its batch is {other.batch}, the batch of this group is {units.units[u].batch}",
+                )
             else:
-                cut = Cut("path", layer, f"together with {name} it would wait for a GPU layer that waits for it")
+                cut = Cut("path", layer, f"cannot join {name}: a GPU layer lies between them (cycle)")
             found.setdefault((cut.kind, layer), cut)
     return tuple(found[key] for key in sorted(found))

@@ -117,14 +117,14 @@ class LayerOutcomes:
             )
             behind.update(self._behind_fusion(i) if fused else (i,))
         reason = (
-            f"its region has {region.size} layer{'s' * (region.size != 1)} and is none of the "
-            f"{limit} largest of {candidates} candidates that one DLA core takes"
+            f"dropped: a core keeps the {limit} largest of {candidates} groups; "
+            f"this group has {region.size} layer{'s' * (region.size != 1)}"
         )
         return Placed.GPU, Cause.SUBGRAPH_LIMIT, reason, tuple(sorted(behind))
 
 
 _ON_DLA: Outcome = (Placed.DLA, Cause.ON_DLA, "runs on the DLA", ())
-_ERASED: Outcome = (Placed.FOLDED, Cause.FOLDED, "moves nothing once the shuffles around it are fused", ())
+_ERASED: Outcome = (Placed.FOLDED, Cause.FOLDED, "TensorRT merges it with the shuffles around it", ())
 
 
 def _root_cause(verdict: Verdict, platform: Platform) -> Optional[Outcome]:

@@ -92,5 +92,5 @@ def _notes(regions: Sequence[Region], limit: int) -> Tuple[str, ...]:
     if not dropped:
         return ()
     return (
-        f"{len(regions)} candidate subgraphs, and one DLA core takes {limit}: the {dropped} smallest run on the GPU",
+        f"{len(regions)} groups of layers fit the DLA; a core keeps the {limit} largest, the other {dropped} run on the GPU",
     )

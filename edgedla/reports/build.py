@@ -82,7 +82,9 @@ def _real(artifact: Artifact) -> str:
     planned, real = artifact.placement_predicted, artifact.placement_real
     other = [n for n in real if n in planned and planned[n] != real[n]]
     moved = ", ".join(f"{n} on {real[n]}" for n in other)
-    return f"real: {len(real)} told, {len(other)} elsewhere" + (f": {moved}" if other else "")
+    return f"real placement of {len(real)} layers known, {len(other)} on another device than planned" + (
+        f": {moved}" if other else ""
+    )
 
 
 def _accuracy(accuracy: Mapping[str, Any]) -> List[str]:

@@ -65,7 +65,7 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
     if several:
         yield f"together: {p.throughput_fps:.4g} frames/s"
     idle = float(p.costs.get("idle_power_w", 0.0))
-    yield f"idle power of the board {idle:g} W ({p.costs.get('idle_power_basis')}) comes on top of the energy"
+    yield f"energy is above the board's idle power of {idle:g} W ({p.costs.get('idle_power_basis')})"
     yield (
         f"weights and activations of all engines {p.memory_bytes / (1 << 20):.1f} MiB (±{p.memory_spread:.0%}), "
         f"{'more than' if p.exceeds_module else 'of'} the {p.module_memory_bytes >> 30} GiB that CPU, GPU and DLA share"

@@ -116,15 +116,14 @@ def costs(report: CheckReport) -> Iterator[Tuple[str, str]]:
     """(label, text) of the predicted cost of one frame, as placed and on the GPU alone."""
     from edgedla.reports.worth import way
 
-    for label, name in (("cost", "tensorrt"), ("", "gpu")):
+    parts: List[str] = []
+    for name, where in (("tensorrt", "as placed above"), ("gpu", "on the GPU alone")):
         priced = way(report, name)
         if priced is not None:
-            cost = priced.cost
-            where = "as placed above" if name == "tensorrt" else "on the GPU alone"
-            yield (
-                label,
-                f"predicted {cost.latency_us / 1e3:.3g} ms per frame (±{percent(cost.spread)}, {cost.basis}) {where}",
-            )
+            cost, unit = priced.cost, "" if parts else " per frame"
+            parts.append(f"{cost.latency_us / 1e3:.3g} ms{unit} (±{cost.spread * 100:.0f} %, {cost.basis}) {where}")
+    if parts:
+        yield "cost", f"predicted {'; '.join(parts)}"
 
 
 def build_kind(report: CheckReport) -> str:
@@ -205,9 +204,9 @@ def sections(report: CheckReport) -> Tuple[Tuple[str, str, Tuple[Group, ...]], .
 CAUSES = {
     Cause.RULE: "refused",
     Cause.UNKNOWN: "no rule and no evidence",
-    Cause.VALIDATION: "refused by TensorRT's second look, inside its candidate",
+    Cause.VALIDATION: "refused by TensorRT's second look, inside its group",
     Cause.FUSED: "merged into a layer that the GPU runs",
-    Cause.SUBGRAPH_LIMIT: "over the number of loadables one core takes",
+    Cause.SUBGRAPH_LIMIT: "over the limit of loadables per core",
     Cause.NO_DLA: "no DLA",
     Cause.OPEN_SIZES: "sizes left open by a network input",
 }
@@ -249,7 +248,7 @@ def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:
         f"{after['layers_dla']} of {after['layers']} layers and {percent(after['share_macs_dla'])} of MACs on the DLA"
     )
     if fixed["speedup"]:
-        text += f"; one frame takes {after['latency_us'] / 1e3:.3g} ms, 1/{fixed['speedup']:.2f} of now"
+        text += f"; {after['latency_us'] / 1e3:.3g} ms per frame, 1/{fixed['speedup']:.2f} of now"
     lines.append((2, text))
     if after["passes"] is not None:
         lines.append((2, f"a {report.mode} build {'passes' if after['passes'] else 'still fails'}"))

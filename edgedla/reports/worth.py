@@ -107,14 +107,14 @@ def buys(report: CheckReport) -> Iterator[str]:
     busy, alone = dla.parts.gpu_us + dla.parts.moving_us, gpu.cost.latency_us
     if dla.parts.gpu_us < alone:
         free = 1 - dla.parts.gpu_us / alone
-        yield f"GPU layers: {_time(dla.parts.gpu_us)} per frame instead of {_time(alone)} ({_percent(free)} less)"
+        yield f"GPU time: {_time(dla.parts.gpu_us)} per frame instead of {_time(alone)} ({_percent(free)} less)"
     elif busy:
-        yield f"GPU layers: {_time(dla.parts.gpu_us)} per frame, {_time(alone)} on the GPU alone"
+        yield f"GPU time: {_time(dla.parts.gpu_us)} per frame, {_time(alone)} on the GPU alone"
     less = dla.cost.energy_mj / gpu.cost.energy_mj if gpu.cost.energy_mj else 1.0
     saved = f"{_percent(1 - less)} less" if less < 1 else f"{significant(less)} times"
     yield (
         f"energy: {significant(dla.cost.energy_mj)} mJ per frame instead of {significant(gpu.cost.energy_mj)} mJ "
-        f"({saved}; ± {_percent(dla.cost.energy_spread)})"
+        f"({saved}; ±{_percent(dla.cost.energy_spread)})"
     )
     if len(worth.streams) > 1:
         first, last = worth.streams[0], worth.streams[-1]

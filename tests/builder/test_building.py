@@ -96,7 +96,7 @@ def test_the_same_build_is_not_done_twice_unless_forced(chain: Callable[..., Pat
     before = first.file("host_model").stat().st_mtime_ns
     said: List[str] = []
     assert build(path, tmp_path / "out", request(), say=said.append) == first
-    assert said == ["this very build stands there already; --force builds it again"]
+    assert said == ["the folder holds this very build already; --force builds it again"]
     assert first.file("host_model").stat().st_mtime_ns == before
     said.clear()
     assert build(path, tmp_path / "out", request(force=True), say=said.append) == first

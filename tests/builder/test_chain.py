@@ -313,13 +313,13 @@ def test_the_same_chain_is_not_built_twice_unless_forced(
     first = build(chain(), tmp_path / "out", mixed())
     said: List[str] = []
     assert build(chain(), tmp_path / "out", mixed(), say=said.append) == first
-    assert said == ["this very build stands there already; --force builds it again"]
+    assert said == ["the folder holds this very build already; --force builds it again"]
     said.clear()
     assert build(chain(), tmp_path / "out", mixed(force=True), say=said.append) == first
     assert said == [
         "building a chain of 2 stages with the host backend",
         "stage 0, DLA0, 3 layers",
-        "stage 1, DLA1, 1 layers",
+        "stage 1, DLA1, 1 layer",
     ]
     assert not (tmp_path / "out/.work/stages").exists()
 
@@ -408,7 +408,7 @@ def test_a_build_that_was_stopped_goes_on_with_the_stage_that_is_missing(
     assert not (out / "manifest.json").exists()
     said: List[str] = []
     made = build(chain(), out, mixed(), say=said.append)
-    assert said[1:] == ["stage 0, DLA0, 3 layers: stands there already", "stage 1, DLA1, 1 layers"]
+    assert said[1:] == ["stage 0, DLA0, 3 layers: is built already", "stage 1, DLA1, 1 layer"]
     assert load_artifact(out) == made
 
 

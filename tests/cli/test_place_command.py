@@ -35,7 +35,7 @@ def model(tmp_path: Path) -> str:
 
 #: Arguments behind the model, the exit code, and words that stand in what is printed.
 ANSWERS: List[Tuple[List[str], int, List[str]]] = [
-    ([], 0, ["latency of one frame", "proven optimum", "GPU alone", "Timeline", "ERF", "forced"]),
+    ([], 0, ["latency per frame", "proven optimum", "GPU alone", "Timeline", "ERF", "forced"]),
     (["--precision", "int8", "--objective", "throughput"], 0, ["frames/s", "DLA1"]),
     (
         ["--objective", "energy", "--max-latency", "1"],

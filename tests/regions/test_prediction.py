@@ -117,7 +117,7 @@ def test_smallest_regions_above_the_cap_go_to_the_gpu(net: Any, judge: Any, targ
     lost = prediction.layers[dropped.layers[0]]
     assert (lost.placed, lost.cause) == (Placed.GPU, Cause.SUBGRAPH_LIMIT)
     assert lost.because_of == (2 * limit - 3, 2 * limit - 1), "the layers that cut it off are behind it"
-    assert f"one DLA core takes {limit}" in prediction.notes[0]
+    assert f"a core keeps the {limit} largest" in prediction.notes[0]
 
 
 def attention(net: Any, blocks: int) -> LayerGraph:

@@ -70,9 +70,10 @@ def build_chain(
     for k, stage in enumerate(chain.stages):
         identity = {"name": stage.plan.model["name"], "sha256": stage.plan.model["sha256"], "external": {}}
         built = None if request.force else _already_built(folder, work, k, stage, backend, identity, given)
-        layers = f"{len(stage.plan.layers)} layers"
+        count = len(stage.plan.layers)
+        layers = f"{count} layer{'s' * (count != 1)}"
         if built is not None:
-            tell(say, f"stage {k}, {stage.device}, {layers}: stands there already")
+            tell(say, f"stage {k}, {stage.device}, {layers}: is built already")
         else:
             tell(say, f"stage {k}, {stage.device}, {layers}")
             samples = measured.samples(k) if measured is not None else None

@@ -221,7 +221,7 @@ def _check_borders(name: str, chain: ChainPlan) -> None:
 
 def _notes(chain: ChainPlan, stages: Sequence[StageLayers], regions: Sequence[Sequence[int]]) -> Tuple[str, ...]:
     devices = ", ".join(s.device for s in chain.stages)
-    notes: Dict[str, None] = {f"a chain of {len(chain.stages)} engines, one a stage: {devices}": None}
+    notes: Dict[str, None] = {f"a chain of {len(chain.stages)} engines, one per stage: {devices}": None}
     of_layer = {i: k for k, stage in enumerate(stages) for i in stage.layers}
     placed = [0] * len(stages)
     for region in regions:

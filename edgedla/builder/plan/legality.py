@@ -84,7 +84,7 @@ def _device_offences(
     if len(cores) > 1:
         offences.append(
             f"one-core: layers on {' and '.join(cores)}; {PLAN_RULES['one-core']}. Use one, or "
-            "build from a placement (--placement), which makes one engine a core of it"
+            "build from a placement (--placement), which makes one engine per core"
         )
     if cores and int(cores[-1][3:]) >= report.platform.module.dla_cores:
         offences.append(f"core-exists: {cores[-1]} on a module with {report.platform.module.dla_cores} DLA cores")

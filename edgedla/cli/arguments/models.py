@@ -68,7 +68,9 @@ def _from_stdin() -> List[ModelSource]:
     """A model itself, or paths, one a line, as `find` prints them."""
     content = sys.stdin.buffer.read()
     if not content.strip():
-        raise UsageError("nothing came on standard input", where="-", allowed="a model, or paths of models, one a line")
+        raise UsageError(
+            "nothing came on standard input", where="-", allowed="a model, or paths of models, one per line"
+        )
     try:
         lines = [line.strip() for line in content.decode("utf-8").splitlines()]
     except UnicodeDecodeError:

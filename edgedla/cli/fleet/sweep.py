@@ -35,7 +35,7 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
 @click.option(
     "--objective",
     type=click.Choice(["latency", "throughput", "energy"]),
-    help="Place each model too, at least cost; with --fix what rewrites are judged by.",
+    help="Place each model too, for this objective; with --fix: what rewrites are judged by.",
 )
 @click.option("--fix", "with_fix", is_flag=True, help="Say what `edgedla fix` would gain (predicted, not proven).")
 @click.option(
@@ -52,13 +52,21 @@ PAGES = "edgedla.reports.sweeps.page:page_writer"
     help="Processes of this machine, or the workers of a Dask scheduler.",
 )
 @click.option(
-    "-j", "--jobs", type=click.IntRange(min=0), default=0, help="Processes of this machine.  [default: one a core]"
+    "-j", "--jobs", type=click.IntRange(min=0), default=0, help="Processes of this machine.  [default: one per core]"
 )
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), default=300.0, show_default=True, help="Seconds a row; 0: none."
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    show_default=True,
+    help="Time limit per row in seconds; 0: none.",
 )
 @click.option(
-    "--memory", type=click.IntRange(min=0), default=4096, show_default=True, help="MB a process; 0: no limit."
+    "--memory",
+    type=click.IntRange(min=0),
+    default=4096,
+    show_default=True,
+    help="Memory limit per process in MB; 0: none.",
 )
 @click.option(
     "--reports", metavar="FOLDER", help="Write the page of each check below this folder; --output x.html links them."
@@ -139,7 +147,7 @@ def _settings(given: Mapping[str, Any]) -> Any:
         "bench" if given["board_group"] else "fix" if given["with_fix"] else "place" if given["objective"] else "check"
     )
     if action == "check" and (given["power_mode"] or given["profile"]):
-        raise UsageError("it is about costs", where="--power-mode" if given["power_mode"] else "--profile",
+        raise UsageError("it needs a predicted cost", where="--power-mode" if given["power_mode"] else "--profile",
                          allowed="with --objective or --fix")  # fmt: skip
     profile = given["profile"]
     if profile is not None:

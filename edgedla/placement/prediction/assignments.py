@@ -32,7 +32,7 @@ def each_model(devices: Union[Assignment, Sequence[Assignment]], count: int) -> 
     several = tuple(devices)
     if len(several) != count:
         raise UsageError(
-            f"{len(several)} assignments for {count} models", where="devices", allowed="one for all, or one a model"
+            f"{len(several)} assignments for {count} models", where="devices", allowed="one for all, or one per model"
         )
     return several
 

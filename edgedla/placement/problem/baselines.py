@@ -13,7 +13,7 @@ TITLES: Mapping[str, str] = {
     "gpu": "everything on the GPU",
     "dla-fallback": "every legal layer on DLA0, the rest falls back to the GPU",
     "tensorrt": "TensorRT's defaults: the same, then only the largest loadables survive the cap",
-    "one-per-device": "one model a device: the first on the GPU, the next on DLA0, then DLA1",
+    "one-per-device": "one model per device: the first on the GPU, the next on DLA0, then DLA1",
 }
 
 

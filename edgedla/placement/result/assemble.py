@@ -217,6 +217,6 @@ def _notes(
             )
     if len(best.engines) > 1:
         slow = ", ".join(f"{d} {problem.factor(best.engines, d):.2f}x" for d in problem.devices if d in best.engines)
-        notes.append(f"with frames in flight on all engines they slow each other down by their memory traffic: {slow}")
+        notes.append(f"with frames in flight on all engines, their memory traffic slows them down: {slow}")
     notes += [n for model in models for n in model.graph.notes]
     return tuple(notes)

@@ -50,7 +50,7 @@ def trtexec_commands(placement: Placement, files: Optional[Tuple[str, ...]] = No
             raise UsageError(
                 f"{model.name} is placed on {' and '.join(cores)}, and a TensorRT engine uses one core",
                 where="trtexec",
-                hint="`edgedla build --placement FILE` builds one engine a stage (with --backend trtexec: the stages' models "
+                hint="`edgedla build --placement FILE` builds one engine per stage (with --backend trtexec: the stages' models "
                 "and scripts). Or place it with --devices GPU,DLA0.",
             )
         if not cores:

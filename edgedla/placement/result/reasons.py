@@ -29,7 +29,7 @@ def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[T
         own = borders_of.price(item.cost(there)) - borders_of.price(item.cost(here))
         borders = borders_of.added(i, there)
         if own >= 0:
-            text = f"{own:.4g} {unit} cheaper than on {there}" if own > 0 else f"costs the same on {there}"
+            text = f"{own:.4g} {unit} cheaper than on {there}" if own > 0 else f"as cheap on {there}"
             found.append(("chosen", text))
         elif own + borders >= 0 and borders > 0:
             text = f"{there} would run it {-own:.4g} {unit} faster, its transitions would add {borders:.4g}"

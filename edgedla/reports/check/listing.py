@@ -47,7 +47,11 @@ def _figures(report: CheckReport) -> Iterator[Line]:
     if totals.macs:
         yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
     yield from (("", 2, f"{label:13}{text}") for label, text in summary.costs(report))
-    yield "dim", 2, f"basis        rules {report.rules_version}, parser lowering {report.parser}; a prediction"
+    yield (
+        "dim",
+        2,
+        f"basis        rules {report.rules_version}, parser of TensorRT {report.parser}; predicted, not measured on a board",
+    )
 
 
 def _strict(report: CheckReport) -> Iterator[Line]:
@@ -96,4 +100,4 @@ def _regions(report: CheckReport) -> Iterator[Line]:
             # Layers on the GPU stand above with their reasons; the other cuts stand nowhere else.
             if cut.kind in ("gpu_layer", "validation"):
                 continue
-            yield "dim", 5, clean(f"ends at {report.layers[cut.layer].name}: {cut.message}")
+            yield "dim", 5, clean(cut.message)

@@ -119,7 +119,7 @@ def _figures(report: CheckReport) -> Iterator[Line]:
             2,
             f"transitions  {totals.transitions} ({significant(size / 1e6)} MB per frame cross between DLA and GPU)",
         )
-    basis = f"rules {report.rules_version}, parser of TensorRT {report.parser}; no board took part"
+    basis = f"rules {report.rules_version}, parser of TensorRT {report.parser}; predicted, not measured on a board"
     yield "dim", 2, f"basis        {basis}"
 
 
@@ -149,7 +149,7 @@ def _worth(report: CheckReport) -> Iterator[Line]:
         return
     bases = {way.cost.basis for way in priced.ways}
     mode = f", {priced.power_mode}" if priced.power_mode else ""
-    yield "dim", 2, f"one frame; {', '.join(sorted(bases))} costs, ± one standard deviation{mode}"
+    yield "dim", 2, f"per frame; {', '.join(sorted(bases))} costs, ± one standard deviation{mode}"
     for name in ("tensorrt", "gpu", "best"):
         way = worth.way(report, name)
         if way is not None:
@@ -178,7 +178,7 @@ def _price(way: Way) -> str:
     if way.parts.dla_us or way.parts.moving_us:
         parts = (way.parts.gpu_us, way.parts.dla_us, way.parts.moving_us)
         gpu, dla, moving = (significant(part / 1e3) for part in parts)
-        return f"{text} (GPU {gpu}, DLA {dla}, moving {moving})"
+        return f"{text} (GPU {gpu}, DLA {dla}, transitions {moving})"
     return text
 
 

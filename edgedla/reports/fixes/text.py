@@ -27,7 +27,7 @@ def headline(result: FixResult) -> Tuple[str, str]:
     if result.purpose == "hybrid":
         gain = speedup(result.before, result.after)
         if gain is not None:
-            said += f"; a frame takes 1/{gain:.2f} of the time (predicted)" if gain >= 1 else ""
+            said += f"; 1/{gain:.2f} of the latency per frame (predicted)" if gain >= 1 else ""
         return "good", said
     if result.after.passes:
         return "good", f"{said}; a {result.purpose} build passes (predicted)"
@@ -56,8 +56,8 @@ def figure_rows(before: Figures, after: Figures) -> List[Tuple[str, str, str]]:
         ("unknown layers", str(before.layers_unknown), str(after.layers_unknown)),
         ("MACs on the DLA", percent(before.share_macs_dla), percent(after.share_macs_dla)),
         ("MACs", f"{before.macs / 1e9:.3f} G", f"{after.macs / 1e9:.3f} G"),
-        ("frame", us(before.latency_us), us(after.latency_us)),
-        ("frame, all on the GPU", us(before.gpu_us), us(after.gpu_us)),
+        ("latency per frame", us(before.latency_us), us(after.latency_us)),
+        ("latency, all on the GPU", us(before.gpu_us), us(after.gpu_us)),
     ]
     return rows
 

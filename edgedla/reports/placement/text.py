@@ -13,7 +13,7 @@ from edgedla.reports.text import Line, aligned, clean, folded, print_lines
 
 #: Objective -> what it makes small, for the headline.
 GOALS = {
-    "latency": "latency of one frame",
+    "latency": "latency per frame",
     "throughput": "time between frames of a stream",
     "energy": "energy per frame",
     "makespan": "time for one frame of every model",
@@ -114,7 +114,7 @@ def _table(placement: Placement) -> Iterator[Line]:
     yield "", 2, f"busy per period: {', '.join(loads)}"
     if placement.frame_latency_us:
         times = ", ".join(f"{t:.0f} us" for t in placement.frame_latency_us)
-        yield "", 2, f"a frame is on its way through the pipeline for {times}"
+        yield "", 2, f"latency of a frame through the pipeline: {times}"
 
 
 def _broken(baseline: Baseline) -> str:

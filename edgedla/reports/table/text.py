@@ -26,7 +26,11 @@ def table_lines(table: Table) -> List[Line]:
 def _lines(table: Table) -> Iterator[Line]:
     models, platforms = len(table.rows), len(table.columns)
     yield "title", 0, f"{models} model{'s' * (models != 1)} on {platforms} platform{'s' * (platforms != 1)}"
-    yield "dim", 0, "one frame as TensorRT places it on one DLA core, on the GPU alone, and how many times as long"
+    yield (
+        "dim",
+        0,
+        "DLA ms: per frame, as TensorRT places it on one DLA core; GPU ms: on the GPU alone; x: how many times as long",
+    )
     if models == 1:
         yield from _one_model(table)
     else:

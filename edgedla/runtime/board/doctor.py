@@ -203,7 +203,7 @@ def _opencv(board: Optional[Board], base: Path) -> List[Check]:
     launch = shutil.which("gst-launch-1.0")
     remedy = "pip uninstall opencv-python opencv-python-headless, then use JetPack's (venv with --system-site-packages)"
     if launch:
-        text = "no: cameras and streams are read through gst-launch-1.0, one copy a frame more"
+        text = "no: cameras and streams are read through gst-launch-1.0, with one more copy per frame"
         return [opencv, Check("OpenCV with GStreamer", "warn" if board else "info", text, remedy if board else "")]
     text = "no, and no gst-launch-1.0: csi:// will not work"
     remedy = remedy if board else "apt install gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good"

@@ -39,7 +39,9 @@ class PipelineCollector:
             ("stalls", "times the source stood still"),
         ):
             yield CounterMetricFamily(f"edgedla_{name}", text, value=frames[name])
-        yield GaugeMetricFamily("edgedla_throughput_fps", "results a second since the start", value=s["throughput_fps"])
+        yield GaugeMetricFamily(
+            "edgedla_throughput_fps", "results per second since the start", value=s["throughput_fps"]
+        )
         if s.get("last_result_age_s") is not None:
             age = GaugeMetricFamily("edgedla_last_result_age_seconds", "since the last result was handed out")
             age.add_metric([], s["last_result_age_s"])

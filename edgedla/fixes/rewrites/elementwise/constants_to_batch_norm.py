@@ -80,7 +80,9 @@ def _step(network: Network, node: Any) -> Optional[Tuple[Any, Any, bool]]:
         raise Refused("a constant divided by a tensor is no scale and offset")
     dims = network.weight_shape(operand)
     if int(np.prod(dims)) != 1 and (1,) * (4 - len(dims)) + dims != (1, shape[1], 1, 1):
-        raise Refused(f"the constant has the shape {list(dims)}: one number, or one a channel, is a scale and offset")
+        raise Refused(
+            f"the constant has the shape {list(dims)}: only one number, or one per channel, is a scale and offset"
+        )
     return x, operand, constant[0]
 
 

@@ -19,7 +19,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     network.dtype(x)
     dims = network.weight_shape(slope)
     if int(np.prod(dims)) != 1 and (1,) * (4 - len(dims)) + dims != (1, channels, 1, 1):
-        raise Refused(f"slopes of shape {list(dims)}: one number, or one a channel")
+        raise Refused(f"slopes of shape {list(dims)}: only one number, or one per channel")
 
     def build(editor: Any) -> Any:
         def minus(s: np.ndarray) -> np.ndarray:
