@@ -6,46 +6,56 @@ import html
 from typing import List, Tuple
 
 from edgedla.placement.pareto import ParetoFront, ParetoPoint
+from edgedla.reports.page import Fact, Verdict, render_page
 
 WIDTH, HEIGHT, MARGIN = 720, 420, 64
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><style>
-body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 760px; padding: 0 1rem;
-  color: light-dark(#1b1f24, #e6e6e6); background: light-dark(#fff, #16181c); color-scheme: light dark; }}
-table {{ border-collapse: collapse; }} th, td {{ text-align: right; padding: .25rem .75rem; }}
-svg {{ max-width: 100%; height: auto; }} svg text {{ fill: currentColor; font-size: 13px; }}
-</style></head><body><h1>{title}</h1><p>{subtitle}</p>
-{svg}
-<table><thead><tr><th>latency</th><th>{second}</th><th>loadables</th><th>within this latency</th></tr></thead>
-<tbody>{rows}</tbody></table></body></html>
-"""
+UNITS = {"energy": "energy per frame, mJ", "throughput": "frames per second"}
+TITLES = {"energy": "Energy per frame", "throughput": "Frames per second"}
 
 
 def to_html(front: ParetoFront) -> str:
     """The page; every number on it is predicted."""
+    from markupsafe import Markup
+
     second = front.objectives[1]
-    rows = []
-    for p in front.points:
-        loadables = ", ".join(f"{core} {n}" for core, n in sorted(p.placement.figures.regions.items())) or "none"
-        value = _value(p, second)[1]
-        cells = (
-            f"{p.latency_us / 1e3:.3g} ms (±{p.spread:.0%})",
-            value,
-            loadables,
-            "optimum" if p.proven else "best found",
-        )
-        rows.append("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>")
-    return _PAGE.format(
-        title=html.escape(f"{', '.join(front.models)}: latency against {second}"),
-        subtitle=html.escape(
-            f"{front.platform['title']}, {front.precision.upper()}; predicted, one deviation as bars."
-        ),
-        svg=to_svg(front),
-        second=html.escape(second),
-        rows="\n".join(rows),
+    points = [
+        {
+            "latency": f"{p.latency_us / 1e3:.3g} ms (±{p.spread * 100:.0f} %)",
+            "value": _value(p, second)[1],
+            "loadables": ", ".join(f"{core} {n}" for core, n in sorted(p.placement.figures.regions.items())) or "none",
+            "proven": p.proven,
+        }
+        for p in front.points
+    ]
+    return render_page(
+        "pareto.html.j2",
+        command="place",
+        title=f"{', '.join(front.models)}: latency against {second}",
+        name=", ".join(front.models),
+        about=f"{front.platform['title']}, {front.precision.upper()}, TensorRT {front.platform['trt']}",
+        answers=_answers(front, second),
+        second=second,
+        second_title=TITLES[second],
+        picture=Markup(to_svg(front)),
+        points=points,
+        facts=[Fact("Numbers", "edgedla's cost model, ± one standard deviation; not measured on a board", "predicted")],
     )
+
+
+def _answers(front: ParetoFront, second: str) -> List[Verdict]:
+    count = len(front.points)
+    if not count:
+        return [Verdict("bad", "No placement", "No placement keeps the limits.")]
+    fastest = min(front.points, key=lambda p: p.latency_us)
+    best = (min if second == "energy" else max)(front.points, key=lambda p: _value(p, second)[0])
+    quick = f"{fastest.latency_us / 1e3:.3g} ms per frame, {_value(fastest, second)[1]}."
+    if count == 1:
+        proven = Verdict("good", "Proven", "No placement is better under the cost model.")
+        open_end = Verdict("unknown", "Not proven", "The time limit ended the search.")
+        return [Verdict("plain", "One placement is best for both", quick), proven if best.proven else open_end]
+    other = f"{_value(best, second)[1]}, {best.latency_us / 1e3:.3g} ms per frame."
+    return [Verdict("plain", "Lowest latency", quick), Verdict("plain", f"Best {second}", other)]
 
 
 def to_svg(front: ParetoFront) -> str:
@@ -59,11 +69,11 @@ def to_svg(front: ParetoFront) -> str:
         return MARGIN + x / right * (WIDTH - 2 * MARGIN), HEIGHT - MARGIN - y / top * (HEIGHT - 2 * MARGIN)
 
     parts: List[str] = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="latency against {html.escape(second)}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" style="max-width: 45rem" '
+        f'font-size="13" role="img" aria-label="latency against {html.escape(second)}">',
         f'<path d="M{MARGIN} {MARGIN}V{HEIGHT - MARGIN}H{WIDTH - MARGIN}" fill="none" stroke="currentColor"/>',
-        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT - 20}" text-anchor="end">latency, ms: 0 to {right:.3g}</text>',
-        f'<text x="8" y="{MARGIN - 16}">{html.escape(second)}: 0 to {top:.3g}</text>',
+        f'<text fill="currentColor" x="{WIDTH - MARGIN}" y="{HEIGHT - 20}" text-anchor="end">latency, ms: 0 to {right:.3g}</text>',
+        f'<text fill="currentColor" x="8" y="{MARGIN - 16}">{UNITS[second]}: 0 to {top:.3g}</text>',
     ]
     for x, y, p in points:
         (left, level), (end, _), (centre, _) = at(x * (1 - p.spread), y), at(x * (1 + p.spread), y), at(x, y)

@@ -11,7 +11,9 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from edgedla.files import write_atomic
 from edgedla.regions.report import CheckReport
+from edgedla.reports.page import Figure, Verdict
 from edgedla.reports.page.render import FOLDER, render_page
+from edgedla.sweep.row import FAILED
 
 #: Columns of the table that a person looks at first; the others stand in the row's tooltip and in the other formats.
 SHOWN = (
@@ -44,12 +46,41 @@ def sweep_page(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], pa
         script=_trusted(script),
         # The one script of the page, and no other.
         script_sha256=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
-        count=len(rows),
-        models=len({row["sha256"] for row in rows}),
+        name=f"{len(rows)} rows",
+        about=", ".join(f"{n} {status}" for status, n in _counts(rows)),
+        answers=_answers(rows),
+        figures=[
+            Figure("Models", str(len({row["sha256"] for row in rows}))),
+            Figure(
+                "Platforms", str(len({(row["platform"], row["precision"]) for row in rows})), note="with precisions"
+            ),
+            Figure("Rows without an answer", str(sum(row["status"] in FAILED for row in rows))),
+        ],
         counts=_counts(rows),
         platforms=_platforms(rows),
         basis=data["basis"],
     )
+
+
+def _answers(rows: Sequence[Mapping[str, Any]]) -> List[Verdict]:
+    """The platform that takes most models whole, and what did not end."""
+    whole = {place: 0 for place in ((row["platform"], row["precision"]) for row in rows)}
+    for row in rows:
+        whole[row["platform"], row["precision"]] += row["layers_gpu"] == 0 and bool(row["layers_dla"])
+    failed = [row for row in rows if row["status"] in (*FAILED, "model-error")]
+    ended = (
+        Verdict("bad", "Some rows have no answer", f"{len(failed)} of {len(rows)}. First: {failed[0]['reason']}")
+        if failed
+        else Verdict("good", "Every row has an answer", f"{len(rows)} rows.")
+    )
+    if not whole:
+        return [ended]
+    (platform, precision), most = max(whole.items(), key=lambda item: item[1])
+    of = sum((row["platform"], row["precision"]) == (platform, precision) for row in rows)
+    tone = "good" if most == of else "mixed" if most else "bad"
+    word = "All on the DLA" if most == of else "Some all on the DLA" if most else "No model all on the DLA"
+    text = f"{most} of {of} model{'s' * (of != 1)} on {platform}, {precision.upper()}, with every layer on the DLA."
+    return [Verdict(tone, word, text), ended]
 
 
 def page_writer(folder: Path) -> Callable[[Any, CheckReport], None]:
