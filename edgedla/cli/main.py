@@ -46,6 +46,7 @@ VERBS: Dict[str, Tuple[str, str]] = {
         "edgedla.cli.deploy.deploy:deploy",
         "From a model and samples to an accepted artifact, in one call.",
     ),
+    "bundle": ("edgedla.cli.deploy.bundle:bundle", "A pipeline with its artifacts and modules, to run without pip."),
     "run": ("edgedla.cli.run:run", "Run a camera pipeline over GPU and DLA cores."),
     "bench": ("edgedla.cli.bench:bench", "Measure latency and throughput of a built network."),
     "export": ("edgedla.cli.export:export", "Hand a build or placement to DeepStream, Triton, ONNX Runtime or Savant."),

@@ -13,7 +13,7 @@ from edgedla.preprocess.pictures import open_samples
 from edgedla.quantization.samples import InputSpec, Samples, synthetic_samples
 
 #: Random samples of each part.
-_RANDOM = 8
+_RANDOM = 4
 #: Samples of each part that are read at most: more tell little, and every step reads them.
 MOST = 512
 

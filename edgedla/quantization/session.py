@@ -91,9 +91,10 @@ def open_session(
     """
     ort = import_onnxruntime()
     memory = memory_of(model)
-    require(memory)
-    if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
-        say(f"ONNX Runtime takes {memory}")
+    if memory is not None:
+        require(memory)
+        if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
+            say(f"ONNX Runtime takes {memory}")
     options = ort.SessionOptions()
     options.log_severity_level = 4
     level = ort.GraphOptimizationLevel
@@ -113,14 +114,16 @@ def open_session(
         raise ModelError(f"ONNX Runtime refuses the model: {str(e)[:_ERROR_CHARACTERS]}") from e
 
 
-def memory_of(data: bytes) -> SessionMemory:
-    """The estimate for a serialised model.
+def memory_of(data: bytes) -> Optional[SessionMemory]:
+    """The estimate for a serialised model; None where there is no onnx, as on a board that runs a bundle.
 
     Raises:
         ModelError: it is no model.
     """
-    import onnx
-
+    try:
+        import onnx
+    except ImportError:
+        return None
     try:
         light = onnx.ModelProto.FromString(stripped(data))
     except Exception as e:

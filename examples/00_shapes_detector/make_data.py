@@ -3,7 +3,8 @@
     python make_data.py OUT_FOLDER [--frames 120] [--calibration 32]
 
 OUT_FOLDER/shapes.avi            the video, 512x512, 25 frames a second
-OUT_FOLDER/calibration.npz       `images`: (n, 3, 256, 256) float32 in 0..1, RGB, frames the network was not trained on
+OUT_FOLDER/calibration.npz       `images`: (n, 3, 256, 256) float32 in 0..1, RGB, frames the network was not trained on;
+                                 `labels`: (n, objects, 5) class, x1, y1, x2, y2 in pixels, rows of class -1 are padding
 OUT_FOLDER/labels.txt            one class name a line
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Sequence, Tuple
 
 import cv2
 import numpy as np
@@ -25,6 +27,14 @@ def network_input(frame_bgr: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(frame_bgr[..., ::-1].transpose(2, 0, 1), np.float32) / np.float32(255)
 
 
+def labels_of(frames: Sequence[Tuple[np.ndarray, np.ndarray, np.ndarray]]) -> np.ndarray:
+    """(n, objects, 5) of (frame, boxes, classes): class, x1, y1, x2, y2; rows of class -1 are padding."""
+    labels = np.full((len(frames), max(len(classes) for _, _, classes in frames), 5), -1, np.float32)
+    for row, (_, boxes, classes) in zip(labels, frames):
+        row[: len(classes), 0], row[: len(classes), 1:] = classes, boxes
+    return labels
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
@@ -37,8 +47,9 @@ def main() -> None:
     for frame, _, _ in video(seed=11, frames=a.frames, size=256):
         writer.write(cv2.resize(frame, (512, 512), interpolation=cv2.INTER_LINEAR))
     writer.release()
-    images = np.stack([network_input(sample(CALIBRATION_SEED + i)[0]) for i in range(a.calibration)])
-    np.savez(a.out / "calibration.npz", images=images)
+    frames = [sample(CALIBRATION_SEED + i) for i in range(a.calibration)]
+    images = np.stack([network_input(frame) for frame, _, _ in frames])
+    np.savez(a.out / "calibration.npz", images=images, labels=labels_of(frames))
     (a.out / "labels.txt").write_text("\n".join(CLASSES) + "\n", encoding="utf-8")
     print(f"{a.frames} frames, {a.calibration} calibration samples")
 

@@ -61,6 +61,7 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
         "edgedla.acceptance": json.dumps(acceptance_report([StepResult("P1", "skipped", 0.1, "no Jetson")], True)),
         "edgedla.artifact": (artifact / "manifest.json").read_text(),
         "edgedla.bench": printed("bench", str(artifact), "--iterations", "1", "--duration", "0", "--format", "json"),
+        "edgedla.bundle": bundle_manifest(artifact, work),
         "edgedla.check": printed("check", DETECTOR, *TARGET, "--format", "json"),
         "edgedla.check-list": printed("check", DETECTOR, str(copy), *TARGET, "--format", "json"),
         "edgedla.compare": printed("check", DETECTOR, "--compare", "xavier,orin", "--format", "json"),
@@ -108,6 +109,11 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
         "edgedla.targets": printed("targets", "--format", "json"),
         "edgedla.verification": printed("place", DETECTOR, "--verify", str(placed), "--format", "json"),
     }
+
+
+def bundle_manifest(artifact: Path, work: Path) -> str:
+    printed("bundle", str(artifact), "-o", str(work / "bundled"))
+    return (work / "bundled" / "bundle.json").read_text()
 
 
 def example_profile() -> Dict[str, Any]:

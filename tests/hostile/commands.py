@@ -39,6 +39,7 @@ COMMANDS: Dict[str, Tuple[Tuple[str, ...], ...]] = {
         ("{m}", "--target", "orin", "--plan"),
     ),
     "deploy": (("{m}", "--target", "orin", "--level", "0", "--backend", "host", "-o", "{d}/deployed"),),
+    "bundle": (("{art}", "-o", "{d}/bundled"),),
     "run": (("{art}", "--source", "synthetic://?rate=20", "--seconds", "{seconds}"),),
     "export": (("onnxruntime", "{art}", "-o", "{d}/e"),),
     # The other commands of `board` open the connection that they are asked for.

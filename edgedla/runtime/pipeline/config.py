@@ -24,6 +24,15 @@ def load_config(path: str) -> PipelineConfig:
             and key.
     """
     version, document = read_document(path)
+    return config_from(version, document, path)
+
+
+def config_from(version: int, document: Mapping[str, Any], path: str) -> PipelineConfig:
+    """The same of a document that is parsed already; `path` is named in messages, and paths in it are relative to its folder.
+
+    Raises:
+        DocumentError: as load_config.
+    """
     config = config_of(document, path)
     for key in ("artifact", "source") if version == 1 else ("sources", "models"):
         if not document.get(key):

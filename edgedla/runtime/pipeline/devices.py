@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import UsageError
-from edgedla.placement.result.document import read_placement
-from edgedla.placement.result.placement import PlacedModel, Placement
 from edgedla.runtime.runners import Runner, chain_name, check_chain_devices, open_runners
 from edgedla.runtime.runners.base import open_all
 from edgedla.vocabulary import DEVICES
+
+if TYPE_CHECKING:
+    from edgedla.placement.result.placement import PlacedModel, Placement
 
 
 def split_device(text: str) -> Tuple[str, str]:
@@ -107,8 +108,18 @@ def placed_on(placement: Union[str, Path, Placement], artifact: Artifact) -> Tup
         DocumentError: no placement. UsageError: it does not hold this model, or spreads it over both cores where the artifact
             is one engine, or the artifact was built from another placement.
     """
-    document = placement if isinstance(placement, Placement) else read_placement(placement)
-    return _placed(document, artifact, "placement" if isinstance(placement, Placement) else str(placement))
+    document, where = _document(placement)
+    return _placed(document, artifact, where)
+
+
+def _document(placement: Union[str, Path, Placement]) -> Tuple[Placement, str]:
+    """(the placement, how messages call it)."""
+    if not isinstance(placement, (str, Path)):
+        return placement, "placement"
+    # With it come solvers and costs, which a pipeline without a placement need not load.
+    from edgedla.placement.result.document import read_placement
+
+    return read_placement(placement), str(placement)
 
 
 def _placed(document: Placement, artifact: Artifact, where: str) -> Tuple[str, ...]:
@@ -154,8 +165,7 @@ def placed_together(
     Raises:
         DocumentError, UsageError: as placed_on; the placement holds a model that is not among the artifacts.
     """
-    document = placement if isinstance(placement, Placement) else read_placement(placement)
-    where = "placement" if isinstance(placement, Placement) else str(placement)
+    document, where = _document(placement)
     devices = [_placed(document, artifact, where) for artifact in artifacts]
     left = [m.name for m in document.models]
     for artifact in artifacts:

@@ -9,8 +9,6 @@ import re
 import reprlib
 from typing import Any, Dict, Mapping, Tuple, Type, TypeVar, Union
 
-import yaml
-
 from edgedla.errors import DocumentError, UsageError
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.pipeline.capture import CaptureOptions
@@ -42,22 +40,6 @@ MOST_NUMBER = 1e12
 MOST_BYTES = 1 << 18
 
 
-class _Strict(yaml.SafeLoader):
-    """Refuses a key that stands twice; YAML itself keeps the last one silently."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            name = self.construct_object(key, deep=True)
-            if not isinstance(name, (str, int, float, bool, type(None))):
-                raise yaml.constructor.ConstructorError(None, None, "a key is no text", key.start_mark)
-            if name in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} stands twice", key.start_mark)
-            seen.add(name)
-        result: Dict[Any, Any] = super().construct_mapping(node, deep)
-        return result
-
-
 def read_document(path: str) -> Tuple[int, Dict[str, Any]]:
     """(version, the rest of the mapping) of a pipeline file.
 
@@ -81,12 +63,17 @@ def read_document(path: str) -> Tuple[int, Dict[str, Any]]:
 
 
 def _parse(path: str) -> Any:
+    # A bundle's settings are no YAML, and its board may have no library for it.
+    import yaml
+
+    from edgedla.runtime.pipeline.strict_loader import StrictLoader
+
     try:
         with open(path, "rb") as f:
             data = f.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise DocumentError("too large for a pipeline file", where=path, allowed=f"{MOST_BYTES} bytes")
-        return yaml.load(data.decode("utf-8"), _Strict)
+        return yaml.load(data.decode("utf-8"), StrictLoader)
     except (OSError, UnicodeDecodeError) as e:
         raise DocumentError(f"cannot be read: {getattr(e, 'strerror', None) or e}", where=path) from e
     except (RecursionError, ValueError) as e:

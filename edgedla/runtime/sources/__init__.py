@@ -21,11 +21,13 @@ def open_source(source: Union[str, SourceUri], options: Optional[Mapping[str, ob
     """
     import shutil
 
-    from edgedla.runtime.sources import gst_launch, opencv, synthetic
-
     uri = parse_source(source, options) if isinstance(source, str) else source
     if uri.scheme == "synthetic":
-        return synthetic.SyntheticSource(uri)
+        from edgedla.runtime.sources.synthetic import SyntheticSource
+
+        return SyntheticSource(uri)
+    from edgedla.runtime.sources import opencv
+
     if uri.scheme == "images":
         return opencv.ImageSource(uri, IMAGE_ENDINGS)
     if uri.scheme == "file":
@@ -34,7 +36,9 @@ def open_source(source: Union[str, SourceUri], options: Optional[Mapping[str, ob
     if opencv.has_gstreamer() and not (launch and uri.scheme in ("rtsp", "http")):
         return opencv.OpenCvSource(uri, gstreamer=True)
     if launch:
-        return gst_launch.GstLaunchSource(uri)
+        from edgedla.runtime.sources.gst_launch import GstLaunchSource
+
+        return GstLaunchSource(uri)
     if uri.scheme in ("csi", "gst"):
         raise EnvironmentMissing(
             f"{uri.scheme}:// needs GStreamer: this OpenCV has none, and gst-launch-1.0 is not installed",

@@ -12,7 +12,6 @@ from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.sources.base import Pace
 from edgedla.runtime.sources.gstreamer import opencv_pipeline
 from edgedla.runtime.sources.uri import SourceUri
-from edgedla.targets.board import on_jetson
 
 log = logging.getLogger("edgedla.runtime.sources")
 
@@ -62,7 +61,7 @@ class OpenCvSource:
         if u.scheme == "file" and not os.path.isfile(u.place):
             raise RunError("no such file", where=u.place, hint="give a video file, a folder of images or a source URI")
         if self._gstreamer:
-            capture = cv2.VideoCapture(opencv_pipeline(u, on_jetson()), cv2.CAP_GSTREAMER)
+            capture = cv2.VideoCapture(opencv_pipeline(u, _on_jetson()), cv2.CAP_GSTREAMER)
         elif u.scheme == "v4l2":
             capture = cv2.VideoCapture(u.place or "/dev/video0", cv2.CAP_V4L2)
             # One buffer: the driver's queue would add its length to the frame age.
@@ -206,3 +205,12 @@ class ImageSource:
 
     def close(self) -> None:
         self._paths = []
+
+
+def _on_jetson() -> bool:
+    try:
+        from edgedla.targets.board import on_jetson
+    except ImportError:
+        # A bundle carries no table of modules: it runs only where its engines were built for.
+        return os.path.exists("/etc/nv_tegra_release")
+    return on_jetson()

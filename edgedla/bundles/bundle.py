@@ -1,0 +1,150 @@
+"""`bundle`: a pipeline with its artifacts and modules as a folder, a tar, or one .pyz file."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, Tuple, Union
+
+from edgedla.bundles.contents import Contents, contents_of
+from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.files import write_atomic
+
+#: The oldest time that a zip can state: equal bundles have equal bytes.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+ARCHIVES: Tuple[str, ...] = (".tar", ".tar.gz", ".tgz", ".pyz")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What was written.
+
+    Attributes:
+        command: what starts it. code_bytes, data_bytes: of modules, and of artifacts and other data, unpacked.
+        path_bytes: of what was written.
+    """
+
+    path: Path
+    command: str
+    modules: int
+    code_bytes: int
+    data_bytes: int
+    path_bytes: int
+    needs: Tuple[str, ...]
+    targets: Tuple[str, ...]
+    simulated: bool
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "path": str(self.path),
+            "command": self.command,
+            "modules": self.modules,
+            "code_bytes": self.code_bytes,
+            "data_bytes": self.data_bytes,
+            "path_bytes": self.path_bytes,
+            "needs": list(self.needs),
+            "targets": list(self.targets),
+            "simulated": self.simulated,
+        }
+
+
+def bundle(
+    artifact: Union[None, str, Path] = None,
+    out: Union[str, Path] = "bundle",
+    *,
+    pipeline: Union[None, str, Path] = None,
+) -> Bundle:
+    """The smallest installation that runs a pipeline: its artifacts, and of edgedla only the modules that it uses.
+
+    It runs by `python3 OUT` with NumPy and what `needs` lists; no pip, no compiler. Every file's hash is verified at each
+    start. The hashes find damage; they are no signature.
+
+    Args:
+        artifact: folder of `edgedla build`; the source is then named at the start. pipeline: a pipeline file.
+        out: a folder, or a file that ends in .tar, .tar.gz, .tgz or .pyz. What stands there is replaced if it is a bundle.
+
+    Raises:
+        UsageError, DocumentError, EnvironmentMissing.
+    """
+    contents = contents_of(artifact, pipeline)
+    path = Path(out)
+    name = path.name.lower()
+    try:
+        if name.endswith(".pyz"):
+            write_atomic(path, _zip(contents))
+            command = f"python3 {path}"
+        elif name.endswith(ARCHIVES):
+            top = path.name[: -len(next(e for e in (".tar.gz", ".tgz", ".tar") if name.endswith(e)))]
+            write_atomic(path, _tar(contents, top, packed=not name.endswith(".tar")))
+            command = f"tar -xf {path} && python3 {top}"
+        else:
+            _folder(contents, path)
+            command = f"python3 {path}"
+    except OSError as e:
+        raise EnvironmentMissing(f"cannot be written: {e.strerror or e}", where=str(path)) from e
+    manifest = contents.manifest
+    return Bundle(
+        path, command, len(manifest["modules"]), sum(map(len, contents.code.values())) + len(contents.bundle_json()),
+        sum(p.stat().st_size for p in contents.data.values()), _size(path), tuple(manifest["needs"]),
+        tuple(manifest["targets"]), bool(manifest["simulated"]),
+    )  # fmt: skip
+
+
+def _entries(contents: Contents) -> Iterator[Tuple[str, bytes]]:
+    """Every file with its content, in the order of names; the manifest last."""
+    for name, body in sorted(contents.code.items()):
+        yield name, body
+    for name, path in sorted(contents.data.items()):
+        yield name, path.read_bytes()
+    yield "bundle.json", contents.bundle_json()
+
+
+def _zip(contents: Contents) -> bytes:
+    buffer = io.BytesIO(b"")
+    buffer.write(b"#!/usr/bin/env python3\n")
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED) as archive:
+        for name, body in _entries(contents):
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, body)
+    return buffer.getvalue()
+
+
+def _tar(contents: Contents, top: str, packed: bool) -> bytes:
+    import gzip
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, body in _entries(contents):
+            info = tarfile.TarInfo(f"{top}/{name}")
+            info.size, info.mode = len(body), 0o644
+            archive.addfile(info, io.BytesIO(body))
+    return gzip.compress(buffer.getvalue(), mtime=0) if packed else buffer.getvalue()
+
+
+def _folder(contents: Contents, path: Path) -> None:
+    """The folder, by a rename when it is whole."""
+    if path.exists() and not (path / "bundle.json").is_file() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError("something else stands there", where=str(path), allowed="a new folder, or one with a bundle")
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        for name, body in _entries(contents):
+            target = partial / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(body)
+        if path.exists():
+            shutil.rmtree(path)
+        os.replace(partial, path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _size(path: Path) -> int:
+    return sum(p.stat().st_size for p in path.rglob("*") if p.is_file()) if path.is_dir() else path.stat().st_size

@@ -1,0 +1,94 @@
+"""What a pipeline chooses, and which modules and libraries follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, FrozenSet, Iterator, List, Mapping, Sequence, Set, Tuple
+
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.runtime.pipeline.settings import PipelineConfig
+from edgedla.runtime.sources import parse_source
+
+ROOTS: FrozenSet[str] = frozenset({"edgedla.bundles.program"})
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Attributes:
+    runners: "host", "tensorrt", "cudla". schemes: of the sources; empty where the source is named at the start.
+    draws: pictures or a video are written. prometheus: numbers are served. cpu: frames are prepared on the CPU.
+    """
+
+    runners: FrozenSet[str]
+    schemes: FrozenSet[str]
+    draws: bool
+    prometheus: bool
+    cpu: bool
+
+
+def choices_of(config: PipelineConfig, artifacts: Sequence[Artifact]) -> Choices:
+    runners = frozenset(runner for artifact in artifacts for runner in _runners(artifact))
+    uris = [source.uri for source in config.named_sources.values() if source.uri]
+    devices = {model.preprocess.device for model in config.named_models.values()}
+    out = config.outputs
+    return Choices(
+        runners,
+        frozenset(parse_source(uri).scheme for uri in uris),
+        bool(out.images or out.video),
+        bool(config.metrics.prometheus_port),
+        "host" in runners or devices != {"cuda"},
+    )
+
+
+def _runners(artifact: Artifact) -> Iterator[str]:
+    if artifact.kind == "chain":
+        for stage in artifact.stages:
+            yield from _runners(stage.artifact)
+    else:
+        yield "host" if artifact.backend == "host" else "cudla" if artifact.kind == "standalone" else "tensorrt"
+
+
+#: Module that is imported when it is first needed -> whether these choices need it. What has no row here is needed.
+LATE: Mapping[str, Callable[[Choices], bool]] = {
+    "edgedla.runtime.runners.host": lambda c: "host" in c.runners,
+    "edgedla.runtime.runners.cudla": lambda c: "cudla" in c.runners,
+    "edgedla.runtime.runners.tensorrt_engine": lambda c: "tensorrt" in c.runners,
+    "edgedla.runtime.sources.synthetic": lambda c: not c.schemes or "synthetic" in c.schemes,
+    "edgedla.runtime.sources.opencv": lambda c: not c.schemes or c.schemes != {"synthetic"},
+    "edgedla.runtime.sources.gst_launch": lambda c: not c.schemes or bool(c.schemes - {"synthetic", "images", "file"}),
+    # Settings and devices are worked out when the bundle is made; a board's own table of modules is not asked.
+    "edgedla.runtime.pipeline.strict_loader": lambda c: False,
+    "edgedla.placement": lambda c: False,
+    "edgedla.targets": lambda c: False,
+    "edgedla.importers.onnx_model": lambda c: False,
+    "edgedla.importers.parser_releases": lambda c: False,
+    "edgedla.builder.tensorrt": lambda c: "tensorrt" in c.runners,
+}
+
+
+def needed(choices: Choices) -> Callable[[str], bool]:
+    """Whether a module that is imported late is needed; the longest row that fits decides."""
+
+    def decide(module: str) -> bool:
+        rows: List[Tuple[int, bool]] = [
+            (len(name), rule(choices)) for name, rule in LATE.items() if module == name or module.startswith(f"{name}.")
+        ]
+        return max(rows)[1] if rows else True
+
+    return decide
+
+
+def libraries(choices: Choices) -> Tuple[str, ...]:
+    """What the board has to bring beside Python, in words."""
+    found: Set[str] = {"numpy"}
+    if "tensorrt" in choices.runners:
+        found |= {"tensorrt (JetPack)", "the CUDA driver (JetPack)"}
+    if "cudla" in choices.runners:
+        found |= {"cuDLA (JetPack)", "the CUDA driver (JetPack)"}
+    if "host" in choices.runners:
+        found.add("onnxruntime")
+    if choices.cpu or choices.draws or not choices.schemes or choices.schemes != {"synthetic"}:
+        found.add("OpenCV (JetPack)")
+    if choices.prometheus:
+        found.add("prometheus_client")
+    return tuple(sorted(found))

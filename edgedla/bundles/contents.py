@@ -1,0 +1,159 @@
+"""What goes into a bundle: settings with everything resolved, artifacts, modules, and the hash of each file."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.artifact.load import load_artifact
+from edgedla.bundles.choices import ROOTS, choices_of, libraries, needed
+from edgedla.bundles.closure import PACKAGE, closure
+from edgedla.documents import header
+from edgedla.errors import UsageError
+from edgedla.runtime.pipeline.config import config_from
+from edgedla.runtime.pipeline.devices import placed_together, split_device
+from edgedla.runtime.pipeline.reading import read_document
+from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
+from edgedla.version import __version__
+
+START = "__main__.py"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The files of a bundle by their name in it. `code` is what Python imports, `data` what it opens."""
+
+    manifest: Mapping[str, Any]
+    code: Mapping[str, bytes]
+    data: Mapping[str, Path]
+
+    def bundle_json(self) -> bytes:
+        return (json.dumps(self.manifest, indent=1) + "\n").encode()
+
+
+class _Artifacts:
+    """Artifacts by the folder that they came from, each under a name in the bundle."""
+
+    def __init__(self) -> None:
+        self.names: Dict[str, str] = {}
+        self.loaded: List[Artifact] = []
+        self.files: Dict[str, Path] = {}
+
+    def add(self, folder: str) -> str:
+        real = os.path.realpath(folder)
+        if real not in self.names:
+            artifact = load_artifact(real)
+            name = f"artifacts/{len(self.names)}"
+            self.names[real] = name
+            self.loaded.append(artifact)
+            self.files.update(_files(artifact, Path(real), name))
+        return self.names[real]
+
+
+def _files(artifact: Artifact, folder: Path, name: str) -> Dict[str, Path]:
+    """What a run needs of the artifact: its manifest and the files that it names, of every stage."""
+    found = {f"{name}/manifest.json": folder / "manifest.json"}
+    found.update({f"{name}/{entry.path}": folder / entry.path for entry in artifact.files})
+    for stage in artifact.stages:
+        assert stage.artifact.folder is not None
+        below = stage.artifact.folder.name
+        found.update(_files(stage.artifact, stage.artifact.folder, f"{name}/{below}"))
+    return found
+
+
+def contents_of(artifact: Union[None, str, Path], pipeline: Union[None, str, Path]) -> Contents:
+    """The bundle of a pipeline file, of an artifact, or of a pipeline file with another artifact.
+
+    Raises:
+        UsageError: neither is given. DocumentError: the pipeline or an artifact is wrong.
+    """
+    if artifact is None and pipeline is None:
+        raise UsageError("nothing to bundle", allowed="ARTIFACT, --pipeline FILE, or both")
+    version, document, where = 1, {"artifact": os.path.abspath(artifact or ""), "source": ""}, "."
+    if pipeline is not None:
+        where = str(pipeline)
+        version, document = read_document(where)
+        if artifact is not None:
+            if version != 1:
+                raise UsageError(
+                    "the pipeline names an artifact for each model", where=where, allowed="--pipeline alone"
+                )
+            document["artifact"] = os.path.abspath(artifact)
+    document = copy.deepcopy(document)
+    named = document if document.get("source") or document.get("sources") else {**document, "source": "synthetic://"}
+    config = config_from(version, named, where)
+    artifacts, extra = _Artifacts(), {}  # type: Tuple[_Artifacts, Dict[str, Path]]
+    _resolve(document, config, artifacts, extra)
+    chosen = config if named is document else _without_source(config)
+    return _contents(version, document, artifacts, extra, choices_of(chosen, artifacts.loaded))
+
+
+def _without_source(config: PipelineConfig) -> PipelineConfig:
+    import dataclasses
+
+    return dataclasses.replace(config, source=SourceConfig())
+
+
+def _contents(
+    version: int, document: Dict[str, Any], artifacts: _Artifacts, extra: Dict[str, Path], choices: Any
+) -> Contents:
+    modules, _ = closure(ROOTS, needed(choices))
+    code = {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in modules.values()}
+    code[START] = Path(__file__).with_name("start.py").read_bytes()
+    for name in ("runtime/preprocess/preprocess.cu",):
+        if "edgedla.runtime.preprocess.cuda_preprocess" in modules:
+            code[f"edgedla/{name}"] = (PACKAGE / name).read_bytes()
+    data = {**artifacts.files, **extra}
+    manifest = {
+        **header("edgedla.bundle"),
+        "edgedla": __version__,
+        "python": "3.8 or newer",
+        "needs": list(libraries(choices)),
+        "targets": sorted({str(a.platform["target"]) for a in artifacts.loaded}),
+        "simulated": any(a.simulated for a in artifacts.loaded),
+        "version": version,
+        "pipeline": document,
+        "artifacts": sorted(artifacts.names.values()),
+        "modules": sorted(m for m in modules if m != "edgedla.bundles.start"),
+        "data": sorted(data),
+        "files": {
+            **{name: hashlib.sha256(body).hexdigest() for name, body in sorted(code.items())},
+            **{name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(extra.items())},
+        },
+    }
+    return Contents(manifest, code, data)
+
+
+def _resolve(document: Dict[str, Any], config: PipelineConfig, artifacts: _Artifacts, extra: Dict[str, Path]) -> None:
+    """Paths in the document become names in the bundle; a placement becomes devices; labels stand in it themselves."""
+    placed: Optional[List[Tuple[str, ...]]] = None
+    models = config.named_models
+    if config.placement:
+        loaded = [load_artifact(m.artifact) for m in models.values()]
+        placed = list(placed_together(config.placement, loaded, bool(config.models)))
+        del document["placement"]
+    for place, (name, model) in enumerate(models.items()):
+        own: Dict[str, Any] = document["models"][name] if name else document
+        own["artifact"] = artifacts.add(model.artifact)
+        devices = placed[place] if placed is not None else model.devices
+        if devices:
+            own["devices"] = [_device(text, artifacts) for text in devices]
+        decode = own.get("decode")
+        if not isinstance(decode, dict):
+            continue
+        if model.decode.labels:
+            decode["labels"] = list(model.decode.labels)
+        if model.decode.priors:
+            decode["priors"] = f"files/{len(extra)}-{os.path.basename(model.decode.priors)}"
+            extra[decode["priors"]] = Path(model.decode.priors)
+
+
+def _device(text: str, artifacts: _Artifacts) -> str:
+    name, path = split_device(text)
+    return f"{name}={artifacts.add(path)}" if path else name

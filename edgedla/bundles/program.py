@@ -1,0 +1,109 @@
+"""What runs on the board: the bundle's pipeline, from its settings, with what may be said at the start."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from edgedla.errors import EdgedlaError, EnvironmentMissing
+from edgedla.runtime.pipeline.config import check_names, config_from, with_overrides
+from edgedla.runtime.pipeline.open_pipeline import open_pipeline
+from edgedla.runtime.pipeline.settings import PipelineConfig
+
+SETTINGS = "bundle.json"
+
+
+def main(root: str, arguments: Optional[List[str]] = None) -> int:
+    """Runs the bundle that stands in `root`; the exit codes are those of `edgedla run`."""
+    parser = argparse.ArgumentParser(prog="bundle", description="Runs the pipeline of this bundle.")
+    parser.add_argument("--source", action="append", default=[], help="in place of the bundle's: URI, or NAME=URI")
+    parser.add_argument("--frames", type=int, help="stop after so many results")
+    parser.add_argument("--seconds", type=float, help="stop after so many seconds")
+    parser.add_argument("--jsonl", help="write results as JSON lines")
+    parser.add_argument("--verify", action="store_true", help="only verify every file, load every module, and say so")
+    given = parser.parse_args(arguments)
+    try:
+        settings = json.loads(Path(root, SETTINGS).read_text(encoding="utf-8"))
+        if given.verify:
+            return _verify(root, settings)
+        config = with_overrides(
+            _config(root, settings), sources=given.source, outputs={"jsonl": given.jsonl},
+            stop_after={"frames": given.frames, "seconds": given.seconds},
+        )  # fmt: skip
+        return _run(config)
+    except EdgedlaError as e:
+        return _say(f"error: {e}", e.exit_code)
+    except ImportError as e:
+        missing = str(e.name or "")
+        if missing.startswith("edgedla."):
+            error = EnvironmentMissing(f"this bundle was made without {missing}", hint="bundle the pipeline again with "
+                                       "the source or output that needs it")  # fmt: skip
+        else:
+            error = EnvironmentMissing(f"the Python library {missing!r} cannot be imported", hint="JetPack or pip "
+                                       f"brings it; `needs` in {SETTINGS} lists what this bundle needs")  # fmt: skip
+        return _say(f"error: {error}", error.exit_code)
+
+
+def _config(root: str, settings: Dict[str, Any]) -> PipelineConfig:
+    document = dict(settings["pipeline"])
+    if not (document.get("source") or document.get("sources")):
+        # The source is named at the start.
+        config = config_from(settings["version"], {**document, "source": "synthetic://"}, os.path.join(root, SETTINGS))
+        return dataclasses.replace(config, source=type(config.source)())
+    return config_from(settings["version"], document, os.path.join(root, SETTINGS))
+
+
+def _run(config: PipelineConfig) -> int:
+    check_names(config)
+    with open_pipeline(config) as opened:
+
+        def end(*_: Any) -> None:
+            # The second one is from somebody who does not want to wait.
+            (opened.force_stop if opened.stopping else opened.stop)()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end)
+        with _numbers(opened, config):
+            summary = opened.run()
+    sys.stdout.write(json.dumps(summary, indent=1) + "\n")
+    return 0
+
+
+@contextlib.contextmanager
+def _numbers(opened: Any, config: PipelineConfig) -> Any:
+    from edgedla.runtime.pipeline.metrics import serve_metrics
+    from edgedla.runtime.pipeline.service import as_service
+
+    with serve_metrics(opened, config.metrics), as_service(opened):
+        yield
+
+
+def _verify(root: str, settings: Dict[str, Any]) -> int:
+    """Every module loads, every artifact is whole. The hashes of the bundle's own files are checked at each start."""
+    import importlib
+
+    from edgedla.builder.artifact.load import load_artifact
+
+    for name in settings["modules"]:
+        try:
+            importlib.import_module(name)
+        except ImportError as e:
+            if str(e.name).split(".")[0] in ("edgedla", "numpy"):
+                raise
+    for name in settings["artifacts"]:
+        load_artifact(os.path.join(root, name))
+    modules, artifacts = len(settings["modules"]), len(settings["artifacts"])
+    sys.stdout.write(f"whole: {modules} modules, {artifacts} artifact{'s' * (artifacts != 1)}\n")
+    return 0
+
+
+def _say(text: str, code: int) -> int:
+    sys.stderr.write(f"bundle: {text}\n")
+    return code

@@ -1,0 +1,39 @@
+"""`edgedla bundle ARTIFACT --pipeline FILE -o OUT`: the smallest installation that runs one pipeline on a board."""
+
+from __future__ import annotations
+
+import json
+from typing import Optional
+
+import click
+
+from edgedla.cli.output import echo
+
+
+@click.command()
+@click.argument("artifact", required=False, metavar="[ARTIFACT]")
+@click.option("--pipeline", metavar="FILE", help="Pipeline file: its sources, artifacts, decoders and outputs.")
+@click.option(
+    "-o", "--output", "out", required=True, metavar="OUT", help="A folder, or a file: .tar, .tar.gz, .tgz or .pyz."
+)
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def bundle(artifact: Optional[str], pipeline: Optional[str], out: str, output_format: str) -> None:
+    """The artifact, and only those modules of edgedla that this pipeline uses: `python3 OUT` runs it.
+
+    Needs Python 3.8 or newer with NumPy, and what JetPack brings; no pip and no compiler. Files are verified at each
+    start. Without --pipeline the source is named then: `python3 OUT --source csi://0`.
+    """
+    from edgedla.bundles.bundle import bundle as make
+
+    made = make(artifact, out, pipeline=pipeline)
+    if output_format == "json":
+        echo(json.dumps(made.to_dict(), indent=1))
+        return
+    lines = [
+        f"written   {made.path}, {made.path_bytes / 1e3:.0f} kB",
+        f"holds     {made.modules} modules ({made.code_bytes / 1e3:.0f} kB), data {made.data_bytes / 1e3:.0f} kB",
+        f"for       {', '.join(made.targets)}" + (" (SIMULATED, host backend)" if made.simulated else ""),
+        f"needs     Python 3.8 or newer, {', '.join(made.needs)}",
+        f"run       {made.command}",
+    ]
+    echo("\n".join(lines))

@@ -1,0 +1,216 @@
+"""A bundle runs by itself, holds what it needs and no more, and notices when a file of it changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+from typing import Any, Dict, Sequence
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import edgedla
+from edgedla.bundles.bundle import bundle
+from edgedla.bundles.choices import Choices, needed
+from edgedla.bundles.closure import closure, imports_of
+from edgedla.errors import UsageError
+
+SOURCE = ["--source", "synthetic://?frames=2&width=64&height=48"]
+#: As in an environment with NumPy alone.
+BARE = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {names!r}:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+sys.meta_path.insert(0, Absent())
+import runpy
+sys.argv = [{place!r}, *{arguments!r}]
+runpy.run_path({place!r}, run_name="__main__")
+"""
+LIBRARIES = (
+    "onnx yaml _yaml rich jinja2 click highspy flatbuffers onnxruntime cv2 tensorrt pycuda prometheus_client".split()
+)
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated classifier: x (1, 3, 16, 16) -> 4 scores."""
+    folder = tmp_path_factory.mktemp("bundled")
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((4, 3, 16, 16)).astype(np.float32)}
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], name="conv")],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 1, 1])],
+        [numpy_helper.from_array(v, k) for k, v in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    edgedla.build(model, folder / "artifact", edgedla.BuildRequest(target="agx-orin-64gb", backend="host"))
+    return folder / "artifact"
+
+
+@pytest.fixture
+def pipeline(artifact: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline.yaml"
+    (tmp_path / "classes.txt").write_text("a\nb\nc\nd\n")
+    path.write_text(
+        f"version: 1\nartifact: {artifact}\nsource: synthetic://?frames=3&width=64&height=48\n"
+        "decode: {kind: classification, labels: classes.txt, k: 1}\noutputs: {jsonl: results.jsonl}\n"
+    )
+    return path
+
+
+def start(place: Path, *arguments: str, cwd: Path, blocked: Sequence[str] = ()) -> subprocess.CompletedProcess:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environment["XDG_CACHE_HOME"] = str(cwd / "cache")
+    if blocked:
+        code = BARE.format(names=set(blocked), place=str(place), arguments=list(arguments))
+        command = [sys.executable, "-c", code]
+    else:
+        command = [sys.executable, str(place), *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, env=environment)
+
+
+@pytest.mark.parametrize("ending", ["", ".pyz"])
+def test_a_pipeline_runs_from_its_bundle(pipeline: Path, tmp_path: Path, ending: str) -> None:
+    pytest.importorskip("cv2", reason="frames are prepared by OpenCV")
+    made = bundle(None, tmp_path / f"out{ending}", pipeline=pipeline)
+    done = start(made.path, "--jsonl", str(tmp_path / "r.jsonl"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["frames"]["results"] == 3
+    results = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    # The labels stand in the bundle: their file may go.
+    assert {r["detections"][0]["label"] for r in results if r.get("detections")} <= {"a", "b", "c", "d"}
+
+
+def test_an_artifact_alone_takes_its_source_at_the_start(artifact: Path, tmp_path: Path) -> None:
+    pytest.importorskip("cv2", reason="frames are prepared by OpenCV")
+    made = bundle(artifact, tmp_path / "out")
+    done = start(made.path, *SOURCE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    without = start(made.path, cwd=tmp_path)
+    assert without.returncode == 2
+    assert "source" in without.stderr
+
+
+@pytest.mark.parametrize("ending", ["", ".pyz"])
+def test_every_module_loads_with_numpy_alone(pipeline: Path, tmp_path: Path, ending: str) -> None:
+    made = bundle(None, tmp_path / f"out{ending}", pipeline=pipeline)
+    place = made.path / "__main__.py" if not ending else made.path
+    done = start(place, "--verify", cwd=tmp_path, blocked=LIBRARIES)
+    assert done.returncode == 0, done.stderr
+    assert "whole" in done.stdout
+    missing = start(place, cwd=tmp_path, blocked=LIBRARIES)
+    assert missing.returncode == 4
+    assert "Traceback" not in missing.stderr
+
+
+def test_nothing_of_the_full_installation_is_needed(pipeline: Path, tmp_path: Path) -> None:
+    """In a virtual environment without any library: only NumPy is missing, and said to be."""
+    made = bundle(None, tmp_path / "out", pipeline=pipeline)
+    venv.create(tmp_path / "env", with_pip=False)
+    python = tmp_path / "env" / "bin" / "python"
+    done = subprocess.run([str(python), str(made.path)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 4
+    assert "'numpy'" in done.stderr
+
+
+def test_what_the_pipeline_does_not_use_is_left_out(pipeline: Path, tmp_path: Path) -> None:
+    made = bundle(None, tmp_path / "out", pipeline=pipeline)
+    modules = json.loads((made.path / "bundle.json").read_text())["modules"]
+    rooms = {m.split(".")[1] for m in modules if "." in m}
+    assert not rooms & {"cli", "reports", "rules", "regions", "costs", "placement", "fixes", "accuracy", "targets"}
+    assert "edgedla.runtime.runners.host" in modules
+    assert "edgedla.runtime.runners.tensorrt_engine" not in modules
+    assert made.code_bytes < 1_000_000
+    assert {p.suffix for p in made.path.rglob("*.py*")} == {".py"}
+
+
+def test_a_changed_file_is_noticed(pipeline: Path, tmp_path: Path) -> None:
+    made = bundle(None, tmp_path / "out", pipeline=pipeline)
+    victim = made.path / "edgedla" / "errors.py"
+    victim.write_text(victim.read_text() + "# more\n")
+    done = start(made.path, "--verify", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "edgedla/errors.py" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_changed_artifact_is_noticed(pipeline: Path, tmp_path: Path) -> None:
+    made = bundle(None, tmp_path / "out", pipeline=pipeline)
+    model = next((made.path / "artifacts" / "0").glob("model-*.onnx"))
+    model.write_bytes(model.read_bytes() + b"\0")
+    done = start(made.path, cwd=tmp_path)
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+
+
+def test_equal_bundles_have_equal_bytes(pipeline: Path, tmp_path: Path) -> None:
+    for ending in (".tar", ".tar.gz", ".pyz"):
+        one, other = (bundle(None, tmp_path / f"{name}/x{ending}", pipeline=pipeline).path for name in "ab")
+        assert one.read_bytes() == other.read_bytes()
+    with tarfile.open(tmp_path / "a" / "x.tar") as archive:
+        assert "x/__main__.py" in archive.getnames()
+    assert zipfile.ZipFile(tmp_path / "a" / "x.pyz").testzip() is None
+
+
+def test_a_source_that_was_not_bundled_is_named(pipeline: Path, tmp_path: Path) -> None:
+    pipeline.write_text(pipeline.read_text().replace("synthetic://?frames=3&width=64&height=48", "images://pictures"))
+    made = bundle(None, tmp_path / "out", pipeline=pipeline)
+    done = start(made.path, *SOURCE, cwd=tmp_path)
+    assert done.returncode == 4
+    assert "this bundle was made without edgedla.runtime.sources.synthetic" in done.stderr
+
+
+def test_what_stands_there_is_not_overwritten(artifact: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "photo.jpg").write_text("x")
+    with pytest.raises(UsageError, match="something else stands there"):
+        bundle(artifact, tmp_path / "mine")
+    with pytest.raises(UsageError, match="nothing to bundle"):
+        bundle(None, tmp_path / "out")
+    assert bundle(artifact, tmp_path / "out").path == bundle(artifact, tmp_path / "out").path
+
+
+@pytest.mark.parametrize(
+    ("choices", "module", "answer"),
+    [
+        ({"runners": {"tensorrt"}}, "edgedla.runtime.runners.tensorrt_engine", True),
+        ({"runners": {"tensorrt"}}, "edgedla.runtime.runners.cudla", False),
+        ({"runners": {"cudla"}}, "edgedla.runtime.runners.cudla", True),
+        ({"schemes": {"csi"}}, "edgedla.runtime.sources.gst_launch", True),
+        ({"schemes": {"file"}}, "edgedla.runtime.sources.gst_launch", False),
+        ({"schemes": set()}, "edgedla.runtime.sources.gst_launch", True),
+        ({}, "edgedla.placement.result.document", False),
+        ({}, "edgedla.runtime.decode.yolo", True),
+    ],
+)
+def test_choices_decide_what_is_imported_late(choices: Dict[str, Any], module: str, answer: bool) -> None:
+    given = {"runners": {"host"}, "schemes": {"synthetic"}, "draws": False, "prometheus": False, "cpu": True, **choices}
+    assert needed(Choices(**given))(module) is answer
+
+
+def test_imports_are_told_early_from_late(tmp_path: Path) -> None:
+    path = tmp_path / "m.py"
+    path.write_text(
+        "import a\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import never\n"
+        "try:\n    import b\nexcept ImportError:\n    import c\ndef f():\n    import d\n"
+    )
+    found = dict(imports_of("m", path))
+    assert {k: found[k] for k in "abcd"} == {"a": False, "b": False, "c": False, "d": True}
+    assert "never" not in found
+
+
+def test_packages_above_a_module_come_with_it() -> None:
+    modules, others = closure(frozenset({"edgedla.formats.layout"}), lambda module: False)
+    assert {"edgedla", "edgedla.formats", "edgedla.formats.layout"} <= set(modules)
+    assert "numpy" in others or others
