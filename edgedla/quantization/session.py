@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError, RunError, UsageError
@@ -90,7 +91,8 @@ def open_session(
         (`memory_limit`).
     """
     ort = import_onnxruntime()
-    memory = memory_of(model)
+    # Without onnx, as on a board that runs a bundle, there is no estimate.
+    memory = memory_of(model) if find_spec("onnx") is not None else None
     if memory is not None:
         require(memory)
         if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
@@ -114,16 +116,14 @@ def open_session(
         raise ModelError(f"ONNX Runtime refuses the model: {str(e)[:_ERROR_CHARACTERS]}") from e
 
 
-def memory_of(data: bytes) -> Optional[SessionMemory]:
-    """The estimate for a serialised model; None where there is no onnx, as on a board that runs a bundle.
+def memory_of(data: bytes) -> SessionMemory:
+    """The estimate for a serialised model.
 
     Raises:
         ModelError: it is no model.
     """
-    try:
-        import onnx
-    except ImportError:
-        return None
+    import onnx
+
     try:
         light = onnx.ModelProto.FromString(stripped(data))
     except Exception as e:
