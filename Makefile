@@ -51,6 +51,13 @@ ATTACK ?= --models 200000 --kills 2000 --tampers 10000 --soak-minutes 30
 attack: $(STAMP)
 	$(BIN)/python -m tests.hostile.attack $(ATTACK) -o benchmarks/results/attack.json
 
+# Share of sampled small changes of the code that the tests notice; hours. Figures in benchmarks/results/mutants.json.
+# For example MUTANTS="--rooms rules regions --sample 60".
+MUTANTS ?= --sample 300
+mutants: $(STAMP)
+	$(BIN)/python -m pip install --quiet 'mutmut>=3.3'
+	$(BIN)/python benchmarks/mutants.py $(MUTANTS)
+
 # dist/: sdist, wheel, CycloneDX bill of materials, SHA256SUMS.
 release:
 	.ci/release $(PYTHON)

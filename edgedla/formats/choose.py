@@ -146,17 +146,17 @@ def _options(
     rules: RuleSet,
 ) -> Tuple[FormatOption, ...]:
     tensor = graph.tensors[name]
-    own = IoFormat(TensorFormat.LINEAR, tensor.dtype)
+    linear = IoFormat(TensorFormat.LINEAR, tensor.dtype)
     dtype = DTYPE_OF[compute]
-    found: List[FormatOption] = []
+    options: List[FormatOption] = []
     for format in _INPUT_ORDER if is_input else _OUTPUT_ORDER:
         io = IoFormat(format or NATIVE[dtype], dtype)
         if io.format is TensorFormat.LINEAR:
-            io = own
+            io = linear
         elif tensor.dtype not in ("FLOAT", "HALF", "INT8") or DLA not in devices:
             continue  # no DLA layer touches it, or it is no number that a DLA computes with
-        found.append(_option(graph, name, is_input, io, devices, platform, compute, mode, rules))
-    return tuple(found)
+        options.append(_option(graph, name, is_input, io, devices, platform, compute, mode, rules))
+    return tuple(options)
 
 
 def _option(

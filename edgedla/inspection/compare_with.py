@@ -59,8 +59,8 @@ class _Prediction:
     notes: Tuple[str, ...] = ()
 
     def compared(self, real: Real) -> Comparison:
-        found = compare(self.layers, real, self.loadables, platform=self.platform, precision=self.precision)
-        return replace(found, notes=(*self.notes, *found.notes))
+        comparison = compare(self.layers, real, self.loadables, platform=self.platform, precision=self.precision)
+        return replace(comparison, notes=(*self.notes, *comparison.notes))
 
 
 def compare_against(
@@ -126,15 +126,15 @@ def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:
 
     numbers = log.version.split(".")
     for count in (3, 2):
-        told = ".".join(numbers[:count])
+        logged = ".".join(numbers[:count])
         try:
-            platform = platform_for(target, trt=told)
+            platform = platform_for(target, trt=logged)
         except UsageError:
             continue
         if count == 2:
-            found = ".".join(str(n) for n in platform.release.trt)
-            notes.append(f"TensorRT {log.version} of the log is not in the table of releases; predicted for {found}")
-        return told
+            planned = ".".join(str(n) for n in platform.release.trt)
+            notes.append(f"TensorRT {log.version} of the log is not in the table of releases; predicted for {planned}")
+        return logged
     notes.append(
         f"TensorRT {log.version} of the log is not in the table of releases; predicted for the module's default"
     )
@@ -143,12 +143,14 @@ def _release_of(log: BuildLog, target: str, notes: List[str]) -> Optional[str]:
 
 def _mismatches(log: BuildLog, platform: Platform, precision: str) -> List[str]:
     """Where the log is of another chip or precision than the prediction, as far as it tells them."""
-    found = []
+    mismatches = []
     named = [chip for chip in ("xavier", "orin", "thor") if chip in log.device.lower()]
     if named and platform.chip not in named:
-        found.append(f"the log is of {log.device}, the prediction of {platform.module.id}: --target says for which")
+        mismatches.append(
+            f"the log is of {log.device}, the prediction of {platform.module.id}: --target says for which"
+        )
     if log.precision and ("INT8" in log.precision) != (precision == "int8"):
-        found.append(
+        mismatches.append(
             f"the log's build has precision {log.precision}, the prediction {precision}: --precision says which"
         )
-    return found
+    return mismatches

@@ -65,13 +65,13 @@ def of_log(log: BuildLog) -> Tuple[Fact, ...]:
 def _advice(log: BuildLog) -> List[Fact]:
     """What the message catalogue says of the texts that decided something, each message once."""
     reasons = [r.reason for r in (*log.validation, *log.refused) if r.reason]
-    found: Dict[str, Fact] = {}
+    advice: Dict[str, Fact] = {}
     for text in dict.fromkeys([*(e.text for e in log.errors), *reasons, *(c.reason for c in log.cuts)]):
         known = explain_line(text)
         if known is not None:
             message = known[0]
-            found.setdefault(message.id, Fact("What to do", f"{message.id} {message.name}", message.advice))
-    return list(found.values())
+            advice.setdefault(message.id, Fact("What to do", f"{message.id} {message.name}", message.advice))
+    return list(advice.values())
 
 
 def of_engine(info: EngineInfo) -> Tuple[Fact, ...]:
@@ -194,28 +194,28 @@ def of_document(document: Any, kind: str) -> Tuple[Fact, ...]:
                 Fact("Average time in ms", str(r.get("name", "")), "unknown" if average is None else f"{average}")
             )
         return tuple(averages)
-    found: List[Fact] = []
+    facts: List[Fact] = []
     layers: Dict[str, str] = {}
     for key, value in document.items():
         if isinstance(value, (str, int, float)) or value is None:
-            found += _scalars(kind, [(key, value)])
+            facts += _scalars(kind, [(key, value)])
         elif isinstance(value, Mapping):
             plain = [(f"{key} {k}", v) for k, v in value.items() if isinstance(v, (str, int, float))]
-            found += _scalars(kind, plain)
+            facts += _scalars(kind, plain)
         elif isinstance(value, list):
-            found += _scalars(kind, [(key, f"{len(value)} entries")])
+            facts += _scalars(kind, [(key, f"{len(value)} entries")])
             if key == "layers":
                 layers = _placed(value)
-    return tuple(found + _devices("Layers", layers))
+    return tuple(facts + _devices("Layers", layers))
 
 
 def _placed(entries: Sequence[Any]) -> Dict[str, str]:
-    found: Dict[str, str] = {}
+    devices: Dict[str, str] = {}
     for entry in entries:
         if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
             device = entry.get("placed", entry.get("device", entry.get("type", "")))
-            found.setdefault(entry["name"], str(device))
-    return found
+            devices.setdefault(entry["name"], str(device))
+    return devices
 
 
 def _devices(section: str, devices: Mapping[str, str]) -> List[Fact]:
@@ -279,6 +279,6 @@ def of_chain(chain: Artifact) -> Tuple[Fact, ...]:
         if inner.folder is not None:
             rows.append(Fact("Stages", f"{k} folder", inner.folder.name))
     for k, stage in enumerate(chain.stages):
-        own = (f for f in of_artifact(stage.artifact) if f.section not in _SHARED)
-        rows += [Fact(f"Stage {k}: {f.section}", f.key, f.value) for f in own]
+        of_stage = (f for f in of_artifact(stage.artifact) if f.section not in _SHARED)
+        rows += [Fact(f"Stage {k}: {f.section}", f.key, f.value) for f in of_stage]
     return (*of_artifact(chain), *rows)

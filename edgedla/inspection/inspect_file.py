@@ -125,25 +125,25 @@ def inspect(
         UsageError: `against` given for a kind that has no placement.
     """
     path = Path(path)
-    found = detect(path)
+    detected = detect(path)
     comparison: Optional[Comparison] = None
     notes: List[str] = []
     real: Optional[Union[BuildLog, EngineInfo, Artifact]] = None
-    if found.kind == "onnx":
+    if detected.kind == "onnx":
         graph = load_onnx(path, **_release(trt))
         rows, content = facts.of_graph(graph), _graph_content(graph)
         notes += graph.notes
-    elif found.kind == "layers":
-        graph = from_document(found.document)
+    elif detected.kind == "layers":
+        graph = from_document(detected.document)
         rows, content = facts.of_graph(graph), _graph_content(graph)
-    elif found.kind == "loadable":
+    elif detected.kind == "loadable":
         loadable = read_loadable(path)
         rows, content = facts.of_loadable(loadable), loadable.to_dict()
         notes += loadable.notes
-    elif found.kind == "engine-info":
-        real = parse_engine_info(found.document, str(path))
+    elif detected.kind == "engine-info":
+        real = parse_engine_info(detected.document, str(path))
         rows, content = facts.of_engine(real), real.to_dict()
-    elif found.kind == "build-log":
+    elif detected.kind == "build-log":
         builds = read_build_logs(path)
         real = last_build(builds)
         rows, content = facts.of_log(real), real.to_dict()
@@ -151,28 +151,28 @@ def inspect(
             notes.append(f"the file holds {len(builds)} builds; this is the last one that tells about the DLA")
         if real.truncated:
             notes.append("the log breaks off or is longer than what is read of it")
-    elif found.kind == "artifact":
+    elif detected.kind == "artifact":
         real = load_artifact(path)
         rows, content = of_chain(real), real.to_dict()
         notes += real.notes
         rows += _own_loadable(real, notes)
         comparison = own_comparison(real, notes)
-    elif found.kind == "calibration-cache":
+    elif detected.kind == "calibration-cache":
         cache = read_cache(path)
         rows, content = facts.of_cache(cache.absmax), {"absmax": dict(cache.absmax)}
         notes += cache.notes
-    elif found.kind == "tensorrt-engine":
+    elif detected.kind == "tensorrt-engine":
         header = plan_header(path)
         assert header is not None
         rows, content = facts.of_plan_header(header), {"version": header.version, "offset": header.offset}
         notes.append(_ENGINE_HINT)
     else:
-        rows = facts.of_document(found.document, found.kind)
-        content = {"document": found.document}
+        rows = facts.of_document(detected.document, detected.kind)
+        content = {"document": detected.document}
     if against is not None:
         if real is None:
             raise UsageError(
-                f"a file of kind {found.kind} has no placement to compare", where="--against",
+                f"a file of kind {detected.kind} has no placement to compare", where="--against",
                 allowed="a build log, an engine's layers, an artifact",
             )  # fmt: skip
         comparison = compare_against(real, Path(against), target, jetpack, trt, precision)
@@ -182,7 +182,7 @@ def inspect(
     parts = [real, *(s.artifact for s in real.stages)] if isinstance(real, Artifact) else []
     size = path.stat().st_size if plain else sum(f.size_bytes for part in parts for f in part.files)
     return Inspection(
-        str(path), found.kind, size, sha256_of(path) if plain else "", rows, content, comparison, tuple(notes)
+        str(path), detected.kind, size, sha256_of(path) if plain else "", rows, content, comparison, tuple(notes)
     )
 
 
@@ -198,13 +198,13 @@ def diff(first: Inspection, second: Inspection) -> Diff:
         )
     a = {(f.section, f.key): f.value for f in first.facts}
     b = {(f.section, f.key): f.value for f in second.facts}
-    found = []
+    differences = []
     for section, key in [*a, *(k for k in b if k not in a)]:
         one, other = a.get((section, key)), b.get((section, key))
         if one != other:
             only = "second" if one is None else "first" if other is None else ""
-            found.append(Difference(section, key, one or "", other or "", only))
-    return Diff(first, second, tuple(found))
+            differences.append(Difference(section, key, one or "", other or "", only))
+    return Diff(first, second, tuple(differences))
 
 
 def _graph_content(graph: Any) -> Dict[str, Any]:

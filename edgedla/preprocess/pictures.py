@@ -60,8 +60,8 @@ def _pictures(root: Path) -> List[Path]:
     """Pictures of a folder and its subfolders in natural order; none where the folder holds arrays."""
     if not root.is_dir() or any(p.suffix in (".npz", ".npy") for p in root.iterdir()):
         return []
-    found = [p for p in (*root.iterdir(), *root.glob("*/*")) if p.suffix.lower() in PICTURES and p.is_file()]
-    return sorted(found, key=lambda p: (_natural(p.parent.name), _natural(p.name)))
+    paths = [p for p in (*root.iterdir(), *root.glob("*/*")) if p.suffix.lower() in PICTURES and p.is_file()]
+    return sorted(paths, key=lambda p: (_natural(p.parent.name), _natural(p.name)))
 
 
 def _natural(text: str) -> Tuple[Any, ...]:
@@ -84,9 +84,10 @@ def _samples(
 def _spec(inputs: Sequence[InputSpec], settings: Optional[PreprocessSettings]) -> Preprocess:
     shape = tuple(inputs[0].shape)
     if len(inputs) != 1 or len(shape) != 4 or shape[:2] != (1, 3) or not np.issubdtype(inputs[0].dtype, np.floating):
-        found = ", ".join(f"{i.name} {list(i.shape)}" for i in inputs)
+        listed = ", ".join(f"{i.name} {list(i.shape)}" for i in inputs)
         raise UsageError(
-            f"pictures need one float input of 1 x 3 x H x W, the network has {found}", hint="give arrays: .npz or .npy"
+            f"pictures need one float input of 1 x 3 x H x W, the network has {listed}",
+            hint="give arrays: .npz or .npy",
         )
     p = settings or PreprocessSettings()
     return Preprocess(

@@ -199,8 +199,8 @@ def is_name(text: str) -> bool:
 
 def inner_layer(rest: str) -> Tuple[str, str, str]:
     """`name, Precision: Int8, in'[..] -> out'[..]` in its parts."""
-    name, found, tail = rest.partition(", Precision: ")
-    if not found:
+    name, separator, tail = rest.partition(", Precision: ")
+    if not separator:
         return rest, "", ""
     precision, _, detail = tail.partition(", ")
     return name, precision, detail

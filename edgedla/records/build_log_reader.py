@@ -22,8 +22,8 @@ def read_build_log(source: Source) -> BuildLog:
 
 def last_build(builds: Sequence[BuildLog]) -> BuildLog:
     """The last build that tells about the DLA or about an error; the last one where none does."""
-    told = [b for b in builds if b.has_dla or b.errors]
-    return (told or list(builds))[-1]
+    informative = [b for b in builds if b.has_dla or b.errors]
+    return (informative or list(builds))[-1]
 
 
 def read_build_logs(source: Source) -> Tuple[BuildLog, ...]:
@@ -42,11 +42,11 @@ def read_build_logs(source: Source) -> Tuple[BuildLog, ...]:
         for line in text_lines(source):
             for part, whole in enumerate(split_glued(line)):
                 severity, text = split_prefix(whole)
-                found = recognise(text) if text else None
-                if found and reader.ended_by(found):
+                message = recognise(text) if text else None
+                if message and reader.ended_by(message):
                     done.append(reader.finish())
                     reader = BuildState(reader)
-                reader.take(severity, text, found, lines=part == 0)
+                reader.take(severity, text, message, lines=part == 0)
     except BROKEN_STREAM:
         truncated = True
     reader.truncated |= truncated

@@ -219,7 +219,7 @@ def _named(
 
 
 def _tensors(entries: Any) -> Tuple[EngineTensor, ...]:
-    found: List[EngineTensor] = []
+    tensors: List[EngineTensor] = []
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, Mapping):
             dims = entry.get("Dimensions")
@@ -227,10 +227,10 @@ def _tensors(entries: Any) -> Tuple[EngineTensor, ...]:
             text = text if isinstance(text, str) else ""
             format, dtype = read_format(text)
             whole = isinstance(dims, list) and all(isinstance(d, int) for d in dims)
-            found.append(
+            tensors.append(
                 EngineTensor(str(entry.get("Name", "")), tuple(dims or ()) if whole else (), format, dtype, text)
             )
-    return tuple(found)
+    return tuple(tensors)
 
 
 def read_format(text: str) -> Tuple[str, str]:

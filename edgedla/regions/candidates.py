@@ -168,7 +168,7 @@ def _cuts(
     group_of: Mapping[int, int],
     failing: Mapping[int, str],
 ) -> Tuple[Cut, ...]:
-    found: Dict[Tuple[str, int], Cut] = {}
+    cuts: Dict[Tuple[str, int], Cut] = {}
     for u in group:
         for v in units.predecessors[u] + units.successors[u]:
             if group_of.get(v) == g:
@@ -189,5 +189,5 @@ def _cuts(
                 )
             else:
                 cut = Cut("path", layer, f"cannot join {name}: a GPU layer lies between them (cycle)")
-            found.setdefault((cut.kind, layer), cut)
-    return tuple(found[key] for key in sorted(found))
+            cuts.setdefault((cut.kind, layer), cut)
+    return tuple(cuts[key] for key in sorted(cuts))

@@ -29,19 +29,19 @@ def transitions_of(
         return "DLA", first.region
 
     places = [place(u) for u in range(len(units.units))]
-    found: Dict[Tuple[str, Tuple[str, int]], Transition] = {}
+    transitions: Dict[Tuple[str, Tuple[str, int]], Transition] = {}
     for consumer, unit in enumerate(units.units):
         for producer, tensor in unit.inputs:
-            if places[producer] == places[consumer] or (tensor, places[consumer]) in found:
+            if places[producer] == places[consumer] or (tensor, places[consumer]) in transitions:
                 continue
             # The inner tensors of a transformed MATRIX_MULTIPLY bear its output's name in front of a NUL.
             name = outer_name(tensor, graph.tensors)
             members = units.units[producer].layers
-            found[tensor, places[consumer]] = Transition(
+            transitions[tensor, places[consumer]] = Transition(
                 tensor=name,
                 producer=members[-1] if members else None,
                 from_device=places[producer][0],
                 to_device=places[consumer][0],
                 size_bytes=graph.tensors[name].size_bytes(BORDER_BYTES[precision]) if name in graph.tensors else 0,
             )
-    return tuple(found.values())
+    return tuple(transitions.values())

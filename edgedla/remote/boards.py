@@ -161,8 +161,8 @@ def _jobs(entries: List[Any]) -> Iterator[BoardJob]:
 
 
 def _holder(facts: Dict[str, Any]) -> Optional[Dict[str, str]]:
-    found = facts.get("holder")
-    return {str(k): printable(str(v))[:200] for k, v in found.items()} if isinstance(found, dict) else None
+    described = facts.get("holder")
+    return {str(k): printable(str(v))[:200] for k, v in described.items()} if isinstance(described, dict) else None
 
 
 def _text(entry: Dict[str, Any], key: str) -> Optional[str]:

@@ -46,12 +46,12 @@ def remember(job: str, document: Dict[str, Any]) -> None:
 def remembered(job: str) -> Optional[Dict[str, Any]]:
     """None where the job was started by another laptop, or its results were fetched."""
     try:
-        found = json.loads(_job_file(job).read_text(encoding="utf-8"))
+        document = json.loads(_job_file(job).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as e:
         raise DocumentError(f"cannot be read: {e}", where=str(_job_file(job))) from e
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def forget(job: str) -> None:

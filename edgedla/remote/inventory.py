@@ -106,8 +106,8 @@ def boards_in(group: str, path: Optional[Path] = None) -> Tuple[BoardEntry, ...]
         UsageError: the group has none.
     """
     boards = read_inventory(path)
-    found = tuple(b for b in boards.values() if group == "all" or group in b.groups)
-    if not found:
+    members = tuple(b for b in boards.values() if group == "all" or group in b.groups)
+    if not members:
         groups = sorted({g for b in boards.values() for g in b.groups} | {"all"})
         raise UsageError(
             f"no board is in the group {group!r}",
@@ -115,7 +115,7 @@ def boards_in(group: str, path: Optional[Path] = None) -> Tuple[BoardEntry, ...]
             allowed=", ".join(groups),
             hint=f"boards are listed in {path or inventory_file()}; `edgedla board add` adds one",
         )
-    return found
+    return members
 
 
 def save_inventory(boards: Dict[str, BoardEntry], path: Optional[Path] = None) -> Path:

@@ -24,12 +24,12 @@ def by_slot(outputs: Sequence[Output], slots: Iterable[str]) -> Dict[str, List[O
 
     A slot is a file, or a folder with what stands below it.
     """
-    found: Dict[str, List[Output]] = {slot: [] for slot in slots}
+    by_name: Dict[str, List[Output]] = {slot: [] for slot in slots}
     for output in outputs:
         for slot in slots:
             if output.path == slot or output.path.startswith(slot + "/"):
-                found[slot].append(output)
-    return found
+                by_name[slot].append(output)
+    return by_name
 
 
 def place(staging: Path, slot_is_file: bool, destination: Path, model: Optional[Path]) -> None:
@@ -64,9 +64,9 @@ def _keep_files(source: Path, destination: Path) -> None:
     for parent, folders, files in os.walk(source):
         folders.sort()
         for name in sorted(files):
-            here = Path(parent) / name
-            there = destination / here.relative_to(source)
+            kept_at = Path(parent) / name
+            there = destination / kept_at.relative_to(source)
             there.parent.mkdir(parents=True, exist_ok=True)
             if there.is_dir():
                 raise UsageError("cannot write: this is a folder", where=str(there))
-            os.replace(here, there)
+            os.replace(kept_at, there)

@@ -77,22 +77,22 @@ def explain(stderr: str, address: Address) -> EnvironmentMissing:
 
 def _base() -> List[str]:
     try:
-        found = shlex.split(os.environ.get(SSH_VARIABLE) or "ssh")
+        words = shlex.split(os.environ.get(SSH_VARIABLE) or "ssh")
     except ValueError as e:
         raise UsageError(f"{os.environ[SSH_VARIABLE]!r} is no command: {e}", where=SSH_VARIABLE) from e
     import shutil
 
-    if shutil.which(found[0]) is None:
+    if shutil.which(words[0]) is None:
         raise EnvironmentMissing(
-            f"there is no {found[0]}", hint="install the OpenSSH client: apt install openssh-client"
+            f"there is no {words[0]}", hint="install the OpenSSH client: apt install openssh-client"
         )
-    return found
+    return words
 
 
 def _target(address: Address) -> List[str]:
-    found = ["-l", address.user] if address.user else []
-    found += ["-p", str(address.port)] if address.port else []
-    return [*found, "--", address.host]
+    options = ["-l", address.user] if address.user else []
+    options += ["-p", str(address.port)] if address.port else []
+    return [*options, "--", address.host]
 
 
 def _settings(base: Tuple[str, ...], target: Tuple[str, ...]) -> Dict[str, str]:

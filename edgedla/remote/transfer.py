@@ -54,22 +54,22 @@ def model_files(source: Path, path: str) -> List[Sent]:
     Raises:
         DataError: unreadable. ModelError: the model names weights outside its folder.
     """
-    found = [file_to_send(source, path)]
+    files = [file_to_send(source, path)]
     if source.suffix.lower() != ".onnx":
-        return found
+        return files
     from edgedla.importers.model_file.model_identity import model_identity
 
     try:
         external = model_identity(source)["external"]
     except Exception:
         # A broken model: the board's verb says what is wrong with it, as it would here.
-        return found
+        return files
     parent = path.rpartition("/")[0]
     for name in external:
         if os.path.isabs(name) or ".." in Path(name).parts:
             raise ModelError(f"weights outside the model's folder: {name!r}", where=str(source))
-        found.append(file_to_send(source.parent / name, f"{parent}/{Path(name).as_posix()}"))
-    return found
+        files.append(file_to_send(source.parent / name, f"{parent}/{Path(name).as_posix()}"))
+    return files
 
 
 def folder_files(source: Path, path: str) -> List[Sent]:
@@ -78,16 +78,16 @@ def folder_files(source: Path, path: str) -> List[Sent]:
     Raises:
         UsageError: too many.
     """
-    found: List[Sent] = []
+    sendable: List[Sent] = []
     for parent, folders, files in os.walk(source):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         for name in sorted(files):
-            here = Path(parent) / name
-            if not name.startswith(".") and here.is_file():
-                found.append(file_to_send(here, f"{path}/{here.relative_to(source).as_posix()}"))
-        if len(found) > MAX_INPUTS:
+            member = Path(parent) / name
+            if not name.startswith(".") and member.is_file():
+                sendable.append(file_to_send(member, f"{path}/{member.relative_to(source).as_posix()}"))
+        if len(sendable) > MAX_INPUTS:
             raise UsageError(f"more than {MAX_INPUTS} files", where=str(source))
-    return found
+    return sendable
 
 
 def send_files(connection: Connection, files: Sequence[Sent], client: str, progress: Progress) -> int:
@@ -139,7 +139,7 @@ def checked_outputs(entries: Any, where: str) -> Tuple[Output, ...]:
     """
     if not isinstance(entries, list):
         raise RunError("the board's list of results is none", where=where)
-    found, names = [], set()
+    outputs, names = [], set()
     for e in entries:
         path, sha256, size = (e.get(k) for k in ("path", "sha256", "size")) if isinstance(e, dict) else (None,) * 3
         parts = path.split("/") if isinstance(path, str) else [""]
@@ -149,8 +149,8 @@ def checked_outputs(entries: Any, where: str) -> Tuple[Output, ...]:
         if isinstance(size, bool) or not isinstance(size, int) or size < 0:
             raise RunError(f"the board says that {path} has {printable(str(size))[:40]} bytes", where=where)
         names.add(path)
-        found.append(Output(str(path), sha256, size))
-    return tuple(found)
+        outputs.append(Output(str(path), sha256, size))
+    return tuple(outputs)
 
 
 def fetch(connection: Connection, job: str, output: Output, target: Path) -> None:

@@ -71,7 +71,7 @@ def _metadata() -> bytes:
     from importlib import metadata
 
     try:
-        found = metadata.metadata("edgedla")
+        headers = metadata.metadata("edgedla")
         needs = metadata.requires("edgedla") or []
     except metadata.PackageNotFoundError as e:
         raise EnvironmentMissing(
@@ -80,8 +80,8 @@ def _metadata() -> bytes:
         ) from e
     # Line by line: a writer of e-mail folds long ones, which old releases of pip do not unfold.
     lines = ["Metadata-Version: 2.1", "Name: edgedla", f"Version: {__version__}"]
-    lines.append(f"Requires-Python: {found['Requires-Python'] or '>=3.8'}")
-    lines += [f"Provides-Extra: {extra}" for extra in found.get_all("Provides-Extra") or []]
+    lines.append(f"Requires-Python: {headers['Requires-Python'] or '>=3.8'}")
+    lines += [f"Provides-Extra: {extra}" for extra in headers.get_all("Provides-Extra") or []]
     lines += [f"Requires-Dist: {need}" for need in needs]
     return "\n".join([*lines, "", ""]).encode("utf-8")
 

@@ -38,7 +38,7 @@ class ActiveRules(NamedTuple):
 
 def findings_of(kind: Kind, name: str, active: Sequence[Active], element_bytes: int) -> List[Found]:
     """What the layer does not meet."""
-    found: List[Found] = []
+    findings: List[Found] = []
     for rule, case, effect in active:
         failure = rule.failure(kind, case, element_bytes)
         if failure is None:
@@ -55,8 +55,8 @@ def findings_of(kind: Kind, name: str, active: Sequence[Active], element_bytes: 
             fixes=rule.fixes_for(kind),
         )
         second = rule.stage == "subgraph" and effect in (Effect.REJECT, Effect.UNKNOWN)
-        found.append(Found(finding, case.status == "observed", second))
-    return found
+        findings.append(Found(finding, case.status == "observed", second))
+    return findings
 
 
 def verdict_of(index: int, name: str, findings: Sequence[Found], stage: str) -> Verdict:

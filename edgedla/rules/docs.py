@@ -195,11 +195,11 @@ def _table(file: str, key: str, columns: Tuple[str, ...]) -> Mapping[str, Mappin
     root = strict_yaml.load(rules_dir() / file)
     if not isinstance(root, strict_yaml.Table):
         raise RuleError("not a mapping", where=f"rules/{file}")
-    found: Dict[str, Mapping[str, str]] = {}
+    rows: Dict[str, Mapping[str, str]] = {}
     for row in root.only((key,)).tables(key):
         row.only(columns)
         entry = {c: row.text(c) for c in columns}
-        if entry["id"] in found:
+        if entry["id"] in rows:
             raise row.error(f"the id {entry['id']} stands twice", "id")
-        found[entry["id"]] = entry
-    return found
+        rows[entry["id"]] = entry
+    return rows

@@ -151,8 +151,8 @@ def conv_buffer_fits(kind: Any, element_bytes: int, max_banks: int, bank_entries
     NVDLA's compiler keeps a whole kernel group: 16 kernels in FP16, 32 in INT8, so `kernels` stands for FP16 and
     doubles in INT8.
     """
-    found = _buffer_banks(kind, element_bytes, bank_entries, kernels)
-    return found if found is not None and found["banks"] > max_banks else None
+    buffer = _buffer_banks(kind, element_bytes, bank_entries, kernels)
+    return buffer if buffer is not None and buffer["banks"] > max_banks else None
 
 
 def kernel_group_fits(

@@ -56,7 +56,7 @@ class RewriteEntry:
 @lru_cache(maxsize=None)
 def remedies() -> Mapping[str, Remedy]:
     """Remedies by id."""
-    found: Dict[str, Remedy] = {}
+    by_id: Dict[str, Remedy] = {}
     for row in _root().tables("fixes"):
         row.only(("id", "title", "text"), ("rewrites", "effect"))
         effect = _one_of(row, "effect", EFFECTS) if "effect" in row else "moves"
@@ -64,14 +64,14 @@ def remedies() -> Mapping[str, Remedy]:
         unknown = sorted(set(remedy.rewrites) - set(rewrite_entries()))
         if unknown:
             raise row.error(f"no such rewrite: {', '.join(unknown)}", "rewrites")
-        _add(found, remedy.id, remedy, row)
-    return found
+        _add(by_id, remedy.id, remedy, row)
+    return by_id
 
 
 @lru_cache(maxsize=None)
 def rewrite_entries() -> Mapping[str, RewriteEntry]:
     """Rewrites by id, in the file's order."""
-    found: Dict[str, RewriteEntry] = {}
+    entries: Dict[str, RewriteEntry] = {}
     for row in _root().tables("rewrites"):
         row.only(("id", "summary", "equality", "helps", "sources"), ("use", "watch", "error"))
         entry = RewriteEntry(
@@ -86,8 +86,8 @@ def rewrite_entries() -> Mapping[str, RewriteEntry]:
         )
         if (entry.equality == "approximate") != bool(entry.error):
             raise row.error("an approximation states its error, and nothing else does", "error")
-        _add(found, entry.id, entry, row)
-    return found
+        _add(entries, entry.id, entry, row)
+    return entries
 
 
 def rewrites_named(names: Sequence[str], where: str) -> Tuple[str, ...]:
@@ -97,12 +97,12 @@ def rewrites_named(names: Sequence[str], where: str) -> Tuple[str, ...]:
         UsageError: there is none of this name.
     """
     known: List[str] = [*rewrite_entries(), *remedies()]
-    found: Dict[str, None] = {}
+    rewrites: Dict[str, None] = {}
     for name in names:
         if name in rewrite_entries():
-            found[name] = None
+            rewrites[name] = None
         elif name in remedies() and remedies()[name].rewrites:
-            found.update(dict.fromkeys(remedies()[name].rewrites))
+            rewrites.update(dict.fromkeys(remedies()[name].rewrites))
         else:
             near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
@@ -111,7 +111,7 @@ def rewrites_named(names: Sequence[str], where: str) -> Tuple[str, ...]:
                 allowed=", ".join(rewrite_entries()),
                 hint=f"Did you mean {near[0]}?" if near and name not in remedies() else None,
             )
-    return tuple(found)
+    return tuple(rewrites)
 
 
 def fixes_markdown() -> str:

@@ -95,7 +95,7 @@ class Evaluator:
         from edgedla.fixes.fix import fix
 
         row = self.check(task)
-        found = fix(
+        fixed = fix(
             task.model,
             target=task.target,
             jetpack=task.jetpack,
@@ -108,11 +108,11 @@ class Evaluator:
             prove=False,
         )
         row.update(
-            fixes=" ".join(f"{name}:{count}" for name, count in sorted(found.counts.items())),
-            fixed_share_macs_dla=round(found.after.share_macs_dla, 6),
-            latency_us=_rounded(found.before.latency_us),
-            fixed_latency_us=_rounded(found.after.latency_us),
-            gpu_latency_us=_rounded(found.before.gpu_us),
+            fixes=" ".join(f"{name}:{count}" for name, count in sorted(fixed.counts.items())),
+            fixed_share_macs_dla=round(fixed.after.share_macs_dla, 6),
+            latency_us=_rounded(fixed.before.latency_us),
+            fixed_latency_us=_rounded(fixed.after.latency_us),
+            gpu_latency_us=_rounded(fixed.before.gpu_us),
             basis="predicted",
         )
         return row

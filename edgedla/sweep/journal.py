@@ -21,14 +21,14 @@ class Journal:
 
     def rows(self, retry_failed: bool = False) -> Dict[str, Row]:
         """The rows that stand; without those that ended by a limit, a crash or an error where these are to be retried."""
-        found: Dict[str, Row] = {}
+        by_key: Dict[str, Row] = {}
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:
-            return found
+            return by_key
         except NotADirectoryError:
             # Writing says what is wrong.
-            return found
+            return by_key
         except OSError as e:
             raise EnvironmentMissing(f"cannot be read: {e.strerror}", where=str(self.path)) from e
         for line in text.split(b"\n"):
@@ -37,8 +37,8 @@ class Journal:
             except ValueError:
                 continue
             if isinstance(row, dict) and set(row) == set(COLUMNS) and isinstance(row["key"], str):
-                found[row["key"]] = row
-        return {k: r for k, r in found.items() if not (retry_failed and r["status"] in FAILED)}
+                by_key[row["key"]] = row
+        return {k: r for k, r in by_key.items() if not (retry_failed and r["status"] in FAILED)}
 
     def add(self, rows: Iterable[Row]) -> None:
         """Appends rows; they outlive a kill of this process."""

@@ -38,22 +38,22 @@ def run_sweep(
     """
     wanted = {task.key: task for task in tasks}
     book = Journal(journal) if journal is not None else None
-    found: Dict[str, Row] = {}
+    rows: Dict[str, Row] = {}
     if book is not None:
-        found = {key: row for key, row in book.rows(retry_failed).items() if key in wanted}
-    todo = [task for key, task in wanted.items() if key not in found]
-    progress(len(found), len(wanted), None)
+        rows = {key: row for key, row in book.rows(retry_failed).items() if key in wanted}
+    todo = [task for key, task in wanted.items() if key not in rows]
+    progress(len(rows), len(wanted), None)
     try:
         for row in _engine(engine, todo, limits, jobs):
-            found[row["key"]] = row
+            rows[row["key"]] = row
             if book is not None:
                 book.add([row])
-            progress(len(found), len(wanted), row)
+            progress(len(rows), len(wanted), row)
     finally:
         if book is not None:
             book.close()
     # The same content under two names is worked out once; each name has its row, and so has each spelling of a platform.
-    return [{**found[task.key], "model": task.model, "platform": task.label} for task in tasks]
+    return [{**rows[task.key], "model": task.model, "platform": task.label} for task in tasks]
 
 
 def _engine(engine: str, todo: Sequence[Task], limits: Limits, jobs: int) -> Iterator[Row]:

@@ -88,19 +88,19 @@ def find_models(arguments: Sequence[str]) -> List[str]:
     Raises:
         ModelError: nothing there, or a folder without models.
     """
-    found: Dict[str, None] = {}
+    models: Dict[str, None] = {}
     for text in arguments:
         path = Path(text)
         if path.is_dir():
             below = sorted(str(p) for p in path.rglob("*.onnx") if p.is_file())
             if not below:
                 raise ModelError("no *.onnx below this folder", where=text)
-            found.update(dict.fromkeys(below))
+            models.update(dict.fromkeys(below))
         elif path.is_file():
-            found[text] = None
+            models[text] = None
         else:
             raise ModelError("no such file or folder", where=text)
-    return list(found)
+    return list(models)
 
 
 def content_of(model: str) -> str:
@@ -108,16 +108,16 @@ def content_of(model: str) -> str:
 
     A file that cannot be read as a model is its own content.
     """
-    own = sha256_of(model)
+    digest = sha256_of(model)
     from edgedla.importers.model_file.model_identity import model_identity
 
     try:
         external = model_identity(Path(model))["external"]
     except Exception:
-        return own
+        return digest
     if not external:
-        return own
-    return hashlib.sha256(json.dumps([own, sorted(external.items())]).encode("utf-8")).hexdigest()
+        return digest
+    return hashlib.sha256(json.dumps([digest, sorted(external.items())]).encode("utf-8")).hexdigest()
 
 
 def tasks_of(

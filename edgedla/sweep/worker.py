@@ -129,5 +129,5 @@ class Worker:
 
 def _path() -> str:
     """The child finds the same edgedla as we, from a checkout too."""
-    own = str(Path(__file__).resolve().parents[2])
-    return os.pathsep.join(p for p in (own, os.environ.get("PYTHONPATH", "")) if p)
+    package = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)

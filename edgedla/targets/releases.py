@@ -93,8 +93,8 @@ def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> R
             f"JetPack {row.version} does not carry TensorRT {trt}", allowed=known, hint="Name only one of the two."
         )
     # A separate TensorRT package brings its own DLA compiler, so the JetPack's number would be wrong for it.
-    own = padded(row.trt)[:3] == padded(version)[:3]
-    return Release(version, row.version, row.l4t, row.dla_software if own else None, row.sources)
+    observed = padded(row.trt)[:3] == padded(version)[:3]
+    return Release(version, row.version, row.l4t, row.dla_software if observed else None, row.sources)
 
 
 def dla_answer(module: Module, release: Release) -> Tuple[str, str]:
@@ -108,10 +108,10 @@ def dla_answer(module: Module, release: Release) -> Tuple[str, str]:
             break
         return row.answer, reason
     if jetpack is not None and module.family not in jetpack.families:
-        own = [j.version for j in releases().jetpack if module.family in j.families]
+        of_family = [j.version for j in releases().jetpack if module.family in j.families]
         return (
             "no",
-            f"JetPack {jetpack.version} does not run on {module.title} (JetPack {own[0]} to {own[-1]} do)",
+            f"JetPack {jetpack.version} does not run on {module.title} (JetPack {of_family[0]} to {of_family[-1]} do)",
         )
     return "unknown", f"whether {module.title} has a usable DLA with TensorRT {release.trt_text} is not documented"
 
@@ -124,8 +124,8 @@ _TEGRA_RELEASE = re.compile(r"R(?P<major>\d+)\s*\(release\),\s*REVISION:\s*(?P<m
 def _find_jetpack(text: str, module: Module) -> JetPack:
     rows = releases().jetpack
     if text.strip().lower() in ("latest", "newest"):
-        own = [row for row in rows if module.family in row.families]
-        return max(own or rows, key=lambda row: parse_version(row.version) or ())
+        of_family = [row for row in rows if module.family in row.families]
+        return max(of_family or rows, key=lambda row: parse_version(row.version) or ())
     l4t = _l4t_number(text)
     if l4t is not None:
         carriers = [row for row in rows if any(v == l4t or v.startswith(f"{l4t}.") for v in row.l4t)]

@@ -46,10 +46,10 @@ def original_outputs(artifact: Artifact, decoder: bool = True) -> Optional[Resto
         return None
 
     def restore(arrays: Arrays) -> Dict[str, np.ndarray]:
-        found = dict(arrays)
+        outputs = dict(arrays)
         for step in steps:
-            found = step(found)
-        return found
+            outputs = step(outputs)
+        return outputs
 
     return restore
 

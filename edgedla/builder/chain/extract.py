@@ -105,9 +105,9 @@ class _Extractor:
             part.results += sorted((n for n in names if n not in part.results), key=order.__getitem__)
         for part, layers in zip(self.parts, stages):
             if not part.results:
-                told = ", ".join(graph.layers[i].name for i in layers[:3]) + ("..." if len(layers) > 3 else "")
+                first_names = ", ".join(graph.layers[i].name for i in layers[:3]) + ("..." if len(layers) > 3 else "")
                 raise BuildError(
-                    f"nothing reads what a stage of its own would make: {told}", where=graph.name,
+                    f"nothing reads what a stage of its own would make: {first_names}", where=graph.name,
                     hint="take the nodes out of the model, or put them on the core before them: --layer-devices NAME:DLA0",
                 )  # fmt: skip
         read = {name for part in self.parts for name in part.inputs}
@@ -246,16 +246,16 @@ class _Part:
 
         read, name = node.input[0], node.output[0]
         source = self.whole.source(read)
-        here = source == self.k if source is not None else read not in self.whole.inputs or read in near
+        is_mine = source == self.k if source is not None else read not in self.whole.inputs or read in near
         dims = self.whole.dims(read)
         # A later stage's size may be read: no layer waits for it.
         at_hand = source is None or source < self.k
-        if here or dims is None or (at_hand and not self.whole.sizes_known):
+        if is_mine or dims is None or (at_hand and not self.whole.sizes_known):
             return False
         if node.op_type == "Size":
             value = np.asarray(int(np.prod(dims, dtype=np.int64)), np.int64)
         else:
-            told = {a.name: a.i for a in node.attribute}
-            value = np.asarray(dims[slice(told.get("start", 0), told.get("end"))], np.int64)
+            attributes = {a.name: a.i for a in node.attribute}
+            value = np.asarray(dims[slice(attributes.get("start", 0), attributes.get("end"))], np.int64)
         self.constants[name] = numpy_helper.from_array(value, name)
         return True

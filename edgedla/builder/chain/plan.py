@@ -166,7 +166,7 @@ def _planned(
 ) -> BuildPlan:
     whole, graph = part.whole, part.graph
     device = part.stage.device
-    placed = {own.name: devices[i] for i, own in zip(part.stage.layers, graph.layers)}
+    placed = {layer.name: devices[i] for i, layer in zip(part.stage.layers, graph.layers)}
     report = check_graph(
         graph, whole.platform, whole.precision, "standalone" if whole.mode == "standalone" else "fallback"
     )

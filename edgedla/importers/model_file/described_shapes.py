@@ -33,11 +33,11 @@ sys.stdout.buffer.write(onnx.shape_inference.infer_shapes(model).SerializeToStri
 
 def described_tensors(ctx: Context, model: Any) -> Described:
     """Dims and TensorRT types of the tensors that have any; ONNX shape inference runs only where the model is silent."""
-    found = _described(ctx, model.graph)
+    described = _described(ctx, model.graph)
     named = {name for node in model.graph.node for name in node.output if name}
-    if named <= set(found):
-        return found
-    return {**_inferred(ctx, model), **found}
+    if named <= set(described):
+        return described
+    return {**_inferred(ctx, model), **described}
 
 
 def _inferred(ctx: Context, model: Any) -> Described:
@@ -61,10 +61,10 @@ def _inferred(ctx: Context, model: Any) -> Described:
 
 
 def _described(ctx: Context, graph: Any) -> Described:
-    found: Described = {}
+    described: Described = {}
     for value in [*graph.value_info, *graph.output]:
         t = value.type.tensor_type
         if t.HasField("shape") and len(t.shape.dim) <= 8:
             dims = tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else -1 for d in t.shape.dim)
-            found[value.name] = (dims, trt_type(ctx, t.elem_type) or "FLOAT")
-    return found
+            described[value.name] = (dims, trt_type(ctx, t.elem_type) or "FLOAT")
+    return described

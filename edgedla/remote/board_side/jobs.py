@@ -91,7 +91,7 @@ def state_of(folder: str) -> Dict[str, Any]:
 def listing() -> List[Dict[str, Any]]:
     """All jobs, oldest first; those that ended long ago are removed."""
     base = os.path.join(home(), "jobs")
-    found = []
+    entries = []
     for name in sorted(os.listdir(base)) if os.path.isdir(base) else ():
         folder = os.path.join(base, name)
         job, state = _load(os.path.join(folder, "job.json")), state_of(folder)
@@ -101,8 +101,8 @@ def listing() -> List[Dict[str, Any]]:
             shutil.rmtree(folder, ignore_errors=True)
             continue
         shown = {k: job.get(k) for k in ("id", "kind", "owner", "what", "started")}
-        found.append({**shown, "state": state["state"], "rc": state.get("rc"), "ended": state.get("ended")})
-    return found
+        entries.append({**shown, "state": state["state"], "rc": state.get("rc"), "ended": state.get("ended")})
+    return entries
 
 
 def cancel(job: str, how: str) -> None:

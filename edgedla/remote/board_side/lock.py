@@ -63,9 +63,9 @@ def _take(name: str, info: Dict[str, str]) -> int:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        found = _read(fd)
+        holder = _read(fd)
         os.close(fd)
-        raise Busy(found)
+        raise Busy(holder)
     try:
         os.ftruncate(fd, 0)
         os.pwrite(fd, json.dumps({k: info[k] for k in FIELDS if k in info}).encode("ascii")[:INFO_BYTES], 0)
@@ -94,8 +94,8 @@ def _open(name: str) -> int:
 
 def _read(fd: int) -> Dict[str, str]:
     try:
-        found: Any = json.loads(os.pread(fd, INFO_BYTES, 0).decode("ascii"))
+        holder: Any = json.loads(os.pread(fd, INFO_BYTES, 0).decode("ascii"))
     except (ValueError, OSError):
         return {}
-    pairs: List[Tuple[str, Any]] = list(found.items()) if isinstance(found, dict) else []
+    pairs: List[Tuple[str, Any]] = list(holder.items()) if isinstance(holder, dict) else []
     return {k: v for k, v in pairs if k in FIELDS and isinstance(v, str)}

@@ -146,18 +146,18 @@ def _hold(folder: str, job: Dict[str, Any], state: str) -> None:
 
 def outputs_of(base: str) -> List[Dict[str, Any]]:
     """Path below `base`, size and SHA-256 of the plain files there; links and sockets are no results."""
-    found: List[Dict[str, Any]] = []
+    outputs: List[Dict[str, Any]] = []
     for parent, folders, files in os.walk(base):
         folders.sort()
         for name in sorted(files):
             path = os.path.join(parent, name)
             if name.endswith((".lock", ".part")) or not stat.S_ISREG(os.lstat(path).st_mode):
                 continue
-            if len(found) == MAX_OUTPUTS:
-                return found
+            if len(outputs) == MAX_OUTPUTS:
+                return outputs
             sha256, size = digest_of(path)
-            found.append({"path": os.path.relpath(path, base), "sha256": sha256, "size": size})
-    return found
+            outputs.append({"path": os.path.relpath(path, base), "sha256": sha256, "size": size})
+    return outputs
 
 
 def _environment(job: Dict[str, Any]) -> Dict[str, str]:

@@ -42,20 +42,20 @@ def _activations(node: Node, defaults: List[str], directions: int) -> List[Activ
     if len(names) < len(defaults) * directions:
         raise Refused(f"activations {names} do not fit {directions} directions")
     known = {key.lower(): value for key, value in ACTIVATIONS.items()}
-    found: List[Activation] = []
+    kinds: List[Activation] = []
     alphas, betas = node.floats("activation_alpha"), node.floats("activation_beta")
     for i, name in enumerate(names):
         if name.lower() not in known:
             raise Refused(f"Unrecognized activation type {name!r}")
         kind, alpha, beta = known[name.lower()]
-        found.append((kind, alphas[i] if i < len(alphas) else alpha, betas[i] if i < len(betas) else beta))
+        kinds.append((kind, alphas[i] if i < len(alphas) else alpha, betas[i] if i < len(betas) else beta))
     n = len(defaults)
-    if directions == 2 and found[:n] != found[n : 2 * n]:
+    if directions == 2 and kinds[:n] != kinds[n : 2 * n]:
         raise Refused(
             "The parser does not currently support cases where activations for the reverse pass of the "
             f"{node.op} do not match the forward pass."
         )
-    return found[:n]
+    return kinds[:n]
 
 
 class Recurrent:
