@@ -9,7 +9,7 @@ PYTEST ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test docs setup contract-wheels attack release floors clean
+.PHONY: demo test docs setup contract-wheels attack mutants release floors clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
