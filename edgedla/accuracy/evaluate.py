@@ -12,7 +12,8 @@ from edgedla.accuracy.metrics import Metric
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.documents import header
 from edgedla.errors import DataError, UsageError
-from edgedla.preprocess.settings import PreprocessSettings, settings_of
+from edgedla.importers.model_file.embedded_preprocess import embedded_preprocess
+from edgedla.preprocess.settings import PreprocessSettings, settings_of, with_embedded
 from edgedla.quantization.samples import Feed, InputSpec, Samples
 
 Run = Callable[[Feed], Mapping[str, np.ndarray]]
@@ -89,7 +90,10 @@ def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[i
     session = open_session(static.SerializeToString())
     names = [o.name for o in session.get_outputs()]
     specs = input_specs(session, {k: list(v) for k, v in (shapes or {}).items()})
-    return Network(name, "fp32", tuple(specs), tuple(names), lambda feed: dict(zip(names, session.run(names, feed))))
+    made = with_embedded(None, embedded_preprocess(model, name))
+    return Network(
+        name, "fp32", tuple(specs), tuple(names), lambda feed: dict(zip(names, session.run(names, feed))), made
+    )
 
 
 def open_network(

@@ -8,15 +8,17 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from edgedla.accuracy.evaluate import Score
 from edgedla.accuracy.fp16_care import fp16_findings
 from edgedla.accuracy.layer_times import LayerTimes, layer_times
+from edgedla.accuracy.pictures import histogram_pictures
 from edgedla.accuracy.repair import better_thresholds, goal, layers_to_fp16
 from edgedla.accuracy.request import QuantizeRequest
-from edgedla.accuracy.result import HistogramPicture, Quantized, scores_of
+from edgedla.accuracy.result import Quantized, scores_of
 from edgedla.accuracy.simulation import Simulation, tensor_noise
 from edgedla.accuracy.state import State, metric_values
 from edgedla.accuracy.triage import TensorError, best_ranges, tensor_errors, with_accumulated, with_output_shares
 from edgedla.errors import DataError, ModelError, UsageError
 from edgedla.graph import LayerGraph
-from edgedla.quantization.calibration_cache import write_cache
+from edgedla.importers.model_file.embedded_preprocess import embedded_preprocess
+from edgedla.quantization.calibration_cache import INT8_MAX, write_cache
 from edgedla.quantization.collect import Collection, collect
 from edgedla.quantization.coverage import coverage
 from edgedla.quantization.methods import METHODS, method_of, thresholds
@@ -27,7 +29,6 @@ from edgedla.vocabulary import GPU
 
 #: Samples that methods are compared on, that errors accumulate over, and that biases are corrected on.
 _COMPARE, _ACCUMULATE, _CORRECT = 32, 4, 64
-_PICTURES, _PICTURE_BINS = 6, 96
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
 Data = Union[None, str, Path, Samples, Callable[[Sequence[InputSpec]], Samples]]
@@ -86,6 +87,7 @@ class _Work:
         self.model = with_static_inputs(read_model(path), shapes)
         # Before the samples are read: they may be many.
         require(memory_of(self.model.SerializeToString()))
+        self.embedded = embedded_preprocess(self.model, str(path))
         self.specs = model_input_specs(self.model)
         self.report = check_graph(self.graph, self.platform, "int8", "fallback")
         self.notes: List[str] = []
@@ -134,6 +136,8 @@ class _Work:
         self.tell(f"collecting histograms on {calibration.detail}")
         collection = collect(self.model, calibration, self._progress("collecting"), self.say)
         absmax = dict(given) if given is not None else thresholds(collection, request.method)
+        if self.embedded is not None and self.embedded.scale is not None:
+            absmax[self.embedded.input] = self.embedded.scale * INT8_MAX
         if not absmax:
             raise ModelError("no tensor holds a value other than 0 on these samples", where=calibration.detail)
         source = "synthetic" if calibration.synthetic else "data"
@@ -287,7 +291,7 @@ class _Work:
             missing_us={
                 t.tensor: times.without_scale_us(n for n in t.layers if devices[n] != GPU) for t in covered.missing
             },
-            histograms=_pictures(collection, errors),
+            histograms=histogram_pictures(collection, errors),
             notes=tuple(self.notes),
             cache="" if typed else write_cache(scales.absmax, self.platform.release.trt),
             model=self._typed_model(state, scales.absmax)
@@ -331,15 +335,3 @@ class _Work:
             "extra": sum(step.extra_us for step in state.steps if step.kept),
             "missing": times.without_scale_us(n for n in missing if n in on_dla),
         }
-
-
-def _pictures(collection: Collection, errors: Sequence[TensorError]) -> Tuple[HistogramPicture, ...]:
-    """Histograms of the tensors that weigh most at the outputs, with every method's threshold."""
-    worst = sorted(errors, key=lambda e: (-(e.output_share or 0.0), -e.loss_db))[:_PICTURES]
-    found = []
-    for error in worst:
-        histogram = collection.histograms[error.tensor]
-        marks = {name: method(histogram) for name, method in METHODS.items()}
-        counts = tuple(float(c) for c in histogram.binned(_PICTURE_BINS))
-        found.append(HistogramPicture(error.tensor, histogram.absmax, counts, {**marks, "in use": error.absmax}))
-    return tuple(found)

@@ -27,6 +27,7 @@ from edgedla.builder.standing import discard_stages, standing, tell
 from edgedla.builder.trtexec.files import Scripts, scripts_of
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError, UsageError
 from edgedla.graph import LayerGraph
+from edgedla.preprocess.settings import with_embedded
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.samples import Samples
 from edgedla.regions import CheckReport
@@ -98,6 +99,7 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
         with output_folder(folder), _alone(folder):
             work = folder / WORK
             source = OnnxSource(path)
+            request = replace(request, preprocess=with_embedded(request.preprocess, source.embedded))
             plan = _plan(source, request, work, say)
             if isinstance(plan, ChainPlan):
                 return build_chain(plan, source, folder, work, backend, request, _build_one, say)
@@ -158,6 +160,7 @@ def _plan(
     )
     refuse_dynamic(graph)
     request = with_quantization(request, source.path)
+    pictures = with_embedded(request.preprocess, source.embedded)
     options, model = request.options, None
     if request.placement is not None:
         from edgedla.builder.plan.from_placement import placed_devices, placed_model
@@ -168,7 +171,7 @@ def _plan(
     calibration = Calibration()
     if request.precision == "int8" and not platform.release.strongly_typed:
         calibration = calibrate(
-            source, graph, request.calib, request.calib_data, request.calib_method, request.preprocess, work, say
+            source, graph, request.calib, request.calib_data, request.calib_method, pictures, work, say
         )
     if model is not None and chained:
         from edgedla.builder.onnx_input import load_model

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.builder.onnx_input import fix_inputs, read_model
+from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess, embedded_preprocess
 from edgedla.importers.model_file.model_identity import dynamic_inputs, identity_of
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 
@@ -36,6 +37,11 @@ class OnnxSource:
     def identity(self) -> Dict[str, Any]:
         """Name and digests, as an artifact states them. Raises ModelError: unreadable."""
         return identity_of(self.file)
+
+    @property
+    def embedded(self) -> Optional[EmbeddedPreprocess]:
+        """What the model holds of its own preprocessing; None where it holds none. Raises ModelError: unreadable."""
+        return embedded_preprocess(self.file.model, str(self.path))
 
     @property
     def dynamic_inputs(self) -> Tuple[str, ...]:

@@ -7,7 +7,6 @@ become a BatchNormalization in front, and only the order of the channels is fold
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, List, Optional, Tuple
 
@@ -19,14 +18,15 @@ from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Goal, Network, attribute
 from edgedla.fixes.prove import ROUND, distance
 from edgedla.fixes.site import Refused
+from edgedla.importers.model_file.embedded_preprocess import METADATA, EmbeddedPreprocess
 from edgedla.quantization.session import open_session
 
 #: First release that takes images of 8 bits as network input (NvInfer.h 8.5: kUINT8 for inputs and outputs).
 FIRST_UINT8 = (8, 5)
-#: Where the model's metadata says what its input takes now.
-METADATA = "edgedla.preprocess"
+#: A grey value of 0 in the steps of a signed byte.
+MIDDLE = 128
 ORDERS = ("rgb", "bgr")
-FORM = "mean=123.7:116.3:103.5,std=58.4:57.1:57.4,colour=rgb,takes=bgr,uint8"
+FORM = "mean=123.7:116.3:103.5,std=58.4:57.1:57.4,colour=rgb,takes=bgr,uint8 (or int8)"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ class Embedded:
         mean, std: in grey values, in the order of `colour`; one number each for a grey image.
         colour: the order that the network was trained with.
         takes: the order that its input has afterwards.
-        uint8: the input's elements are 8-bit integers.
+        uint8: the input's elements are unsigned bytes.
+        int8: the input takes grey value - 128: with an INT8 scale of 1 these are a camera's bytes with one bit turned, so a DLA
+            input of INT8 loses nothing.
     """
 
     mean: Tuple[float, ...] = (0.0, 0.0, 0.0)
@@ -45,6 +47,7 @@ class Embedded:
     colour: str = "rgb"
     takes: str = "rgb"
     uint8: bool = False
+    int8: bool = False
 
     @property
     def swaps(self) -> bool:
@@ -52,7 +55,7 @@ class Embedded:
 
 
 def parse_preprocess(text: str) -> Embedded:
-    """`mean=..,std=..,colour=..,takes=..,uint8`, each part once and in any order.
+    """`mean=..,std=..,colour=..,takes=..,uint8` (or `int8`), each part once and in any order.
 
     Raises:
         UsageError: another form.
@@ -66,10 +69,12 @@ def parse_preprocess(text: str) -> Embedded:
             values[key] = _numbers(key, value)
         elif key in ("colour", "takes") and value in ORDERS:
             values[key] = value
-        elif key == "uint8" and not separator:
+        elif key in ("uint8", "int8") and not separator:
             values[key] = True
         else:
             raise UsageError(f"{part!r} is no part of a preprocessing", where="--embed-preprocess", allowed=FORM)
+    if "uint8" in values and "int8" in values:
+        raise UsageError("uint8 and int8 exclude each other", where="--embed-preprocess", allowed=FORM)
     values.setdefault("takes", values.get("colour", "rgb"))
     return Embedded(**values)
 
@@ -100,6 +105,8 @@ def embed(model: Any, wanted: Embedded, goal: Goal) -> str:
     network = Network(model, goal)
     x, channels, dtype = _image(network)
     mean, std = (np.broadcast_to(np.asarray(v, np.float64), (channels,)) for v in (wanted.mean, wanted.std))
+    if wanted.int8:
+        mean = mean - MIDDLE
     order = np.arange(channels)[::-1] if wanted.swaps and channels == 3 else np.arange(channels)
     uses = [(use.node, use.idx) for use in x.uses()]
     editor = Editor(network, f"{x.name}/preprocess")
@@ -125,16 +132,16 @@ def embed(model: Any, wanted: Embedded, goal: Goal) -> str:
             node.replace_input_with(place, ready)
     first = next(iter(network.graph))
     network.graph.insert_before(first, editor.nodes)
-    model.metadata_props[METADATA] = json.dumps(
-        {
-            "input": x.name,
-            "mean": [0.0],
-            "std": [1.0],
-            "colour": wanted.takes,
-            "dtype": "uint8" if wanted.uint8 else str(dtype),
-        }
+    taken = EmbeddedPreprocess(
+        x.name,
+        float(MIDDLE) if wanted.int8 else 0.0,
+        1.0,
+        wanted.takes,
+        "uint8" if wanted.uint8 else str(dtype),
+        1.0 if wanted.int8 else None,
     )
-    kind = "8-bit grey values" if wanted.uint8 else "grey values 0 to 255"
+    model.metadata_props[METADATA] = taken.to_text()
+    kind = "8-bit grey values" if wanted.uint8 else "grey values - 128" if wanted.int8 else "grey values 0 to 255"
     return f"{x.name} takes {kind} in {wanted.takes.upper()} order; mean, std and colour order are in the model"
 
 
@@ -204,7 +211,8 @@ def prove_embedding(original: Any, embedded: Any, wanted: Embedded, seed: int = 
     outputs = [v.name for v in original.graph.outputs]
     before, after = (open_session(ir.to_proto(m).SerializeToString(), optimize=False) for m in (original, embedded))
     reference = before.run(outputs, {name: ready})
-    found = after.run(outputs, {name: grey.astype(np.uint8 if wanted.uint8 else dtype)})
+    given = (grey - MIDDLE if wanted.int8 else grey).astype(np.uint8 if wanted.uint8 else dtype)
+    found = after.run(outputs, {name: given})
     fused = open_session(ir.to_proto(original).SerializeToString()).run(outputs, {name: ready})
     worst = max(distance(np.asarray(a), np.asarray(b))[0] for a, b in zip(reference, found))
     noise = max(distance(np.asarray(a), np.asarray(b))[0] for a, b in zip(reference, fused))

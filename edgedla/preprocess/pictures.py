@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple, Union, overload
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from edgedla.errors import DataError, EnvironmentMissing, UsageError
 from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.preprocess.settings import PreprocessSettings
-from edgedla.quantization.samples import Feed, InputSpec, Samples, identity_of, load_samples
+from edgedla.quantization.samples import Feed, Feeds, InputSpec, Samples, identity_of, load_samples
 
 PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp", ".tif", ".tiff"})
 VIDEOS = frozenset({".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v", ".mpg", ".mpeg"})
@@ -83,16 +83,22 @@ def _samples(
 
 def _spec(inputs: Sequence[InputSpec], settings: Optional[PreprocessSettings]) -> Preprocess:
     shape = tuple(inputs[0].shape)
-    if len(inputs) != 1 or len(shape) != 4 or shape[:2] != (1, 3) or not np.issubdtype(inputs[0].dtype, np.floating):
+    grey = inputs[0].dtype is np.uint8
+    if (
+        len(inputs) != 1
+        or len(shape) != 4
+        or shape[:2] != (1, 3)
+        or not (grey or np.issubdtype(inputs[0].dtype, np.floating))
+    ):
         listed = ", ".join(f"{i.name} {list(i.shape)}" for i in inputs)
         raise UsageError(
-            f"pictures need one float input of 1 x 3 x H x W, the network has {listed}",
+            f"pictures need one input of 1 x 3 x H x W, float or UINT8, the network has {listed}",
             hint="give arrays: .npz or .npy",
         )
     p = settings or PreprocessSettings()
     return Preprocess(
         frame_hw=(shape[2], shape[3]), input_chw=(3, shape[2], shape[3]), colour=p.colour, fit=p.fit, pad=p.pad,
-        mean=p.mean, std=p.std, dtype="FLOAT",
+        mean=p.mean, std=p.std, dtype="UINT8" if grey else "FLOAT",
     )  # fmt: skip
 
 
@@ -104,7 +110,7 @@ def _cv2() -> Any:
     return cv2
 
 
-class _Pictures(Sequence[Feed]):
+class _Pictures(Feeds):
     """One feed a picture. A picture is decoded when it is asked for."""
 
     def __init__(self, files: Sequence[Path], spec: Preprocess, into: InputSpec) -> None:
@@ -115,14 +121,7 @@ class _Pictures(Sequence[Feed]):
     def __len__(self) -> int:
         return len(self._files)
 
-    @overload
-    def __getitem__(self, index: int) -> Feed: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Feed]: ...
-    def __getitem__(self, index: Union[int, slice]) -> Union[Feed, Sequence[Feed]]:
-        if isinstance(index, slice):
-            # Still read as they are asked for: half of a data set need not stand in memory.
-            return _Pictures(self._files[index], self._preprocess.spec, self._into)
+    def feed(self, index: int) -> Feed:
         path = self._files[index]
         frame = _cv2().imread(str(path))
         if frame is None:
@@ -130,7 +129,7 @@ class _Pictures(Sequence[Feed]):
         return {self._into.name: prepared(self._preprocess, frame, self._into)}
 
 
-class _Video(Sequence[Feed]):
+class _Video(Feeds):
     """Frames of a video, evenly. They are decoded once, and kept in FP16: the inputs of DLA networks are no wider."""
 
     def __init__(self, path: Path, spec: Preprocess, into: InputSpec, limit: Optional[int]) -> None:
@@ -157,13 +156,7 @@ class _Video(Sequence[Feed]):
     def __len__(self) -> int:
         return len(self._frames)
 
-    @overload
-    def __getitem__(self, index: int) -> Feed: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Feed]: ...
-    def __getitem__(self, index: Union[int, slice]) -> Union[Feed, Sequence[Feed]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def feed(self, index: int) -> Feed:
         return {self._into.name: self._frames[index].astype(self._into.dtype)}
 
 
@@ -171,6 +164,7 @@ def prepared(preprocess: CpuPreprocessor, frame: np.ndarray, into: InputSpec) ->
     """A BGR frame of any size as the network's input: (1, 3, H, W) of the input's type."""
     if frame.shape != preprocess.spec.frame_shape:
         preprocess.reframe(dataclasses.replace(preprocess.spec, frame_hw=frame.shape[:2]))
-    values = preprocess(frame).view(np.float32).reshape(into.shape)
+    kind = np.uint8 if preprocess.spec.dtype == "UINT8" else np.float32
+    values = preprocess(frame).view(kind).reshape(into.shape)
     result: np.ndarray = np.array(values, dtype=into.dtype)
     return result

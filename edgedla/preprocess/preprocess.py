@@ -15,7 +15,7 @@ from edgedla.preprocess.geometry import Geometry
 #: Pixel orders of a frame. NV12 is one uint8 array (h * 3 / 2, w): the Y plane, then interleaved UV at half resolution.
 PIXELS = ("bgr", "rgb", "nv12")
 #: Element types a network input can have here, by TensorRT's DataType name.
-INPUT_TYPES = ("FLOAT", "HALF", "INT8")
+INPUT_TYPES = ("FLOAT", "HALF", "INT8", "UINT8")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Preprocess:
         colour: "rgb" or "bgr", the order the network wants its channels in.
         fit: letterbox, stretch or crop (see Geometry.fit). pad: grey value 0..255 around a letterboxed frame.
         mean, std: in grey values 0..255, in the order of `colour`; std (255, 255, 255) makes 0..1.
-        dtype: FLOAT, HALF or INT8. scale: real value of one INT8 step (the input's scale).
+        dtype: FLOAT, HALF, INT8 or UINT8 (whole numbers 0 to 255). scale: real value of one INT8 step (the input's scale).
         format, chip: how the buffer lies in memory.
     """
 
@@ -92,6 +92,8 @@ class Preprocess:
         real = (grey[None] - mean) / std
         if self.dtype == "INT8":
             return quantize(real, float(self.scale or 0))
+        if self.dtype == "UINT8":
+            return np.rint(np.clip(real, 0, 255)).astype(np.uint8)
         return real.astype(np.float16 if self.dtype == "HALF" else np.float32)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Dict, Mapping, Tuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.errors import DocumentError, UsageError
+from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess
 from edgedla.preprocess.geometry import FITS
 from edgedla.vocabulary import one_of
 
@@ -62,6 +63,34 @@ def settings_of(values: Mapping[str, Any], where: str) -> PreprocessSettings:
         return PreprocessSettings(**{**values, **three})
     except (TypeError, ValueError, UsageError) as e:
         raise DocumentError(f"no preprocessing: {e}", where=where) from e
+
+
+def with_embedded(
+    settings: Optional[PreprocessSettings], inside: Optional[EmbeddedPreprocess]
+) -> Optional[PreprocessSettings]:
+    """How pictures become inputs of a model that holds part of its preprocessing: mean, std and colour are what it takes.
+
+    Args:
+        settings: what the user said, whose fit and pad stay. inside: what the model's metadata says; None: nothing.
+
+    Raises:
+        UsageError: the user names a mean or std of their own, which would scale twice.
+    """
+    if inside is None:
+        return settings
+    mean, std = inside.three
+    wanted = PreprocessSettings(colour=inside.colour, mean=mean, std=std)  # type: ignore[arg-type]
+    if settings is None:
+        return wanted
+    default = PreprocessSettings()
+    for name in ("mean", "std"):
+        if getattr(settings, name) not in (getattr(default, name), getattr(wanted, name)):
+            raise UsageError(
+                f"{name} {_text(getattr(settings, name))}, but the model scales by itself",
+                where=f"--{name}",
+                allowed=f"{_text(getattr(wanted, name))}, or leave it out",
+            )
+    return replace(settings, colour=wanted.colour, mean=wanted.mean, std=wanted.std)
 
 
 def agreed(made_for: PreprocessSettings, asked: Mapping[str, Any], where: str) -> PreprocessSettings:

@@ -25,6 +25,45 @@ NUMPY_OF_ORT: Mapping[str, type] = {
 Feed = Dict[str, np.ndarray]
 
 
+class Feeds(Sequence[Feed]):
+    """Feeds that are made when they are asked for. A subclass says how many there are, and makes one.
+
+    A slice makes none either: half of a data set need not stand in memory.
+    """
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def feed(self, index: int) -> Feed:
+        """The feed at 0 <= index < len(self)."""
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, index: int) -> Feed: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Feed]: ...
+    def __getitem__(self, index: Union[int, slice]) -> Union[Feed, Sequence[Feed]]:
+        count = len(self)
+        if isinstance(index, slice):
+            return _Part(self, range(count)[index])
+        if not -count <= index < count:
+            raise IndexError(index)
+        return self.feed(index % count)
+
+
+class _Part(Feeds):
+    """Some of the feeds of another."""
+
+    def __init__(self, whole: Feeds, places: range) -> None:
+        self._whole, self._places = whole, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def feed(self, index: int) -> Feed:
+        return self._whole.feed(self._places[index])
+
+
 @dataclass(frozen=True)
 class InputSpec:
     """One model input: name, static shape, NumPy type."""
@@ -80,10 +119,10 @@ def feeds_of(arrays: Mapping[str, Any], inputs: Sequence[InputSpec], where: str)
         found = ", ".join(repr(name) for name in sorted(arrays))
         wanted = ", ".join(spec.name for spec in inputs)
         raise DataError(f"no array for input {missing[0]!r}; the file has {found}", where=where, allowed=wanted)
-    return _Feeds({spec.name: _as_samples(arrays[spec.name], spec, where) for spec in inputs}, inputs, where)
+    return _Arrays({spec.name: _as_samples(arrays[spec.name], spec, where) for spec in inputs}, inputs, where)
 
 
-class _Feeds(Sequence[Feed]):
+class _Arrays(Feeds):
     """Samples of arrays that each have one sample a row."""
 
     def __init__(self, parts: Mapping[str, Any], inputs: Sequence[InputSpec], where: str) -> None:
@@ -95,15 +134,7 @@ class _Feeds(Sequence[Feed]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, index: int) -> Feed: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Feed]: ...
-    def __getitem__(self, index: Union[int, slice]) -> Union[Feed, Sequence[Feed]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._count))]
-        if not -self._count <= index < self._count:
-            raise IndexError(index)
+    def feed(self, index: int) -> Feed:
         feed = {}
         for spec in self._inputs:
             values: np.ndarray = np.array(self._parts[spec.name][index]).astype(spec.dtype)
@@ -113,7 +144,7 @@ class _Feeds(Sequence[Feed]):
         return feed
 
 
-class Joined(Sequence[Feed]):
+class Joined(Feeds):
     """The feeds of several files, one behind the other, at most `limit`."""
 
     def __init__(self, parts: Sequence[Sequence[Feed]], limit: Optional[int] = None) -> None:
@@ -124,16 +155,7 @@ class Joined(Sequence[Feed]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, index: int) -> Feed: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Feed]: ...
-    def __getitem__(self, index: Union[int, slice]) -> Union[Feed, Sequence[Feed]]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._count))]
-        if not -self._count <= index < self._count:
-            raise IndexError(index)
-        index %= self._count
+    def feed(self, index: int) -> Feed:
         part = int(np.searchsorted(self._ends, index, side="right"))
         return self._parts[part][index - (int(self._ends[part - 1]) if part else 0)]
 

@@ -9,9 +9,16 @@ import onnx
 import pytest
 
 import edgedla
+from edgedla.builder.request import BuildRequest
 from edgedla.errors import ModelError, UsageError
 from edgedla.fixes.preprocess import Embedded, parse_preprocess
+from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess, embedded_preprocess
+from edgedla.preprocess.preprocess import CpuPreprocessor
+from edgedla.preprocess.settings import PreprocessSettings, with_embedded
 from edgedla.quantization.session import open_session
+from edgedla.runtime.pipeline.open_engine import preprocess_for
+from edgedla.runtime.pipeline.settings import PreprocessConfig
+from edgedla.runtime.runners import open_runners, outputs_as_arrays
 
 ORIN = {"target": "agx-orin-64gb", "trt": "10.3"}
 MEAN, STD = (123.7, 116.3, 103.5), (58.4, 57.1, 57.4)
@@ -58,6 +65,64 @@ def test_embedded_is_equal(body, operators, takes, uint8):
     assert takes.upper() in result.interface[0]
 
 
+@pytest.mark.parametrize("body", ["y = Conv(x, w, b)", "y = Conv<pads = [1, 1, 1, 1]>(x, w, b)"])
+def test_signed_bytes_are_a_camera_s_less_128(body):
+    result = edgedla.fix(network(body), **ORIN, embed_preprocess=Embedded(MEAN, STD, "rgb", "bgr", int8=True))
+    grey = np.random.default_rng(1).integers(0, 256, (1, 3, 16, 16))
+    ready = ((grey[:, ::-1] - np.reshape(MEAN, (1, 3, 1, 1))) / np.reshape(STD, (1, 3, 1, 1))).astype("f")
+    found = run(result.to_proto(), (grey - 128).astype("f"))
+    np.testing.assert_allclose(found, run(network(body), ready), rtol=1e-3, atol=1e-3)
+    inside = embedded_preprocess(result.to_proto())
+    assert inside == EmbeddedPreprocess("x", 128.0, 1.0, "bgr", "float32", 1.0)
+
+
+@pytest.mark.parametrize("kind", ["float", "uint8", "int8"])
+def test_calibration_artifact_and_run_follow_the_model(tmp_path, kind):
+    cv2 = pytest.importorskip("cv2")
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    rng = np.random.default_rng(2)
+    for i in range(4):
+        cv2.imwrite(str(folder / f"{i}.png"), rng.integers(0, 256, (16, 16, 3), np.uint8))
+    model = network("c = Conv<pads = [1, 1, 1, 1]>(x, w, b) y = Relu(c)")
+    result = edgedla.fix(
+        model,
+        **ORIN,
+        precision="int8",
+        embed_preprocess=Embedded(MEAN, STD, "rgb", "bgr", kind == "uint8", kind == "int8"),
+    )
+    result.save(tmp_path / "net.onnx")
+    request = BuildRequest("agx-orin-64gb", trt="10.3", precision="int8", backend="host", calib_data=folder)
+    artifact = edgedla.build(tmp_path / "net.onnx", tmp_path / "a", request)
+    assert artifact.preprocess["colour"] == "bgr"
+    assert artifact.preprocess["std"] == [1.0] * 3
+    assert artifact.preprocess["mean"] == [128.0 if kind == "int8" else 0.0] * 3
+    if kind == "int8":
+        plan = json.loads(artifact.file("plan").read_text())
+        assert plan["calibration"]["absmax"]["x"] == 127.0
+    frame = cv2.imread(str(folder / "0.png"))
+    binding = artifact.inputs[0]
+    assert (binding.dtype == "UINT8") is (kind == "uint8")
+    spec = preprocess_for(artifact, frame.shape[:2], "bgr", PreprocessConfig())
+    with open_runners(artifact)[0] as runner:
+        outputs = runner.wait(runner.submit({"x": CpuPreprocessor(spec)(frame)}), 60)
+    found = outputs_as_arrays(artifact, outputs)["y"]
+    rgb = frame[..., ::-1].transpose(2, 0, 1)[None]
+    ready = ((rgb - np.reshape(MEAN, (1, 3, 1, 1))) / np.reshape(STD, (1, 3, 1, 1))).astype("f")
+    expected = run(model, ready)
+    assert np.linalg.norm(found - expected) < 0.03 * np.linalg.norm(expected)
+
+
+def test_a_second_scaling_is_refused(tmp_path):
+    edgedla.fix(network("y = Conv(x, w)"), **ORIN, embed_preprocess=Embedded(MEAN, STD)).save(tmp_path / "net.onnx")
+    twice = PreprocessSettings(mean=MEAN, std=STD)
+    request = BuildRequest("agx-orin-64gb", trt="10.3", backend="host", preprocess=twice)
+    with pytest.raises(UsageError, match="scales by itself"):
+        edgedla.build(tmp_path / "net.onnx", tmp_path / "a", request)
+    kept = with_embedded(PreprocessSettings(fit="stretch"), EmbeddedPreprocess("x", 0.0, 1.0, "bgr", "float32"))
+    assert (kept.fit, kept.colour, kept.std) == ("stretch", "bgr", (1.0, 1.0, 1.0))
+
+
 def test_without_a_mean_padding_does_not_matter():
     wanted = Embedded((0.0,), (255.0,))
     fixed = edgedla.fix(network("y = Conv<pads = [1, 1, 1, 1]>(x, w)"), **ORIN, embed_preprocess=wanted).to_proto()
@@ -72,7 +137,7 @@ def test_what_cannot_be_done_is_said():
 
 
 @pytest.mark.parametrize(
-    "text", ["mean", "mean=1:2", "std=0", "colour=yuv", "mean=1,mean=2", "uint8=1", "mean=nan", ""]
+    "text", ["uint8,int8", "mean", "mean=1:2", "std=0", "colour=yuv", "mean=1,mean=2", "uint8=1", "mean=nan", ""]
 )
 def test_another_spelling_is_refused(text):
     with pytest.raises(UsageError, match="embed-preprocess"):

@@ -67,7 +67,7 @@ def test_a_video_gives_frames_evenly(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     picture(tmp_path / "in" / "a.png", 0)
-    with pytest.raises(UsageError, match="pictures need one float input"):
+    with pytest.raises(UsageError, match="pictures need one input of 1 x 3"):
         open_samples(tmp_path / "in", [InputSpec("x", (1, 4, 8, 8), np.float32)])
     (tmp_path / "in" / "b.jpg").write_bytes(b"no picture")
     with pytest.raises(DataError, match="no picture that OpenCV can read"):

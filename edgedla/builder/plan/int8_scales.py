@@ -11,7 +11,7 @@ from edgedla.builder.plan.plan import Calibration
 from edgedla.errors import EdgedlaError
 from edgedla.files import write_atomic
 from edgedla.graph import LayerGraph
-from edgedla.quantization.calibration_cache import read_cache
+from edgedla.quantization.calibration_cache import INT8_MAX, read_cache
 
 if TYPE_CHECKING:
     from edgedla.builder.onnx_source import OnnxSource
@@ -40,7 +40,9 @@ def calibrate(
     """
     if cache is not None:
         cache_ranges = read_cache(cache)
-        return Calibration("cache", cache_ranges.absmax, "; ".join((Path(cache).name, *cache_ranges.notes)))
+        return Calibration(
+            "cache", {**cache_ranges.absmax, **_own_ranges(source)}, "; ".join((Path(cache).name, *cache_ranges.notes))
+        )
     # Both need onnx and onnxruntime, which a device that builds from a cache may lack.
     from edgedla.preprocess.pictures import open_samples
     from edgedla.quantization.collect import collect
@@ -62,7 +64,13 @@ def calibrate(
         absmax = thresholds(collect(model, samples, say=say), method)
         if kept is not None:
             write_atomic(kept, json.dumps(absmax, sort_keys=True), follow=False)
-    return Calibration(basis, absmax, f"{samples.detail}, {method}")
+    return Calibration(basis, {**absmax, **_own_ranges(source)}, f"{samples.detail}, {method}")
+
+
+def _own_ranges(source: OnnxSource) -> Dict[str, float]:
+    """Ranges that the model itself states: of an input whose INT8 steps are whole grey values."""
+    inside = source.embedded
+    return {} if inside is None or inside.scale is None else {inside.input: inside.scale * INT8_MAX}
 
 
 def _key(model: Any, samples: Samples, method: str) -> str:

@@ -66,7 +66,10 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     """
     from edgedla.accuracy.quantize import quantize as run
     from edgedla.accuracy.request import QuantizeRequest
+    from edgedla.importers.model_file.embedded_preprocess import embedded_preprocess
+    from edgedla.importers.model_file.onnx_file import read
     from edgedla.preprocess.pictures import open_samples
+    from edgedla.preprocess.settings import with_embedded
     from edgedla.quantization.calibration_cache import read_cache
     from edgedla.reports.quantization import render_quantized
 
@@ -88,7 +91,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         shapes=given["shapes"],
         batch=given["batch"],
     )
-    pictures = preprocess_settings(given)
+    pictures = with_embedded(preprocess_settings(given), embedded_preprocess(read(model).model, model))
 
     def samples(path: str) -> Callable[[Sequence[Any]], Any]:
         return lambda inputs: open_samples(path, inputs, pictures, None)

@@ -1,0 +1,68 @@
+"""What a model says of its own input after `fix --embed-preprocess`: kept in its metadata, read by calibration, build and run."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Optional, Tuple
+
+from edgedla.errors import ModelError
+
+#: Key of the model's metadata.
+METADATA = "edgedla.preprocess"
+
+
+@dataclass(frozen=True)
+class EmbeddedPreprocess:
+    """A pixel p becomes (p - mean) / std before the network reads it; the rest is in the model.
+
+    Attributes:
+        input: its name. colour: "rgb" or "bgr", the order that it takes. dtype: of its elements, NumPy's name.
+        scale: INT8 scale that makes its steps whole grey values; None where calibration decides.
+    """
+
+    input: str
+    mean: float
+    std: float
+    colour: str
+    dtype: str
+    scale: Optional[float] = None
+
+    def to_text(self) -> str:
+        return json.dumps({**asdict(self), "mean": [self.mean], "std": [self.std]})
+
+    @property
+    def three(self) -> Tuple[Tuple[float, ...], Tuple[float, ...]]:
+        """(mean, std) of three channels."""
+        return (self.mean,) * 3, (self.std,) * 3
+
+
+def embedded_preprocess(model: Any, where: str = "") -> Optional[EmbeddedPreprocess]:
+    """What an onnx.ModelProto's metadata says; None where its input is no grey values.
+
+    Raises:
+        ModelError: the entry is not what `fix` writes.
+    """
+    text = {p.key: p.value for p in model.metadata_props}.get(METADATA)
+    if not text:
+        return None
+    try:
+        entry = json.loads(text)
+        (mean,), (std,) = entry["mean"], entry["std"]
+        scale = entry.get("scale")
+        found = EmbeddedPreprocess(
+            str(entry["input"]),
+            float(mean),
+            float(std),
+            str(entry["colour"]),
+            str(entry["dtype"]),
+            None if scale is None else float(scale),
+        )
+        if found.colour not in ("rgb", "bgr") or not math.isfinite(found.mean) or not found.std > 0:
+            raise ValueError(text)
+    except (ValueError, TypeError, KeyError) as e:
+        raise ModelError(
+            f"the metadata {METADATA} is damaged: {e}", where=where, hint="run `edgedla fix --embed-preprocess` again"
+        ) from e
+    return found
