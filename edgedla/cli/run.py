@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import json
 import os
 import signal
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import click
 
@@ -15,6 +17,9 @@ from edgedla.cli.options import preprocess_options
 from edgedla.cli.output import deliver, destinations, echo
 from edgedla.cli.source_option import source_options, sources_of
 from edgedla.errors import DocumentError, UsageError
+
+if TYPE_CHECKING:
+    from edgedla.runtime.pipeline.settings import PipelineConfig
 
 FORMATS = ("text", "json")
 
@@ -90,11 +95,7 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.signal(number, lambda *_: os._exit(130))
         click.get_current_context().call_on_close(functools.partial(signal.signal, number, before))
-    from edgedla.runtime.live.server import serve_view
-    from edgedla.runtime.pipeline.config import load_config, read_labels, with_overrides
-    from edgedla.runtime.pipeline.metrics import serve_metrics
-    from edgedla.runtime.pipeline.open_pipeline import open_pipeline
-    from edgedla.runtime.pipeline.service import as_service
+    from edgedla.runtime.pipeline.reading import read_labels
 
     is_file = pipeline.lower().endswith((".yaml", ".yml"))
     if not os.path.exists(pipeline):
@@ -106,30 +107,50 @@ def run(
             allowed="*.yaml, or a folder that `edgedla build` made",
             hint=f"edgedla build {pipeline} -o ARTIFACT" if pipeline.lower().endswith(".onnx") else None,
         )
-    config = with_overrides(
-        load_config(pipeline) if is_file else None,
-        artifact="" if is_file else pipeline,
-        sources=sources_of(sources, source_file, lambda line: echo(f"edgedla: {line}", err=True)),
-        preprocess={"device": preprocess, "mean": mean, "std": std, "fit": fit, "colour": colour},
-        decode={"kind": decode, "labels": read_labels(labels or ""), "score": score, "reg_max": reg_max},
-        outputs={"jsonl": jsonl, "images": images, "video": video},
-        metrics={"jsonl": metrics, "prometheus_port": prometheus},
-        stop_after={"frames": frames, "seconds": seconds},
-        view=_view(view),
-    )
-    if devices or placement:
-        import dataclasses
+    given = {
+        "artifact": "" if is_file else pipeline,
+        "sources": sources_of(sources, source_file, lambda line: echo(f"edgedla: {line}", err=True)),
+        "preprocess": {"device": preprocess, "mean": mean, "std": std, "fit": fit, "colour": colour},
+        "decode": {"kind": decode, "labels": read_labels(labels or ""), "score": score, "reg_max": reg_max},
+        "outputs": {"jsonl": jsonl, "images": images, "video": video},
+        "metrics": {"jsonl": metrics, "prometheus_port": prometheus},
+        "stop_after": {"frames": frames, "seconds": seconds},
+        "view": _view(view),
+    }
+    read = functools.partial(_read, pipeline if is_file else "", devices, placement or "", given)
+    summary = _run(read, pipeline if is_file else "", os.path.basename(os.path.abspath(pipeline)))
+    deliver(targets, lambda wanted, _: json.dumps(summary, indent=1) + "\n" if wanted == "json" else _text(summary))
 
-        if devices and placement:
-            raise UsageError("--device and --placement both say where it runs", allowed="one of them")
-        if devices and config.models:
-            raise UsageError(
-                "--device is about one model, the file has several",
-                where=pipeline,
-                hint="models.NAME.devices in the file",
-            )
-        config = dataclasses.replace(config, devices=devices, placement=placement or "")
-    with open_pipeline(config) as opened:
+
+def _read(file: str, devices: Tuple[str, ...], placement: str, given: Mapping[str, Any]) -> PipelineConfig:
+    """The pipeline file as it is now, with what the command line says put over it."""
+    from edgedla.runtime.pipeline.config import load_config, with_overrides
+
+    config = with_overrides(load_config(file) if file else None, **given)
+    if devices and placement:
+        raise UsageError("--device and --placement both say where it runs", allowed="one of them")
+    if devices and config.models:
+        raise UsageError(
+            "--device is about one model, the file has several", where=file, hint="models.NAME.devices in the file"
+        )
+    return dataclasses.replace(config, devices=devices, placement=placement) if devices or placement else config
+
+
+def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str, Any]:
+    """Runs to the end; a changed file, and SIGHUP, replace models on the way."""
+    from edgedla.runtime.live.server import serve_view
+    from edgedla.runtime.pipeline.metrics import serve_metrics
+    from edgedla.runtime.pipeline.open_pipeline import open_pipeline
+    from edgedla.runtime.pipeline.reload import Reloader, reloading
+    from edgedla.runtime.pipeline.service import as_service
+
+    config = read()
+    with open_pipeline(config) as opened, contextlib.ExitStack() as stack:
+        if file:
+            reloader = stack.enter_context(reloading(Reloader(opened, read, (file,))))
+            if hasattr(signal, "SIGHUP"):
+                before = signal.signal(signal.SIGHUP, lambda *_: reloader.ask())
+                stack.callback(signal.signal, signal.SIGHUP, before)
 
         def end(*_: Any) -> None:
             # The second one is from somebody who does not want to wait.
@@ -137,12 +158,12 @@ def run(
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
-        title = os.path.basename(os.path.abspath(pipeline))
-        with serve_metrics(opened, config.metrics), serve_view(opened, config.view, title) as page, as_service(opened):
-            if page:
-                echo(f"live page: {page}", err=True)
-            summary = opened.run()
-    deliver(targets, lambda wanted, _: json.dumps(summary, indent=1) + "\n" if wanted == "json" else _text(summary))
+        stack.enter_context(serve_metrics(opened, config.metrics))
+        page = stack.enter_context(serve_view(opened, config.view, title))
+        stack.enter_context(as_service(opened))
+        if page:
+            echo(f"live page: {page}", err=True)
+        return opened.run()
 
 
 def _view(text: Optional[str]) -> Dict[str, Any]:

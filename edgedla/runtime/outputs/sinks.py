@@ -66,7 +66,7 @@ class JsonLines:
         self.write_document(result.to_dict())
 
     def write_document(self, document: object) -> None:
-        data = (_json(document) + "\n").encode()
+        data = (as_json(document) + "\n").encode()
         before = done = 0
         try:
             if self._fd < 0:
@@ -97,7 +97,7 @@ class JsonLines:
                 os.close(fd)
 
 
-def _json(document: object) -> str:
+def as_json(document: object) -> str:
     """Compact JSON. A network's NaN or infinity, for which JSON has no number, becomes null."""
     try:
         return json.dumps(document, separators=(",", ":"), allow_nan=False)

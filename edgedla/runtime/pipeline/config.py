@@ -7,6 +7,7 @@ import os
 from typing import Any, Dict, Mapping, Optional, Sequence
 
 from edgedla.errors import DocumentError, UsageError
+from edgedla.runtime.outputs.mqtt import check_mqtt
 from edgedla.runtime.pipeline.reading import MOST_NUMBER, NAME, config_of, read_document, read_labels
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, PreprocessConfig, SourceConfig
 
@@ -65,6 +66,8 @@ def check_names(config: PipelineConfig) -> None:
             raise UsageError(f"sources.{name}.uri is missing")
         if not source.weight > 0:
             raise UsageError(f"sources.{name}.weight is {source.weight:g}", allowed="a number above 0")
+    if config.outputs.mqtt.url:
+        check_mqtt(config.outputs.mqtt)
     if not 0 < config.view.rate <= 60 or config.view.width < 16 or config.view.port > 65535:
         view = f"rate {config.view.rate:g}, width {config.view.width}, port {config.view.port}"
         raise UsageError(f"view has {view}", allowed="rate above 0 up to 60, width from 16, port up to 65535")
@@ -140,6 +143,8 @@ def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
         "sources": {name: source(s) for name, s in config.sources.items()},
         "models": {name: model(m) for name, m in config.models.items()},
     }
+    mqtt = paths(config.outputs.mqtt, "password_file ca_file")
+    config = dataclasses.replace(config, outputs=dataclasses.replace(config.outputs, mqtt=mqtt))
     for part, names in PATHS.items():
         changes[part] = paths(getattr(config, part), names)
     return dataclasses.replace(config, **changes)

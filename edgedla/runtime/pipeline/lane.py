@@ -15,7 +15,7 @@ from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.pipeline.cascade import Crop, CropRule, as_crop_result, crops_of, cut
 from edgedla.runtime.pipeline.engine import Engine
-from edgedla.runtime.pipeline.pool import Collected
+from edgedla.runtime.pipeline.pool import CLOSE_S, Collected
 from edgedla.runtime.pipeline.slots import Share, Slots
 from edgedla.runtime.stats import Latency
 
@@ -99,6 +99,7 @@ class Lane:
         self._lock = threading.Lock()
         self._next: Optional[Engine] = None
         self._draining: Deque[Engine] = collections.deque()
+        self._closing: List[threading.Thread] = []
         self._parts: Deque[_Part] = collections.deque()
         self.children: List[Lane] = []
         self.waits: Callable[[str], bool] = lambda source: False
@@ -251,8 +252,11 @@ class Lane:
             old = self._draining[0]
             if old.pool.pending:
                 return old
-            old.close()
             self._draining.popleft()
+            # To free a device's memory takes time, and results must not wait for it.
+            closing = threading.Thread(target=old.close, name="edgedla-close", daemon=True)
+            self._closing.append(closing)
+            closing.start()
         return self.engine
 
     def abandon(self) -> None:
@@ -267,6 +271,8 @@ class Lane:
     def close(self) -> None:
         for engine in (*self._draining, self.engine, *([self._next] if self._next else [])):
             engine.close()
+        for closing in self._closing:
+            closing.join(CLOSE_S)
 
     def to_dict(self) -> Dict[str, Any]:
         """Counts by source, stages and runners."""

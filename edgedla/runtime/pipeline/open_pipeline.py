@@ -8,6 +8,8 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.by_stream import ByStream, stream_path
+from edgedla.runtime.outputs.mqtt import Mqtt
+from edgedla.runtime.outputs.segments import Segments
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines, Sink
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import check_names, load_config, sees
@@ -48,7 +50,7 @@ def open_pipeline(
     config = pipeline if isinstance(pipeline, PipelineConfig) else load_config(str(pipeline))
     check_names(config)
     models = [read_model(name, model) for name, model in config.named_models.items()]
-    devices = _devices(config, models)
+    devices = devices_of(config, models)
     with contextlib.ExitStack() as stack:
         captures = _captures(config)
         for capture in captures.values():
@@ -70,7 +72,12 @@ def open_pipeline(
         yield opened
 
 
-def _devices(config: PipelineConfig, models: Sequence[Model]) -> List[Sequence[str]]:
+def devices_of(config: PipelineConfig, models: Sequence[Model]) -> List[Sequence[str]]:
+    """The devices of each model: its own, or the placement's.
+
+    Raises:
+        UsageError: a model does not fit the placement.
+    """
     if config.placement:
         whole = bool(config.models)
         return list(placed_together(config.placement, [model.artifact for model in models], whole))
@@ -123,7 +130,10 @@ def _sinks(
         return AnnotatedImages(stream_path(out.images, source, model), out.every, out.limit, out.images_keep)
 
     def video(source: str, model: str) -> Sink:
-        return AnnotatedVideo(stream_path(out.video, source, model), rates.get(source, 0.0))
+        path, rate = stream_path(out.video, source, model), rates.get(source, 0.0)
+        if out.segment_s or out.segment_mb:
+            return Segments(path, rate, out.segment_s, out.segment_mb, out.segments_keep)
+        return AnnotatedVideo(path, rate)
 
     sinks: List[Sink] = []
     try:
@@ -133,6 +143,8 @@ def _sinks(
             sinks.append(ByStream(images, models) if named else images("", ""))
         if out.video:
             sinks.append(ByStream(video, models) if named else video("", ""))
+        if out.mqtt.url:
+            sinks.append(Mqtt(out.mqtt))
     except BaseException:
         for sink in sinks:
             sink.close()

@@ -83,6 +83,7 @@ class Pipeline:
     ) -> None:
         self.captures, self.lanes = {c.name: c for c in captures}, list(lanes)
         self._sinks, self._sink_lock = list(sinks), threading.Lock()
+        self._closed_sinks: List[Sink] = []
         self._limits = limits or Limits()
         self._stop, self._force = threading.Event(), threading.Event()
         self._opened = False
@@ -254,13 +255,13 @@ class Pipeline:
                 sink.write(result)
 
     def _close_sinks(self) -> None:
-        for sink in self._sinks:
+        self._closed_sinks, self._sinks = self._sinks, []
+        for sink in self._closed_sinks:
             try:
                 sink.close()
             except Exception as e:
                 log.error("closing an output: %s", describe(e))
                 self._fail(e)
-        self._sinks = []
 
     def summary(self) -> Dict[str, Any]:
         """Counts, rates and the latency of every stage so far: of all together, of each source and of each model."""
@@ -286,4 +287,5 @@ class Pipeline:
             "runners": [runner for model in models for runner in model["runners"]],
             "sources": sources,
             "models": models,
+            "outputs": [sink.to_dict() for sink in (*self._sinks, *self._closed_sinks) if hasattr(sink, "to_dict")],
         }

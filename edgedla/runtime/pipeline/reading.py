@@ -11,6 +11,7 @@ from typing import Any, Dict, Mapping, Tuple, Type, TypeVar, Union
 
 from edgedla.errors import DocumentError, UsageError
 from edgedla.runtime.decode.make_decoder import DecodeOptions
+from edgedla.runtime.outputs.mqtt import MqttConfig
 from edgedla.runtime.pipeline.capture import CaptureOptions
 from edgedla.runtime.pipeline.cascade import CropRule
 from edgedla.runtime.pipeline.pipeline import Limits
@@ -127,7 +128,7 @@ def _names(cls: type) -> Tuple[str, ...]:
 _NESTED: Mapping[str, type] = {
     "source": SourceConfig, "preprocess": PreprocessConfig, "decode": DecodeOptions, "capture": CaptureOptions,
     "outputs": OutputConfig, "metrics": MetricsConfig, "stop_after": Limits, "crops": CropRule,
-    "view": ViewConfig,
+    "view": ViewConfig, "mqtt": MqttConfig,
 }  # fmt: skip
 
 
@@ -144,7 +145,7 @@ def _build(cls: Type[T], given: object, path: str, at: str) -> T:
             continue
         if key not in known:
             _refuse_key(name, str(key), known, path)
-        if cls in (PipelineConfig, ModelConfig) and key in _NESTED:
+        if cls in (PipelineConfig, ModelConfig, OutputConfig) and key in _NESTED:
             values[key] = _build(_NESTED[str(key)], value, path, name)
         else:
             default = getattr(cls(), str(key))

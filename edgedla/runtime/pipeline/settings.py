@@ -7,6 +7,7 @@ from typing import Any, Dict, FrozenSet, Mapping, Tuple
 
 from edgedla.preprocess.settings import NAMES
 from edgedla.runtime.decode.make_decoder import DecodeOptions
+from edgedla.runtime.outputs.mqtt import MqttConfig
 from edgedla.runtime.pipeline.capture import CaptureOptions
 from edgedla.runtime.pipeline.cascade import CropRule
 from edgedla.runtime.pipeline.pipeline import Limits
@@ -76,8 +77,9 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class OutputConfig:
-    """Files that results go to; empty means none. `every`, `limit` and `images_keep` are for images (see sinks.AnnotatedImages).
+    """Where results go; empty means none. `every`, `limit` and `images_keep` are for images (see sinks.AnnotatedImages).
 
+    With `segment_s` or `segment_mb` a `video` becomes files of so many seconds or MB, of which `segments_keep` stay (0: all).
     `jsonl` grows as long as the pipeline runs, unless `rotate_mb` starts a new file at so many MB; `keep` full ones stay.
     """
 
@@ -89,6 +91,10 @@ class OutputConfig:
     images_keep: int = 0
     rotate_mb: float = 0.0
     keep: int = 5
+    segment_s: float = 0.0
+    segment_mb: float = 0.0
+    segments_keep: int = 0
+    mqtt: MqttConfig = field(default_factory=MqttConfig)
 
 
 @dataclass(frozen=True)

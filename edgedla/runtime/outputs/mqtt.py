@@ -1,0 +1,237 @@
+"""Results to an MQTT broker: a message a result, a retained status with a last will, bounded memory while it is away."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any, Deque, Dict, Optional, Set, Tuple
+from urllib.parse import SplitResult, urlsplit
+
+from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.outputs.sinks import as_json
+
+log = logging.getLogger("edgedla.runtime.outputs.mqtt")
+
+PORTS = {"mqtt": 1883, "mqtts": 8883}
+PASSWORD_VARIABLE = "EDGEDLA_MQTT_PASSWORD"
+#: Of QoS 1: messages that the broker has not acknowledged yet.
+MOST_IN_FLIGHT = 20
+#: The close waits so long for what is queued.
+FLUSH_S = 3.0
+#: What stands for the source of a pipeline of one.
+ONLY = "camera"
+
+
+@dataclass(frozen=True)
+class MqttConfig:
+    """A broker; "" for none.
+
+    Attributes:
+        url: mqtt://[user@]host[:port], or mqtts:// for TLS. The password stands in `password_file`, or in the variable
+            EDGEDLA_MQTT_PASSWORD.
+        topic: of results; {source} and {model} are filled in.
+        status: topic of the retained "online" and "offline"; "": `topic` up to its first name, with /status.
+        qos: 0 or 1. queue: messages kept while the broker is away; beyond them the oldest is dropped, and counted.
+        ca_file: authorities to trust, in place of the system's. client_id: "" for one of its own.
+    """
+
+    url: str = ""
+    topic: str = "edgedla/{source}"
+    status: str = ""
+    qos: int = 0
+    queue: int = 1000
+    password_file: str = ""
+    ca_file: str = ""
+    client_id: str = ""
+
+    @property
+    def status_topic(self) -> str:
+        return self.status or f"{self.topic.partition('{')[0].rstrip('/') or 'edgedla'}/status"
+
+
+def check_mqtt(config: MqttConfig) -> None:
+    """Raises UsageError where the settings name no broker or topic. Needs no library."""
+    parts = _parts(config.url)
+    if parts.password is not None:
+        raise UsageError(
+            "the address holds a password", where="outputs.mqtt.url", allowed=f"password_file, or {PASSWORD_VARIABLE}"
+        )
+    if config.qos not in (0, 1):
+        raise UsageError(f"outputs.mqtt.qos is {config.qos}", allowed="0, 1")
+    if config.queue < 1:
+        raise UsageError(f"outputs.mqtt.queue is {config.queue}", allowed="1 or more")
+    for topic in (config.topic, config.status_topic):
+        plain = topic.replace("{source}", "").replace("{model}", "")
+        if not topic or any(c in plain for c in "+#{}\0") or len(topic.encode()) > 1024:
+            raise UsageError(f"the topic {topic!r}", allowed="text without + and #, with {source} and {model}")
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in PORTS and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        good = False
+    if not good or parts.path.strip("/") or parts.query:
+        raise UsageError(
+            "no broker's address", where="outputs.mqtt.url", allowed="mqtt://[user@]host[:port], mqtts://..."
+        )
+    return parts
+
+
+def _password(config: MqttConfig) -> Optional[str]:
+    if not config.password_file:
+        return os.environ.get(PASSWORD_VARIABLE)
+    try:
+        with open(config.password_file, encoding="utf-8") as f:
+            return f.read().strip()
+    except (OSError, UnicodeDecodeError) as e:
+        raise UsageError(
+            f"the password cannot be read: {getattr(e, 'strerror', None) or e}", where=config.password_file
+        ) from e
+
+
+class Mqtt:
+    """Publishes results on a thread of its own: a broker that is away or slow holds up nothing.
+
+    Raises:
+        UsageError: the settings are wrong. EnvironmentMissing: paho-mqtt is missing.
+    """
+
+    def __init__(self, config: MqttConfig) -> None:
+        check_mqtt(config)
+        parts, password = _parts(config.url), _password(config)
+        self._config = config
+        self._queue: Deque[Tuple[str, str]] = collections.deque()
+        self._condition = threading.Condition()
+        self._in_flight: Set[int] = set()
+        #: Acknowledged before `publish` had told us their number.
+        self._early: Set[int] = set()
+        self._ending = False
+        self.connected = False
+        self.published = self.dropped = self.connects = 0
+        client = self._client = _client(config.client_id)
+        if parts.username:
+            client.username_pw_set(parts.username, password)
+        if parts.scheme == "mqtts":
+            client.tls_set(ca_certs=config.ca_file or None)
+        client.will_set(config.status_topic, "offline", qos=1, retain=True)
+        client.on_connect, client.on_disconnect, client.on_publish = (
+            self._on_connect,
+            self._on_disconnect,
+            self._on_publish,
+        )
+        client.reconnect_delay_set(1, 30)
+        self._broker = f"{parts.hostname}:{parts.port or PORTS[parts.scheme]}"
+        client.connect_async(str(parts.hostname), parts.port or PORTS[parts.scheme], keepalive=30)
+        client.loop_start()
+        self._thread = threading.Thread(target=self._send, name="edgedla-mqtt", daemon=True)
+        self._thread.start()
+
+    def _on_connect(self, client: Any, userdata: object, flags: object, code: Any, *more: object) -> None:
+        refused = code.is_failure if hasattr(code, "is_failure") else code != 0
+        if refused:
+            log.warning("%s: the broker refuses: %s", self._broker, code)
+            return
+        client.publish(self._config.status_topic, "online", qos=1, retain=True)
+        with self._condition:
+            self.connected = True
+            self.connects += 1
+            self._condition.notify_all()
+
+    def _on_disconnect(self, *arguments: object) -> None:
+        with self._condition:
+            was, self.connected = self.connected, False
+        if was and not self._ending:
+            log.warning("%s: the broker is gone; results wait for it, the newest %d", self._broker, self._config.queue)
+
+    def _on_publish(self, client: object, userdata: object, number: int, *more: object) -> None:
+        with self._condition:
+            (self._in_flight.discard if number in self._in_flight else self._early.add)(number)
+            self._condition.notify_all()
+
+    def write(self, result: FrameResult) -> None:
+        topic = self._config.topic.replace("{source}", result.source or ONLY).replace(
+            "{model}", result.model or "model"
+        )
+        self.publish(topic, as_json(result.to_dict()))
+
+    def publish(self, topic: str, text: str) -> None:
+        """Queues a message; where the queue is full, the oldest goes."""
+        with self._condition:
+            if len(self._queue) >= self._config.queue:
+                self._queue.popleft()
+                self.dropped += 1
+            self._queue.append((topic, text))
+            self._condition.notify_all()
+
+    def _ready(self) -> bool:
+        return self.connected and bool(self._queue) and len(self._in_flight) < MOST_IN_FLIGHT
+
+    def _send(self) -> None:
+        while True:
+            with self._condition:
+                while not self._ready():
+                    if self._ending and not (self.connected and self._queue):
+                        return
+                    self._condition.wait(0.5)
+                topic, text = self._queue.popleft()
+            sent = self._client.publish(topic, text, qos=self._config.qos)
+            with self._condition:
+                # 4 is "no connection": with QoS 1 the client keeps the message and sends it when the broker is back.
+                if sent.rc != 0 and self._config.qos == 0:
+                    self.dropped += 1
+                    continue
+                self.published += 1
+                if sent.mid in self._early:
+                    self._early.discard(sent.mid)
+                elif self._config.qos:
+                    self._in_flight.add(sent.mid)
+
+    def close(self) -> None:
+        """Sends what is queued, within FLUSH_S, and says goodbye."""
+        with self._condition:
+            self._ending = True
+            self._condition.notify_all()
+        self._thread.join(FLUSH_S)
+        with self._condition:
+            self._condition.wait_for(lambda: not self._in_flight or not self.connected, FLUSH_S)
+            left = len(self._queue) + len(self._in_flight)
+        if self.connected:
+            self._client.publish(self._config.status_topic, "offline", qos=1, retain=True).wait_for_publish(1.0)
+        self._client.disconnect()
+        self._client.loop_stop()
+        if left or self.dropped:
+            log.warning(
+                "%s: %d results were not sent, %d of them for lack of room",
+                self._broker,
+                left + self.dropped,
+                self.dropped,
+            )
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "output": "mqtt",
+            "broker": self._broker,
+            "connected": self.connected,
+            "connects": self.connects,
+            "published": self.published,
+            "queued": len(self._queue),
+            "dropped": self.dropped,
+        }
+
+
+def _client(client_id: str) -> Any:
+    try:
+        from paho.mqtt import client as paho
+    except ImportError as e:
+        raise EnvironmentMissing(f"paho-mqtt cannot be imported: {e}", hint="pip install 'edgedla[mqtt]'") from e
+    # paho-mqtt 2 asks which form its callbacks have; 1.6 has the one.
+    version = [paho.CallbackAPIVersion.VERSION2] if hasattr(paho, "CallbackAPIVersion") else []
+    client = paho.Client(*version, client_id=client_id)
+    client.max_inflight_messages_set(MOST_IN_FLIGHT)
+    return client

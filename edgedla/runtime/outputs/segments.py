@@ -1,0 +1,81 @@
+"""An annotated video in files of a bounded length or size, of which the newest stay: months of it fit on a disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Optional
+
+from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.outputs.sinks import AnnotatedVideo
+
+#: The size of a file that is being written is looked at so often.
+LOOK_EVERY = 25
+
+
+class Segments:
+    """v.avi becomes v-20260115-140231.avi and so on, named by the time of their first frame.
+
+    A kill leaves all files but the last one whole; the last one can be played too where it is an .avi.
+
+    Args:
+        seconds: length of a file by the clock of capture; 0: not bounded. mb: its size in MB (10^6 bytes); 0: not bounded.
+        keep: so many files stay, those of earlier runs counted; 0: all.
+    """
+
+    def __init__(self, path: str, rate: float, seconds: float, mb: float, keep: int = 0) -> None:
+        self._stem, self._ending = os.path.splitext(path)
+        self._rate, self._seconds, self._most_bytes, self._keep = rate, seconds, int(mb * 1e6), keep
+        # Its checks of ending and folder, before a camera is opened.
+        AnnotatedVideo(path, rate)
+        self._video: Optional[AnnotatedVideo] = None
+        self._since_s = 0.0
+        self._count = 0
+
+    def write(self, result: FrameResult) -> None:
+        if self._video is not None and self._full(result.frame.captured_s):
+            self._finish()
+        if self._video is None:
+            self._video, self._since_s = AnnotatedVideo(self._name(result), self._rate), result.frame.captured_s
+        self._video.write(result)
+        self._count += 1
+
+    def _full(self, captured_s: float) -> bool:
+        assert self._video is not None
+        if self._seconds and captured_s - self._since_s >= self._seconds:
+            return True
+        if not self._most_bytes or self._count % LOOK_EVERY:
+            return False
+        with contextlib.suppress(OSError):
+            return os.path.getsize(self._video.path) >= self._most_bytes
+        return False
+
+    def _name(self, result: FrameResult) -> str:
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(result.frame.time_s))
+        name, number = f"{self._stem}-{stamp}{self._ending}", 1
+        while os.path.exists(name):
+            number += 1
+            name = f"{self._stem}-{stamp}-{number}{self._ending}"
+        return name
+
+    def _finish(self) -> None:
+        if self._video is None:
+            return
+        video, self._video = self._video, None
+        video.close()
+        if self._keep:
+            folder, stem = os.path.split(self._stem)
+            files = Path(folder or ".").glob(f"{glob_escaped(stem)}-[0-9]*{self._ending}")
+            for old in sorted(files, key=lambda p: (p.stat().st_mtime_ns, p.name))[: -self._keep]:
+                with contextlib.suppress(OSError):
+                    old.unlink()
+
+    def close(self) -> None:
+        self._finish()
+
+
+def glob_escaped(text: str) -> str:
+    """`text` as a pattern that stands for itself."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in text)

@@ -1,0 +1,184 @@
+"""A pipeline file that changed while the pipeline runs: new models are verified, loaded and warmed, then take over."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import logging
+import threading
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Tuple
+
+import numpy as np
+
+from edgedla.builder.artifact.artifact import MANIFEST
+from edgedla.errors import EdgedlaError
+from edgedla.runtime.pipeline.engine import Engine
+from edgedla.runtime.pipeline.lane import Lane
+from edgedla.runtime.pipeline.open_engine import Model, open_engine, read_model
+from edgedla.runtime.pipeline.open_pipeline import devices_of
+from edgedla.runtime.pipeline.pipeline import Pipeline
+from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig
+from edgedla.runtime.runners.base import describe
+
+log = logging.getLogger("edgedla.runtime.pipeline.reload")
+
+#: Fields of a model that a running pipeline takes over. The others are part of how sources and models hang together.
+TAKEN_OVER = ("artifact", "devices", "preprocess", "decode")
+WARM_UP_S = 60.0
+
+
+class Reloader:
+    """Compares the file with what runs, and replaces the models that differ.
+
+    Args:
+        read: gives the config as it is now, with what the command line put over it.
+        files: whose change is noticed, beside the artifacts' manifests.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        read: Callable[[], PipelineConfig],
+        files: Tuple[str, ...] = (),
+    ) -> None:
+        self._pipeline, self._read, self._files = pipeline, read, files
+        self._config = read()
+        self._digests = self._now(self._config)
+        self._files_now = self._stamps()
+        self._asked = threading.Event()
+        #: Names of models that were replaced, in order; and what failed.
+        self.replaced: List[str] = []
+        self.failed: List[str] = []
+
+    def ask(self) -> None:
+        """Looks again soon; safe from a signal handler."""
+        self._asked.set()
+
+    def changed(self) -> bool:
+        """True once after `ask`, and where the file or an artifact's manifest is another than at the last look."""
+        stamps = self._stamps()
+        asked, self._files_now, before = self._asked.is_set(), stamps, self._files_now
+        self._asked.clear()
+        return asked or stamps != before
+
+    def _stamps(self) -> Tuple[object, ...]:
+        paths = [Path(f) for f in self._files]
+        paths += [Path(m.artifact) / MANIFEST for m in self._config.named_models.values()]
+        return tuple(_stamp(path) for path in paths)
+
+    @staticmethod
+    def _now(config: PipelineConfig) -> Dict[str, str]:
+        """Digest of each model's manifest: a new build in the same folder is a new model."""
+        return {name: _digest(Path(m.artifact) / MANIFEST) for name, m in config.named_models.items()}
+
+    def reload(self) -> None:
+        """Reads the file and replaces what differs; what fails leaves everything as it runs, and is logged."""
+        try:
+            config = self._read()
+            digests = self._now(config)
+            changed = self._different(config, digests)
+            engines = self._open(config, changed)
+        except Exception as e:
+            text = str(e) if isinstance(e, EdgedlaError) else describe(e)
+            self.failed.append(text)
+            log.error("the pipeline goes on as it is; the change failed: %s", text)
+            return
+        for lane, engine in engines:
+            lane.swap(engine)
+            self.replaced.append(lane.name)
+            log.warning("model %s is replaced by %s", lane.name or "", config.named_models[lane.name].artifact)
+        self._config, self._digests, self._files_now = config, digests, self._stamps()
+
+    def _different(self, config: PipelineConfig, digests: Dict[str, str]) -> List[str]:
+        """Names of models to replace; what cannot be taken over while it runs is said."""
+        old, new = self._config.named_models, config.named_models
+        changed = []
+        for name in old:
+            if name in new and (_part(old[name]) != _part(new[name]) or digests[name] != self._digests[name]):
+                changed.append(name)
+        rest = [f.name for f in dataclasses.fields(config) if f.name not in ("models", *TAKEN_OVER)]
+        others = [n for n in rest if getattr(config, n) != getattr(self._config, n)]
+        if set(old) != set(new) or any(_rest(old[n]) != _rest(new[n]) for n in set(old) & set(new)):
+            others.append("models")
+        if others:
+            log.warning("a restart is needed for what changed in: %s", ", ".join(others))
+        return changed
+
+    def _open(self, config: PipelineConfig, names: List[str]) -> List[Tuple[Lane, Engine]]:
+        """Engines that have run once. Where one fails, none takes over."""
+        models = {name: read_model(name, model) for name, model in config.named_models.items()} if names else {}
+        devices = dict(zip(models, devices_of(config, list(models.values())))) if names else {}
+        lanes = {lane.name: lane for lane in self._pipeline.lanes}
+        captures = self._pipeline.captures
+        opened: List[Tuple[Lane, Engine]] = []
+        try:
+            for name in names:
+                model = models[name]
+                engine, preparers = open_engine(model, devices[name], lambda s: captures[s].pixels)
+                opened.append((lanes[name], engine))
+                for source in lanes[name].slots.names:
+                    if captures[source].frame_hw != (0, 0):
+                        preparers.make(source, captures[source].frame_hw)
+                warm_up(engine, model)
+        except BaseException:
+            for _, engine in opened:
+                engine.close()
+            raise
+        return opened
+
+
+def warm_up(engine: Engine, model: Model) -> None:
+    """One inference on each runner, on zeros: the first one of an engine takes longer, and may be the one that fails."""
+    zeros = {b.name: np.zeros(b.size_bytes, np.uint8) for b in model.artifact.inputs}
+    count = engine.pool.capacity
+    for _ in range(count):
+        engine.pool.submit(zeros, None, WARM_UP_S)
+    for _ in range(count):
+        engine.pool.collect(WARM_UP_S)
+
+
+def _part(model: ModelConfig) -> Tuple[object, ...]:
+    return tuple(getattr(model, name) for name in TAKEN_OVER)
+
+
+def _rest(model: ModelConfig) -> ModelConfig:
+    default = ModelConfig()
+    return dataclasses.replace(model, **{name: getattr(default, name) for name in TAKEN_OVER})
+
+
+def _stamp(path: Path) -> object:
+    try:
+        s = path.stat()
+        return s.st_mtime_ns, s.st_size, s.st_ino
+    except OSError:
+        return None
+
+
+def _digest(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    return ""
+
+
+@contextlib.contextmanager
+def reloading(reloader: Reloader, every_s: float = 1.0) -> Iterator[Reloader]:
+    """Looks for changes on a thread of its own until the block ends. A file that is being written is read when it rests."""
+    stop = threading.Event()
+
+    def loop() -> None:
+        pending = False
+        while not stop.wait(every_s):
+            now = reloader.changed()
+            if pending and not now:
+                reloader.reload()
+            pending = now
+
+    thread = threading.Thread(target=loop, name="edgedla-reload", daemon=True)
+    thread.start()
+    try:
+        yield reloader
+    finally:
+        stop.set()
+        thread.join(WARM_UP_S)

@@ -1,0 +1,131 @@
+"""A changed file while the pipeline runs: the new model takes over without a gap; one that fails leaves the old one running."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import edgedla
+from edgedla.runtime.pipeline.config import load_config
+from edgedla.runtime.pipeline.reload import Reloader
+
+ROOT = Path(__file__).resolve().parents[3]
+MODEL = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
+pytest.importorskip("cv2", reason="OpenCV is not installed")
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+
+FILE = """
+version: 2
+sources: {gate: "synthetic://?rate=40&width=128&height=96"}
+models:
+  objects: {artifact: %s, decode: {kind: yolov8, reg_max: 8, labels: [%s], score: 0.01}}
+outputs: {jsonl: out.jsonl}
+"""
+OLD, NEW = "a,b,c", "x,y,z"
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reload") / "detector"
+    command = [sys.executable, "-m", "edgedla", "build", str(MODEL), "--precision", "fp16", "-o", str(folder)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return folder
+
+
+def until(condition, seconds=30.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_new_model_takes_over_and_wrong_ones_leave_the_old_one(artifact, tmp_path, caplog):
+    file, seen = tmp_path / "p.yaml", []
+    file.write_text(FILE % (artifact, OLD))
+    with edgedla.open_pipeline(file, on_result=seen.append) as p:
+        reloader = Reloader(p, lambda: load_config(str(file)), (str(file),))
+        thread = threading.Thread(target=p.run)
+        thread.start()
+        assert until(lambda: len(seen) > 5)
+        old = p.lanes[0].engine
+
+        for wrong, says in (
+            ("version: 2\nsources: [", "no valid YAML"),
+            (FILE % ("/no/such/artifact", OLD), "no artifact"),
+            (FILE % (artifact, "only,two"), "2 labels for 3 classes"),
+        ):
+            file.write_text(wrong)
+            assert reloader.changed()
+            reloader.reload()
+            assert says in reloader.failed[-1], reloader.failed
+            assert "goes on as it is" in caplog.text
+        assert p.lanes[0].engine is old
+        assert not reloader.replaced
+
+        file.write_text(FILE % (artifact, NEW))
+        reloader.reload()
+        assert reloader.replaced == ["objects"]
+        assert until(lambda: p.lanes[0].swaps == 1)
+        count = len(seen)
+        assert until(lambda: len(seen) > count + 5)
+        assert not reloader.changed(), "nothing is loaded twice"
+
+        file.write_text((FILE % (artifact, NEW)).replace("rate=40", "rate=20"))
+        reloader.reload()
+        assert "a restart is needed for what changed in: sources" in caplog.text
+        assert reloader.replaced == ["objects"]
+        p.stop()
+        thread.join(20)
+    labels = ["".join(sorted({d.label for d in r.results})) for r in seen if r.results]
+    new = [any(c in "xyz" for c in label) for label in labels]
+    assert new == sorted(new), "each frame by one of them, the new one last"
+    assert any(new)
+    indices = [r.frame.index for r in seen]
+    assert indices == sorted(indices)
+    with pytest.raises(edgedla.RunError, match="closed"):
+        old.pool.submit({})
+
+
+def test_a_new_build_in_the_same_folder_is_noticed(artifact, tmp_path):
+    import shutil
+
+    copy = tmp_path / "detector"
+    shutil.copytree(artifact, copy)
+    file = tmp_path / "p.yaml"
+    file.write_text(FILE % (copy, OLD))
+    with edgedla.open_pipeline(file) as p:
+        reloader = Reloader(p, lambda: load_config(str(file)), (str(file),))
+        assert not reloader.changed()
+        manifest = copy / "manifest.json"
+        document = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps(document) + "\n")
+        assert reloader.changed()
+        reloader.reload()
+        assert reloader.replaced == ["objects"] or "manifest" in reloader.failed[0]
+        p.lanes[0].close()
+
+
+def test_sighup_reloads_the_running_command(artifact, tmp_path):
+    file, out = tmp_path / "p.yaml", tmp_path / "out.jsonl"
+    file.write_text(FILE % (artifact, OLD))
+    process = subprocess.Popen([sys.executable, "-m", "edgedla", "run", str(file)], stderr=subprocess.PIPE, text=True)
+    try:
+        assert until(lambda: out.exists() and '"label":"' in out.read_text())
+        file.write_text(FILE % (artifact, NEW))
+        process.send_signal(signal.SIGHUP)
+        assert until(lambda: any(f'"label":"{c}"' in out.read_text()[-3000:] for c in "xyz"))
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert "model objects is replaced by" in err

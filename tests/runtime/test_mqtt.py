@@ -1,0 +1,256 @@
+"""MQTT against a real Mosquitto: results, status and last will, a broker that dies and returns, TLS, bounded memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgedla.errors import UsageError
+from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.outputs.mqtt import Mqtt, MqttConfig, check_mqtt
+
+MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"url": "http://broker"}, "no broker's address"),
+        ({"url": "mqtt://"}, "no broker's address"),
+        ({"url": "mqtt://broker:99999"}, "no broker's address"),
+        ({"url": "mqtt://broker/path"}, "no broker's address"),
+        ({"url": "mqtt://user:secret@broker"}, "holds a password"),
+        ({"qos": 2}, "qos is 2"),
+        ({"queue": 0}, "queue is 0"),
+        ({"topic": "site/+/x"}, "the topic 'site/+/x'"),
+        ({"topic": "site/#"}, "the topic"),
+        ({"topic": "site/{camera}"}, "the topic"),
+        ({"topic": ""}, "the topic ''"),
+    ],
+)
+def test_settings_that_name_no_broker_or_topic_are_refused(changes, says):
+    with pytest.raises(UsageError) as e:
+        check_mqtt(MqttConfig(**{"url": "mqtt://broker", **changes}))
+    assert says in str(e.value)
+    assert "secret" not in str(e.value)
+
+
+def test_the_status_stands_beside_the_results():
+    assert MqttConfig(topic="site/{source}").status_topic == "site/status"
+    assert MqttConfig(topic="{source}/{model}").status_topic == "edgedla/status"
+    assert MqttConfig(status="a/b").status_topic == "a/b"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Broker:
+    """A Mosquitto on a port of its own, that can be stopped and started again."""
+
+    def __init__(self, folder, extra=""):
+        self.port = free_port()
+        folder.chmod(0o755)
+        self.config = folder / "mosquitto.conf"
+        self.config.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence false\n{extra}")
+        self.process = None
+
+    def start(self):
+        as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        self.process = subprocess.Popen(
+            [*as_nobody, MOSQUITTO, "-c", str(self.config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        assert until(self.answers), "mosquitto does not start"
+
+    def answers(self):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
+
+    def stop(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(10)
+
+
+@pytest.fixture
+def folder():
+    """One that nobody, whom Mosquitto becomes, may enter: pytest's are their user's alone."""
+    with tempfile.TemporaryDirectory() as made:
+        yield Path(made)
+
+
+@pytest.fixture
+def broker(folder):
+    pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    if not os.path.exists(MOSQUITTO):
+        pytest.skip("mosquitto is not installed")
+    made = Broker(folder)
+    made.start()
+    yield made
+    made.stop()
+
+
+def until(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+class Reader:
+    """Everything that arrives under a topic: (topic, text, retained)."""
+
+    def __init__(self, port, topic="#", **tls):
+        from paho.mqtt import client as paho
+
+        self.seen, self.ready = [], threading.Event()
+        version = [paho.CallbackAPIVersion.VERSION2] if hasattr(paho, "CallbackAPIVersion") else []
+        self.client = paho.Client(*version)
+        if tls:
+            self.client.tls_set(**tls)
+        self.client.on_connect = lambda client, *_: client.subscribe(topic, qos=1)
+        self.client.on_subscribe = lambda *_: self.ready.set()
+        self.client.on_message = lambda c, u, m: self.seen.append((m.topic, m.payload.decode(), m.retain))
+        self.client.reconnect_delay_set(1, 1)
+        self.client.connect("127.0.0.1" if not tls else "localhost", port)
+        self.client.loop_start()
+        assert self.ready.wait(10)
+
+    def texts(self, topic):
+        return [text for t, text, _ in self.seen if t == topic]
+
+    def close(self):
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+def result(number, source="gate", model="objects"):
+    return FrameResult(Frame(number, np.zeros((2, 2, 3), np.uint8), 0.0), (), "DLA0", True, 1.0, 2.0, source, model)
+
+
+def config(broker, **changes):
+    return MqttConfig(**{"url": f"mqtt://127.0.0.1:{broker.port}", "topic": "site/{source}", "qos": 1, **changes})
+
+
+def test_each_result_is_a_message_with_the_fields_of_the_lines_and_the_status_is_retained(broker):
+    reader = Reader(broker.port)
+    sink = Mqtt(config(broker))
+    for n in range(50):
+        sink.write(result(n, "gate" if n % 2 else "yard"))
+    assert until(lambda: len(reader.texts("site/gate")) == len(reader.texts("site/yard")) == 25)
+    lines = [json.loads(text) for text in reader.texts("site/gate")]
+    assert [line["frame"] for line in lines] == list(range(1, 50, 2))
+    assert lines[0] == json.loads(json.dumps(result(1).to_dict()))
+    late = Reader(broker.port, "site/status")
+    assert until(lambda: ("site/status", "online", True) in late.seen)
+    sink.close()
+    assert until(lambda: late.texts("site/status")[-1] == "offline")
+    assert sink.to_dict()["published"] == 50
+    for r in (reader, late):
+        r.close()
+
+
+def test_a_broker_that_dies_and_returns_gets_the_newest_results_and_the_lost_are_counted(broker, caplog):
+    sink = Mqtt(config(broker, queue=30))
+    sink.write(result(0))
+    assert until(lambda: sink.connected and sink.published == 1)
+    broker.stop()
+    assert until(lambda: not sink.connected)
+    started = time.monotonic()
+    for n in range(1, 101):
+        sink.write(result(n))
+    assert time.monotonic() - started < 1.0, "writing waits for nothing"
+    assert len(sink._queue) <= 30
+    broker.start()
+    reader = Reader(broker.port)
+    assert until(lambda: any(json.loads(t)["frame"] == 100 for t in reader.texts("site/gate")))
+    frames = [json.loads(t)["frame"] for t in reader.texts("site/gate")]
+    assert frames == sorted(frames)
+    assert sink.dropped >= 70
+    assert sink.connects == 2
+    assert "the broker is gone" in caplog.text
+    sink.close()
+    reader.close()
+
+
+def test_a_broker_that_is_away_holds_up_neither_start_nor_end(tmp_path):
+    pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    started = time.monotonic()
+    sink = Mqtt(MqttConfig(url=f"mqtt://127.0.0.1:{free_port()}", queue=5))
+    for n in range(20):
+        sink.write(result(n))
+    sink.close()
+    assert time.monotonic() - started < 10
+    assert (sink.to_dict()["queued"], sink.to_dict()["dropped"]) == (5, 15)
+
+
+def test_the_last_will_says_offline_when_the_process_is_killed(broker, tmp_path):
+    import sys
+
+    code = (
+        "import time\nfrom edgedla.runtime.outputs.mqtt import Mqtt, MqttConfig\n"
+        f"sink = Mqtt(MqttConfig(url='mqtt://127.0.0.1:{broker.port}', topic='site/x'))\ntime.sleep(60)\n"
+    )
+    reader = Reader(broker.port, "site/x/status")
+    process = subprocess.Popen([sys.executable, "-c", code])
+    assert until(lambda: reader.texts("site/x/status") == ["online"])
+    process.kill()
+    process.wait(10)
+    assert until(lambda: reader.texts("site/x/status") == ["online", "offline"])
+    reader.close()
+
+
+def test_tls_and_a_password_from_a_file(folder):
+    pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    passwd = shutil.which("mosquitto_passwd")
+    if not os.path.exists(MOSQUITTO) or not passwd or not shutil.which("openssl"):
+        pytest.skip("mosquitto or openssl is not installed")
+    key, cert, users = folder / "key.pem", folder / "cert.pem", folder / "users"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    subprocess.run([passwd, "-b", "-c", str(users), "cam", "s3cret-word"], check=True, capture_output=True)
+    for path in (key, cert, users):
+        path.chmod(0o644)
+    (folder / "password").write_text("s3cret-word\n")
+    broker = Broker(folder, f"cafile {cert}\ncertfile {cert}\nkeyfile {key}\npassword_file {users}\n")
+    broker.config.write_text(broker.config.read_text().replace("allow_anonymous true", "allow_anonymous false"))
+    broker.start()
+    try:
+        url = f"mqtts://cam@localhost:{broker.port}"
+        sink = Mqtt(MqttConfig(url=url, password_file=str(folder / "password"), ca_file=str(cert), qos=1))
+        sink.write(result(1))
+        assert until(lambda: sink.published == 1)
+        assert "s3cret" not in repr(sink.to_dict())
+        sink.close()
+        (folder / "password").write_text("wrong")
+        refused = Mqtt(MqttConfig(url=url, password_file=str(folder / "password"), ca_file=str(cert)))
+        refused.write(result(1))
+        time.sleep(1.0)
+        assert not refused.connected
+        refused.close()
+        # Without the authority the certificate is nobody's.
+        untrusted = Mqtt(MqttConfig(url=url, password_file=str(folder / "password")))
+        time.sleep(1.0)
+        assert not untrusted.connected
+        untrusted.close()
+    finally:
+        broker.stop()
