@@ -11,6 +11,8 @@ from edgedla.vocabulary import DEVICE_KINDS
 #: Where a number comes from, strongest first. A sum is as weak as its weakest part.
 BASES: Tuple[str, ...] = ("measured", "fitted", "guessed")
 
+_RANK = {basis: rank for rank, basis in enumerate(BASES)}
+
 #: Kinds of engine. "DLA0" and "DLA1" are of kind "DLA".
 
 
@@ -110,11 +112,26 @@ def weakest(bases: Iterable[str]) -> str:
 
 
 def total(costs: Iterable[Cost]) -> Cost:
-    """The sum; `Cost()` for none."""
-    result = Cost()
+    """The sum; `Cost()` for none. As adding one by one, without a value for every step: placements sum thousands."""
+    latency = energy = transfer = deviation = energy_deviation = 0.0
+    spread = energy_spread = 0.0
+    basis = 0
     for cost in costs:
-        result = result + cost
-    return result
+        latency += cost.latency_us
+        energy += cost.energy_mj
+        transfer += cost.transfer_us
+        deviation += cost.spread * cost.latency_us
+        energy_deviation += cost.energy_spread * cost.energy_mj
+        spread, energy_spread = max(spread, cost.spread), max(energy_spread, cost.energy_spread)
+        basis = max(basis, _RANK[cost.basis])
+    return Cost(
+        latency,
+        energy,
+        BASES[basis],
+        deviation / latency if latency > 0 else spread,
+        energy_deviation / energy if energy > 0 else energy_spread,
+        transfer,
+    )
 
 
 def _joined(spread_a: float, weight_a: float, spread_b: float, weight_b: float) -> float:

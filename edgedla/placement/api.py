@@ -26,6 +26,9 @@ from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import DEVICES
 
+#: Share of the time left that looking for starts may take.
+STARTING = 0.3
+
 
 def place(
     models: Union[ModelSource, Sequence[ModelSource]],
@@ -165,7 +168,8 @@ def _solved(
             hint="Allow the GPU.",
         )
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:
-        start = start + stage_starts(problem, goal)
+        now = time.monotonic()
+        start = start + stage_starts(problem, goal, deadline=now + STARTING * max(deadline - now, 0.0))
     solver, gap = request.solver, request.gap
     solution = solve(problem, goal, start, max(deadline - time.monotonic(), 0.0), solver, gap)
     if solution.best is not None:

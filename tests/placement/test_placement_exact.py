@@ -22,7 +22,7 @@ ALL = ("GPU", "DLA0", "DLA1")
 
 def agree(problem: Problem, goal: Goal) -> None:
     def measure(p: Problem, e: Evaluation) -> float:
-        return schedule_length(p, e)[0] if goal.objective == "makespan" else worth(p, e, goal.objective)
+        return schedule_length()(p, e)[0] if goal.objective == "makespan" else worth(p, e, goal.objective)
 
     expected, _ = brute_force(problem, goal, measure)
     for solver in ("highs", "python"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, device_kind, total
 from edgedla.vocabulary import DEVICES, GPU
@@ -133,6 +133,7 @@ class Problem:
         slowdown: by set of engines that run together, the factor (>= 1) on each engine's time. Sets that are missing,
             and sets of one engine, mean 1.
         grouping: what TensorRT makes of the items on one core.
+        schedules: by assignment, the shortest schedule as far as it was searched for; see `schedule.shortest_schedule`.
     """
 
     items: Tuple[Item, ...]
@@ -147,6 +148,7 @@ class Problem:
     slowdown: Mapping[FrozenSet[str], Mapping[str, float]] = field(default_factory=dict)
     engine: Cost = field(default_factory=Cost)
     _predecessors: List[Tuple[int, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
+    schedules: Dict[Tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _groups: Dict[Tuple[str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -9,6 +9,7 @@ period it is in the GPU's load.
 from __future__ import annotations
 
 import heapq
+import time
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
@@ -157,12 +158,23 @@ def _order(
     return order
 
 
-def shortest_schedule(problem: Problem, evaluation: Evaluation) -> Schedule:
+def shortest_schedule(problem: Problem, evaluation: Evaluation, deadline: float = float("inf")) -> Schedule:
     """One frame of every model, all from time 0: each model's segments in order, each device one segment at a time.
 
     Branch and bound over active schedules. Slowdown: every segment takes the factor of the engines in use, also while
-    it happens to run alone; that errs on the long side.
+    it happens to run alone; that errs on the long side. Searched for once per assignment.
+
+    Args:
+        deadline: on time.monotonic's clock; the best schedule by then is returned, with a bound.
     """
+    key = evaluation.assignment
+    if key not in problem.schedules:
+        problem.schedules[key] = _search(problem, evaluation, deadline)
+    schedule: Schedule = problem.schedules[key]
+    return schedule
+
+
+def _search(problem: Problem, evaluation: Evaluation, deadline: float) -> Schedule:
     jobs = [segments(problem, evaluation, m) for m in range(len(problem.models))]
     times = [[s.time_us * problem.factor(evaluation.engines, s.device) for s in job] for job in jobs]
     left = [[0.0] * (len(t) + 1) for t in times]
@@ -175,11 +187,11 @@ def shortest_schedule(problem: Problem, evaluation: Evaluation) -> Schedule:
             work[s.device] = work.get(s.device, 0.0) + time_us
     bound = max([*(x[0] for x in left), *work.values()], default=0.0)
     best_length, best_starts = float("inf"), [[0.0] * len(t) for t in times]
-    nodes = 0
+    nodes, stopped = 0, False
     starts: List[List[float]] = [[0.0] * len(t) for t in times]
 
     def search(done: List[int], job_free: List[float], device_free: Dict[str, float], rest: Dict[str, float]) -> None:
-        nonlocal best_length, best_starts, nodes
+        nonlocal best_length, best_starts, nodes, stopped
         nodes += 1
         open_jobs = [j for j in range(len(jobs)) if done[j] < len(jobs[j])]
         lower = max(
@@ -200,7 +212,10 @@ def shortest_schedule(problem: Problem, evaluation: Evaluation) -> Schedule:
         end = earliest(first) + times[first][done[first]]
         rivals = [j for j in open_jobs if jobs[j][done[j]].device == device and earliest(j) < end or j == first]
         for j in sorted(rivals, key=lambda j: (-left[j][done[j]], j)):
-            if nodes > SEARCH_NODES and best_length < float("inf"):
+            if best_length < float("inf") and (
+                nodes > SEARCH_NODES or (nodes % 64 == 0 and time.monotonic() > deadline)
+            ):
+                stopped = True
                 return
             k, start = done[j], earliest(j)
             starts[j][k] = start
@@ -218,7 +233,7 @@ def shortest_schedule(problem: Problem, evaluation: Evaluation) -> Schedule:
         for j, job in enumerate(jobs)
         for k, s in enumerate(job)
     ]
-    proven = best_length if nodes <= SEARCH_NODES else bound
+    proven = bound if stopped else best_length
     return Schedule(tuple(sorted(bars, key=lambda b: (b.start_us, b.model, b.segment))), best_length, proven)
 
 

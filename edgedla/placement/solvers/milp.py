@@ -42,6 +42,11 @@ def solve_milp(
     relaxed: Dict[Tuple[str, ...], Relaxation] = {}
     sets = engine_sets(problem, goal)
     for engines in sets:
+        if time.monotonic() - began > time_limit_s and best.evaluation is not None:
+            # Too late even to write the program down; the cheap bound is there.
+            timed_out = True
+            bounds[engines], _ = floor_on(problem, goal, engines)
+            continue
         r = relaxed[engines] = relax(problem, engines)
         _objective(r, goal, best.value)
         left = time_limit_s - (time.monotonic() - began)
@@ -50,6 +55,8 @@ def solve_milp(
             bounds[engines] = max(bounds[engines], r.model.continuous_bound(left))
     # The most promising set first: its solution may make the others needless.
     for engines in sorted(sets, key=lambda s: bounds[s]):
+        if engines not in relaxed:
+            continue
         r = relaxed[engines]
         seen: Set[Tuple[str, ...]] = set()
         if bounds[engines] >= best.value * (1 - gap):

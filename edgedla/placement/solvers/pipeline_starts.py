@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from typing import List, Optional, Sequence, Set, Tuple
 
 from edgedla.placement.problem.evaluate import evaluate
@@ -16,23 +17,31 @@ ITEMS_LOOKED_AT = 60_000
 
 
 class Budget:
-    """How many more assignments may be evaluated."""
+    """How many more assignments may be evaluated, and until when."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, deadline: float) -> None:
         self.left = ITEMS_LOOKED_AT // max(len(problem.items), 20)
+        self.deadline = deadline
 
     def take(self) -> bool:
         self.left -= 1
+        if time.monotonic() > self.deadline:
+            self.left = -1
         return self.left >= 0
 
 
-def stage_starts(problem: Problem, goal: Goal, value_of: Optional[Value] = None) -> List[Tuple[str, ...]]:
+def stage_starts(
+    problem: Problem, goal: Goal, value_of: Optional[Value] = None, deadline: float = INFINITY
+) -> List[Tuple[str, ...]]:
     """For each order of the engines the best stages found by moving one cut at a time; best first.
 
     Items that may not stand on their stage's device go to the GPU. Several models are one sequence.
+
+    Args:
+        deadline: on time.monotonic's clock; what is found by then is returned.
     """
     measure = measure_of(goal, value_of)
-    budget = Budget(problem)
+    budget = Budget(problem, deadline)
     n = len(problem.items)
     found: List[Tuple[float, Tuple[str, ...]]] = []
 
@@ -55,6 +64,8 @@ def stage_starts(problem: Problem, goal: Goal, value_of: Optional[Value] = None)
         return []
     for size in range(2, len(problem.devices) + 1):
         for order in itertools.permutations(problem.devices, size):
+            if budget.left < 0:
+                break
             cuts = [n * (k + 1) // size for k in range(size - 1)]
             best = value(order, cuts)
             step = max(n // 4, 1)
@@ -71,7 +82,7 @@ def stage_starts(problem: Problem, goal: Goal, value_of: Optional[Value] = None)
             if best < INFINITY:
                 found.append((best, staged(order, cuts)))
     ranked = [assignment for _, assignment in sorted(found)]
-    return [polished(problem, goal, a, Budget(problem), measure) for a in ranked[:2]] + ranked[2:]
+    return [polished(problem, goal, a, Budget(problem, deadline), measure) for a in ranked[:2]] + ranked[2:]
 
 
 def polished(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Iterable, Optional, Sequence, Tuple
 
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
-from edgedla.placement.problem.goal import GAP, Goal, Solution, Value, legal, measure_of
+from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value, legal, measure_of
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers import highs
@@ -34,7 +35,8 @@ def solve(
         start: assignments to begin with; the answer is never worse than the best legal one of them.
         solver: "highs", "python", or "auto": HiGHS where highspy can be imported.
     """
-    value_of: Optional[Value] = schedule_length if goal.objective == "makespan" else None
+    deadline = time.monotonic() + time_limit_s
+    value_of: Optional[Value] = schedule_length(deadline) if goal.objective == "makespan" else None
     with_highs = solver == "highs" or (solver == "auto" and highs.available())
     swept: Optional[Solution] = None
     if goal.objective == "throughput" and len(problem.devices) > 1:
@@ -77,7 +79,11 @@ def first_core_first(problem: Problem, goal: Goal, found: Solution, value_of: Op
     return replace(found, best=mirrored) if same else found
 
 
-def schedule_length(problem: Problem, evaluation: Evaluation) -> Tuple[float, float]:
-    """(length of the shortest schedule found, its bound): one frame of every model."""
-    schedule = shortest_schedule(problem, evaluation)
-    return schedule.length_us, schedule.bound_us
+def schedule_length(deadline: float = INFINITY) -> Value:
+    """(length of the shortest schedule found until the deadline, its bound): one frame of every model."""
+
+    def length(problem: Problem, evaluation: Evaluation) -> Tuple[float, float]:
+        schedule = shortest_schedule(problem, evaluation, deadline)
+        return schedule.length_us, schedule.bound_us
+
+    return length
