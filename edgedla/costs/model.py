@@ -20,7 +20,7 @@ from edgedla.costs.work import Work, work_of
 from edgedla.errors import UsageError
 from edgedla.graph import Layer, LayerGraph, Tensor
 from edgedla.targets.platform import Platform
-from edgedla.vocabulary import DEVICE_KINDS, PRECISIONS
+from edgedla.vocabulary import PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,9 @@ class CostModel(Prices):
             for position, index in enumerate(operator.layers):
                 work = work_of(graph.layers[index], graph, width)
                 moved = work.operand_bytes + work.weight_bytes if position else work.traffic_bytes
-                found.update({(index, kind): moved for kind in (DEVICE_KINDS if self.platform.has_dla else ("GPU",))})
+                found[index, "GPU"] = moved + (work.gpu_pass_bytes if position else 0.0)
+                if self.platform.has_dla:
+                    found[index, "DLA"] = moved
         return found
 
     @property

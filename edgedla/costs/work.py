@@ -86,6 +86,9 @@ class Work:
         weight_bytes: constants, read once.
         groups: of a convolution.
         has_table: an activation that a DLA looks up in a table.
+        gpu_pass_bytes: what such an activation behind a convolution reads and writes again on a GPU at FP16. TensorRT
+            always fuses ReLU into the convolution; SiLU and its kin often run as pointwise kernels (PWN(...) in build
+            logs; pytorch/TensorRT issue 3678), at INT8 seldom from 8.0 on (NVIDIA/TensorRT issue 966).
         known: False for a layer type that WORK_CLASS does not name; it is counted as a stream.
     """
 
@@ -100,6 +103,7 @@ class Work:
     weight_bytes: float = 0.0
     groups: int = 1
     has_table: bool = False
+    gpu_pass_bytes: float = 0.0
     known: bool = True
 
     @property
@@ -116,6 +120,7 @@ class Work:
             read_bytes=self.read_bytes * batch,
             operand_bytes=self.operand_bytes * batch,
             write_bytes=self.write_bytes * batch,
+            gpu_pass_bytes=self.gpu_pass_bytes * batch,
         )
 
 
@@ -145,6 +150,8 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
     if layer.type == "SLICE":
         # Only the part that is cut out is read.
         activations = [min(activations[0], written)] if activations else []
+    has_table = layer.type == "ACTIVATION" and layer.params.get("op") in TABLE_ACTIVATIONS
+    passes = has_table and element_bytes > 1 and _behind_product(layer, graph)
     return Work(
         name,
         read_bytes=activations[0] if activations else 0.0,
@@ -152,9 +159,18 @@ def work_of(layer: Layer, graph: LayerGraph, element_bytes: float) -> Work:
         operand_bytes=0.0 if gate is not None else sum(activations[1:]),
         write_bytes=written,
         weight_bytes=sum(tensor_bytes(t, element_bytes) for t in graph.input_tensors(layer) if t.is_constant),
-        has_table=layer.type == "ACTIVATION" and layer.params.get("op") in TABLE_ACTIVATIONS,
+        has_table=has_table,
+        gpu_pass_bytes=sum(activations) + written if passes else 0.0,
         known=known,
     )
+
+
+def _behind_product(layer: Layer, graph: LayerGraph) -> bool:
+    """Whether a convolution or a matrix product writes what the layer reads; a scale between them folds into it."""
+    index = graph.producer(layer.inputs[0])
+    while index is not None and graph.layers[index].type == "SCALE":
+        index = graph.producer(graph.layers[index].inputs[0])
+    return index is not None and WORK_CLASS.get(graph.layers[index].type) == "multiply"
 
 
 def gate_of(layer: Layer, graph: LayerGraph) -> Optional[int]:

@@ -183,6 +183,9 @@ def test_networks_of_unseen_sources_lie_within_fifteen_percent(fitted) -> None:
     errors = [abs(u.error) for u in unseen(fitted)]
     assert len(errors) >= 40
     assert sum(errors) / len(errors) < 0.15
+    plain = [abs(u.error) for u in unseen(fitted) if not u.fallback]
+    assert len(plain) >= 40
+    assert sum(plain) / len(plain) < 0.10
 
 
 def test_power_modes_lie_within_eight_percent(fitted) -> None:

@@ -162,3 +162,21 @@ def test_more_of_anything_never_costs_less_on_the_dla(c: int, k: int, w: int, ex
     assert cost(c + extra, k, w) >= base - 1e-9
     assert cost(c, k + extra, w) >= base - 1e-9
     assert cost(c, k, w + extra) >= base - 1e-9
+
+
+def test_silu_behind_a_convolution_is_a_pass_of_its_own_on_the_gpu_and_relu_is_none() -> None:
+    """At FP16; at INT8 TensorRT fuses it from 8.0 on (NVIDIA/TensorRT issue 966)."""
+    from edgedla.costs.fit.yolox import _Net
+
+    net = _Net(64, False)
+    x = net.bare("@0", 16, 3)
+    relu, sigmoid = (net.add("ACTIVATION", [x], net.tensors[x].chw, op=op) for op in ("RELU", "SIGMOID"))
+    gate = net.add("ELEMENTWISE", [x, sigmoid], net.tensors[x].chw, op="PROD")
+    again = net.add("ACTIVATION", [gate], net.tensors[x].chw, op="SIGMOID")
+    graph = net.graph([relu, again], "silu")
+    passes = [work_of(layer, graph, 2).gpu_pass_bytes for layer in graph.layers]
+    size = 2 * 16 * 64 * 64
+    # The last one follows another pointwise layer, which runs in the same kernel.
+    assert passes == [0.0, 0.0, 2.0 * size, 0.0, 0.0]
+    assert work_of(graph.layers[2], graph, 2).scaled(4).gpu_pass_bytes == 8.0 * size
+    assert not any(work_of(layer, graph, 1).gpu_pass_bytes for layer in graph.layers)
