@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edgedla.errors import RunError
+from edgedla.errors import RunError, UsageError
 from edgedla.runtime.pipeline.metrics import serve_metrics
 from edgedla.runtime.pipeline.settings import MetricsConfig
 
@@ -139,5 +139,5 @@ def test_a_metrics_port_that_is_taken_is_named():
 def test_metrics_in_a_folder_that_cannot_be_written_are_an_error_of_ours(tmp_path):
     (tmp_path / "file").write_text("")
     config = MetricsConfig(jsonl=str(tmp_path / "file" / "m.jsonl"))
-    with pytest.raises(RunError, match="cannot write"), serve_metrics(FakePipeline(), config):
+    with pytest.raises(UsageError, match="cannot write"), serve_metrics(FakePipeline(), config):
         pass

@@ -16,12 +16,14 @@ FARTHEST = 1e5
 
 @dataclass(frozen=True)
 class Detection:
-    """One object: box as (x1, y1, x2, y2) in pixels of the source frame, score in 0..1, class index."""
+    """One object: box as (x1, y1, x2, y2) in pixels of the source frame, score in 0..1, class index; `track`: its number from
+    frame to frame, where it is tracked."""
 
     box_xyxy: Tuple[float, float, float, float]
     score: float
     cls: int
     label: str = ""
+    track: Optional[int] = None
 
     def moved(self, dx: float, dy: float) -> Detection:
         """The same object, so many pixels further right and down: from a crop into its frame."""
@@ -34,6 +36,7 @@ class Detection:
             "score": round(self.score, 4),
             "class": self.cls,
             "label": self.label,
+            **({} if self.track is None else {"track": self.track}),
         }
 
 

@@ -78,7 +78,8 @@ def _box(image: np.ndarray, found: Detection) -> None:
     colour = COLOURS[found.cls % len(COLOURS)]
     x1, y1, x2, y2 = _pixels(found)
     cv2.rectangle(image, (x1, y1), (x2, y2), colour, max(1, int(2 * _size(image))))
-    _text(image, f"{found.label or found.cls} {found.score:.2f}", (x1, max(12, y1 - 4)), colour, bold=True)
+    number = "" if found.track is None else f"#{found.track} "
+    _text(image, f"{number}{found.label or found.cls} {found.score:.2f}", (x1, max(12, y1 - 4)), colour, bold=True)
 
 
 def _pixels(found: Detection) -> Tuple[int, ...]:

@@ -96,6 +96,10 @@ def _check_model(name: str, model: ModelConfig, config: PipelineConfig) -> None:
             raise UsageError(f"{at}.sources names {source!r}", allowed=", ".join(config.sources))
     if model.track not in TRACKERS:
         raise UsageError(f"{at}.track is {model.track!r}", allowed="bytetrack")
+    if model.track and model.decode.kind in WITHOUT_BOXES:
+        raise UsageError(
+            f"{at}.track: there are no boxes, its decode.kind is {model.decode.kind}", allowed="a detector"
+        )
     if model.every < 1:
         raise UsageError(f"{at}.every is {model.every}", allowed="1 or more")
     if model.devices and config.placement:

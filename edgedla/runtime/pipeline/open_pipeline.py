@@ -22,6 +22,7 @@ from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.pipeline.slots import Share
 from edgedla.runtime.sources import open_source
+from edgedla.runtime.track.bytetrack import ByteTracker
 
 Pools = Union[None, Pool, Mapping[str, Pool]]
 
@@ -98,7 +99,11 @@ def _lane(config: PipelineConfig, model: Model, engine: Engine) -> Lane:
     rule = settings.crops
     seen = [n for n in sources if sees(settings, n) and _sees_crops(config, rule.of, n)]
     shares = {n: Share(sources[n].weight, sources[n].priority) for n in seen}
-    return Lane(engine, shares, model.name, rule if rule.of else None, settings.batch_wait_ms / 1e3, None)
+    track = ByteTracker if settings.track else None
+    if track is not None:
+        # That its library is missing is said now, and not at the first frame.
+        track()
+    return Lane(engine, shares, model.name, rule if rule.of else None, settings.batch_wait_ms / 1e3, track)
 
 
 def _sees_crops(config: PipelineConfig, of: str, source: str) -> bool:

@@ -26,7 +26,7 @@ models:
     every: 2
     batch_wait_ms: 5
     decode: {kind: yolov8, labels: a.txt}
-  people: {artifact: detector, sources: yard, track: bytetrack}
+  people: {artifact: detector, sources: yard, track: bytetrack, decode: {kind: ssd}}
 """
 
 
