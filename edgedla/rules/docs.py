@@ -50,6 +50,7 @@ def fixes() -> Mapping[str, Mapping[str, str]]:
     return {r.id: {"id": r.id, "title": r.title, "text": r.text} for r in remedies().values()}
 
 
+@lru_cache(maxsize=None)
 def all_rules() -> Tuple[Rule, ...]:
     """Every rule that ships with edgedla, by id."""
     return load_rules().rules()

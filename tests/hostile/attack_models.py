@@ -14,7 +14,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import onnx
 
@@ -27,7 +27,7 @@ DOCUMENTED = {0, 1, 2, 3, 4, 5, 6}
 #: The promise: CPU seconds and memory of one command on a model below 10 MB.
 CPU_S, MEMORY_BYTES = 20, 1 << 30
 LIMITS = {"cpu_s": CPU_S, "memory_mib": MEMORY_BYTES >> 20, "exit_codes": sorted(DOCUMENTED)}
-BATCH = 40
+BATCH = 100
 #: Native code that hangs hears no signal handler of Python: a worker is given up that used the CPU for so long without an
 #: answer, or stood still for so long. Wall time alone says nothing on a machine that does other work.
 SILENT_CPU_S, STILL_S = 2 * CPU_S, 90
@@ -161,8 +161,8 @@ def _worker(build_case: Callable[[int, Path], List[str]], first: int, last: int,
         os.dup2(null, stream)
     resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
     for number in range(first, last):
-        with tempfile.TemporaryDirectory(prefix="attack-") as folder:
-            args = build_case(number, Path(folder))
+        with scratch() as folder:
+            args = build_case(number, folder)
             answer = case(args)
         os.write(writer, (json.dumps([number, args[0], answer]) + "\n").encode())
         if answer.get("memory", 0) > MEMORY_BYTES // 2:
@@ -252,12 +252,20 @@ def mutation_case(models: Sequence[bytes], seed: int, keep: Optional[Path] = Non
 
 
 def warm() -> None:
-    """Imports what the commands need, so that each forked worker has it. No session: its threads would not survive."""
+    """Loads what the commands need, so that each forked worker has it. No session: its threads would not survive."""
     from edgedla.quantization.session import import_onnxruntime
 
     import_onnxruntime()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "m.onnx"
+    with scratch() as folder:
+        path = folder / "m.onnx"
         onnx.save(small_model(), str(path))
-        for verb in ("check", "place", "layers"):
-            case([verb, str(path), "--target", "orin"])
+        for command in dict.fromkeys(c for _, c in COMMANDS if "host" not in c):
+            case([command[0], str(path), "--target", "orin", *(a.format(d=folder) for a in command[1:])])
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """An empty folder in memory, where the system has one: folders of a disk cost more than most cases."""
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(prefix="attack-", dir=memory if os.access(memory, os.W_OK) else None) as name:
+        yield Path(name)
