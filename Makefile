@@ -47,7 +47,7 @@ contract-wheels: $(STAMP)
 
 # Hours of mutated models, killed builds, changed artifacts and a camera that breaks; figures in benchmarks/results.
 # For example ATTACK="--models 200000 --kills 2000 --tampers 10000 --soak-minutes 30 --seed 2".
-ATTACK ?= --models 200000 --kills 2000 --tampers 10000 --soak-minutes 30
+ATTACK ?= --models 200000 --kills 2000 --tampers 10000 --soak-minutes 30 --unmutated
 attack: $(STAMP)
 	$(BIN)/python -m tests.hostile.attack $(ATTACK) -o benchmarks/results/attack.json
 

@@ -17,7 +17,7 @@ import tempfile
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from edgedla.files import write_atomic
 from tests.hostile import attack_builds, attack_models, attack_soak
@@ -50,6 +50,49 @@ def repeated(count: int, seed: int, name: str, case: Callable[[random.Random], O
     return {"cases": count, "wrong": len(wrong), "first_wrong": wrong[:20]}
 
 
+class Figures:
+    """What was found so far; written after every step, so that a long run that ends early has said something."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.started, self.output = time.monotonic(), options.output
+        self.values: Dict[str, Any] = {"commit": commit(), "versions": versions(), "seed": options.seed}
+
+    def note(self, part: str, found: Dict[str, Any]) -> None:
+        self.values[part] = found
+        self.values["hours"] = round((time.monotonic() - self.started) / 3600, 3)
+        if self.output is not None:
+            write_atomic(self.output, self.text())
+
+    def text(self) -> str:
+        return json.dumps(self.values, indent=1) + "\n"
+
+    def bad(self) -> bool:
+        parts = [v for v in self.values.values() if isinstance(v, dict)]
+        return any(part.get("wrong") or part.get("alive_to_the_end") is False for part in parts)
+
+
+def builds(options: argparse.Namespace, figures: Figures) -> None:
+    """Interrupted builds and changed artifacts."""
+    with tempfile.TemporaryDirectory(prefix="attack-") as name:
+        folder, out = Path(name) / "plans", Path(name) / "out"
+        folder.mkdir()
+        plans = attack_builds.Plans(folder)
+        kill = repeated(options.kills, options.seed, "kill", lambda r: attack_builds.kill_case(plans, out, r))
+        figures.note("kills", kill)
+        tamper = repeated(options.tampers, options.seed, "tamper", lambda r: attack_builds.tamper_case(plans, out, r))
+        figures.note("tampered_artifacts", tamper)
+
+
+def cases(
+    part: str, figures: Figures, build_case: Callable[[int, Path], List[str]], numbers: range, about: Dict[str, Any]
+) -> None:
+    """Command lines by their number."""
+    tally = attack_models.Tally()
+    for first in range(numbers.start, numbers.stop, WRITE_EVERY):
+        attack_models.run_cases(build_case, first, min(first + WRITE_EVERY, numbers.stop), tally.add)
+        figures.note(part, {**about, "of": len(numbers), "limits": attack_models.LIMITS, **tally.to_dict()})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--models", type=int, default=1000)
@@ -57,48 +100,31 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--tampers", type=int, default=500)
     parser.add_argument("--soak-minutes", type=float, default=0.0)
+    parser.add_argument(
+        "--unmutated", action="store_true", help="every model as it is, with every command and platform"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--corpus", type=Path, help="a folder of further models to wound")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
-    started = time.monotonic()
-    figures: Dict[str, Any] = {"commit": commit(), "versions": versions(), "seed": options.seed}
-
-    def write() -> None:
-        figures["hours"] = round((time.monotonic() - started) / 3600, 3)
-        if options.output is not None:
-            write_atomic(options.output, json.dumps(figures, indent=1) + "\n")
-
+    figures = Figures(options)
     attack_models.warm()
-    with tempfile.TemporaryDirectory(prefix="attack-") as folder:
-        (Path(folder) / "plans").mkdir()
-        plans = attack_builds.Plans(Path(folder) / "plans")
-        out = Path(folder) / "out"
-        figures["kills"] = repeated(
-            options.kills, options.seed, "kill", lambda r: attack_builds.kill_case(plans, out, r)
-        )
-        write()
-        figures["tampered_artifacts"] = repeated(
-            options.tampers, options.seed, "tamper", lambda r: attack_builds.tamper_case(plans, out, r)
-        )
-        write()
+    if options.kills or options.tampers:
+        builds(options, figures)
     if options.soak_minutes:
         missing = attack_soak.possible()
-        figures["soak"] = {"skipped": missing} if missing else attack_soak.soak(options.soak_minutes, options.seed)
-        write()
+        soaked = {"skipped": missing} if missing else attack_soak.soak(options.soak_minutes, options.seed)
+        figures.note("soak", soaked)
+    if options.unmutated:
+        files = attack_models.files_as_they_are(options.corpus)
+        count, plain = attack_models.unmutated_case(files)
+        cases("unmutated_models", figures, plain, range(count), {"files": len(files)})
     models = attack_models.seeds(options.corpus)
-    tally = attack_models.Tally()
-    case = attack_models.mutation_case(models, options.seed)
-    for first in range(options.first, options.first + options.models, WRITE_EVERY):
-        last = min(first + WRITE_EVERY, options.first + options.models)
-        attack_models.run_cases(case, first, last, tally.add)
-        figures["mutated_models"] = {"seeds": len(models), "limits": attack_models.LIMITS, **tally.to_dict()}
-        write()
-    write()
-    sys.stdout.write(json.dumps(figures, indent=1) + "\n")
-    wrong = [figures[part]["wrong"] for part in ("kills", "tampered_artifacts", "mutated_models") if part in figures]
-    soaked = figures.get("soak", {}).get("alive_to_the_end", True)
-    return 1 if sum(wrong) or not soaked else 0
+    wound = attack_models.mutation_case(models, options.seed)
+    numbers = range(options.first, options.first + options.models)
+    cases("mutated_models", figures, wound, numbers, {"seeds": len(models)})
+    sys.stdout.write(figures.text())
+    return 1 if figures.bad() else 0
 
 
 if __name__ == "__main__":

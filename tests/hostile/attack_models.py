@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import random
@@ -249,6 +250,33 @@ def mutation_case(models: Sequence[bytes], seed: int, keep: Optional[Path] = Non
         return arguments(path, rng, folder)
 
     return build_case
+
+
+#: Further commands for models as they are: each of them with each model and platform.
+UNMUTATED: Tuple[Tuple[str, ...], ...] = (
+    *dict.fromkeys(c for _, c in COMMANDS),
+    ("check", "--mode", "strict"),
+    ("fix", "--dry-run", "--no-prove"),
+    ("quantize", "--max-memory", "960M", "-o", "{d}/s"),
+)
+
+
+def files_as_they_are(corpus: Optional[Path]) -> List[Path]:
+    """The models of the onnx package's tests, and those of a folder."""
+    data = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    return [*sorted(data.rglob("*.onnx")), *(sorted(corpus.rglob("*.onnx")) if corpus is not None else [])]
+
+
+def unmutated_case(files: Sequence[Path]) -> Tuple[int, Callable[[int, Path], List[str]]]:
+    """(number of cases, case number -> its command line): every model with every command for every platform."""
+    combined = list(itertools.product(files, PLATFORMS, UNMUTATED))
+
+    def build_case(number: int, folder: Path) -> List[str]:
+        path, (target, trt), command = combined[number]
+        release = ["--trt", trt] if trt and command[0] != "layers" else []
+        return [command[0], str(path), "--target", target, *release, *(a.format(d=folder) for a in command[1:])]
+
+    return len(combined), build_case
 
 
 def warm() -> None:
