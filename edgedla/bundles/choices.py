@@ -57,7 +57,7 @@ LATE: Mapping[str, Callable[[Choices], bool]] = {
     "edgedla.runtime.sources.opencv": lambda c: not c.schemes or c.schemes != {"synthetic"},
     "edgedla.runtime.sources.gst_launch": lambda c: not c.schemes or bool(c.schemes - {"synthetic", "images", "file"}),
     # Settings and devices are worked out when the bundle is made; a board's own table of modules is not asked.
-    "edgedla.runtime.pipeline.strict_loader": lambda c: False,
+    "edgedla.strict_yaml": lambda c: False,
     "edgedla.placement": lambda c: False,
     "edgedla.targets": lambda c: False,
     "edgedla.importers.onnx_model": lambda c: False,

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Optional, Tuple
 
-from edgedla import strict_yaml
 from edgedla.builder.artifact.artifact import MANIFEST
 from edgedla.documents import DOCUMENTS, identify
-from edgedla.errors import DocumentError, RuleError
+from edgedla.errors import DocumentError
 from edgedla.records.build_log_lines import recognise
 from edgedla.records.build_log_prefix import split_prefix
 from edgedla.records.engine_info import is_engine_info
@@ -20,6 +19,7 @@ from edgedla.records.json_text import parse_json
 from edgedla.records.profile_table import read_profile_table
 from edgedla.records.text_lines import BROKEN_STREAM, text_lines
 from edgedla.rules.messages import explain_line
+from edgedla.strict_documents import read_yaml
 
 HEAD_BYTES = 64 * 1024
 MAX_JSON_BYTES = 512 * 1024 * 1024
@@ -152,13 +152,7 @@ def _json(path: Path) -> Any:
 
 
 def _drift(path: Path) -> Any:
-    if path.stat().st_size > MAX_DRIFT_BYTES:
-        raise DocumentError("larger than any drift file", where=str(path))
-    try:
-        return strict_yaml.loads(path.read_text(encoding="utf-8-sig"), str(path))
-    except (RuleError, UnicodeDecodeError, RecursionError) as e:
-        what = e.what if isinstance(e, RuleError) else str(e)
-        raise DocumentError(f"no drift file: {what}", where=str(path)) from e
+    return read_yaml(path, wrong="no drift file", most_bytes=MAX_DRIFT_BYTES)
 
 
 def _kind_of_json(document: Any, path: Path) -> str:

@@ -51,21 +51,20 @@ def read_inventory(path: Optional[Path] = None) -> Dict[str, BoardEntry]:
     Raises:
         DocumentError: an unknown key, a wrong type, a name or address that cannot be one; `where` is file:line.
     """
-    from edgedla import strict_yaml
+    from edgedla.strict_documents import read_yaml
+    from edgedla.strict_yaml import Table
 
     path = path or inventory_file()
     if not path.exists():
         return {}
+    document = read_yaml(path)
+    if not isinstance(document, Table):
+        raise DocumentError("no mapping", where=str(path), allowed="boards: with one entry a board")
     try:
-        document = strict_yaml.loads(path.read_text(encoding="utf-8"), str(path))
-        if not isinstance(document, strict_yaml.Table):
-            raise DocumentError("no mapping", where=str(path), allowed="boards: with one entry a board")
         boards = document.only(["boards"]).table("boards")
         return {name: _entry(name, boards) for name in boards}
     except RuleError as e:
         raise DocumentError(e.what, where=e.where, allowed=e.allowed, hint=e.hint) from e
-    except (OSError, UnicodeDecodeError) as e:
-        raise DocumentError(f"cannot be read: {e}", where=str(path)) from e
 
 
 def _entry(name: str, boards: Any) -> BoardEntry:

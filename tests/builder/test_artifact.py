@@ -145,7 +145,7 @@ OUTSIDE = {"role": "engine", "path": "../elsewhere", "sha256": "0" * 64, "size_b
         (forge(accuracy={"within": True}), r"field: accuracy$"),
         (forge(accuracy=5), "field: accuracy$"),
         (forge(placement={"predicted": ["DLA"], "real": None}), r"field: placement\.predicted$"),
-        (make_huge, "manifest is damaged: 67108865 bytes"),
+        (make_huge, "manifest is damaged: it is larger than 67108864 bytes"),
     ],
 )
 def test_damaged_or_tampered_artifacts_are_refused(tmp_path: Path, damage: Callable[[Path], Any], why: str) -> None:

@@ -21,6 +21,7 @@ FOUNDATION = {
     "version",
     "data",
     "files",
+    "strict_documents",
     "strict_yaml",
     "documents",
     "vocabulary",

@@ -31,7 +31,7 @@ def test_source_options_stand_beside_the_uri(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "is a mapping"),
+        ("", "the file is empty"),
         ("- 1", "is a mapping"),
         ("a: [", "no valid YAML"),
         ("version: 3\nartifact: a\nsource: x", "version is 3"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Optional, Tuple, Union
@@ -20,6 +19,7 @@ from edgedla.builder.artifact.stages import StageEntry, check_stages, stage_fold
 from edgedla.documents import require
 from edgedla.errors import DocumentError
 from edgedla.files import sha256_of
+from edgedla.strict_documents import read_json
 
 #: A manifest has some hundred bytes a layer; what is larger than this is none.
 MANIFEST_LIMIT_BYTES = 64 << 20
@@ -85,14 +85,10 @@ def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
             where=str(path.parent),
             hint="run the build again; it resumes" if unfinished else "give the folder that `edgedla build -o` wrote",
         )
-    try:
-        if path.stat().st_size > MANIFEST_LIMIT_BYTES:
-            raise ValueError(f"{path.stat().st_size} bytes, at most {MANIFEST_LIMIT_BYTES} are read")
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(document, dict):
-            raise TypeError("the manifest is no JSON object")
-    except (OSError, ValueError, TypeError, RecursionError) as e:
-        raise DocumentError(f"the manifest is damaged: {e}", where=str(path), hint="build it again") from e
+    damaged, hint = "the manifest is damaged", "build it again"
+    document = read_json(path, wrong=damaged, most_bytes=MANIFEST_LIMIT_BYTES, hint=hint)
+    if not isinstance(document, dict):
+        raise DocumentError(f"{damaged}: it is no JSON object", where=str(path), hint=hint)
     require(document, "edgedla.artifact", str(path))
     if document.get("digest") != manifest_digest({k: v for k, v in document.items() if k != "digest"}):
         raise DocumentError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Optional
@@ -11,6 +10,7 @@ from typing import Any, Dict, Optional
 from edgedla.builder.request import BuildRequest
 from edgedla.documents import require
 from edgedla.errors import DocumentError, UsageError
+from edgedla.strict_documents import read_json
 
 CACHE, REPORT, MODEL = "calib.cache", "quantization.json", "model.onnx"
 
@@ -61,12 +61,9 @@ def report_of(request: BuildRequest) -> Optional[bytes]:
 
 def _document(folder: Path) -> Dict[str, Any]:
     path = folder / REPORT
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as e:
-        raise DocumentError(
-            f"no result of `edgedla quantize`: {e}", where=str(folder), allowed="a cache, or its folder"
-        ) from e
+    document = read_json(
+        path, wrong="no result of `edgedla quantize`", hint="give a cache, or the folder that it wrote"
+    )
     require(document, "edgedla.quantization", str(path))
     return dict(document)
 

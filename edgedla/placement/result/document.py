@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
@@ -11,6 +10,7 @@ from edgedla.documents import require
 from edgedla.errors import DocumentError
 from edgedla.graph import LayerGraph
 from edgedla.placement.result import placement as p
+from edgedla.strict_documents import read_json
 
 
 def read_placement(source: Union[str, Path, Mapping[str, Any]]) -> p.Placement:
@@ -23,12 +23,7 @@ def read_placement(source: Union[str, Path, Mapping[str, Any]]) -> p.Placement:
     data: Any = source
     if not isinstance(source, Mapping):
         where = str(source)
-        try:
-            data = json.loads(Path(source).read_text(encoding="utf-8"))
-        except OSError as e:
-            raise DocumentError(f"cannot be read: {e.strerror}", where=where) from e
-        except ValueError as e:
-            raise DocumentError(f"is no JSON: {e}", where=where) from e
+        data = read_json(where, wrong="is no JSON")
     require(data, "edgedla.placement", where)
     try:
         return _placement(_Reader(data, ""))

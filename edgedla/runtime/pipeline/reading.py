@@ -25,6 +25,7 @@ from edgedla.runtime.pipeline.settings import (
     ViewConfig,
 )
 from edgedla.runtime.sources.uri import without_secrets
+from edgedla.strict_documents import read_yaml
 
 T = TypeVar("T")
 #: Keys at the top of a file, by its version. 1: one source and one model. 2: named sources and models.
@@ -47,7 +48,7 @@ def read_document(path: str) -> Tuple[int, Dict[str, Any]]:
     Raises:
         DocumentError: unreadable, no YAML, no mapping, another version, or a key that this version has not.
     """
-    document = _parse(path)
+    document = read_yaml(path, most_bytes=MOST_BYTES)
     if not isinstance(document, dict):
         raise DocumentError("a pipeline file is a mapping", where=path, allowed=", ".join(("version", *KEYS[2])))
     version = document.pop("version", None)
@@ -61,28 +62,6 @@ def read_document(path: str) -> Tuple[int, Dict[str, Any]]:
             str(key), str(key), KEYS[version], path, f"it is a key of version {3 - version}" if key in other else ""
         )
     return version, document
-
-
-def _parse(path: str) -> Any:
-    # A bundle's settings are no YAML, and its board may have no library for it.
-    import yaml
-
-    from edgedla.runtime.pipeline.strict_loader import StrictLoader
-
-    try:
-        with open(path, "rb") as f:
-            data = f.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise DocumentError("too large for a pipeline file", where=path, allowed=f"{MOST_BYTES} bytes")
-        return yaml.load(data.decode("utf-8"), StrictLoader)
-    except (OSError, UnicodeDecodeError) as e:
-        raise DocumentError(f"cannot be read: {getattr(e, 'strerror', None) or e}", where=path) from e
-    except (RecursionError, ValueError) as e:
-        raise DocumentError(f"no pipeline file: {e}", where=path) from e
-    except yaml.YAMLError as e:
-        mark = getattr(e, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else path
-        raise DocumentError(f"no valid YAML: {getattr(e, 'problem', e)}", where=where) from e
 
 
 def _refuse_key(name: str, key: str, known: Tuple[str, ...], path: str, hint: str = "") -> None:

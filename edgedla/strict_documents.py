@@ -1,0 +1,82 @@
+"""JSON and YAML files that come from users, other tools or earlier runs, read strictly: every fault is a DocumentError.
+
+Refused: what is larger than asked for, no UTF-8, nested too deeply, a key that stands twice, numbers that are none (NaN,
+Infinity), and in YAML what `strict_yaml` refuses. Logs and profiles as TensorRT's tools write them are read by
+`records.json_text`, which bears with their habits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+from edgedla.errors import DocumentError, RuleError
+
+PathLike = Union[str, "os.PathLike[str]"]
+#: The placement of a network of 100,000 layers has some 30 MB.
+MOST_JSON_BYTES = 1 << 28
+#: YAML is written by hand, and takes minutes for megabytes.
+MOST_YAML_BYTES = 1 << 18
+
+
+def read_json(
+    path: PathLike, *, wrong: str = "no JSON document", most_bytes: int = MOST_JSON_BYTES, hint: Optional[str] = None
+) -> Any:
+    """The value in a JSON file.
+
+    Args:
+        wrong: what the error calls a file that is none: "the manifest is damaged".
+    """
+    text = _text(path, wrong, most_bytes, hint)
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+    except (ValueError, RecursionError) as e:
+        # Python's own words for deep nesting speak of its stack.
+        what = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)
+        raise DocumentError(f"{wrong}: {what}", where=os.fspath(path), hint=hint) from e
+
+
+def read_yaml(
+    path: PathLike, *, wrong: str = "no valid YAML", most_bytes: int = MOST_YAML_BYTES, hint: Optional[str] = None
+) -> Any:
+    """The single document in a YAML file: mappings are `strict_yaml.Table`, which know the lines of their keys."""
+    from edgedla import strict_yaml
+
+    where = os.fspath(path)
+    text = _text(path, wrong, most_bytes, hint)
+    try:
+        return strict_yaml.loads(text, where)
+    except RuleError as e:
+        raise DocumentError(f"{wrong}: {e.what}", where=e.where, allowed=e.allowed, hint=e.hint or hint) from e
+    except RecursionError as e:
+        raise DocumentError(f"{wrong}: it is nested too deeply", where=where, hint=hint) from e
+
+
+def _text(path: PathLike, wrong: str, most_bytes: int, hint: Optional[str]) -> str:
+    where = os.fspath(path)
+    try:
+        with open(path, "rb") as f:
+            data = f.read(most_bytes + 1)
+        if len(data) > most_bytes:
+            raise DocumentError(f"{wrong}: it is larger than {most_bytes} bytes", where=where, hint=hint)
+        return data.decode("utf-8-sig")
+    except OSError as e:
+        raise DocumentError(f"cannot be read: {e.strerror or e}", where=where, hint=hint) from e
+    except ValueError as e:
+        raise DocumentError(f"{wrong}: {e}", where=where, hint=hint) from e
+
+
+def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {key!r} stands twice in one object")
+            seen.add(key)
+    return found
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")

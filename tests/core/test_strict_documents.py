@@ -1,0 +1,70 @@
+"""Documents of users: what is no JSON or YAML is said with its file, whatever is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgedla.cli.main import exit_code_of
+from edgedla.errors import DocumentError
+from edgedla.strict_documents import read_json, read_yaml
+from edgedla.strict_yaml import Table
+
+
+def test_values_come_as_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "d"
+    path.write_bytes(b"\xef\xbb\xbf" + b'{"a": [1, 2.5, null, "b"]}')
+    assert read_json(path) == {"a": [1, 2.5, None, "b"]}
+    assert read_yaml(path) == {"a": [1, 2.5, None, "b"]}
+    assert isinstance(read_yaml(path), Table)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "no JSON document"), (b"{", "no JSON document"), (b"\xff\xfe{}", "no JSON document"),
+        (b"{} {}", "no JSON document"), (b'{"a": NaN}', "NaN is no number"), (b"[-Infinity]", "is no number"),
+        (b'{"a": {"b": 1, "c": 2, "b": 3}}', "the key 'b' stands twice"), (b"[" * 100_000, "nested too deeply"),
+        (b" " * 1001, "larger than 1000 bytes"),
+    ],
+)  # fmt: skip
+def test_what_is_no_json(content: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "d.json"
+    path.write_bytes(content)
+    with pytest.raises(DocumentError, match=says) as e:
+        read_json(path, most_bytes=1000 if len(content) < 2000 else 1 << 20, hint="make it again")
+    assert (e.value.where, e.value.hint) == (str(path), "make it again")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "empty"), (b"a: [", "no valid YAML"), (b"a: 1\na: 2", "stands twice"), (b"a: &x 1", "anchors"),
+        (b"a: !!python/name:os.system", "tag"), (b"\xff", "no valid YAML"), (b"- " * 20_000, "nested too deeply"),
+        (b"#" * 50_001, "larger than 50000 bytes"), (b"a: 1\n---\nb: 2", "one document"),
+    ],
+)  # fmt: skip
+def test_what_is_no_yaml(content: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "d.yaml"
+    path.write_bytes(content)
+    with pytest.raises(DocumentError, match=says) as e:
+        read_yaml(path, most_bytes=50_000)
+    assert str(e.value.where).startswith(str(path))
+
+
+@pytest.mark.parametrize("read", [read_json, read_yaml])
+def test_a_file_that_is_none(read, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(DocumentError, match="cannot be read"):
+            read(path)
+
+
+def test_a_placement_nested_too_deeply_is_no_bug(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"")
+    (tmp_path / "p.json").write_text("[" * 100_000)
+    onnx = pytest.importorskip("onnx")
+    from tests.hostile.commands import small_model
+
+    onnx.save(small_model(), str(tmp_path / "m.onnx"))
+    assert exit_code_of(["build", str(tmp_path / "m.onnx"), "--plan", "--placement", str(tmp_path / "p.json")]) == 3
