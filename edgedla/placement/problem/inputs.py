@@ -107,8 +107,14 @@ def whole_operators(
     A unit joins the reader of its output when the two are linked in one operator, nothing else reads the output, and
     both have the same legality, pin and batch. Items are in topological order, by their last unit.
     """
-    item_of = list(range(len(units.units)))
-    outputs = set(model.graph.outputs)
+    # A unit names the one that it joined, or itself; where that ends is the item.
+    joins = list(range(len(units.units)))
+    outputs = model.graph.output_names
+
+    def item(u: int) -> int:
+        while joins[u] != u:
+            joins[u] = u = joins[joins[u]]
+        return u
 
     def kind(u: int) -> Tuple[bool, int, Tuple[Optional[str], ...]]:
         pins = {model.pins.get(i) for i in units.units[u].layers}
@@ -119,13 +125,16 @@ def whole_operators(
             a, b = units.unit_of.get(producer), units.unit_of.get(consumer)
             if a is None or b is None or a == b or units.successors[a] != (b,) or kind(a) != kind(b):
                 continue
-            if not outputs & set(units.units[a].outputs):
-                item_of = [item_of[b] if i == item_of[a] else i for i in item_of]
+            if outputs.isdisjoint(units.units[a].outputs):
+                joins[item(a)] = item(b)
+    item_of = [item(u) for u in range(len(units.units))]
     for loop in loops_of(units):
-        item_of = [item_of[loop[-1]] if u in loop else i for u, i in enumerate(item_of)]
+        last = item_of[loop[-1]]
+        for u in loop:
+            item_of[u] = last
     members: Dict[int, List[int]] = {}
-    for u, item in enumerate(item_of):
-        members.setdefault(item, []).append(u)
+    for u, k in enumerate(item_of):
+        members.setdefault(k, []).append(u)
     return sorted((tuple(m) for m in members.values()), key=lambda m: m[-1])
 
 
