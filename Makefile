@@ -36,9 +36,9 @@ $(DOCS)/.installed: pyproject.toml
 	touch $@
 
 docs: $(DOCS)/.installed
-	rm -rf build/docs
 	$(DOCS)/bin/python -m docs.generator build/docs
-	$(DOCS)/bin/zensical build --strict -f build/docs/mkdocs.yml
+	$(DOCS)/bin/zensical build --clean --strict -f build/docs/mkdocs.yml
+	$(DOCS)/bin/python -m docs.generator.versions build/docs/site
 	$(DOCS)/bin/python -m docs.generator.check_site build/docs/site
 
 # The Python bindings of four TensorRT releases (thin, without TensorRT), which tests/contract reads.

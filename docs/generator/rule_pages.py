@@ -69,8 +69,8 @@ def _rule(rule: Rule) -> str:
         "",
     ]
     cases = table(
-        ["Where", "Limits", "Status", "Sources"],
-        [[plain(str(case.scope)), _limits(case), case.status, _sources(case.sources)] for case in rule.cases],
+        ["Where", "Limits", "Status"],
+        [[plain(str(case.scope)), _limits(case), case.status] for case in rule.cases],
     )
     said = list(dict.fromkeys(case.message for case in rule.cases))
     notes = [note for note in (rule.note, *(case.note for case in rule.cases)) if note]
@@ -86,8 +86,15 @@ def _rule(rule: Rule) -> str:
         ]
         parts.append(["## What to do", "", *links, ""])
     parts.append(_examples(rule))
+    parts.append(["## Sources", "", *(f"- {_source(key)}{_cases_of(rule, key)}" for key in rule.sources), ""])
     parts.append(["", f"Offline: `edgedla explain {rule.id}`."])
     return page(f"{rule.id} {rule.name}", *parts, description=rule.summary)
+
+
+def _cases_of(rule: Rule, source: str) -> str:
+    """Which cases rest on a source, where not all do."""
+    resting = [str(case.scope) for case in rule.cases if source in case.sources]
+    return "" if len(resting) == len(rule.cases) else f" ({plain('; '.join(resting))})"
 
 
 def _limits(case: Case) -> str:

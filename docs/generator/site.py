@@ -55,7 +55,9 @@ def generated_pages() -> Dict[str, str]:
 def write_site(folder: Path) -> Path:
     """Writes folder/pages and folder/mkdocs.yml; the path of the latter."""
     pages = folder / "pages"
-    shutil.rmtree(pages, ignore_errors=True)
+    # Pages of other releases stay; a page of this one that is gone must not.
+    for stale in (pages, folder / "site" / __version__):
+        shutil.rmtree(stale, ignore_errors=True)
     placed = repository_pages()
     for place, target in placed.items():
         text = (ROOT / place).read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 import posixpath
 import re
 import typing
@@ -17,6 +18,7 @@ import yaml
 import edgedla
 from docs.generator.check_site import faults
 from docs.generator.site import generated_pages, write_site
+from docs.generator.versions import write_versions
 from edgedla import errors
 from edgedla.cli.main import VERBS, main
 from edgedla.documents import DOCUMENTS
@@ -170,3 +172,12 @@ def test_faults_of_a_built_site_are_seen(tmp_path: Path) -> None:
     assert [line.partition(": ")[2] for line in wrong] == [
         "loads https://cdn.example/a.js", "b.html#y has no such anchor", "c.html is no file",
     ]  # fmt: skip
+
+
+def test_releases_are_listed_the_newest_first(tmp_path: Path) -> None:
+    for version in ("0.9.0", "0.10.0"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "index.html").write_text("x")
+    assert write_versions(tmp_path) == ["0.10.0", "0.9.0"]
+    assert [entry["aliases"] for entry in json.loads((tmp_path / "versions.json").read_text())] == [["latest"], []]
+    assert "0.10.0/index.html" in (tmp_path / "index.html").read_text()
