@@ -36,3 +36,8 @@ def page_path(kind: str, name: str, ending: str = "html") -> str:
 def page_url(kind: str, name: str) -> Optional[str]:
     """The page's address; None where the site's is not known."""
     return site() + page_path(kind, name) if site() else None
+
+
+def page_of(kind: str, name: str) -> str:
+    """The page's address where the site's is known, else its path within the documentation."""
+    return site() + page_path(kind, name)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Iterator, Mapping, Sequence, Tuple
 
 from edgedla.documents import header
+from edgedla.pages import page_of
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import Line, clean, print_lines
-from edgedla.rules.by_id import Entry, page_of
+from edgedla.rules.by_id import Entry
 from edgedla.rules.messages import Explained
 
 _FATAL = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
-from edgedla.pages import page_path, page_url
+from edgedla.pages import page_of
 from edgedla.rules.docs import ENGINE_RULES, all_rules, explain
 from edgedla.rules.remedies import RewriteEntry, remedies, rewrite_entries
 
@@ -20,11 +20,6 @@ class Entry:
 
     def to_dict(self) -> Dict[str, Any]:
         return {"kind": self.kind, "id": self.id, "text": self.text, "page": page_of(self.kind, self.id)}
-
-
-def page_of(kind: str, name: str) -> str:
-    """The address of the page where the site's is known, else its path within the documentation."""
-    return page_url(kind, name) or page_path(kind, name)
 
 
 def entry_of(word: str) -> Optional[Entry]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Dict, Mapping, Tuple
 
+from edgedla.pages import page_of
+
 
 class Support(str, Enum):
     """Where a layer can run by its own rules. There is no default: unknown stays unknown."""
@@ -70,6 +72,7 @@ class Finding:
             "facts": dict(self.facts),
             "sources": list(self.sources),
             "fixes": list(self.fixes),
+            "page": page_of("rule", self.rule),
         }
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
+from edgedla.pages import page_url
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import summary
@@ -42,6 +43,16 @@ class Group:
     @property
     def size(self) -> int:
         return len({layer.index for entry in self.entries for layer in entry.layers})
+
+    @property
+    def is_rule(self) -> bool:
+        """Whether `key` is a rule's id, which `edgedla explain` takes; a cause is not."""
+        return self.key in _rules()
+
+    @property
+    def page(self) -> Optional[str]:
+        """The address of the rule's page, where the documentation's is known."""
+        return page_url("rule", self.key) if self.is_rule else None
 
 
 #: Order of the groups: (tone, word).
