@@ -33,6 +33,13 @@ def test_the_rule_data_is_in_it_under_the_name_that_the_code_looks_for(names: Se
     assert {f"edgedla/_rules/{p.relative_to(ROOT / 'rules').as_posix()}" for p in kept} <= names
 
 
+def test_every_page_that_help_prints_is_in_it(names: Set[str]) -> None:
+    from edgedla.topics import topics
+
+    assert len(topics()) > 20
+    assert {f"edgedla/_docs/{topic.path}" for topic in topics().values()} <= names
+
+
 def test_nothing_else_is_in_it(names: Set[str]) -> None:
     assert {name.split("/")[0] for name in names if not name.startswith("edgedla-")} == {"edgedla"}
     assert not [name for name in names if name.endswith((".pyc", ".onnx", ".engine"))]
