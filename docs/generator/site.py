@@ -130,6 +130,7 @@ def _nav(written: List[Any]) -> List[Any]:
             "reference/pipeline.md",
             "reference/boards.md",
             "reference/exit-codes.md",
+                "reference/environment.md",
         ]},
         {"Project": [page for page in repository_pages().values() if page.startswith("project/")]},
     ]  # fmt: skip

@@ -29,6 +29,7 @@ from edgedla.rules.remedies import remedies, rewrite_entries
 from edgedla.runtime.pipeline.config import PipelineConfig
 from edgedla.targets.modules import module_ids
 
+ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^()\s#]+)(?:#[^()\s]*)?\)")
 
 
@@ -130,6 +131,16 @@ def test_every_exit_code_is_named(pages: Dict[str, str]) -> None:
     codes = {cls.exit_code for cls in vars(errors).values() if isinstance(cls, type) and hasattr(cls, "exit_code")}
     text = pages["reference/exit-codes.md"]
     assert [code for code in sorted({0, 130, *codes}) if f"| {code} |" not in text] == []
+
+
+def test_every_environment_variable_is_named() -> None:
+    files = [*(ROOT / "edgedla").rglob("*.py"), ROOT / "jetson" / "setup.sh"]
+    read = {v for path in files for v in re.findall(r"\bEDGEDLA_[A-Z_]+\b", path.read_text(encoding="utf-8"))}
+    # The end mark of a text within a script.
+    read -= {"EDGEDLA_CALIBRATION_CACHE"}
+    page = (ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
+    assert len(read) >= 10
+    assert sorted(read) == sorted(set(re.findall(r"`(EDGEDLA_[A-Z_]+)`", page)))
 
 
 def test_links_between_pages_lead_to_pages(site: Path) -> None:
