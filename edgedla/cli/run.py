@@ -138,6 +138,7 @@ def _read(file: str, devices: Tuple[str, ...], placement: str, given: Mapping[st
 
 def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str, Any]:
     """Runs to the end; a changed file, and SIGHUP, replace models on the way."""
+    from edgedla.cli.terminal.live_line import live_line
     from edgedla.runtime.live.server import serve_view
     from edgedla.runtime.pipeline.metrics import serve_metrics
     from edgedla.runtime.pipeline.open_pipeline import open_pipeline
@@ -163,6 +164,7 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
         stack.enter_context(as_service(opened))
         if page:
             echo(f"live page: {page}", err=True)
+        stack.enter_context(live_line(opened.summary))
         return opened.run()
 
 
@@ -185,6 +187,7 @@ def _text(s: Dict[str, Any]) -> str:
         + (" (SIMULATED runner: not a Jetson's speed)" if s["simulated"] else ""),
         f"frames  captured {f['captured']}  dropped for newer ones {f['dropped']}  reconnects {f['reconnects']}  "
         f"stalls {f['stalls']}",
+        *_outages(f),
         f"{'stage':<12}{'p50 ms':>10}{'p90 ms':>10}{'p99 ms':>10}{'max ms':>10}",
     ]
     for name, stage in s["stages"].items():
@@ -197,6 +200,12 @@ def _text(s: Dict[str, Any]) -> str:
         lines.append(f"runner {r['runner']}: {r['inference']['count']} inferences{state}")
         lines += [f"  {line}" for line in stage_lines(r["stages"])]
     return "\n".join(lines) + "\n"
+
+
+def _outages(f: Dict[str, Any]) -> List[str]:
+    from edgedla.runtime.outage import length
+
+    return [f"outages {f['outages']}, {length(f['outage_s'])} without frames"] if f["outages"] else []
 
 
 def _streams(s: Dict[str, Any]) -> List[str]:

@@ -12,9 +12,10 @@ import numpy as np
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing, RunError, UsageError
 from edgedla.runtime.frames import Frame
+from edgedla.runtime.outage import Outages
 from edgedla.runtime.pipeline.slots import Share, Slots
 from edgedla.runtime.runners.base import describe
-from edgedla.runtime.sources.base import Source, check_image
+from edgedla.runtime.sources.base import Source, check_image, interrupt
 
 log = logging.getLogger("edgedla.runtime.pipeline.capture")
 
@@ -87,6 +88,7 @@ class Capture:
         self.frame_hw: Tuple[int, int] = (0, 0)
         self.rate = 0.0
         self.captured = self.skipped = self.reconnects = self.stalls = 0
+        self.outages = Outages(self.uri)
 
     def feed(self, slots: Slots[Frame], every: int = 1) -> None:
         """Hands every `every`-th frame to the source's slot there. Call it before `start`."""
@@ -175,7 +177,7 @@ class Capture:
                     self._fail(error, mine, None)
                     return
                 self.reconnects += 1
-                log.warning("%s: %s; opening again in %.1f s", self.uri, error.what, backoff)
+                self.outages.failed(error.what, backoff)
                 self._beat = time.monotonic() + backoff
                 self._stop.wait(backoff)
                 backoff = min(backoff * 2, self.options.backoff_most_s)
@@ -204,6 +206,7 @@ class Capture:
             frame = Frame(self._index, image, now, getattr(source, "truth", None), time.time())
             self._index += 1
             self.captured += 1
+            self.outages.frame()
             if self._skips(now):
                 self.skipped += 1
                 return
@@ -280,10 +283,10 @@ class Capture:
                     RunError(f"{stuck} reads of the source never returned", where=self.uri, hint=hint), mine, None
                 )
                 return
-            log.warning("%s: no frame for %.1f s; opening it again", self.uri, limit)
+            self.outages.failed(f"no frame for {limit:.1f} s")
             stuck_source = self._source
             self._spawn(None)
-            _interrupt(stuck_source)
+            interrupt(stuck_source)
 
     def take(self, timeout_s: float = 0.5) -> Optional[Frame]:
         """The newest frame, removed from the slot; None if none came in time or the stream ended (see `ended`).
@@ -314,7 +317,7 @@ class Capture:
             threads = list(self._threads)
         self._join(threads, wait_s / 2)
         if wait_s and any(t.is_alive() for t in threads):
-            _interrupt(self._source)
+            interrupt(self._source)
             self._join(threads, wait_s / 2)
 
     def _join(self, threads: List[threading.Thread], wait_s: float) -> None:
@@ -334,6 +337,8 @@ class Capture:
             "dropped": self.dropped,
             "reconnects": self.reconnects,
             "stalls": self.stalls,
+            "outages": self.outages.count,
+            "outage_s": round(self.outages.seconds, 3),
         }
 
 
@@ -342,9 +347,3 @@ def _close(source: Source) -> None:
         source.close()
     except Exception as e:
         log.warning("closing the source: %s", describe(e))
-
-
-def _interrupt(source: Optional[Source]) -> None:
-    interrupt = getattr(source, "interrupt", None)
-    if interrupt is not None:
-        interrupt()

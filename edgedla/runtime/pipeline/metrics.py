@@ -37,6 +37,7 @@ class PipelineCollector:
             ("non_finite", "results with NaN or infinity in an output"),
             ("reconnects", "times the source was opened again"),
             ("stalls", "times the source stood still"),
+            ("outages", "times the source gave no frames until it was opened again"),
         ):
             yield CounterMetricFamily(f"edgedla_{name}", text, value=frames[name])
         yield GaugeMetricFamily(

@@ -24,7 +24,7 @@ from edgedla.runtime.stats import total
 
 log = logging.getLogger("edgedla.runtime.pipeline.pipeline")
 #: Counts of a source that add up to the pipeline's.
-COUNTS = ("captured", "skipped", "dropped", "reconnects", "stalls")
+COUNTS = ("captured", "skipped", "dropped", "reconnects", "stalls", "outages", "outage_s")
 
 
 @dataclass(frozen=True)

@@ -71,3 +71,10 @@ def check_image(image: object, pixels: str, uri: str) -> None:
     if not good or getattr(image, "dtype", None) != np.uint8 or min(shape) < 1:
         found = f"{getattr(image, 'dtype', type(image).__name__)} {list(shape)}"
         raise RunError(f"the source gave {found}", where=uri, allowed=f"uint8 pixels, {pixels}")
+
+
+def interrupt(source: Optional[Source]) -> None:
+    """Ends a read that hangs, where the source has a way to."""
+    end = getattr(source, "interrupt", None)
+    if end is not None:
+        end()

@@ -1,0 +1,113 @@
+"""The line that `edgedla run` keeps up to date on a terminal: frames/s, age, drops, load."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, Iterator, Optional, TextIO, Tuple
+
+from edgedla.printable import printable_text
+
+EVERY_S = 0.5
+#: Columns of a terminal that does not tell its own.
+WIDTH = 80
+#: Back to the first column, and the rest of the line away.
+CLEAR = "\r\x1b[K"
+
+
+@contextlib.contextmanager
+def live_line(
+    summary: Callable[[], Dict[str, Any]], stream: Optional[TextIO] = None, every_s: float = EVERY_S
+) -> Iterator[None]:
+    """Keeps the line on the terminal until the block ends; does nothing where nobody looks at one.
+
+    Args:
+        summary: of the pipeline. stream: stderr by default, so that results on stdout stay clean.
+    """
+    out = sys.stderr if stream is None else stream
+    if out is None or not out.isatty() or os.environ.get("TERM") == "dumb":
+        yield
+        return
+    stop = threading.Event()
+    lock = threading.Lock()
+    rates = Rates()
+
+    def draw() -> None:
+        while not stop.wait(every_s):
+            with contextlib.suppress(OSError, ValueError), lock:
+                out.write(CLEAR + line(summary(), rates, os.get_terminal_size(out.fileno()).columns or WIDTH))
+                out.flush()
+
+    above = _Above(out, lock)
+    log, propagate = logging.getLogger("edgedla"), logging.getLogger("edgedla").propagate
+    log.addHandler(above)
+    log.propagate = False
+    thread = threading.Thread(target=draw, name="edgedla-live", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(2)
+        log.removeHandler(above)
+        log.propagate = propagate
+        with contextlib.suppress(OSError, ValueError), lock:
+            out.write(CLEAR)
+            out.flush()
+
+
+class Rates:
+    """Results per second and the load of each device since the last reading."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._at = clock()
+        self._results = 0
+        self._busy_ms: Dict[str, float] = {}
+
+    def read(self, summary: Dict[str, Any]) -> Tuple[float, Dict[str, float]]:
+        """(results per second, device -> share of the time with an inference under way, at most 1)."""
+        now = self._clock()
+        seconds, self._at = max(now - self._at, 1e-3), now
+        results = summary["frames"]["results"]
+        rate, self._results = (results - self._results) / seconds, results
+        busy: Dict[str, float] = {}
+        for runner in summary["runners"]:
+            times = runner["inference"]
+            busy[runner["runner"]] = busy.get(runner["runner"], 0.0) + times["count"] * (times["mean_ms"] or 0.0)
+        load = {name: min(1.0, (ms - self._busy_ms.get(name, 0.0)) / seconds / 1e3) for name, ms in busy.items()}
+        self._busy_ms = busy
+        return rate, {name: max(0.0, share) for name, share in load.items()}
+
+
+def line(summary: Dict[str, Any], rates: Rates, width: int) -> str:
+    """The line, cut to the terminal's width."""
+    rate, load = rates.read(summary)
+    frames, age = summary["frames"], summary["stages"]["age"]
+    parts = [f"{rate:.1f} frames/s"]
+    if age["count"]:
+        parts.append(f"age p50 {age['p50_ms']:.1f} p99 {age['p99_ms']:.1f} ms")
+    parts.append(f"dropped {frames['dropped']}")
+    parts.append("load " + ", ".join(f"{name} {share:.0%}" for name, share in sorted(load.items())) if load else "")
+    waiting = [s["name"] or s["source"] for s in summary["sources"] if s["state"] == "opening"]
+    parts.append(f"no frames from {', '.join(waiting)}" if waiting else "")
+    text = "  ".join(part for part in parts if part) + ("  SIMULATED" if summary["simulated"] else "")
+    return printable_text(text).replace("\n", " ")[: max(width - 1, 20)]
+
+
+class _Above(logging.StreamHandler):
+    """Log lines above the live line, which the next drawing brings back."""
+
+    def __init__(self, stream: TextIO, lock: threading.Lock) -> None:
+        super().__init__(stream)
+        self.setLevel(logging.WARNING)
+        self._line = lock
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self._line:
+            self.stream.write(CLEAR)
+            super().emit(record)

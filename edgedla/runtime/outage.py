@@ -1,0 +1,67 @@
+"""Outages of a source: told as one each, when it begins and when it ends, however often opening fails in between."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Callable
+
+log = logging.getLogger("edgedla.runtime.outage")
+
+
+class Outages:
+    """Counts the outages of one source. An outage begins with the first failure and ends with the first frame after it.
+
+    Attributes:
+        count: outages that have begun.
+    """
+
+    def __init__(self, where: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.count = 0
+        self._where, self._clock, self._lock = where, clock, threading.Lock()
+        self._began_s = self._ended_s = 0.0
+        self._attempts = 0
+        self._open = False
+
+    def failed(self, what: str, again_in_s: float = 0.0) -> None:
+        """The source failed or stands still. The first failure is told, the others are counted."""
+        with self._lock:
+            self._attempts += 1
+            if self._open:
+                log.debug("%s: %s; attempt %d in %.1f s", self._where, what, self._attempts, again_in_s)
+                return
+            self._open, self._began_s = True, self._clock()
+            self.count += 1
+        log.warning("%s: %s; no frames from now on, it is opened again until they come", self._where, what)
+
+    def frame(self) -> None:
+        """A frame came."""
+        if not self._open:
+            return
+        with self._lock:
+            if not self._open:
+                return
+            self._open, lasted = False, self._clock() - self._began_s
+            self._ended_s += lasted
+            attempts, self._attempts = self._attempts, 0
+        log.warning(
+            "%s: frames again after %s without (%d attempt%s)",
+            self._where, length(lasted), attempts, "s" * (attempts != 1),
+        )  # fmt: skip
+
+    @property
+    def seconds(self) -> float:
+        """Length of all outages, of the one that lasts too."""
+        with self._lock:
+            return self._ended_s + (self._clock() - self._began_s if self._open else 0.0)
+
+
+def length(seconds: float) -> str:
+    """ "4.2 s", "3 min 20 s" or "2 h 5 min"."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

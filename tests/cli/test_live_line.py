@@ -1,0 +1,103 @@
+"""The line that a running pipeline keeps up to date on a terminal, and nowhere else."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+import time
+from typing import Any, Dict, Iterator, List, Tuple
+
+import pytest
+
+from edgedla.cli.terminal.live_line import CLEAR, Rates, line, live_line
+
+
+def summary(results: int = 0, busy_ms: float = 0.0, state: str = "open", **changes: Any) -> Dict[str, Any]:
+    runner = {"runner": "DLA0", "inference": {"count": 10, "mean_ms": busy_ms / 10}}
+    return {
+        "simulated": False,
+        "frames": {"results": results, "dropped": 3},
+        "stages": {"age": {"count": results, "p50_ms": 12.34, "p99_ms": 56.78}},
+        "runners": [runner],
+        "sources": [{"name": "door", "source": "rtsp://door", "state": state}],
+        **changes,
+    }
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_line_tells_rate_age_drops_and_load() -> None:
+    clock = Clock()
+    rates = Rates(clock)
+    clock.now = 2.0
+    assert line(summary(60, 1500.0), rates, 200) == (
+        "30.0 frames/s  age p50 12.3 p99 56.8 ms  dropped 3  load DLA0 75%"
+    )
+    # What went before does not count again.
+    clock.now = 3.0
+    assert line(summary(70, 1600.0), rates, 200).startswith("10.0 frames/s")
+    clock.now = 4.0
+    said = line(summary(70, 1600.0, "opening", simulated=True), rates, 200)
+    assert said.startswith("0.0 frames/s")
+    assert said.endswith("load DLA0 0%  no frames from door  SIMULATED")
+
+
+def test_the_line_fits_the_terminal_and_moves_no_cursor() -> None:
+    named = summary(5, 1.0, "opening")
+    named["sources"][0]["name"] = "a\x1b[2Jb\nc"
+    text = line(named, Rates(Clock()), 300)
+    assert "\x1b" not in text
+    assert "\n" not in text
+    assert len(line(named, Rates(Clock()), 40)) <= 39
+
+
+def test_nothing_is_drawn_where_nobody_looks() -> None:
+    out = io.StringIO()
+    with live_line(summary, out, 0.001):
+        time.sleep(0.02)
+    assert out.getvalue() == ""
+
+
+@pytest.fixture
+def terminal() -> Iterator[Tuple[Any, int]]:
+    pty = pytest.importorskip("pty")
+    if sys.platform == "win32":
+        pytest.skip("no pseudo-terminals")
+    ours, theirs = pty.openpty()
+    stream = os.fdopen(theirs, "w")
+    yield stream, ours
+    stream.close()
+    os.close(ours)
+
+
+def read(fd: int) -> str:
+    found: List[bytes] = []
+    os.set_blocking(fd, False)
+    try:
+        while True:
+            found.append(os.read(fd, 1 << 16))
+    except OSError:
+        return b"".join(found).decode()
+
+
+def test_a_terminal_shows_the_line_with_warnings_above_it(terminal: Tuple[Any, int]) -> None:
+    stream, ours = terminal
+    shown = ""
+    with live_line(lambda: summary(3), stream, 0.005):
+        deadline = time.monotonic() + 20
+        while "frames/s" not in shown and time.monotonic() < deadline:
+            time.sleep(0.01)
+            shown += read(ours)
+        logging.getLogger("edgedla.test").warning("the camera is away")
+    shown += read(ours)
+    assert "load DLA0" in shown, "a terminal that does not tell its width has 80 columns"
+    assert CLEAR + "the camera is away" in shown
+    assert shown.endswith(CLEAR)
+    assert logging.getLogger("edgedla").propagate
