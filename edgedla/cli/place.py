@@ -99,6 +99,12 @@ FORMATS = ("text", "json", "html", "trtexec")
     help="With --evaluate: models side by side, or one after the other.  [default: side by side]",
 )
 @click.option(
+    "--one-process",
+    is_flag=True,
+    help="With --evaluate: the models run side by side in one process, as `edgedla run` runs them, and take turns on the GPU "
+    "by kernels; else in processes of their own, as several trtexec, by frames.",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(["infeasible", "gpu-only"]),
     default="infeasible",
@@ -136,6 +142,7 @@ def place(
     clocks: Tuple[str, ...],
     borders: Optional[str],
     concurrent: Optional[bool],
+    one_process: bool,
     fail_on: str,
     output_format: Optional[str],
     output: Tuple[str, ...],
@@ -163,7 +170,7 @@ def place(
             models, evaluated, targets,
             target=target, jetpack=jetpack, trt=trt, precision=precision, power_mode=power_mode or own_power_mode(target), profile=profile,
             layer_info=layer_info, use_unknown=use_unknown, shapes=shapes, batch=batch, clocks=_clocks(clocks),
-            borders=borders, concurrent=concurrent,
+            borders=borders, concurrent=concurrent, one_process=one_process,
         )  # fmt: skip
     from edgedla import placement
     from edgedla.regions import subgraphs_per_core

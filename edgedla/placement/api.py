@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -12,6 +12,7 @@ from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import with_measurements
 from edgedla.errors import NoPlacement, UsageError
 from edgedla.placement.problem.baselines import baselines
+from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.goal import GAP, Goal, Solution
 from edgedla.placement.problem.inputs import problem_of
 from edgedla.placement.problem.model import Model
@@ -100,7 +101,12 @@ class Prepared:
         goal = Goal(objective, latency_bound_us)
         known = baselines(problem)
         solution = _solved(problem, goal, list(known.values()), deadline, request)
-        return assemble(self.inputs, problem, goal, solution, known, self.platform, self.costs, request.use_unknown)
+        placement = assemble(
+            self.inputs, problem, goal, solution, known, self.platform, self.costs, request.use_unknown
+        )
+        if objective == "throughput" and len(problem.models) > 1 and solution.best is not None:
+            placement = replace(placement, notes=(_one_in_flight(problem, solution.best, self.costs), *placement.notes))
+        return placement
 
 
 def prepare(models: Union[ModelSource, Sequence[ModelSource]], request: PlacementRequest) -> Prepared:
@@ -153,6 +159,18 @@ def devices_of(platform: Platform, objective: str, asked: Optional[Sequence[str]
     if not chosen:
         raise UsageError("no device is left to place on", where="devices", allowed=", ".join(there))
     return tuple(d for d in there if d in chosen)
+
+
+def _one_in_flight(problem: Problem, best: Evaluation, costs: CostModel) -> str:
+    """What the period does not say: a stream with one frame in flight waits for the GPU at each of its visits."""
+    from edgedla.placement.prediction.lanes import lanes_of
+    from edgedla.placement.prediction.streams import side_by_side
+
+    paces = side_by_side(lanes_of(problem, best), costs.transfer_factor, one_process=True)
+    rates = ", ".join(f"{name} {1e6 / pace.frame_us:.4g}" for name, pace in zip(problem.models, paces))
+    return (
+        f"with one frame of each model in flight, in one process, frames/s: {rates}; the period needs several in flight"
+    )
 
 
 def _solved(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -209,3 +210,28 @@ def test_traffic_slows_an_engine_down_on_its_transfers_alone() -> None:
     bound, free = (_slowdown([item(t)], ("GPU", "DLA0"), costs)[both] for t in (100.0, 0.0))
     assert min(bound.values()) > 1.3
     assert free == {"GPU": 1.0, "DLA0": 1.0}
+
+
+def test_streams_of_one_process_take_turns_by_kernels() -> None:
+    """No visit waits for a frame; who shares the GPU all the time takes twice as long."""
+    lanes = [Lane((("GPU", 1000.0),), {}, {}), Lane((("GPU", 1.0), ("DLA0", 800.0), ("GPU", 1.0)), {}, {})]
+    gpu, dla = side_by_side(lanes, no_contention, 80.0, one_process=True)
+    assert gpu.frame_us == pytest.approx(1000.0, rel=0.01)
+    assert dla.frame_us == pytest.approx(804.0, rel=0.01)
+    twice = [Lane((("GPU", 100.0),), {}, {})] * 2
+    assert [p.frame_us for p in side_by_side(twice, no_contention, one_process=True)] == pytest.approx([200.0] * 2)
+
+
+def test_alexnet_beside_a_network_on_the_gpu_of_one_process_slows_down_as_measured() -> None:
+    """On AGX Xavier, HaX-CoNN: 4.41 ms alone on the DLA, 5.71 to 6.25 ms beside six networks on the GPU: 1.30 to 1.42."""
+    from edgedla.costs.networks import network
+
+    beside = edgedla.predict(
+        [replace(network(name), lowering="8.5") for name in ("alexnet_caffe", "resnet50_b1")],
+        devices=["DLA0", "GPU"],
+        target="agx-xavier-32gb",
+        precision="fp16",
+        one_process=True,
+    )
+    alexnet = beside.streams[0]
+    assert 1.25 < alexnet.together.latency_us / alexnet.latency.latency_us < 1.5

@@ -10,6 +10,7 @@ from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import with_measurements
 from edgedla.errors import UsageError
 from edgedla.placement.prediction.assignments import Assignment, devices_of_model, each_model
+from edgedla.placement.prediction.lanes import lanes_of
 from edgedla.placement.prediction.memory import (
     DEFAULT_SRAM_BYTES,
     MEMORY_SPREAD,
@@ -25,7 +26,6 @@ from edgedla.placement.problem.inputs import problem_of
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.read_models import ModelSource, read_models
-from edgedla.placement.problem.schedule import segments
 from edgedla.placement.problem.validate import limits_broken
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
@@ -54,6 +54,7 @@ def predict(
     borders: Union[None, str, Mapping[str, str]] = None,
     sparsity: bool = False,
     concurrent: Optional[bool] = None,
+    one_process: bool = False,
     use_unknown: bool = False,
     profile: Union[None, str, Path, Profile] = None,
     layer_info: Union[None, str, Path] = None,
@@ -71,6 +72,8 @@ def predict(
             one of TensorRT's names, or these by tensor name or by "inputs" and "outputs".
         sparsity: weights are 2:4 sparse and the builder may use it (Orin's DLA at int8).
         concurrent: the models run at the same time, each with one frame in flight. Default: with several models.
+        one_process: they run in one process, as `edgedla run` runs them, and take turns on the GPU by kernels; else in
+            processes of their own, as several trtexec, and take turns by frames.
         profile, layer_info: measured times that replace predictions, as in `place`.
 
     Raises:
@@ -91,7 +94,8 @@ def predict(
     elif profile is not None:
         costs = with_measurements(costs, profile, [m.graph for m in inputs], layer_info)
     predictor = Predictor(inputs, costs, platform, use_unknown=use_unknown, borders=borders)
-    return predictor.predict(devices, concurrent=len(inputs) > 1 if concurrent is None else concurrent)
+    concurrent = len(inputs) > 1 if concurrent is None else concurrent
+    return predictor.predict(devices, concurrent=concurrent, one_process=one_process)
 
 
 class Predictor:
@@ -119,7 +123,10 @@ class Predictor:
         )
 
     def predict(
-        self, devices: Union[Assignment, Sequence[Assignment]] = "tensorrt", concurrent: bool = False
+        self,
+        devices: Union[Assignment, Sequence[Assignment]] = "tensorrt",
+        concurrent: bool = False,
+        one_process: bool = False,
     ) -> Prediction:
         """The prediction of one assignment; see `predict` for its forms."""
         names: List[str] = []
@@ -128,14 +135,16 @@ class Predictor:
             name, placed = devices_of_model(self.problem, m, self.models[m], wanted)
             names.append(name)
             assignment += placed
-        return self.of(tuple(assignment), tuple(names), concurrent)
+        return self.of(tuple(assignment), tuple(names), concurrent, one_process)
 
-    def of(self, assignment: Tuple[str, ...], names: Tuple[str, ...], concurrent: bool = False) -> Prediction:
+    def of(
+        self, assignment: Tuple[str, ...], names: Tuple[str, ...], concurrent: bool = False, one_process: bool = False
+    ) -> Prediction:
         """The prediction of a device by item of `problem`."""
         evaluation = evaluate(self.problem, assignment)
-        lanes = [self._lane(evaluation, m) for m in range(len(self.models))]
+        lanes = lanes_of(self.problem, evaluation)
         if concurrent:
-            paces = side_by_side(lanes, self.costs.transfer_factor, GPU_SWITCH_US)
+            paces = side_by_side(lanes, self.costs.transfer_factor, GPU_SWITCH_US, one_process)
         else:
             paces = tuple(side_by_side([lane], self.costs.transfer_factor)[0] for lane in lanes)
         streams = (self._stream(evaluation, m, names[m], lanes[m], paces[m]) for m in range(len(self.models)))
@@ -148,7 +157,7 @@ class Predictor:
             name, placed = devices_of_model(self.problem, 0, self.models[0], wanted)
             names.append(name)
             evaluations.append(evaluate(self.problem, placed))
-        lanes = [self._lane(evaluation, 0) for evaluation in evaluations]
+        lanes = [lanes_of(self.problem, evaluation)[0] for evaluation in evaluations]
         paces = side_by_side(lanes, self.costs.transfer_factor, GPU_SWITCH_US)
         streams = (self._stream(e, 0, n, lane, pace) for e, n, lane, pace in zip(evaluations, names, lanes, paces))
         notes = dict.fromkeys(note for e in evaluations for note in doubts(self.problem, e, self.models))
@@ -165,18 +174,6 @@ class Predictor:
             memory_spread=MEMORY_SPREAD,
             notes=(*notes, *self.costs.notes, *(n for model in self.models for n in model.graph.notes)),
         )
-
-    def _lane(self, evaluation: Evaluation, m: int) -> Lane:
-        parts = tuple((s.device, s.time_us) for s in segments(self.problem, evaluation, m))
-        transfer: Dict[str, float] = {}
-        traffic: Dict[str, float] = {}
-        for (model, device), cost in evaluation.loads.items():
-            if model == m:
-                transfer[device] = cost.transfer_us
-        for i in self.problem.items_of(m):
-            item, device = self.problem.items[i], evaluation.assignment[i]
-            traffic[device] = traffic.get(device, 0.0) + item.traffic(device)
-        return Lane(parts, transfer, traffic)
 
     def _stream(self, evaluation: Evaluation, m: int, name: str, lane: Lane, pace: Pace) -> PredictedStream:
         problem, graph = self.problem, self.models[m].graph

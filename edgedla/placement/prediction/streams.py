@@ -2,13 +2,17 @@
 
 Each stream runs on its own, one frame in flight, as one execution context does. Two things slow it down:
 
-- It waits for the GPU. Kernels of another stream that are queued run first, and the GPU takes a while to turn from one
-  stream's to another's. Per visit of a part of own_us:
+- It shares the GPU, in one of two ways.
+  Streams in processes of their own take turns by frames: kernels that another process has queued run first, and the GPU
+  takes a while to turn from one to another. Per visit of a part of own_us:
       wait = sum over parts of other streams of (part_us + switch_us) * meets
       meets = min(1, max(own_us + its wait, part_us + switch_us + its wait) / the other's frame)
   So a short visit waits for one whole frame of a stream that fills the GPU, and such a stream for every visit that
   comes during its own frame.
-- Shared memory: its transfers take longer by the factor of `CostModel.contention` for what all engines move.
+  Streams of one process take turns by kernels, so that nobody waits for a frame: while another works too, a part takes
+  twice as long.
+      wait = own_us * sum over other streams of the share of the time that they are on the GPU, working or waiting
+- Shared memory: its transfers take longer by the factor of `CostModel.transfer_factor` for what all engines move.
 """
 
 from __future__ import annotations
@@ -53,12 +57,15 @@ class Pace:
     waiting_us: float
 
 
-def side_by_side(lanes: Sequence[Lane], contention: object, switch_us: float = 0.0) -> Tuple[Pace, ...]:
+def side_by_side(
+    lanes: Sequence[Lane], contention: object, switch_us: float = 0.0, one_process: bool = False
+) -> Tuple[Pace, ...]:
     """The paces at which the streams settle.
 
     Args:
-        contention: CostModel.contention_of: (device, its GB/s while it works, GB/s of the others) -> factor on transfers.
-        switch_us: what the GPU loses when it turns from one stream to another.
+        contention: CostModel.transfer_factor: (device, its GB/s while it works, GB/s of the others) -> factor on transfers.
+        switch_us: what the GPU loses when it turns from one process to another.
+        one_process: the streams take turns on the GPU by kernels, not by frames.
     """
     frame = [max(lane.alone_us, 1e-9) for lane in lanes]
     waiting = [0.0] * len(lanes)
@@ -66,7 +73,12 @@ def side_by_side(lanes: Sequence[Lane], contention: object, switch_us: float = 0
         slowed = [_stretched(k, lanes, frame, contention) for k in range(len(lanes))]
         new, waits = [], []
         for k in range(len(lanes)):
-            wait = 0.5 * waiting[k] + 0.5 * _gpu_wait(k, slowed, frame, waiting, switch_us)
+            shared = (
+                _gpu_shared(k, slowed, frame, waiting)
+                if one_process
+                else _gpu_wait(k, slowed, frame, waiting, switch_us)
+            )
+            wait = 0.5 * waiting[k] + 0.5 * shared
             waits.append(wait)
             # Half of the step: streams that wait for each other would swing.
             new.append(0.5 * frame[k] + 0.5 * (sum(t for _, t in slowed[k]) + wait))
@@ -77,6 +89,19 @@ def side_by_side(lanes: Sequence[Lane], contention: object, switch_us: float = 0
     return tuple(
         Pace(frame[k], _busy(_stretched(k, lanes, frame, contention), frame[k]), waiting[k]) for k in range(len(lanes))
     )
+
+
+def _gpu_shared(
+    k: int, slowed: Sequence[Sequence[Tuple[str, float]]], frame: Sequence[float], waiting: Sequence[float]
+) -> float:
+    """What one frame of stream k loses to the kernels of the others, which take turns with its own."""
+    # A stream is on the GPU while it works there and while it waits there.
+    there = ((_on_gpu(parts) + waiting[j]) / frame[j] for j, parts in enumerate(slowed) if j != k)
+    return _on_gpu(slowed[k]) * sum(min(share, 1.0) for share in there)
+
+
+def _on_gpu(parts: Sequence[Tuple[str, float]]) -> float:
+    return sum(t for d, t in parts if d == GPU)
 
 
 def _gpu_wait(
