@@ -14,6 +14,9 @@ from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import Region, evaluate, worth
 from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Flow, Item, Limits, Problem
+from edgedla.placement.solvers.highs import available
+from edgedla.placement.solvers.lower_bounds import equal_models
+from edgedla.placement.solvers.milp import solve_milp
 from edgedla.placement.solvers.solve import solve
 
 ALL = ("GPU", "DLA0", "DLA1")
@@ -48,6 +51,42 @@ def test_three_engines_and_two_models(problem: Problem, objective: str) -> None:
 @given(problems(max_items=6), st.integers(20, 200))
 def test_energy_under_a_bound(problem: Problem, bound: int) -> None:
     agree(problem, "energy", float(bound))
+
+
+def twice(problem: Problem) -> Problem:
+    """The only model of a problem two times."""
+    n = len(problem.items)
+    items = (*problem.items, *(replace(i, model=1, name=f"again {i.name}") for i in problem.items))
+    flows = tuple(
+        replace(
+            f,
+            model=1,
+            producer=None if f.producer is None else f.producer + n,
+            consumers=tuple(c + n for c in f.consumers),
+        )
+        for f in problem.flows
+    )
+    links = tuple(replace(k, producer=k.producer + n, consumer=k.consumer + n) for k in problem.links)
+    both = replace(
+        problem,
+        items=items,
+        flows=(*problem.flows, *flows),
+        links=(*problem.links, *links),
+        models=("m0", "m1"),
+        rates=(1.0, 1.0),
+    )
+    return replace(both, grouping=regroup(both, "int8"))
+
+
+@pytest.mark.skipif(not available(), reason="highspy is not installed")
+@QUICK
+@given(problems(max_items=3, devices=ALL, pools=False))
+def test_two_models_that_are_the_same(problem: Problem) -> None:
+    problem = twice(problem)
+    assert equal_models(problem) == ((0, 1),)
+    agree(problem, "throughput")
+    direct = solve_milp(problem, Goal("throughput"), time_limit_s=60)
+    assert direct.value == pytest.approx(least(problem, "throughput"), rel=2e-4)
 
 
 @pytest.mark.slow

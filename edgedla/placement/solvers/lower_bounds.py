@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any, Sequence, Tuple
 
 from edgedla.placement.problem.goal import INFINITY, Goal
@@ -42,6 +43,35 @@ def alike(problem: Problem) -> bool:
         and (cores[0] not in i.allowed or i.cost(cores[0]) == i.cost(cores[1]))
         for i in problem.items
     )
+
+
+def equal_models(problem: Problem) -> Tuple[Tuple[int, int], ...]:
+    """Pairs (m, m + 1) of models that are the same, at one rate: exchanging what they do changes nothing."""
+    return tuple(
+        (m, m + 1)
+        for m in range(len(problem.models) - 1)
+        if problem.rates[m] == problem.rates[m + 1] and _shape(problem, m) == _shape(problem, m + 1)
+    )
+
+
+def _shape(problem: Problem, model: int) -> Tuple[Any, ...]:
+    """All that a solver knows of a model, with indices that count from its first item."""
+    own = problem.items_of(model)
+    first = own[0] if own else 0
+    items = tuple(replace(problem.items[i], model=0, name="", reason="") for i in own)
+    flows = tuple(
+        (
+            None if f.producer is None else f.producer - first,
+            tuple(c - first for c in f.consumers),
+            f.is_output,
+            f.costs,
+        )
+        for f in problem.flows
+        if f.model == model
+    )
+    inside = set(own)
+    links = tuple((k.producer - first, k.consumer - first, k.costs) for k in problem.links if k.consumer in inside)
+    return items, flows, links
 
 
 def floor(problem: Problem, goal: Goal) -> float:

@@ -12,8 +12,9 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.cuts import cut_assignment, cut_count
 from edgedla.placement.solvers.highs import Linear, add
-from edgedla.placement.solvers.lower_bounds import alike, engine_sets, floor_on
+from edgedla.placement.solvers.lower_bounds import alike, engine_sets, equal_models, floor_on
 from edgedla.placement.solvers.relaxation import Relaxation, relax, use_every_core
+from edgedla.vocabulary import GPU
 
 
 def solve_milp(
@@ -121,6 +122,9 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
         r.model.at_most(r.energy, known)
         return
     use_every_core(r)
+    for one, other in equal_models(problem):
+        # Of two ways that exchange the models, the one with more of the first on the GPU is enough.
+        r.model.at_least(add(dict(r.latency.get((one, GPU), {})), r.latency.get((other, GPU), {}), -1.0))
     # What is no better than the best known need not be looked at.
     top = r.model.column(cost=1.0, upper=known)
     for device in r.devices:
