@@ -42,6 +42,10 @@ VERBS: Dict[str, Tuple[str, str]] = {
         "edgedla.cli.accuracy.evaluate:evaluate",
         "Accuracy of a model or artifact on samples, with its interval.",
     ),
+    "convert": (
+        "edgedla.cli.deploy.convert:convert",
+        "A PyTorch, TensorFlow, TFLite or Paddle model as ONNX, compared.",
+    ),
     "deploy": (
         "edgedla.cli.deploy.deploy:deploy",
         "From a model and samples to an accepted artifact, in one call.",

@@ -186,7 +186,7 @@ def split_trtexec(options: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def resolve_models(models: Tuple[str, ...], trtexec: Mapping[str, Any]) -> Tuple[str, ...]:
-    """The models, given as arguments or by `--onnx=`.
+    """The models, given as arguments or by `--onnx=`; of those of other frameworks the converted files.
 
     Raises:
         UsageError: none, or both.
@@ -196,7 +196,17 @@ def resolve_models(models: Tuple[str, ...], trtexec: Mapping[str, Any]) -> Tuple
         raise UsageError("the model is given twice", where="--onnx", allowed="MODEL or --onnx=MODEL")
     if not named and not models:
         raise UsageError("no model given", allowed="MODEL, or trtexec's --onnx=MODEL")
-    return (named,) if named else models
+    return tuple(_as_onnx(model) for model in ((named,) if named else models))
+
+
+def _as_onnx(model: str) -> str:
+    """A model of another framework is converted first; everything else stays as it is."""
+    if model.lower().endswith(".onnx"):
+        return model
+    from edgedla.cli.output import echo
+    from edgedla.conversion.cached import as_onnx
+
+    return str(as_onnx(model, say=lambda line: echo(f"edgedla: {line}", err=True)))
 
 
 def resolve_network(

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.accuracy.metrics import Metric, metric_of
 from edgedla.builder import load_artifact
+from edgedla.conversion.cached import as_onnx
 from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.commands import commands_of
@@ -42,7 +43,8 @@ def deploy(
     """The best artifact of a model that a level, a metric and a budget allow, with its test report.
 
     Args:
-        model: path of an ONNX file, its bytes, or an onnx.ModelProto. `edgedla.convert` makes one of other frameworks.
+        model: path of an ONNX file, its bytes, an onnx.ModelProto (edgedla.torch.to_onnx makes one of a module), or the path
+            of a model of another framework that `edgedla.convert` takes.
         out: folder of the result; finished steps stand in `.work` below it, and a second call goes on from them. None:
             a temporary folder that lives as long as the Deployment.
         request: what is asked; or its fields as keywords: target, level, data, metric, max_drop, objective and so on.
@@ -60,7 +62,7 @@ def deploy(
     work = folder / WORK
     if fresh:
         shutil.rmtree(work, ignore_errors=True)
-    source = _source(model, work)
+    source = _source(model, work, asked, say)
     budget = Budget(asked.budget_s)
     steps, parts = _steps(asked, Store(work, say), source)
     search = Search(steps, budget, progress or (lambda phase, done, of: None))
@@ -70,8 +72,9 @@ def deploy(
     return _deployment(model, asked, steps, parts, first, best, scores, trials, folder, keeper)
 
 
-def _source(model: Any, work: Path) -> Path:
-    """The model as a file of its own below the folder of the steps, one file with its weights.
+def _source(model: Any, work: Path, request: DeployRequest, say: Optional[Say]) -> Path:
+    """The model as a file of its own below the folder of the steps, one file with its weights; converted where it is of
+    another framework.
 
     Raises:
         ModelError, UsageError.
@@ -79,6 +82,8 @@ def _source(model: Any, work: Path) -> Path:
     from edgedla.builder.building import as_file
     from edgedla.builder.onnx_input import read_model
 
+    if isinstance(model, (str, os.PathLike)):
+        model = as_onnx(os.fspath(model), shapes=request.shapes, say=say, **request.platform)
     with as_file(model) as path:
         name = path.stem if isinstance(model, (str, os.PathLike)) else "model"
         return write_atomic(work / f"{name}.onnx", read_model(path).SerializeToString())

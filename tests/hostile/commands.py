@@ -38,6 +38,8 @@ COMMANDS: Dict[str, Tuple[Tuple[str, ...], ...]] = {
         ("{m}", "--target", "orin", "--backend", "trtexec", "-o", "{d}/build.sh"),
         ("{m}", "--target", "orin", "--plan"),
     ),
+    # What it loads runs in a process of its own, with a framework that no test installs.
+    "convert": (("--help",),),
     "deploy": (("{m}", "--target", "orin", "--level", "0", "--backend", "host", "-o", "{d}/deployed"),),
     "bundle": (("{art}", "-o", "{d}/bundled"),),
     "run": (("{art}", "--source", "synthetic://?rate=20", "--seconds", "{seconds}"),),

@@ -1,0 +1,51 @@
+"""`edgedla convert SOURCE -o model.onnx`: a model of PyTorch, TensorFlow, Keras, TFLite or Paddle as ONNX."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from edgedla.cli.options import ShapesType, platform_options
+from edgedla.cli.output import echo
+
+
+@click.command()
+@click.argument("source", metavar="SOURCE")
+@click.option("-o", "--output", "out", required=True, metavar="FILE", help="The ONNX file.")
+@platform_options()
+@click.option("--opset", type=click.IntRange(11, 25), help="Operator set.  [default: the newest that the target reads]")
+@click.option("--shapes", type=ShapesType(), metavar="NAME:DIMS", help="Sizes of inputs, where SOURCE says none.")
+@click.option("--trust", is_flag=True, help="Load a file whose loading runs code that stands in it (pickles, .h5).")
+@click.option(
+    "--exporter", type=click.Choice(["auto", "torchscript", "dynamo"]), default="auto", show_default=True,
+    help="Of PyTorch. dynamo writes operator set 18 or newer, which TensorRT 8 reads wrongly in part.",
+)  # fmt: skip
+@click.option("--python", metavar="PROGRAM", help="Interpreter that has the framework.  [default: this one]")
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--fail-on", type=click.Choice(["difference", "never"]), default="difference", show_default=True,
+    help="Exit with 1 where the outputs differ by more than rounding.",
+)  # fmt: skip
+def convert(source: str, out: str, output_format: str, fail_on: str, **given: Any) -> int:
+    """A model of another framework as ONNX for the target's parser, compared with its source on seeded input.
+
+    Takes torch.export programs (.pt2), TorchScript, pickled modules, TensorFlow SavedModels, .keras, .h5, .tflite and
+    Paddle's .pdmodel. It is loaded in a process of its own. Needs the framework and ONNX Runtime.
+    """
+    from edgedla.conversion.convert import convert as run
+
+    made = run(source, **given)
+    made.save(out)
+    if output_format == "json":
+        echo(json.dumps({**made.to_dict(), "written": out}, indent=1))
+    else:
+        said = "not compared" if made.rel_l2 is None else f"relative L2 {made.rel_l2:.2g}, largest {made.max_abs:.2g}"
+        lines = [
+            f"written   {out}, operator set {made.opset}",
+            f"by        {made.exporter}, {made.framework}",
+            f"error     {said}, against the source on seeded input (measured with ONNX Runtime)",
+        ]
+        echo("\n".join([*lines, *(f"note      {note}" for note in made.notes)]))
+    return 1 if made.within is False and fail_on == "difference" else 0
