@@ -1,4 +1,4 @@
-"""The whole product on real input, on any machine: check, place, build, measure accuracy, run over a video.
+"""The whole product on real input, on any machine: check, place, deploy, measure accuracy, run over a video.
 
     python examples/demo.py [OUT_FOLDER]
 
@@ -41,7 +41,10 @@ def main() -> None:
     model = str(DETECTOR / "shapes_detector.onnx")
     street = str(out / "street.onnx")
     make_street = (sys.executable, str(HERE / "01_check_a_model" / "make_model.py"), street)
-    run("Input: a video and calibration frames", (sys.executable, str(DETECTOR / "make_data.py"), str(out)))
+    run(
+        "Input: a video and labelled frames",
+        (sys.executable, str(DETECTOR / "make_data.py"), str(out), "--calibration", "60"),
+    )
     run(
         "Check: does the detector fit the DLA?",
         (*EDGEDLA, "check", model, "--target", "agx-orin-64gb", "--precision", "int8"),
@@ -55,26 +58,25 @@ def main() -> None:
          "-o", "-", "-o", str(out / "street.html"), "-o", str(out / "street.json"), "-o", str(out / "street.sarif")), 40)  # fmt: skip
     run("Place: which layers belong where, for a stream of frames",
         (*EDGEDLA, "place", model, "--target", "agx-orin-64gb", "--precision", "int8", "--objective", "throughput"), 24)  # fmt: skip
-    artifacts = []
-    for precision in ("fp16", "int8"):
-        folder = out / f"detector-{precision}"
-        artifacts.append(str(folder))
-        run(f"Build: {precision}, with real calibration frames",
-            (*EDGEDLA, "build", model, "--target", "agx-orin-64gb", "--precision", precision, "-o", str(folder),
-             *(("--calib-data", str(out / "calibration.npz")) if precision == "int8" else ())))  # fmt: skip
+    deployed = str(out / "deployed")
+    run("Deploy: one call from the model and labelled frames to an accepted artifact",
+        (*EDGEDLA, "deploy", model, "--target", "agx-orin-64gb", "--place", "dla", "--data", str(out / "calibration.npz"),
+         "--metric", "map", "--decode", "yolov8", "--reg-max", "8", "--max-drop", "2%", "-o", deployed))  # fmt: skip
+    artifact = str(out / "deployed" / "artifact")
     run(
         "Accuracy on frames the network never saw",
-        (sys.executable, str(DETECTOR / "evaluate.py"), *artifacts, "--frames", "100"),
+        (sys.executable, str(DETECTOR / "evaluate.py"), artifact, "--frames", "100"),
     )
-    run("Run: the INT8 artifact over the video",
-        (*EDGEDLA, "run", artifacts[1], "--source", str(out / "shapes.avi"), "--decode", "yolov8", "--reg-max", "8",
+    run("Run: the artifact over the video",
+        (*EDGEDLA, "run", artifact, "--source", str(out / "shapes.avi"), "--decode", "yolov8", "--reg-max", "8",
          "--labels", str(out / "labels.txt"), "--score", "0.4", "--images", str(out / "frames"),
          "--jsonl", str(out / "results.jsonl"), "--metrics", str(out / "metrics.jsonl")))  # fmt: skip
     print(f"\nDone in {time.monotonic() - started:.0f} s. Files in {out}:")
     for name, what in (
         ("street.html", "the check report as a page"),
         ("street.sarif", "the same for CI"),
-        ("detector-int8/manifest.json", "the artifact"),
+        ("deployed/report.html", "the test report of the deployment"),
+        ("deployed/artifact", "the artifact"),
         ("frames", "annotated frames"),
         ("results.jsonl", "every result"),
         ("metrics.jsonl", "what the pipeline measured of itself"),

@@ -99,8 +99,8 @@ class Search:
                    drop=_drop(candidate))  # fmt: skip
 
     def _exact(self) -> None:
-        fixed = self.steps.fix(self._source, "fp16", "rewriting (exact)", opset=self._opset)
-        if not fixed.value["rewrites"] and self._opset is None:
+        fixed = self._fixed("fp16", "rewriting (exact)")
+        if not fixed.file(MODEL).is_file():
             self._note("exact rewrites", 1, "undone", "no rewrite holds here, or none lowers the predicted cost")
             return
         self._offer(self._candidate("exact rewrites", 1, fixed.file(MODEL), "fp16", fixed), _fix_command(fixed))
@@ -109,9 +109,9 @@ class Search:
         if self.steps.parts.calibration is None:
             self._note("INT8", 2, "skipped", "INT8 needs samples to calibrate on (--data)")
             return
-        fixed = self.steps.fix(self._source, "int8", "rewriting for INT8 (exact)", opset=self._opset)
-        offered = [self._candidate("INT8", 2, self._source, "int8", None)] if self._opset is None else []
-        if fixed.value["rewrites"]:
+        fixed = self._fixed("int8", "rewriting for INT8 (exact)")
+        offered = [self._candidate("INT8", 2, self._source, "int8", None)] if self._refusal is None else []
+        if fixed.file(MODEL).is_file():
             offered.insert(0, self._candidate("INT8 and exact rewrites", 2, fixed.file(MODEL), "int8", fixed))
         # The one that is predicted best first: where it holds, the other need not be calibrated.
         for candidate in sorted(offered, key=lambda c: c.rank(self._objective)):
@@ -146,10 +146,12 @@ class Search:
     def _source(self) -> Path:
         return self.steps.source
 
-    @property
-    def _opset(self) -> Optional[int]:
-        """Operator set to convert to where the target's parser refuses the model as it is."""
-        return SAFE_OPSET if self._refusal is not None else None
+    def _fixed(self, precision: str, title: str) -> Step:
+        """The source rewritten; in an older operator set where the target's parser refuses it even then."""
+        fixed = self.steps.fix(self._source, precision, title)
+        if not fixed.value["refused"]:
+            return fixed
+        return self.steps.fix(self._source, precision, f"{title}, operator set {SAFE_OPSET}", opset=SAFE_OPSET)
 
     def _candidate(self, name: str, level: int, model: Path, precision: str, fixed: Optional[Step]) -> Candidate:
         predicted = self.steps.predict(model, precision, name)

@@ -32,7 +32,7 @@ class Steps:
         self, model: Path, precision: str, title: str, *, approximate: float = 0.0, only: Sequence[str] = (),
         opset: Optional[int] = None,
     ) -> Step:  # fmt: skip
-        """Rewrites by `fix`. Value: rewrites, proof, approximations, what follows."""
+        """Rewrites by `fix`. Value: "rewrites", "sites", "proof", "refused" (why the parser takes no such network yet)."""
         r = self.request
         settings: Dict[str, Any] = {
             **r.platform, "precision": precision, "objective": r.objective, "approximate": approximate,
@@ -44,14 +44,17 @@ class Steps:
 
             result = fix(model, **settings, **r.sizes)
             if not result.applied and opset is None:
-                return {"rewrites": {}, "sites": [], "proof": {}}
+                return {"rewrites": {}, "sites": [], "proof": {}, "refused": result.after.refused}
             result.save(folder / MODEL)
             write_atomic(folder / "fixes.json", json.dumps(result.to_dict(), indent=1) + "\n")
             sites = [
                 {"rewrite": s.rewrite, "output": s.output, "status": s.proof.status, "rel_l2": s.proof.rel_l2}
                 for s in result.applied
             ]
-            return {"rewrites": result.counts, "sites": sites, "proof": result.network.to_dict()}
+            return {
+                "rewrites": result.counts, "sites": sites, "proof": result.network.to_dict(),
+                "refused": result.after.refused,
+            }  # fmt: skip
 
         return self.store.step("fix", {"model": sha256_of(model), **self._sizes(), **settings}, make, title)
 
