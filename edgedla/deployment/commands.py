@@ -1,4 +1,4 @@
-"""The commands that repeat a deployment step by step."""
+"""The commands that repeat a deployment: the call itself, and its steps by hand."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from edgedla.deployment.request import DeployRequest
 
 
 def commands_of(request: DeployRequest, best: Candidate) -> Tuple[str, ...]:
-    """What to type, in order. MODEL and DATA stand for the user's own."""
+    """What to type, in order: the whole call, which gives this very result, then the kept steps one by one.
+
+    MODEL and DATA stand for the user's own files. `quantize` alone calibrates on more of DATA than a deployment does, for it
+    keeps no samples for the end.
+    """
     platform = _platform(request)
     fixed = "model.onnx" if best.rewrites else "MODEL"
-    found: List[str] = []
+    found: List[str] = [_whole(request, platform)]
     if best.rewrites:
         approximate = f" --approximate {request.approximate:g}" if best.level >= 3 else ""
         found.append(
@@ -21,11 +25,9 @@ def commands_of(request: DeployRequest, best: Candidate) -> Tuple[str, ...]:
             f"--only {','.join(best.rewrites)}"
         )
     if best.quantization is not None:
-        decode = f" --decode {request.decode}" if request.decode else ""
-        found.append(
-            f"edgedla quantize {fixed} --data DATA {platform} --metric {request.metric}{decode} "
-            f"--max-drop {request.max_drop:g} -o quantization"
-        )
+        # `quantize` has no decoder, and so no mAP.
+        metric = "" if request.metric == "map" else f" --metric {_word(request.metric)} --max-drop {request.max_drop:g}"
+        found.append(f"edgedla quantize {fixed} --data DATA {platform}{metric} -o quantization")
     placement = ""
     if best.placement is not None:
         bound = f" --max-latency {request.max_latency_us:g}" if request.max_latency_us else ""
@@ -36,10 +38,30 @@ def commands_of(request: DeployRequest, best: Candidate) -> Tuple[str, ...]:
         placement = " --placement placement.json"
     calib = " --calib quantization" if best.quantization is not None else ""
     found.append(f"edgedla build {fixed} {platform} --precision {best.precision}{calib}{placement} -o artifact")
-    found.append(
-        "edgedla evaluate artifact --data DATA --metric " + shlex.quote(str(request.metric)) + " --against MODEL"
-    )
+    # The metric l2 compares with seeded random input where there are no samples; `evaluate` always reads some.
+    found.append(f"edgedla evaluate artifact --data DATA{_metric(request)} --against MODEL")
     return tuple(found)
+
+
+def _whole(request: DeployRequest, platform: str) -> str:
+    parts = [f"edgedla deploy MODEL {platform} --level {request.level} --objective {request.objective}"]
+    parts.append(f"--place {request.place}")
+    if request.data is not None:
+        parts.append("--data DATA" if str(request.data) != "random" else "--data random")
+    if request.max_latency_us is not None:
+        parts.append(f"--max-latency {request.max_latency_us:g}")
+    return " ".join(parts) + _metric(request) + f" --max-drop {request.max_drop:g} -o out"
+
+
+def _metric(request: DeployRequest) -> str:
+    text = f" --metric {_word(request.metric)}"
+    if request.metric == "map":
+        text += f" --decode {_word(request.decode)} --reg-max {request.reg_max}"
+    return text
+
+
+def _word(value: object) -> str:
+    return shlex.quote(str(value))
 
 
 def _platform(request: DeployRequest) -> str:
@@ -47,5 +69,5 @@ def _platform(request: DeployRequest) -> str:
     parts += [f"--jetpack {request.jetpack}"] if request.jetpack else []
     parts += [f"--trt {request.trt}"] if request.trt else []
     for name, dims in (request.shapes or {}).items():
-        parts.append(f"--shapes {shlex.quote(name + ':' if name else '')}{'x'.join(map(str, dims))}")
+        parts.append(f"--shapes {shlex.quote(':'.join(filter(None, (name, 'x'.join(map(str, dims))))))}")
     return " ".join(parts)

@@ -153,3 +153,20 @@ def test_too_few_samples_are_refused(model: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "few.npy", np.zeros((4, 3, 32, 32), np.float32))
     with pytest.raises(DataError, match="4 samples are too few"):
         edgedla.deploy(model, tmp_path / "out", data=tmp_path / "few.npy", level=0, **TARGET)
+
+
+def test_every_command_of_the_report_is_one_that_edgedla_takes(model: Path, samples: Path, tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from edgedla.cli.main import main
+
+    found = edgedla.deploy(model, tmp_path / "out", level=2, data=samples, max_drop=0.2, **TARGET)
+    files = {"MODEL": str(model), "DATA": str(samples), "quantization": str(tmp_path / "scales"),
+             "artifact": str(tmp_path / "artifact"), "out": str(tmp_path / "again")}  # fmt: skip
+    assert found.commands[0].startswith("edgedla deploy")
+    for command in found.commands:
+        words = [files.get(word, word) for word in command.split()[1:]]
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code in (0, 1), f"{command}: {done.output}"
+    again = json.loads((tmp_path / "again" / "deployment.json").read_text())
+    assert again["after"]["final_score"] == json.loads(json.dumps(found.to_dict()["after"]["final_score"]))
