@@ -57,12 +57,14 @@ class Search:
         self.passed: List[Candidate] = []
         self._progress = progress
         self._refusal: Optional[ModelError] = None
+        self._failure: Optional[RunError] = None
 
     def run(self) -> Candidate:
         """The best candidate within the level and the budget.
 
         Raises:
             ModelError: the target's parser refuses the model, and no rewrite that the level allows changes that.
+        RunError: its outputs are not finite in FP16, and nothing that the level allows changes that.
         """
         self._as_it_is()
         # Level 0 always ends: without it there is nothing that could stand.
@@ -70,7 +72,11 @@ class Search:
             if int(self.request.level or 0) >= level:
                 self._guarded(level, work)
         if self.best is None:
-            raise self._refusal or ModelError("no way to build the model was found", where=str(self.steps.source))
+            raise (
+                self._refusal
+                or self._failure
+                or ModelError("no way to build the model was found", where=str(self.steps.source))
+            )
         return self.best
 
     def _guarded(self, level: int, work: Callable[[], None]) -> None:
@@ -92,7 +98,15 @@ class Search:
             self._refusal = e
             self._note("the model as it is", 0, "failed", e.what)
             return
-        candidate = self.steps.built(candidate)
+        try:
+            candidate = self.steps.built(candidate)
+        except RunError as e:
+            # Values beyond FP16, for example. INT8, or other layers on the DLA, may do.
+            if not self.request.level:
+                raise
+            self._failure = e
+            self._note("the model as it is", 0, "failed", e.what)
+            return
         self.first = self.best = candidate
         self.passed.append(candidate)
         self._note(candidate.name, 0, "kept", "where every other step begins", after=candidate.value(self._objective),
@@ -234,7 +248,7 @@ class Search:
     def _gain(self, candidate: Candidate) -> str:
         best = self.best
         if best is None:
-            return "the target's parser takes the model now"
+            return "it can be built now"
         return f"predicted {_text(candidate, self._objective)} instead of {_text(best, self._objective)}"
 
     def _note(

@@ -170,3 +170,23 @@ def test_every_command_of_the_report_is_one_that_edgedla_takes(model: Path, samp
         assert done.exit_code in (0, 1), f"{command}: {done.output}"
     again = json.loads((tmp_path / "again" / "deployment.json").read_text())
     assert again["after"]["final_score"] == json.loads(json.dumps(found.to_dict()["after"]["final_score"]))
+
+
+def test_a_model_beyond_fp16_may_still_be_built_in_int8(samples: Path, tmp_path: Path) -> None:
+    from onnx import numpy_helper, save
+
+    from edgedla.errors import RunError
+    from tests.deployment.conftest import small_model
+
+    model = small_model()
+    # Inside the network values pass FP16's 65504; its output is small again.
+    for weight in model.graph.initializer:
+        scale = {"w0": 3e5, "wy": 1e-5}.get(weight.name, 1.0)
+        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * np.float32(scale), weight.name))
+    save(model, str(tmp_path / "large.onnx"))
+    with pytest.raises(RunError, match="not finite"):
+        edgedla.deploy(tmp_path / "large.onnx", tmp_path / "out", level=0, **TARGET)
+    found = edgedla.deploy(tmp_path / "large.onnx", tmp_path / "out", level=2, data=samples, max_drop=0.3, **TARGET)
+    assert outcomes(found)["the model as it is"] == "failed"
+    assert found.best.precision == "int8"
+    assert found.accepted
