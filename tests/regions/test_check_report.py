@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from edgedla.documents import schema
 from edgedla.errors import ModelError, UsageError
 from edgedla.regions import Placed, check, check_graph, compare
 from edgedla.targets import platform_for
@@ -198,3 +199,18 @@ def test_the_rules_run_once_for_an_answer_with_its_cost(model: Path, monkeypatch
     report = with_cost(check_graph(graph, platform, "int8"), graph)
     assert report.worth is not None
     assert calls.count((platform, "int8")) == 1
+
+
+def test_the_document_meets_its_schema(model: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    report = check(model, target="orin-nx-16gb", precision="int8")
+    document = json.loads(json.dumps(report.to_dict()))
+    jsonschema.validate(document, schema("edgedla.check"))
+    assert {key: type(value) for key, value in document["totals"].items()} == {
+        key: type(value) for key, value in report.totals.to_dict().items()
+    }
+    assert (document["mode"], document["totals"]["layers_gpu"]) == (report.mode, report.totals.layers_gpu)
+    for region, written in zip(report.regions, document["regions"]):
+        assert (written["inputs"], written["outputs"]) == (list(region.inputs), list(region.outputs))
+    for change, written in zip(report.ranking, document["ranking"]):
+        assert written["macs_dla_after"] == change.macs_dla_after

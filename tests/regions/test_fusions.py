@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import pytest
 
 from edgedla.graph import LayerGraph
 from edgedla.regions.fusions import UnitGraph, fuse
-from edgedla.regions.shuffles import simplified
+from edgedla.regions.shuffles import layer_steps, simplified
 
 Net = Callable[..., LayerGraph]
 
@@ -209,3 +210,34 @@ def test_effective_batch_is_all_but_the_last_three_dims(net: Net) -> None:
 def test_shortest_form_of_a_chain_of_shuffles(dims: Sequence[int], steps: Any, left: Any) -> None:
     result = simplified(tuple(dims), steps)
     assert result == (steps if left is None else left)
+
+
+@pytest.mark.parametrize(
+    ("why", "dims", "outputs"),
+    [("the sum has more dims", (1, 850, 256), ()), ("the product is an output of the network", (850, 256), ("gemm",))],
+)
+def test_an_addition_that_is_not_alone_behind_its_product_is_no_bias(
+    net: Net, why: str, dims: Sequence[int], outputs: Sequence[str]
+) -> None:
+    graph = net(
+        [
+            ("MATRIX_MULTIPLY", "gemm", ["x", "=256x512"], (850, 256), MATMUL),
+            ("ELEMENTWISE", "bias", ["gemm", "=1x256"], dims, SUM),
+        ],
+        x=(850, 512),
+    )
+    graph = replace(graph, outputs=(*graph.outputs, *outputs))
+    assert "gemm+bias" not in names(graph, fuse(graph)), why
+
+
+def test_a_shuffle_is_a_transpose_a_reshape_and_a_transpose(net: Net) -> None:
+    params = {"first_transpose": [0, 2, 3, 1], "reshape": [4, 6, 5], "second_transpose": [2, 0, 1]}
+    graph = net([("SHUFFLE", "s", ["x"], (5, 4, 6), params)], x=(1, 5, 4, 6))
+    # out[i] = between[second[i]]: between is 4 x 6 x 5.
+    expected = [("transpose", (0, 2, 3, 1)), ("reshape", (4, 6, 5)), ("transpose", (2, 0, 1))]
+    assert layer_steps(graph.layers[0], graph) == expected
+
+
+def test_a_shuffle_between_unknown_sizes_has_no_steps(net: Net) -> None:
+    graph = net([("SHUFFLE", "s", ["x"], (-1, 6), reshape(-1, 6))], x=(2, 3, -1))
+    assert layer_steps(graph.layers[0], graph) is None
