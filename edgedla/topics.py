@@ -50,7 +50,8 @@ def topics() -> Dict[str, Topic]:
     for folder in FOLDERS:
         for path in sorted((docs_dir() / folder).glob("*.md")):
             if path.stem != "index":
-                listed[path.stem] = _read(path)
+                topic = _read(path)
+                listed[topic.name] = topic
     return listed
 
 
@@ -65,4 +66,7 @@ def _read(path: Path) -> Topic:
     fields = dict(_FIELD.findall(front[1])) if front else {}
     title = _TITLE.search(text)
     place = path.relative_to(docs_dir()).as_posix()
-    return Topic(path.stem, title[1] if title else path.stem, tuple(fields.get("verbs", "").split()), place)
+    verbs = tuple(fields.get("verbs", "").split())
+    # `edgedla help deploy` is the command's: a page of the same name goes by its path.
+    name = place[: -len(".md")] if path.stem in verbs else path.stem
+    return Topic(name, title[1] if title else path.stem, verbs, place)

@@ -143,6 +143,15 @@ def test_every_environment_variable_is_named() -> None:
     assert sorted(read) == sorted(set(re.findall(r"`(EDGEDLA_[A-Z_]+)`", page)))
 
 
+def test_every_extra_is_named_where_it_is_installed() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    block = project.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    extras = set(re.findall(r"^(\w+) = \[", block, re.M)) - {"test", "dev"}
+    assert {"host", "fix"} <= extras
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    assert sorted(extras) == sorted(set(re.findall(r"^\| `(\w+)` \|", page, re.M)))
+
+
 def test_links_between_pages_lead_to_pages(site: Path) -> None:
     folder = site.parent / "pages"
     broken: List[str] = []
