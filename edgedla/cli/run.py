@@ -8,6 +8,7 @@ import functools
 import json
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import click
@@ -95,6 +96,7 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.signal(number, lambda *_: os._exit(130))
         click.get_current_context().call_on_close(functools.partial(signal.signal, number, before))
+    from edgedla.builder.artifact.load import engine_hint
     from edgedla.runtime.pipeline.reading import read_labels
 
     is_file = pipeline.lower().endswith((".yaml", ".yml"))
@@ -105,7 +107,9 @@ def run(
             "neither a pipeline file nor an artifact folder",
             where=pipeline,
             allowed="*.yaml, or a folder that `edgedla build` made",
-            hint=f"edgedla build {pipeline} -o ARTIFACT" if pipeline.lower().endswith(".onnx") else None,
+            hint=f"edgedla build {pipeline} -o ARTIFACT"
+            if pipeline.lower().endswith(".onnx")
+            else engine_hint(Path(pipeline)),
         )
     given = {
         "artifact": "" if is_file else pipeline,

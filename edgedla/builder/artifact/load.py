@@ -21,6 +21,8 @@ from edgedla.errors import DocumentError
 from edgedla.files import sha256_of
 from edgedla.strict_documents import read_json
 
+#: Endings that people give engines.
+ENGINE_ENDINGS = (".engine", ".plan", ".trt")
 #: A manifest has some hundred bytes a layer; what is larger than this is none.
 MANIFEST_LIMIT_BYTES = 64 << 20
 
@@ -76,6 +78,10 @@ def _load(path: Path, on: Optional[Running], stage: bool) -> Artifact:
 
 
 def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
+    if path.parent.is_file():
+        raise DocumentError(
+            "a file, not the folder of an artifact", where=str(path.parent), hint=engine_hint(path.parent)
+        )
     if not path.is_file():
         unfinished = path.parent.is_dir() and any(written_name(p.name) for p in path.parent.iterdir())
         raise DocumentError(
@@ -117,6 +123,16 @@ def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
         preprocess=document.get("preprocess"),
     )
     return artifact, tuple(StageEntry(**s) for s in document.get("stages", ()))
+
+
+def engine_hint(file: Path) -> str:
+    """What to do with a file where an artifact is wanted."""
+    if file.suffix.lower() in ENGINE_ENDINGS:
+        return (
+            "an engine alone does not say its formats, scales and origin: build the artifact from the ONNX model with "
+            "`edgedla build MODEL.onnx -o ARTIFACT`; `edgedla inspect` reads this file's header, trtexec --loadEngine times it"
+        )
+    return "give the folder that `edgedla build -o` wrote"
 
 
 def _verify_file(folder: Path, entry: ArtifactFile) -> None:
