@@ -43,7 +43,9 @@ FORMATS = ("text", "json")
     "--preprocess", type=click.Choice(("auto", "cpu", "cuda")), help="Where frames are prepared.  [default: auto]"
 )
 @preprocess_options(file=False)
-@click.option("--decode", metavar="NAME", help="classification, segmentation, ssd, yolov5, yolov8, yolo11 or none.")
+@click.option(
+    "--decode", metavar="NAME", help="classification, segmentation, pose, ssd, yolov5, yolov8, yolo11 or none."
+)
 @click.option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
 @click.option("--score", type=click.FloatRange(0, 1), help="Detections below this score are dropped.")
 @click.option("--reg-max", type=click.IntRange(1, 256), help="Bins of a YOLOv8 box distribution.  [default: 16]")

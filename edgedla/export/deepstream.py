@@ -13,7 +13,7 @@ from edgedla.export.nvinfer import NETWORK_MODES, Pictures, common_gaps, layer_e
 
 #: network-type: detector 0, classifier 1, segmentation 2, other 100.
 NETWORK_TYPES = {"classification": 1, "segmentation": 2}
-DETECTORS = ("ssd", "yolov5", "yolov8", "yolo11")
+DETECTORS = ("ssd", "yolov5", "yolov8", "yolo11", "pose")
 OTHER = 100
 READ_BY = "DeepStream 6.x to 8.0 (nvinfer; not nvinferserver)"
 

@@ -59,6 +59,12 @@ class Geometry:
         result: np.ndarray = np.clip(moved, 0, high)
         return result
 
+    def points_to_source(self, points_xy: np.ndarray) -> np.ndarray:
+        """Points (..., 2) from network pixels to frame pixels, not clipped."""
+        moved = (np.asarray(points_xy, np.float64) - np.asarray(self.offset_xy)) * np.asarray(self.step_xy)
+        result: np.ndarray = moved + np.asarray(self.src_xywh[:2])
+        return result
+
     def to_network(self, boxes_xyxy: np.ndarray) -> np.ndarray:
         """Boxes (n, 4) from frame pixels to network pixels, not clipped."""
         step = np.asarray(self.step_xy * 2)

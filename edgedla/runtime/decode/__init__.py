@@ -6,12 +6,14 @@ from typing import Callable, Dict
 
 from edgedla.runtime.decode.dense import ClassScore, segmentation, top_k
 from edgedla.runtime.decode.detections import Detection, NmsOptions
+from edgedla.runtime.decode.pose import decode_pose
 from edgedla.runtime.decode.ssd import decode_ssd
 from edgedla.runtime.decode.yolo import decode_anchors, decode_dfl
 
 DECODERS: Dict[str, Callable] = {
     "classification": top_k,
     "segmentation": segmentation,
+    "pose": decode_pose,
     "ssd": decode_ssd,
     "yolov5": decode_anchors,
     "yolov8": decode_dfl,
@@ -25,6 +27,7 @@ __all__ = [
     "NmsOptions",
     "decode_anchors",
     "decode_dfl",
+    "decode_pose",
     "decode_ssd",
     "segmentation",
     "top_k",

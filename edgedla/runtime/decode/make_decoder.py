@@ -30,6 +30,7 @@ class DecodeOptions:
         labels: class names. outputs: names of the outputs in the decoder's order; the artifact's order if empty.
         score, iou, limit: thresholds of detectors. k: of the classification top-k.
         reg_max: bins of a YOLOv8 box distribution. priors: .npy file with SSD's prior boxes.
+        keypoints: of a pose network.
         anchors: of YOLOv5, one text a stride, "8: 10,13 16,30 33,23" (w,h in pixels); the stock anchors if empty.
     """
 
@@ -43,6 +44,7 @@ class DecodeOptions:
     reg_max: int = 16
     priors: str = ""
     anchors: Tuple[str, ...] = ()
+    keypoints: int = 17
 
 
 def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:
@@ -102,6 +104,8 @@ def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], 
     extra: Dict[str, Any] = {"reg_max": options.reg_max} if options.kind in ("yolov8", "yolo11") else {}
     if options.kind == "yolov5" and options.anchors:
         extra = {"anchors": parse_anchors(options.anchors)}
+    if options.kind == "pose":
+        extra = {"reg_max": options.reg_max, "keypoints": options.keypoints}
     decode = DECODERS[options.kind]
     return lambda arrays, geometry: list(decode([arrays[n] for n in names], input_hw, nms, geometry, labels, **extra))
 

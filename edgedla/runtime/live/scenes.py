@@ -67,10 +67,7 @@ class Scene:
 
     def _encode(self, results: List[FrameResult]) -> bytes:
         cv2: Any = import_cv2()
-        image = draw_scene(results)
-        h, w = image.shape[:2]
-        if w > self._width:
-            image = cv2.resize(image, (self._width, max(1, h * self._width // w)), interpolation=cv2.INTER_AREA)
+        image = draw_scene(results, width=self._width)
         good, data = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
         return bytes(data.tobytes()) if good else b""
 

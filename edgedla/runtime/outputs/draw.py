@@ -10,6 +10,7 @@ import numpy as np
 from edgedla.runtime.decode.dense import ClassScore
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.decode.make_decoder import ClassShares
+from edgedla.runtime.decode.pose import COCO_LIMBS, Pose
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.sources.opencv import import_cv2
 
@@ -24,22 +25,31 @@ def draw(result: FrameResult, pixels: str = "bgr") -> np.ndarray:
     return draw_scene([result], pixels)
 
 
-def draw_scene(results: Sequence[FrameResult], pixels: str = "bgr") -> np.ndarray:
-    """The frame of the first result with what all of them found, models of one source, and lines that say where they ran."""
-    image = picture_of(results[0].frame.image, pixels)
+def draw_scene(results: Sequence[FrameResult], pixels: str = "bgr", width: int = 0) -> np.ndarray:
+    """The frame of the first result with what all of them found, models of one source, and lines that say where they ran.
+
+    Args:
+        width: a wider frame is scaled down before it is drawn into, which is cheaper than after; 0: never.
+    """
+    image, scale = picture_of(results[0].frame.image, pixels, width)
     for result in results:
-        image = _paint(image, result.results)
+        image = _paint(image, result.results, scale)
     for line, result in enumerate(results):
         _caption(image, result, line)
     return image
 
 
-def picture_of(image: np.ndarray, pixels: str = "bgr") -> np.ndarray:
-    """A frame as BGR of its own, which may be drawn into."""
+def picture_of(image: np.ndarray, pixels: str = "bgr", width: int = 0) -> Tuple[np.ndarray, float]:
+    """(a frame as BGR of its own, which may be drawn into, its size over the frame's)."""
     cv2: Any = import_cv2()
     if image.ndim == 2:
-        return np.asarray(cv2.cvtColor(image, cv2.COLOR_YUV2BGR_NV12))
-    return np.ascontiguousarray(image[..., ::-1] if pixels == "rgb" else image).copy()
+        image = np.asarray(cv2.cvtColor(image, cv2.COLOR_YUV2BGR_NV12))
+    scale = min(1.0, width / image.shape[1]) if width else 1.0
+    if scale < 1:
+        image = np.asarray(cv2.resize(image, (width, max(1, round(image.shape[0] * scale)))))
+    if pixels == "rgb" and image.ndim == 3:
+        image = image[..., ::-1]
+    return np.ascontiguousarray(image).copy() if scale == 1 else np.ascontiguousarray(image), scale
 
 
 def _size(image: np.ndarray) -> float:
@@ -55,11 +65,13 @@ def _text(
     cv2.putText(image, text, at_xy, cv2.FONT_HERSHEY_SIMPLEX, size, colour, thickness, cv2.LINE_AA)
 
 
-def _paint(image: np.ndarray, results: Iterable[Any]) -> np.ndarray:
+def _paint(image: np.ndarray, results: Iterable[Any], scale: float) -> np.ndarray:
     line = 0
     for found in results:
         if isinstance(found, Detection):
-            _box(image, found)
+            _box(image, found, scale)
+            if isinstance(found, Pose):
+                _pose(image, found, scale)
         elif isinstance(found, ClassScore):
             line += 1
             text = f"{found.label or found.cls} {found.score:.3f}"
@@ -67,32 +79,49 @@ def _paint(image: np.ndarray, results: Iterable[Any]) -> np.ndarray:
         elif isinstance(found, ClassShares) and found.class_map is not None:
             image = _class_map(image, found.class_map)
         elif hasattr(found, "parent"):
-            _crop(image, found)
+            _crop(image, found, scale)
     return image
 
 
-def _box(image: np.ndarray, found: Detection) -> None:
+def _box(image: np.ndarray, found: Detection, scale: float) -> None:
     if not all(math.isfinite(v) for v in found.box_xyxy):
         return
     cv2: Any = import_cv2()
     colour = COLOURS[found.cls % len(COLOURS)]
-    x1, y1, x2, y2 = _pixels(found)
+    x1, y1, x2, y2 = _pixels(found, scale)
     cv2.rectangle(image, (x1, y1), (x2, y2), colour, max(1, int(2 * _size(image))))
     number = "" if found.track is None else f"#{found.track} "
     _text(image, f"{number}{found.label or found.cls} {found.score:.2f}", (x1, max(12, y1 - 4)), colour, bold=True)
 
 
-def _pixels(found: Detection) -> Tuple[int, ...]:
+def _pose(image: np.ndarray, found: Pose, scale: float) -> None:
+    cv2: Any = import_cv2()
+    radius = max(2, int(3 * _size(image)))
+    # Below one half a point is more likely not seen than seen.
+    at = [
+        (int(x * scale), int(y * scale)) if seen >= 0.5 and abs(x) + abs(y) < 32768 else None
+        for x, y, seen in found.keypoints
+    ]
+    for a, b in COCO_LIMBS if len(at) == 17 else ():
+        start, end = at[a], at[b]
+        if start is not None and end is not None:
+            cv2.line(image, start, end, COLOURS[1], max(1, radius // 2), cv2.LINE_AA)
+    for point in at:
+        if point is not None:
+            cv2.circle(image, point, radius, COLOURS[0], -1, cv2.LINE_AA)
+
+
+def _pixels(found: Detection, scale: float) -> Tuple[int, ...]:
     # OpenCV takes coordinates of 32 bits, and draws slowly what lies far outside.
-    return tuple(int(round(min(max(v, -32768.0), 32767.0))) for v in found.box_xyxy)
+    return tuple(int(round(min(max(v * scale, -32768.0), 32767.0))) for v in found.box_xyxy)
 
 
-def _crop(image: np.ndarray, found: Any) -> None:
+def _crop(image: np.ndarray, found: Any, scale: float) -> None:
     """What a second model says of a detection: its boxes, and its best class under the detection's box."""
-    _paint(image, [r for r in found.results if isinstance(r, Detection)])
+    _paint(image, [r for r in found.results if isinstance(r, Detection)], scale)
     best = next((r for r in found.results if isinstance(r, ClassScore)), None)
     if best is not None:
-        x1, _, _, y2 = _pixels(found.parent)
+        x1, _, _, y2 = _pixels(found.parent, scale)
         text = f"{best.label or best.cls} {best.score:.2f}"
         _text(image, text, (x1, y2 + int(24 * _size(image))), COLOURS[best.cls % len(COLOURS)], bold=True)
 

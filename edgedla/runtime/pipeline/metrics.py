@@ -64,6 +64,39 @@ class PipelineCollector:
             alive.add_metric([r["runner"]], int(r["in_use"]))
         yield alive
         yield from self._chains(s["runners"])
+        if any(c["name"] for c in s.get("sources", ())):
+            yield from self._streams(s)
+
+    @staticmethod
+    def _streams(s: Dict[str, Any]) -> Iterator[Any]:
+        """Of a pipeline of several: each source by itself, and each model's results and drops of it."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        for key in ("captured", "skipped", "reconnects", "stalls"):
+            family = CounterMetricFamily(f"edgedla_source_{key}", f"{key} of one source", labels=["source"])
+            for c in s["sources"]:
+                family.add_metric([c["name"]], c[key])
+            yield family
+        live = GaugeMetricFamily("edgedla_source_open", "1 while the source is open", labels=["source"])
+        for c in s["sources"]:
+            live.add_metric([c["name"]], int(c["state"] == "open"))
+        yield live
+        for key in ("results", "dropped"):
+            text = f"{key} of one model and source"
+            family = CounterMetricFamily(f"edgedla_model_{key}", text, labels=["model", "source"])
+            for model in s["models"]:
+                for source, v in model["sources"].items():
+                    family.add_metric([model["model"], source], v[key])
+            yield family
+        ages = GaugeMetricFamily(
+            "edgedla_model_age_ms", "age of results by quantile", labels=["model", "source", "quantile"]
+        )
+        for model in s["models"]:
+            for source, v in model["sources"].items():
+                for q in ("p50", "p99"):
+                    if v["age"][f"{q}_ms"] is not None:
+                        ages.add_metric([model["model"], source, q], v["age"][f"{q}_ms"])
+        yield ages
 
     @staticmethod
     def _chains(runners: List[Dict[str, Any]]) -> Iterator[Any]:

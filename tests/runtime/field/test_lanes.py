@@ -259,3 +259,20 @@ def test_an_output_that_fails_ends_all_models():
 
 def test_numbers_are_read_back():
     assert number(np.array([1, 2, 0], np.uint8)) == 513
+
+
+def test_prometheus_tells_sources_and_models_apart():
+    core = pytest.importorskip("prometheus_client.core", reason="prometheus-client is not installed")
+    from prometheus_client import generate_latest
+
+    from edgedla.runtime.pipeline.metrics import PipelineCollector
+
+    p = pipeline([camera("a", counter(5)), camera("b", counter(3))], [lane(engine(), "ab", name="objects")])
+    p.run()
+    registry = core.CollectorRegistry()
+    registry.register(PipelineCollector(p.summary))
+    text = generate_latest(registry).decode()
+    assert 'edgedla_source_captured_total{source="a"} 5.0' in text
+    assert 'edgedla_model_results_total{model="objects",source="b"} 3.0' in text
+    assert 'edgedla_source_open{source="a"} 0.0' in text
+    assert 'edgedla_model_age_ms{model="objects",quantile="p99",source="a"}' in text

@@ -1,0 +1,231 @@
+"""Pipelines of several cameras and models: CPU a frame, shares under overload, what a bad camera or viewers cost, memory.
+
+Runners are fake ones that sleep RUNNER_MS (a stated figure), cameras are synthetic ones of 64x48 pixels at 30 frames/s, and
+preparing and decoding do nothing: what is measured is the pipeline's own work. Compared cases run in turn, several times, and
+the median ratio is given, because a laptop's clock and its other work move. No number here is one of a Jetson.
+
+usage: python benchmarks/bench_field.py [--seconds 4] [--rounds 3] [--frames 200000] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import platform
+import resource
+import statistics
+import sys
+import threading
+import time
+import urllib.request
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+
+from edgedla.errors import RunError
+from edgedla.preprocess.geometry import Geometry
+from edgedla.runtime.live.server import serve_view
+from edgedla.runtime.outputs.sinks import Callback, JsonLines
+from edgedla.runtime.pipeline.capture import Capture
+from edgedla.runtime.pipeline.engine import Engine
+from edgedla.runtime.pipeline.lane import Lane
+from edgedla.runtime.pipeline.pipeline import Limits, Pipeline
+from edgedla.runtime.pipeline.pool import Pool
+from edgedla.runtime.pipeline.settings import ViewConfig
+from edgedla.runtime.pipeline.slots import Share
+from edgedla.runtime.runners.fake import FakeRunner
+from edgedla.runtime.sources import open_source
+
+RUNNER_MS, FPS = 5.0, 30
+GEOMETRY = Geometry.fit((48, 64), (48, 64))
+
+
+def camera(name: str, rate: float = FPS, frames: int = 0, size: str = "width=64&height=48") -> Capture:
+    uri = f"synthetic://?pattern=counter&{size}&rate={rate}&frames={frames}"
+    return Capture(lambda: open_source(uri), name=name, patient=True)
+
+
+class Bad:
+    """A camera that refuses ("dies") or never gives a frame ("hangs")."""
+
+    live, pixels, rate, uri = True, "bgr", float(FPS), "bad"
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def open(self) -> Any:
+        if self.how == "dies":
+            raise RunError("no such camera", where="bad")
+        return 48, 64
+
+    def read(self) -> Any:
+        time.sleep(3600)
+
+    def close(self) -> None:
+        return None
+
+
+def lane(name: str, sources: List[str], ms: float, weights: Optional[Dict[str, float]] = None) -> Lane:
+    answer = {"y": np.zeros(4, np.uint8)}
+    runner = FakeRunner((), ms, lambda given: answer, name=f"DLA{name}")
+    engine = Engine(Pool([runner]), lambda s: lambda image, out=None: ({"x": image}, GEOMETRY), lambda b, g: [[]])
+    return Lane(engine, {s: Share((weights or {}).get(s, 1.0)) for s in sources}, name)
+
+
+def run(captures: List[Capture], lanes: List[Lane], seconds: float, sinks: Any = ()) -> Dict[str, Any]:
+    pipeline = Pipeline(captures, lanes, [JsonLines(os.devnull), *sinks], Limits(seconds=seconds))
+    pipeline.start()
+    before = time.process_time()
+    summary = pipeline.run()
+    summary["cpu_ms"] = (time.process_time() - before) * 1e3 / max(1, summary["frames"]["results"])
+    for one in lanes:
+        one.close()
+    return summary
+
+
+def cpu(seconds: float, rounds: int) -> List[Dict[str, Any]]:
+    """CPU of the whole process for each result: sources, slots, runners' threads, results, JSON lines."""
+    rows: Dict[Any, List[float]] = collections.defaultdict(list)
+    for _ in range(rounds):
+        for models in (1, 2):
+            for cameras in (1, 2, 4, 8):
+                names = [f"c{i}" for i in range(cameras)]
+                made = [lane(str(m), names, RUNNER_MS) for m in range(models)]
+                rows[models, cameras].append(run([camera(n) for n in names], made, seconds)["cpu_ms"])
+    return [
+        {"models": m, "cameras": c, "cpu_ms_per_result": round(statistics.median(v), 3)}
+        for (m, c), v in sorted(rows.items())
+    ]
+
+
+def shares(seconds: float) -> Dict[str, Any]:
+    """Four cameras of 30 frames/s over a runner of 20 ms (50 a second), weights 1, 1, 2 and 4."""
+    weights = {"a": 1.0, "b": 1.0, "c": 2.0, "d": 4.0}
+    summary = run([camera(n) for n in weights], [lane("m", list(weights), 20.0, weights)], seconds * 3)
+    results = {n: v["results"] for n, v in summary["models"][0]["sources"].items()}
+    total = sum(results.values())
+    wanted = {n: w / sum(weights.values()) for n, w in weights.items()}
+    return {
+        "results": results,
+        "worst_difference_of_share": round(max(abs(results[n] / total / wanted[n] - 1) for n in weights), 4),
+    }
+
+
+def bad_cameras(seconds: float, rounds: int) -> Dict[str, Any]:
+    """Age p99 of three good cameras beside a good, dead, hanging or flooding fourth one; ratios to the good one."""
+    ages: Dict[str, List[float]] = collections.defaultdict(list)
+    for _ in range(rounds):
+        for how in ("good", "dies", "hangs", "floods"):
+            fourth = {"good": lambda: camera("d"), "floods": lambda: camera("d", 1000.0)}.get(
+                how, lambda how=how: Capture(lambda: Bad(how), name="d", patient=True)
+            )()
+            seen: List[float] = []
+            keep = Callback(lambda r, seen=seen: seen.append(r.age_ms) if r.source != "d" else None)
+            run([*(camera(n) for n in "abc"), fourth], [lane("m", list("abcd"), RUNNER_MS)], seconds, [keep])
+            ages[how].append(float(np.percentile(seen, 99)))
+    median = {how: statistics.median(v) for how, v in ages.items()}
+    ratio = {
+        how: round(statistics.median(x / y for x, y in zip(ages[how], ages["good"])), 3)
+        for how in ages
+        if how != "good"
+    }
+    return {
+        "age_p99_ms": {k: round(v, 2) for k, v in median.items()},
+        "ratio_to_good": ratio,
+        "bound_ms": 1e3 / FPS + 2 * RUNNER_MS,
+    }
+
+
+def viewers(seconds: float, rounds: int) -> Dict[str, Any]:
+    """Results a second of two cameras of 1280x720 at 30 frames/s without the page, with it, and with three viewers of each."""
+    rates: Dict[str, List[float]] = collections.defaultdict(list)
+    for _ in range(rounds):
+        for case in ("no page", "0 viewers", "3 viewers"):
+            captures = [camera(n, size="width=1280&height=720") for n in "ab"]
+            made = lane("m", ["a", "b"], RUNNER_MS)
+            pipeline = Pipeline(captures, [made], [JsonLines(os.devnull)], Limits(seconds=seconds))
+            pipeline.start()
+            port = 0 if case == "no page" else 18471
+            with serve_view(pipeline, ViewConfig(port=port)) as address:
+                stop = threading.Event()
+                threads = [
+                    threading.Thread(target=_watch, args=(f"{address}camera/{n}.jpg", stop), daemon=True)
+                    for n in "ab" for _ in range(3 if case == "3 viewers" else 0)
+                ]  # fmt: skip
+                for t in threads:
+                    t.start()
+                rates[case].append(pipeline.run()["throughput_fps"])
+                stop.set()
+                for t in threads:
+                    t.join(5)
+            made.close()
+    fall = {c: round(1 - statistics.median(x / y for x, y in zip(rates[c], rates["no page"])), 4) for c in rates}
+    return {"results_a_second": {c: round(statistics.median(v), 2) for c, v in rates.items()}, "fall": fall}
+
+
+def _watch(url: str, stop: threading.Event) -> None:
+    while not stop.is_set():
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                answer.read()
+        except OSError:
+            time.sleep(0.1)
+
+
+def memory(frames: int) -> Dict[str, Any]:
+    """Resident memory while two unpaced sources give `frames` frames in all."""
+    marks: List[float] = []
+    pipeline = Pipeline(
+        [camera(n, 0, frames // 2) for n in "ab"], [lane("m", ["a", "b"], 0.0)], [JsonLines(os.devnull)], Limits()
+    )
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.wait(1.0):
+            with open("/proc/self/statm") as f:
+                marks.append(int(f.read().split()[1]) * resource.getpagesize() / 1e6)
+
+    threading.Thread(target=look, daemon=True).start()
+    summary = pipeline.run()
+    stop.set()
+    pipeline.lanes[0].close()
+    later = marks[len(marks) // 4 :]
+    growth = round(max(later[len(later) // 2 :]) - max(later[: len(later) // 2]), 2) if len(later) > 3 else None
+    return {
+        "frames": summary["frames"]["results"],
+        "mb_first": round(later[0], 1),
+        "mb_last": round(later[-1], 1),
+        "growth_mb": growth,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--frames", type=int, default=200_000)
+    parser.add_argument("--json", default="")
+    a = parser.parse_args()
+    document = {
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
+        "load_before": round(os.getloadavg()[0], 2),
+        "runner_ms": RUNNER_MS,
+        "cpu": cpu(a.seconds, a.rounds),
+        "shares": shares(a.seconds),
+        "bad_camera": bad_cameras(a.seconds, a.rounds),
+        "viewers": viewers(a.seconds, a.rounds),
+        "memory": memory(a.frames),
+    }
+    document["load_after"] = round(os.getloadavg()[0], 2)
+    text = json.dumps(document, indent=1)
+    sys.stdout.write(text + "\n")
+    if a.json:
+        with open(a.json, "w", encoding="utf-8") as f:
+            f.write(text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
