@@ -123,10 +123,14 @@ class Search:
         if self.steps.parts.calibration is None:
             self._note("INT8", 2, "skipped", "INT8 needs samples to calibrate on (--data)")
             return
-        fixed = self._fixed("int8", "rewriting for INT8 (exact)")
         offered = [self._candidate("INT8", 2, self._source, "int8", None)] if self._refusal is None else []
-        if fixed.file(MODEL).is_file():
-            offered.insert(0, self._candidate("INT8 and exact rewrites", 2, fixed.file(MODEL), "int8", fixed))
+        try:
+            fixed = self._fixed("int8", "rewriting for INT8 (exact)")
+            if fixed.file(MODEL).is_file():
+                offered.insert(0, self._candidate("INT8 and exact rewrites", 2, fixed.file(MODEL), "int8", fixed))
+        except EnvironmentMissing as e:
+            # Rewriting needs a newer Python than calibrating does.
+            self._note("exact rewrites for INT8", 2, "skipped", e.what)
         # The one that is predicted best first: where it holds, the other need not be calibrated.
         for candidate in sorted(offered, key=lambda c: c.rank(self._objective)):
             if self._offer_int8(candidate):
