@@ -105,7 +105,7 @@ def test_an_artifact_alone_takes_its_source_at_the_start(artifact: Path, tmp_pat
 @pytest.mark.parametrize("ending", ["", ".pyz"])
 def test_every_module_loads_with_numpy_alone(pipeline: Path, tmp_path: Path, ending: str) -> None:
     made = bundle(None, tmp_path / f"out{ending}", pipeline=pipeline)
-    place = made.path / "__main__.py" if not ending else made.path
+    place = made.path
     done = start(place, "--verify", cwd=tmp_path, blocked=LIBRARIES)
     assert done.returncode == 0, done.stderr
     assert "whole" in done.stdout
