@@ -187,7 +187,9 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
     opsets = [onnx.helper.make_opsetid(d, v) for d, v in network.graph.opset_imports.items()]
     proto = onnx.ModelProto(ir_version=min(network.model.ir_version, 10), graph=graph, opset_import=opsets)
     try:
-        return dict(zip(wanted, open_session(proto.SerializeToString(), optimize=False).run(wanted, {})))
+        values = open_session(proto.SerializeToString(), optimize=False).run(wanted, {})
+        # A sequence is a list, an absent optional None: neither is a constant of a network.
+        return {name: value for name, value in zip(wanted, values) if isinstance(value, np.ndarray)}
     except EnvironmentMissing:
         raise
     except Exception:

@@ -38,6 +38,9 @@ def fold_scales(model: Any) -> None:
     for name in found:
         part.graph.output.add().name = name
     values = open_session(part.SerializeToString(), optimize=False).run(found, {})
+    if not all(hasattr(v, "dtype") for v in values):
+        # A sequence is a list: no scale, and the check says so.
+        return
     # A name must not be written twice: the node that made it goes, and with it whatever only it needed.
     made = set(found)
     kept = [n for n in graph.node if not made & set(n.output)]
