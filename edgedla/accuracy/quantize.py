@@ -9,10 +9,12 @@ from edgedla.accuracy.evaluate import Score
 from edgedla.accuracy.fp16_care import fp16_findings
 from edgedla.accuracy.layer_times import LayerTimes, layer_times
 from edgedla.accuracy.pictures import histogram_pictures
+from edgedla.accuracy.qdq_model import plain_model
 from edgedla.accuracy.repair import better_thresholds, goal, layers_to_fp16
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import Quantized, scores_of
 from edgedla.accuracy.simulation import Simulation, tensor_noise
+from edgedla.accuracy.split_samples import Data, split_samples
 from edgedla.accuracy.state import State, metric_values
 from edgedla.accuracy.triage import TensorError, best_ranges, tensor_errors, with_accumulated, with_output_shares
 from edgedla.errors import DataError, ModelError, UsageError
@@ -22,7 +24,8 @@ from edgedla.quantization.calibration_cache import INT8_MAX, write_cache
 from edgedla.quantization.collect import Collection, collect
 from edgedla.quantization.coverage import coverage
 from edgedla.quantization.methods import METHODS, method_of, thresholds
-from edgedla.quantization.samples import Feed, InputSpec, Samples, load_samples, synthetic_samples
+from edgedla.quantization.qdq import Stripped
+from edgedla.quantization.samples import Feed, Samples
 from edgedla.quantization.unify import dla_scales
 from edgedla.targets import Platform
 from edgedla.vocabulary import GPU
@@ -31,7 +34,6 @@ from edgedla.vocabulary import GPU
 _COMPARE, _ACCUMULATE, _CORRECT = 32, 4, 64
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
-Data = Union[None, str, Path, Samples, Callable[[Sequence[InputSpec]], Samples]]
 
 
 def quantize(
@@ -47,7 +49,8 @@ def quantize(
     """INT8 scales of a network for one platform, their error on held-out samples, and its repair.
 
     Args:
-        model: path of an ONNX file, its bytes, or a ModelProto; with weights.
+        model: path of an ONNX file, its bytes, or a ModelProto; with weights. Q/DQ in it is taken out, and its scales are
+            judged and repaired as `absmax` is.
         data: calibration samples: a file or folder (see samples.load_samples), Samples, a function that makes Samples
             for the network's inputs, or None for random input, which is marked.
         holdout: samples that errors are measured on; None takes the last fifth of `data` out of the calibration.
@@ -63,15 +66,22 @@ def quantize(
         raise UsageError("a largest drop needs a metric", where="--max-drop", hint="for example --metric top1")
     from edgedla.builder.building import as_file
 
-    with as_file(model) as path:
-        work = _Work(path, request, say, progress)
-        return work.run(data, holdout, absmax)
+    with as_file(model) as path, plain_model(path) as (plain, stripped):
+        work = _Work(plain, request, say, progress, stripped)
+        return work.run(data, holdout, absmax if absmax is not None or stripped is None else stripped.absmax)
 
 
 class _Work:
     """One run of `quantize`: what its phases share."""
 
-    def __init__(self, path: Path, request: QuantizeRequest, say: Optional[Say], progress: Optional[Progress]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        request: QuantizeRequest,
+        say: Optional[Say],
+        progress: Optional[Progress],
+        stripped: Optional[Stripped] = None,
+    ) -> None:
         from edgedla.builder.onnx_input import read_model, with_static_inputs
         from edgedla.importers import load_onnx
         from edgedla.quantization.memory_limit import require
@@ -91,43 +101,19 @@ class _Work:
         self.specs = model_input_specs(self.model)
         self.report = check_graph(self.graph, self.platform, "int8", "fallback")
         self.notes: List[str] = []
+        self.stripped = stripped
+        if stripped is not None:
+            self.notes.append(f"{stripped.pairs} Q/DQ pairs taken out; their scales are what is judged and repaired")
         self.calibration = Samples((), False, "")
 
     def tell(self, line: str) -> None:
         if self.say is not None:
             self.say(line)
 
-    def samples(self, data: Data) -> Samples:
-        if data is None:
-            return synthetic_samples(self.specs, 16)
-        if isinstance(data, Samples):
-            return data
-        return data(self.specs) if callable(data) else load_samples(data, self.specs, None)
-
-    def split(self, data: Data, holdout: Data) -> Tuple[Samples, Samples]:
-        """(calibration, held out)."""
-        every = self.samples(data)
-        if holdout is not None:
-            return every, self.samples(holdout)
-        if data is None:
-            self.notes.append("scales come from random input: the flow works, the accuracy means nothing")
-            return every, synthetic_samples(self.specs, 8, seed=1000)
-        count = len(every.feeds)
-        if count < 2:
-            raise DataError("one sample cannot be calibrated on and held out", where=every.detail, allowed="2 or more")
-        kept = max(count - max(round(count * self.request.holdout_share), 1), 1)
-        if kept < 64:
-            self.notes.append(f"{kept} calibration samples are few: 64 or more are better")
-        labels = every.labels
-        first = Samples(every.feeds[:kept], False, f"the first {kept} of {every.detail}", labels and labels[:kept])
-        last = Samples(
-            every.feeds[kept:], False, f"the last {count - kept} of {every.detail}", labels and labels[kept:]
-        )
-        return first, last
-
     def run(self, data: Data, holdout: Data, given: Optional[Mapping[str, float]]) -> Quantized:
         request = self.request
-        calibration, held = self.split(data, holdout)
+        calibration, held, notes = split_samples(data, holdout, self.specs, request.holdout_share)
+        self.notes += notes
         self.calibration = calibration
         if request.metric is not None and request.metric.needs_labels and held.labels is None:
             raise DataError(
@@ -149,6 +135,9 @@ class _Work:
                 "simulated with every layer in INT8: TensorRT 11 places layers by the types of the Q/DQ model"
             )
         state = State(self.model, self.model, self.graph, self.report, held, absmax, source, detail, everywhere)
+        if self.stripped is not None:
+            nodes = set(self.stripped.fp16_nodes)
+            state.precisions = {x.name: "fp16" for x in self.graph.layers if x.onnx_node in nodes}
         times = layer_times(self.graph, self.platform)
         compare = held.feeds[:_COMPARE]
         collection = self._changed(state, collection, compare)
@@ -266,7 +255,7 @@ class _Work:
         covered = coverage(self.graph, scales, collection.histograms)
         text, met = self._goal(sqnr, scores)
         typed = self.platform.release.strongly_typed
-        changed = state.model is not self.model
+        changed = state.model is not self.model or self.stripped is not None
         return Quantized(
             network=self.graph.name,
             platform=self.platform.to_dict(),

@@ -167,6 +167,26 @@ def test_tensorrt_11_gets_qdq_in_place_of_a_cache(network: Any, data: Data) -> N
     assert b"QuantizeLinear" in result.model
 
 
+def test_qdq_with_samples_is_judged_and_repaired(network: Any, data: Data) -> None:
+    import onnx
+
+    from edgedla.quantization.qdq import has_qdq, with_qdq
+
+    plain = run(network, data)
+    good = with_qdq(network, plain.absmax)
+    result = run(good, data)
+    assert result.model is not None
+    assert not has_qdq(onnx.load_from_string(result.model))
+    # Its pairs stand where the tool put them, so not every tensor is rounded as here.
+    assert result.sqnr_db == pytest.approx(plain.sqnr_db, abs=2.0)
+    assert any("Q/DQ pairs taken out" in note for note in result.notes)
+    bad = with_qdq(network, {**plain.absmax, "r1": plain.absmax["r1"] / 8})
+    broken = run(bad, data)
+    assert broken.errors[0].tensor == "r1"
+    assert broken.sqnr_db < plain.sqnr_db - 3
+    assert run(bad, data, min_sqnr_db=plain.sqnr_db - 1).met
+
+
 def test_what_makes_no_sense_is_refused(network: Any, data: Data) -> None:
     with pytest.raises(UsageError, match="needs a metric"):
         run(network, data, max_drop=0.1)
@@ -205,10 +225,11 @@ def test_trained_networks(shared: Path, net: str) -> None:
     # The published entropy method clips bounded activations; a few better thresholds bring the network back.
     broken = run(path, data, everywhere=True, method="entropy", metric=METRICS["top1"])
     assert broken.scores[1].value < 0.95
-    fixed = run(path, data, everywhere=True, method="entropy", metric=METRICS["top1"], max_drop=0.01)
+    most = result.scores[0].value - 0.96
+    fixed = run(path, data, everywhere=True, method="entropy", metric=METRICS["top1"], max_drop=most)
     assert fixed.met
     assert int(next(s for s in fixed.steps if s.kept).detail.split()[0]) <= 4
-    assert fixed.scores[1].value >= 0.955
+    assert fixed.scores[1].value >= 0.96 - 1e-9
 
 
 @pytest.mark.slow
