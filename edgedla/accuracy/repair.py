@@ -73,6 +73,16 @@ def candidates_of(state: State, errors: Sequence[TensorError]) -> List[Candidate
     return found
 
 
+def _adding_up(candidates: Sequence[Candidate], total: float) -> List[Candidate]:
+    """Noise that is measured tensor by tensor, in proportion: together it makes no more than the noise of all of them.
+
+    Errors of neighbouring tensors partly cancel, so their sum may be several times as large.
+    """
+    measured = sum(c.share for c in candidates)
+    factor = total / measured if measured > total > 0 else 1.0
+    return [replace(c, share=c.share * factor) for c in candidates]
+
+
 def layers_to_fp16(
     state: State,
     errors: Sequence[TensorError],
@@ -89,8 +99,8 @@ def layers_to_fp16(
     Args:
         enough: (SQNR in dB, simulation) -> the goal is met. goal_db: the SQNR in it, where it has one.
     """
-    candidates = candidates_of(state, errors)
     before = state.simulation().noise(feeds)
+    candidates = _adding_up(candidates_of(state, errors), before.share)
     on_dla = set(state.on_dla())
     total, prices = before.share, times.prices(state.on_gpu())
     kept, stood = dict(state.precisions), dict(state.devices)
