@@ -155,13 +155,13 @@ class _Work:
     def _changed(self, state: State, collection: Collection, feeds: Sequence[Feed]) -> Collection:
         """Changes of the network that cost no time; the collection of what the state holds then."""
         if self.request.equalize:
-            from edgedla.accuracy.equalize import equalize
+            from edgedla.accuracy.repairs.equalize import equalize
 
             self.tell("equalising channels")
             collection = equalize(state, collection, self.calibration, self.request.method, feeds)
         findings = fp16_findings(collection, self._fp16_tensors(state))
         if self.request.repair_fp16 and findings:
-            from edgedla.accuracy.fp16_repair import repair_fp16
+            from edgedla.accuracy.repairs.fp16_repair import repair_fp16
 
             self.tell("repairing what FP16 cannot hold")
             repair = repair_fp16(state, collection, findings, feeds)
@@ -194,7 +194,7 @@ class _Work:
         errors = with_output_shares(errors, simulation, few, used)
         errors = with_accumulated(errors, tensor_noise(state.model, simulation.plan, few[:_ACCUMULATE]))
         if request.bias_correction:
-            from edgedla.accuracy.bias_correction import correct_biases
+            from edgedla.accuracy.repairs.bias_correction import correct_biases
 
             self.tell("correcting biases")
             correct_biases(state, self.calibration.feeds[:_CORRECT], feeds)

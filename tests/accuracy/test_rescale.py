@@ -10,8 +10,8 @@ import pytest
 from onnx import numpy_helper
 
 from edgedla.accuracy.quantize import quantize
+from edgedla.accuracy.repairs.rescale import Wiring, rescaled
 from edgedla.accuracy.request import QuantizeRequest
-from edgedla.accuracy.rescale import Wiring, rescaled
 from edgedla.errors import ModelError
 from edgedla.quantization.samples import Samples
 from edgedla.quantization.session import open_session

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Sequence, Set
 
 from edgedla.accuracy.fp16_care import FP16_MAX, Fp16Finding
-from edgedla.accuracy.rescale import Wiring, fp16_loss, rescaled
+from edgedla.accuracy.repairs.rescale import Wiring, fp16_loss, rescaled
 from edgedla.accuracy.state import State, Step
 from edgedla.errors import ModelError
 from edgedla.quantization.collect import Collection

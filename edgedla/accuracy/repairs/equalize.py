@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.accuracy.rescale import ScaleGroup, Wiring, rescaled
+from edgedla.accuracy.repairs.rescale import ScaleGroup, Wiring, rescaled
 from edgedla.accuracy.state import State, Step
 from edgedla.errors import ModelError
 from edgedla.quantization.collect import Collection, collect
