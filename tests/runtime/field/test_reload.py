@@ -28,7 +28,7 @@ models:
   objects: {artifact: %s, decode: {kind: yolov8, reg_max: 8, labels: [%s], score: 0.01}}
 outputs: {jsonl: out.jsonl}
 """
-OLD, NEW = "a,b,c", "x,y,z"
+OLD, NEW = "a,b,c", "p,q,r"
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_a_new_model_takes_over_and_wrong_ones_leave_the_old_one(artifact, tmp_p
         p.stop()
         thread.join(20)
     labels = ["".join(sorted({d.label for d in r.results})) for r in seen if r.results]
-    new = [any(c in "xyz" for c in label) for label in labels]
+    new = [any(c in "pqr" for c in label) for label in labels]
     assert new == sorted(new), "each frame by one of them, the new one last"
     assert any(new)
     indices = [r.frame.index for r in seen]
@@ -122,7 +122,7 @@ def test_sighup_reloads_the_running_command(artifact, tmp_path):
         assert until(lambda: out.exists() and '"label":"' in out.read_text())
         file.write_text(FILE % (artifact, NEW))
         process.send_signal(signal.SIGHUP)
-        assert until(lambda: any(f'"label":"{c}"' in out.read_text()[-3000:] for c in "xyz"))
+        assert until(lambda: any(f'"label":"{c}"' in out.read_text()[-3000:] for c in "pqr"))
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
     finally:
