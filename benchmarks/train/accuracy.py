@@ -16,7 +16,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -58,9 +58,17 @@ def task(name: str, train: int, held_out: int) -> Tuple[Any, ...]:
     return torch.tensor(x).to(DEVICE), torch.tensor(y).to(DEVICE), scaled(torch.tensor(t)), u, scaled
 
 
-def fit(module: nn.Module, data: Tuple[Any, ...], epochs: int, rate: float, decay: float, batch: int = 256) -> None:
+def fit(
+    module: nn.Module,
+    data: Tuple[Any, ...],
+    epochs: int,
+    rate: float,
+    decay: float,
+    teacher: Optional[nn.Module] = None,
+) -> None:
+    """Trains on all pictures. With a teacher half of the loss is the distance to its scores."""
     x, y, _, _, scaled = data
-    steps = max(len(x) // batch, 1)
+    batch, steps = 256, max(len(x) // 256, 1)
     optimizer = torch.optim.AdamW(module.parameters(), rate, weight_decay=decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=epochs * steps)
     module.train()
@@ -68,7 +76,13 @@ def fit(module: nn.Module, data: Tuple[Any, ...], epochs: int, rate: float, deca
         order = torch.randperm(len(x), device=x.device)
         for i in range(steps):
             picked = order[i * batch : (i + 1) * batch]
-            loss = F.cross_entropy(module(scaled(x[picked])).flatten(1), y[picked])
+            inputs = scaled(x[picked])
+            scores = module(inputs).flatten(1)
+            loss = F.cross_entropy(scores, y[picked])
+            if teacher is not None:
+                with torch.no_grad():
+                    wanted = teacher(inputs).flatten(1).softmax(1)
+                loss = 0.5 * loss + 0.5 * F.cross_entropy(scores, wanted)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -140,10 +154,9 @@ def measured(
     row["quantize_s"] = round(time.time() - start, 1)
     row["ptq"], _ = built(folder / "ptq", model, quantized.cache, test)
     start = time.time()
-    prepared = prepare_qat(
-        module, one.to(DEVICE), TARGET, calibration=quantized.absmax if given.from_ptq else [calibration]
-    )
-    fit(prepared, data, given.qat_epochs, given.qat_rate, 0.0)
+    teacher = copy.deepcopy(module).eval()
+    prepared = prepare_qat(module, one.to(DEVICE), TARGET, calibration=[calibration])
+    fit(prepared, data, given.qat_epochs, given.qat_rate, 0.0, teacher)
     row["qat_s"] = round(time.time() - start, 1)
     result = export_qat(prepared)
     row["qat"], host = built(folder / "qat", result.model, result.cache, test)
@@ -166,12 +179,12 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=14)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--qat-epochs", type=int, default=3)
-    parser.add_argument("--qat-rate", type=float, default=2e-4)
+    parser.add_argument("--qat-rate", type=float, default=1e-4)
     parser.add_argument("--train", type=int, default=40000)
     parser.add_argument("--held-out", type=int, default=2000)
     parser.add_argument("--calibration", type=int, default=200)
     parser.add_argument("--width", type=float, default=0.5)
-    parser.add_argument("--from-ptq", action="store_true")
+    parser.add_argument("--weights", type=Path, help="folder of NAME.pt: FP32 is not trained again")
     given = parser.parse_args()
     torch.backends.cudnn.allow_tf32 = False
     given.out.mkdir(parents=True, exist_ok=True)
@@ -187,10 +200,16 @@ def main() -> None:
             torch.manual_seed(0)
             base = hard_network.Network(given.width) if kind == "hard" else digits.NETWORKS[plain]()
             start = time.time()
-            fit(base.to(DEVICE), data, given.epochs, given.rate, 0.02)
+            base = base.to(DEVICE)
+            if given.weights is not None:
+                base.load_state_dict(torch.load(given.weights / f"{plain}.pt", map_location=DEVICE))
+                base.eval()
+            else:
+                fit(base, data, given.epochs, given.rate, 0.02)
             hits = answers(base, data[2]).argmax(1) == data[3]
             trained[plain] = (base, figure(hits), round(time.time() - start, 1))
-            torch.save(base.state_dict(), given.out / f"{plain}.pt")
+            if given.weights is None:
+                torch.save(base.state_dict(), given.out / f"{plain}.pt")
         base, fp32, seconds = trained[plain]
         row = {"network": name, "device": DEVICE, "fp32": fp32, "fp32_s": seconds}
         row.update(measured(name, base, data, given, given.out / "work" / name.replace("+", "-")))

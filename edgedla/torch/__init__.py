@@ -13,6 +13,7 @@ from typing import Any, Dict, List
 _PUBLIC: Dict[str, str] = {
     "Adapted": "edgedla.torch.adaptation.adapting",
     "DlaCheck": "edgedla.torch.callbacks",
+    "Fp16Ranges": "edgedla.torch.fp16_ranges",
     "NotOnDla": "edgedla.torch.checking",
     "adapt": "edgedla.torch.adaptation.adapting",
     "assert_dla": "edgedla.torch.checking",

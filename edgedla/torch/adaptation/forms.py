@@ -46,7 +46,8 @@ class Affine(nn.BatchNorm2d):
     """a x + b as a BatchNormalization that never changes: in a strict build the DLA takes no constant operands."""
 
     def __init__(self, channels: int, slope: float, offset: float) -> None:
-        super().__init__(channels, eps=0.0, affine=False)
+        # PyTorch takes no 0; 1 + 1e-12 is 1 in FP32.
+        super().__init__(channels, eps=1e-12, affine=False)
         # Buffers of these names are what F.batch_norm reads; nothing of them belongs in a checkpoint.
         for name, value in (("weight", slope), ("bias", offset), ("running_mean", 0.0), ("running_var", 1.0)):
             delattr(self, name)

@@ -1,0 +1,194 @@
+"""FP32, then training with the DLA's numbers, then files for a build. One process or many, CPU or GPU.
+
+    python pictures.py small.npz --train 2000 --held-out 400
+    python train.py small.npz --out run --epochs 3 --qat-epochs 1
+    accelerate launch --num_processes 2 --cpu train.py small.npz --out run2 --epochs 3
+
+It goes on from the last checkpoint of --out. Written to be copied: the parts that have nothing to do with the DLA are
+`Batches` (pictures stay UINT8 until they are on the device), `epoch_of` and `Progress`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Iterator, Optional, Tuple
+
+import network
+import numpy as np
+import pictures
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate.utils import DDPCommunicationHookType, set_seed
+from torch import nn
+from torch.nn import functional as F
+
+from edgedla.torch import DlaCheck, adapt, export_qat, prepare_qat
+
+
+class Batches:
+    """Batches of one process, drawn on the device: nothing is copied but indices.
+
+    Each epoch shuffles by its own seed, the same in every process, so that a resumed run sees what it would have seen.
+    Picture i of a global batch goes to process i mod `processes`: with any number of them the global batches are alike.
+    """
+
+    def __init__(self, x: Any, y: Any, batch: int, accelerator: Accelerator, channels_last: bool) -> None:
+        self.x, self.y = torch.from_numpy(x).to(accelerator.device), torch.from_numpy(y).to(accelerator.device)
+        self.batch, self.rank, self.processes = batch, accelerator.process_index, accelerator.num_processes
+        self.form = torch.channels_last if channels_last else torch.contiguous_format
+
+    def __len__(self) -> int:
+        return len(self.x) // self.batch
+
+    def epoch(self, number: int) -> Iterator[Tuple[torch.Tensor, torch.Tensor]]:
+        order = torch.randperm(len(self.x), generator=torch.Generator().manual_seed(number)).to(self.x.device)
+        for i in range(len(self)):
+            mine = order[i * self.batch : (i + 1) * self.batch][self.rank :: self.processes]
+            yield self.inputs(self.x[mine]), self.y[mine]
+
+    def inputs(self, x: torch.Tensor) -> torch.Tensor:
+        values = (x.permute(0, 3, 1, 2).float() - pictures.MEAN) / pictures.DEVIATION
+        return values.contiguous(memory_format=self.form)
+
+
+def epoch_of(
+    module: nn.Module, batches: Batches, number: int, optimizer: Any, schedule: Any, accelerator: Accelerator,
+    teacher: Optional[nn.Module] = None,
+) -> float:  # fmt: skip
+    """Trains one epoch. Returns the mean loss over all processes."""
+    module.train()
+    losses = []
+    for inputs, classes in batches.epoch(number):
+        with accelerator.accumulate(module):
+            scores = module(inputs).flatten(1).float()
+            loss = F.cross_entropy(scores, classes)
+            if teacher is not None:
+                with torch.no_grad():
+                    wanted = teacher(inputs).flatten(1).float().softmax(1)
+                loss = 0.5 * loss + 0.5 * F.cross_entropy(scores, wanted)
+            accelerator.backward(loss)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+        losses.append(loss.detach())
+    return float(accelerator.reduce(torch.stack(losses).mean(), "mean"))
+
+
+def top1(module: nn.Module, x: np.ndarray, y: np.ndarray, batches: Batches) -> float:
+    """Share of right answers, in FP32."""
+    module.eval()
+    right = 0
+    with torch.no_grad():
+        for i in range(0, len(x), 200):
+            part = torch.from_numpy(x[i : i + 200]).to(batches.x.device)
+            right += int((module(batches.inputs(part)).flatten(1).argmax(1).cpu().numpy() == y[i : i + 200]).sum())
+    return right / len(x)
+
+
+class Progress:
+    """Trains in epochs that survive a kill: Accelerate's checkpoint after each, the last one is where a run goes on."""
+
+    def __init__(self, accelerator: Accelerator, folder: Path) -> None:
+        self.accelerator, self.folder = accelerator, folder
+
+    def train(
+        self, module: nn.Module, batches: Batches, epochs: int, rate: float, decay: float, **more: Any
+    ) -> nn.Module:
+        parts = self.accelerator
+        optimizer = torch.optim.AdamW(module.parameters(), rate, weight_decay=decay)
+        # Each process steps the schedule once for all of them.
+        steps = max(epochs * len(batches) * parts.num_processes, 2)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps + parts.num_processes)
+        prepared, optimizer, schedule = parts.prepare(module, optimizer, schedule)
+        done = self._resumed()
+        for number in range(done, epochs):
+            start = time.perf_counter()
+            loss = epoch_of(prepared, batches, number, optimizer, schedule, parts, **more)
+            seconds = time.perf_counter() - start
+            parts.print(
+                f"{self.folder.name} {number + 1}/{epochs}: loss {loss:.4f}, {len(batches.x) / seconds:.0f} pictures/s"
+            )
+            parts.save_state(str(self.folder))
+            if parts.is_main_process:
+                (self.folder / "epochs").write_text(str(number + 1))
+            parts.wait_for_everyone()
+        return parts.unwrap_model(prepared)
+
+    def _resumed(self) -> int:
+        if not (self.folder / "epochs").exists():
+            return 0
+        self.accelerator.load_state(str(self.folder))
+        return int((self.folder / "epochs").read_text())
+
+
+def main() -> None:
+    given = arguments()
+    hook = DDPCommunicationHookType(given.compress)
+    accelerator = Accelerator(
+        mixed_precision=given.mixed_precision, gradient_accumulation_steps=given.accumulate,
+        kwargs_handlers=[DistributedDataParallelKwargs(comm_hook=hook)], step_scheduler_with_optimizer=True,
+    )  # fmt: skip
+    set_seed(0)
+    data = np.load(given.data)
+    held, classes = data["held_out"], data["held_out_classes"]
+    batches = Batches(data["train"], data["train_classes"], given.batch, accelerator, given.channels_last)
+    one = torch.zeros(1, 3, pictures.SIDE, pictures.SIDE)
+    adapted = adapt(network.Network(given.width), one, target=given.target, outputs_4d=True)
+    accelerator.print(str(adapted).splitlines()[0])
+    DlaCheck(one, target=given.target, precision="int8", demand=True, max_loadables=1)(accelerator, adapted.module)
+    plain = torch.compile(adapted.module) if given.compile else adapted.module
+    trainer = Progress(accelerator, given.out / "fp32")
+    trained = trainer.train(plain, batches, given.epochs, given.rate, 0.02)
+    trained = getattr(trained, "_orig_mod", trained)
+    fp32 = top1(trained, held, classes, batches)
+    teacher = _copy(trained) if given.distill else None
+    calibration = batches.inputs(batches.x[:200]).cpu()
+    prepared = prepare_qat(trained, one.to(accelerator.device), given.target, calibration=[calibration])
+    # Rounding is trained in FP32: half precision would round what is to be learned.
+    with nullcontext():
+        qat = Progress(accelerator, given.out / "qat").train(
+            prepared, batches, given.qat_epochs, given.qat_rate, 0.0, teacher=teacher
+        )
+    int8 = top1(qat, held, classes, batches)
+    if accelerator.is_main_process:
+        export_qat(qat).save(given.out)
+        np.savez(given.out / "held_out.npz", x=pictures.scaled(held), labels=classes)
+        (given.out / "result.json").write_text(json.dumps({"fp32": fp32, "int8": int8}) + "\n")
+    accelerator.print(
+        f"top-1 on {len(held)} held-out pictures: FP32 {fp32:.4f}, INT8 as the DLA computes it {int8:.4f}"
+    )
+    accelerator.end_training()
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    import copy
+
+    return copy.deepcopy(module).eval()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--target", default="agx-orin-64gb")
+    parser.add_argument("--width", type=float, default=0.5)
+    parser.add_argument("--epochs", type=int, default=14)
+    parser.add_argument("--qat-epochs", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=256, help="of all processes together")
+    parser.add_argument("--accumulate", type=int, default=1, help="batches a step")
+    parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--qat-rate", type=float, default=1e-4)
+    parser.add_argument("--distill", action="store_true", help="QAT also learns from the FP32 network's answers")
+    parser.add_argument("--mixed-precision", choices=("no", "bf16", "fp16"), default="no")
+    parser.add_argument("--channels-last", action="store_true")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--compress", choices=("no", "fp16", "bf16", "power_sgd"), default="no", help="DDP's gradients")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""The commands of examples/08 on the CPU: trained, resumed, built, and judged as training judged it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'edgedla[torch]'")
+pytest.importorskip("accelerate", reason="Accelerate is not installed")
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "08_train_for_the_dla"
+
+
+def run(folder: Path, *command: str) -> str:
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(EXAMPLE.parents[1]), *sys.path]),
+    }
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=600, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_trainer_goes_on_and_its_artifact_has_its_accuracy(tmp_path: Path) -> None:
+    train = [str(EXAMPLE / "train.py"), "small.npz", "--out", "run", "--width", "0.25", "--batch", "64"]
+    run(tmp_path, str(EXAMPLE / "pictures.py"), "small.npz", "--train", "256", "--held-out", "40")
+    first = run(tmp_path, *train, "--epochs", "1", "--qat-epochs", "1")
+    assert "fp32 1/1" in first
+    again = run(tmp_path, *train, "--epochs", "2", "--qat-epochs", "2")
+    assert "fp32 2/2" in again
+    assert "fp32 1/2" not in again
+    edgedla = ["-m", "edgedla"]
+    run(
+        tmp_path, *edgedla, "build", "run/model.onnx", "--target", "agx-orin-64gb", "--precision", "int8",
+        "--calib", "run/calib.cache", "--backend", "host", "-o", "run/artifact",
+    )  # fmt: skip
+    shown = run(
+        tmp_path,
+        *edgedla,
+        "evaluate",
+        "run/artifact",
+        "--data",
+        "run/held_out.npz",
+        "--metric",
+        "top1",
+        "--format",
+        "json",
+    )
+    trained = json.loads((tmp_path / "run" / "result.json").read_text())["int8"]
+    # Where two scores have one level, the metric and argmax may name different classes.
+    assert json.loads(shown)["score"]["value"] == pytest.approx(trained, abs=0.026)
