@@ -39,7 +39,7 @@ class Fp16Ranges:
         with Fp16Ranges(model, limit=0.25) as ranges:
             loss = criterion(model(x), y) + 1e-3 * ranges.penalty()
             loss.backward()
-        print(ranges.report())
+        text = ranges.report()
 
     Args:
         limit: share of 65504 from which the penalty counts: room for inputs that training does not show.
