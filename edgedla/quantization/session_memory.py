@@ -13,7 +13,8 @@ from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 #: ONNX Runtime's own code and threads.
 RUNTIME_BYTES = 64 << 20
 #: Copies of what stands in the model file: its bytes, the messages of onnx and of ONNX Runtime, the tensors and their
-#: reordered form, and what the simulation rounds. Measured on 38 networks: 0.4 to 0.95 of the estimate.
+#: reordered form, and what the simulation rounds. An estimate, not a bound: sessions of a dozen networks
+#: measured 0.4 to 0.95 of it.
 FILE_COPIES = 6
 #: A constant that nodes make is folded into the graph, as a message and as a tensor, or made anew by each run.
 MADE_COPIES = 2
