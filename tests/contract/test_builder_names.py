@@ -30,7 +30,7 @@ TENSORRT = {
 PYTHON = {
     "plan", "planned", "io", "pools", "drift", "lines", "line", "errors", "layers", "answers", "importlib", "json",
     "severity", "reasons", "interruption", "logger", "receiver", "reader", "writer", "signal", "socket", "threading", "thread",
-    "os", "contextlib", "seen", "installed", "group", "_LOGGERS", "answer", "refused",
+    "os", "sys", "contextlib", "seen", "installed", "group", "_LOGGERS", "answer", "refused",
     "parts", "moved", "found", "_LETTERS", "tensors",
     # of the runner
     "self", "board", "log", "logging", "b", "name", "_LEVELS", "clock",

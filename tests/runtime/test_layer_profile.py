@@ -164,7 +164,7 @@ def test_a_measured_build_replaces_predictions_of_another_model(tensorrt, jetson
     # It stands once in the network, so that its time is its own and no mean.
     assert measured["other/Concat"]["latency_us"] == pytest.approx(1e3 * MS["/Concat"], abs=0.01)
     # Another power mode is another measurement.
-    assert exit_code_of([*arguments[:2], "--profile", str(file)]) == 2
+    assert exit_code_of([*arguments[:2], "--power-mode", "50W", "--profile", str(file)]) == 2
 
 
 def test_without_the_model_the_file_has_trtexecs_form(tensorrt, jetson, tmp_path, capsys):

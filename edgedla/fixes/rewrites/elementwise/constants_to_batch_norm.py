@@ -95,7 +95,7 @@ REWRITE = Rewrite(
         holds("x 1x8x4x4, w 1x8x1x1, wb 1", "m = Mul(w, x) y = Sub(m, wb)"),
         holds("x 1x8x4x4, w 1", "y = Sub(w, x)"),
         holds("x 1x8x4x4, w 1x1x1x1", "y = Div(x, w)"),
-        refuses("x 1x8x4x4, w 1x8x4x4", "y = Add(x, w)", "one a channel"),
+        refuses("x 1x8x4x4, w 1x8x4x4", "y = Add(x, w)", "one per channel"),
         refuses("x 1x8x4x4, w 1", "y = Div(w, x)", "divided by a tensor"),
         no_pattern("x 1x8x4x4, v 1x8x4x4", "y = Add(x, v)"),
         no_pattern("x 1x8x4, w 1", "y = Add(x, w)"),

@@ -39,7 +39,7 @@ REWRITE = Rewrite(
     (
         holds("x 1x8x4x4, w 8x1x1", "y = PRelu(x, w)"),
         holds("x 1x8x4x4, w 1", "y = PRelu(x, w)"),
-        refuses("x 1x8x4x4, w 8x4x4", "y = PRelu(x, w)", "one a channel"),
+        refuses("x 1x8x4x4, w 8x4x4", "y = PRelu(x, w)", "one per channel"),
         no_pattern("x 8x4, w 4", "y = PRelu(x, w)"),
     ),
 )
