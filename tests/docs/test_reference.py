@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import json
 import posixpath
 import re
@@ -201,3 +202,11 @@ def test_releases_are_listed_the_newest_first(tmp_path: Path) -> None:
     assert write_versions(tmp_path) == ["0.10.0", "0.9.0"]
     assert [entry["aliases"] for entry in json.loads((tmp_path / "versions.json").read_text())] == [["latest"], []]
     assert "0.10.0/index.html" in (tmp_path / "index.html").read_text()
+
+
+def test_every_public_function_stands_in_an_example_that_runs() -> None:
+    source = (ROOT / "docs" / "guide" / "python.md").read_text(encoding="utf-8")
+    examples = "\n".join(m[1] for m in re.finditer(r"^```python[^\n]*\n(.*?)^```$", source, re.M | re.S))
+    functions = [name for name in edgedla.__all__ if inspect.isfunction(getattr(edgedla, name))]
+    assert "deploy" in functions
+    assert [name for name in functions if f"edgedla.{name}(" not in examples] == []

@@ -58,3 +58,15 @@ def test_the_trainer_goes_on_and_its_artifact_has_its_accuracy(tmp_path: Path) -
     trained = json.loads((tmp_path / "run" / "result.json").read_text())["int8"]
     # Where two scores have one level, the metric and argmax may name different classes.
     assert json.loads(shown)["score"]["value"] == pytest.approx(trained, abs=0.026)
+
+
+@pytest.mark.slow
+def test_a_search_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="Optuna is not installed")
+    run(tmp_path, str(EXAMPLE / "pictures.py"), "small.npz", "--train", "128", "--held-out", "24")
+    search = [str(EXAMPLE.parent / "09_search" / "search.py"), "--data", "small.npz", "--epochs", "1"]
+    assert run(tmp_path, *search, "--trials", "1").startswith("1 trials, 0 of them from before\n")
+    assert run(tmp_path, *search, "--trials", "3").startswith("3 trials, 1 of them from before\n")
+    unchanged = run(tmp_path, *search, "--trials", "3")
+    assert unchanged.startswith("3 trials, 3 of them from before\n")
+    assert "predicted" in unchanged

@@ -1,0 +1,98 @@
+"""Searches a network for the DLA: width, depth, activation and expansion against accuracy and predicted time and energy.
+
+    python search.py --data small.npz --trials 4 --storage sqlite:///search.db
+    python search.py --data small.npz --trials 100 --storage sqlite:///search.db --picture pareto.html
+
+Trials stand in Optuna's storage: a search that was killed goes on, and several processes or machines share one storage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Tuple
+
+import numpy as np
+import optuna
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "08_train_for_the_dla"))
+import network
+import pictures
+
+import edgedla
+from edgedla.torch import adapt, to_onnx
+
+ACTIVATIONS = {"relu": nn.ReLU, "hardswish": nn.Hardswish, "silu": nn.SiLU}
+
+
+def trained(module: nn.Module, data: Any, epochs: int, batch: int = 128) -> float:
+    """Trains on the pictures. Returns the share of right answers on the held-out ones."""
+    x, y = torch.from_numpy(pictures.scaled(data["train"])), torch.from_numpy(data["train_classes"])
+    optimizer = torch.optim.AdamW(module.parameters(), 3e-3, weight_decay=0.02)
+    module.train()
+    for _ in range(epochs):
+        for picked in torch.randperm(len(x)).split(batch):
+            loss = F.cross_entropy(module(x[picked]).flatten(1), y[picked])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    module.eval()
+    with torch.no_grad():
+        scores = module(torch.from_numpy(pictures.scaled(data["held_out"]))).flatten(1)
+    return float((scores.argmax(1).numpy() == data["held_out_classes"]).mean())
+
+
+def objective(trial: optuna.Trial, data: Any, epochs: int, target: str) -> Tuple[float, float, float]:
+    """(top-1, predicted ms per frame, predicted mJ per frame) of one network in INT8 on the DLA."""
+    torch.manual_seed(trial.number)
+    module = network.Network(
+        width=trial.suggest_float("width", 0.25, 1.0, step=0.25),
+        depth=trial.suggest_int("depth", 1, 3),
+        act=ACTIVATIONS[trial.suggest_categorical("activation", sorted(ACTIVATIONS))],
+        expansion=trial.suggest_int("expansion", 2, 4),
+    )
+    one = torch.zeros(1, 3, pictures.SIDE, pictures.SIDE)
+    adapted = adapt(module, one, target=target, outputs_4d=True)
+    trial.set_user_attr("loadables", adapted.after.totals.regions)
+    model = to_onnx(adapted.module, one).SerializeToString()
+    cost = edgedla.predict(model, target=target, precision="int8")
+    return trained(adapted.module, data, epochs), cost.latency_us / 1000, cost.energy_mj
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument(
+        "--trials", type=int, default=20, help="complete ones in all, with those that stand in the storage"
+    )
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--storage", default="sqlite:///search.db")
+    parser.add_argument("--target", default="agx-orin-64gb")
+    parser.add_argument("--picture", type=Path, help="the Pareto front as a page (needs plotly)")
+    given = parser.parse_args()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    data = dict(np.load(given.data))
+    study = optuna.create_study(
+        study_name="dla", storage=given.storage, load_if_exists=True, directions=["maximize", "minimize", "minimize"]
+    )
+    complete = (optuna.trial.TrialState.COMPLETE,)
+    known = len(study.get_trials(states=complete))
+    if known < given.trials:
+        # Counted in the storage after each trial, so that processes that share it stop together.
+        enough = optuna.study.MaxTrialsCallback(given.trials, states=complete)
+        study.optimize(lambda trial: objective(trial, data, given.epochs, given.target), callbacks=[enough])
+    print(f"{len(study.get_trials(states=complete))} trials, {known} of them from before")
+    for trial in sorted(study.best_trials, key=lambda t: t.values[1]):
+        accuracy, ms, mj = trial.values
+        print(f"  top-1 {accuracy:.3f}, predicted {ms:.3f} ms, {mj:.2f} mJ: {trial.params}")
+    if given.picture is not None:
+        names = ["top-1", "predicted ms", "predicted mJ"]
+        optuna.visualization.plot_pareto_front(study, target_names=names).write_html(str(given.picture))
+
+
+if __name__ == "__main__":
+    main()
