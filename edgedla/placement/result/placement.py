@@ -95,7 +95,7 @@ class Figures:
 
     @property
     def throughput_fps(self) -> float:
-        """Sets of frames a second."""
+        """Sets of frames per second."""
         return 1e6 / self.period.latency_us if self.period.latency_us > 0 else 0.0
 
 

@@ -50,7 +50,7 @@ class Capture:
 
     Args:
         name: of the source in a pipeline of several.
-        max_rate: frames a second that are handed on; those between are skipped. 0: all of them.
+        max_rate: frames per second that are handed on; those between are skipped. 0: all of them.
         patient: a live source that cannot be opened at the start is tried again, as one that broke.
     """
 

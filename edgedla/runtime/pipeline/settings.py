@@ -20,7 +20,7 @@ class SourceConfig:
     Attributes:
         weight: under overload the sources of a model share its runners as their weights.
         priority: waiting frames of a higher priority go first, whatever the weights.
-        max_rate: frames a second that models see; those between are skipped, the newest is kept fresh. 0: all.
+        max_rate: frames per second that models see; those between are skipped, the newest is kept fresh. 0: all.
     """
 
     uri: str = field(default="", repr=False)

@@ -19,7 +19,7 @@ class Source(Protocol):
         uri: what the user wrote.
         live: True for cameras and streams, whose frames are lost if nobody reads them; False for files.
         pixels: bgr, rgb or nv12.
-        rate: frames a second where known, else 0.
+        rate: frames per second where known, else 0.
     """
 
     uri: str
@@ -47,7 +47,7 @@ class Source(Protocol):
 
 
 class Pace:
-    """Holds frames back to a rate (frames a second, 0: not at all), as a camera would."""
+    """Holds frames back to a rate (frames per second, 0: not at all), as a camera would."""
 
     def __init__(self, rate: float) -> None:
         self._rate, self._start, self._count = rate, 0.0, 0

@@ -49,7 +49,7 @@ class SourceUri:
         text: as logs and results may hold it (see `shown`). scheme: one of SCHEMES.
         place: device, path, address (with its password) or pipeline; not part of the repr.
         width, height: pixels, both or neither; 0 = the source's own.
-        rate: frames a second, 0 = its own. A file or folder with a rate is paced like a camera, and late frames are dropped.
+        rate: frames per second, 0 = its own. A file or folder with a rate is paced like a camera, and late frames are dropped.
         flip: one of FLIPS. codec: one of CODECS; auto: the stream's own, and raw of a v4l2 camera.
         frames: end after so many frames, 0 = never. latency_ms: jitter buffer of a network stream.
         loop: a file starts again at its end.
