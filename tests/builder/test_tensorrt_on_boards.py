@@ -164,6 +164,8 @@ def test_a_second_ctrl_c_ends_the_process_at_once() -> None:
     code = """
     import os, signal, time
     from edgedla.builder.tensorrt.callbacks import Interruption, interruptible
+    # A suite in the background of a shell has SIGINT ignored, and hands that on.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     said = []
     with interruptible(Interruption(), said.append, can_stop=False):
         os.kill(os.getpid(), signal.SIGINT)
@@ -173,7 +175,9 @@ def test_a_second_ctrl_c_ends_the_process_at_once() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(60)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 130
     assert "cannot stop a build; Ctrl-C again" in done.stdout
 
