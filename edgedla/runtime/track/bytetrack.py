@@ -47,7 +47,7 @@ class _Track:
         at = _centre(detection)
         # A velocity in the first frame is unknown: ten times the noise of later ones.
         self._mean = np.stack([at, np.zeros(4)])
-        self._var = np.zeros((4, 2, 2))
+        self._var: np.ndarray = np.zeros((4, 2, 2))
         self._var[:, 0, 0] = (2 * POSITION_SHARE * at[3]) ** 2
         self._var[:, 1, 1] = (10 * VELOCITY_SHARE * at[3]) ** 2
 
