@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Optional
@@ -12,7 +13,9 @@ from edgedla.documents import require
 from edgedla.errors import DocumentError, UsageError
 from edgedla.strict_documents import read_json
 
-CACHE, REPORT, MODEL = "calib.cache", "quantization.json", "model.onnx"
+CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
+#: One part of trtexec's --layerPrecisions; names may hold commas and colons.
+_PRECISION = re.compile(r"(.+?):(fp16|int8)(?:,|\Z)")
 
 
 def is_quantization(calib: Optional[Path]) -> bool:
@@ -32,7 +35,7 @@ def with_quantization(request: BuildRequest, model: Path) -> BuildRequest:
     if request.calib is None or not is_quantization(request.calib):
         return request
     folder = Path(request.calib)
-    document = _document(folder)
+    document = _translated(folder) if _is_translated(folder) else _document(folder)
     if not (folder / CACHE).is_file():
         raise DocumentError(
             "no calibration cache beside the report", where=str(folder), hint="run `edgedla quantize` again"
@@ -54,15 +57,26 @@ def with_quantization(request: BuildRequest, model: Path) -> BuildRequest:
 
 def report_of(request: BuildRequest) -> Optional[bytes]:
     """quantization.json of the folder that `request.calib` names, which the artifact keeps; None where it names none."""
-    if request.calib is None or not is_quantization(request.calib):
+    if request.calib is None or not is_quantization(request.calib) or _is_translated(Path(request.calib)):
         return None
     return (Path(request.calib) / REPORT).read_bytes()
+
+
+def _is_translated(folder: Path) -> bool:
+    """True where `quantize` took the scales from a model with Q/DQ: nothing was measured, so there is no report."""
+    return (folder / CACHE).is_file() and (folder / MODEL).is_file() and not (folder / REPORT).exists()
+
+
+def _translated(folder: Path) -> Dict[str, Any]:
+    path = folder / PRECISIONS
+    text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    return {"precisions": dict(_PRECISION.findall(text))}
 
 
 def _document(folder: Path) -> Dict[str, Any]:
     path = folder / REPORT
     document = read_json(
-        path, wrong="no result of `edgedla quantize`", hint="give a cache, or the folder that it wrote"
+        path, wrong="no result of `edgedla quantize`", hint="give a cache, or the folder that `edgedla quantize` wrote"
     )
     require(document, "edgedla.quantization", str(path))
     return dict(document)
