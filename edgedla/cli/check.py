@@ -224,7 +224,9 @@ def _compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: _Re
     most = request.costed_layers([form for form, _ in targets])
     table = _table(sources, places, request, most)
     deliver(targets, lambda form, terminal: render_table(table, form, terminal))
-    say_where(targets, lambda: f"{len(table.rows)} models on {len(table.columns)} platforms\n")
+    rows, columns = len(table.rows), len(table.columns)
+    models, platforms = "model" if rows == 1 else "models", "platform" if columns == 1 else "platforms"
+    say_where(targets, lambda: f"{rows} {models} on {columns} {platforms}\n")
     reports = [cell.report for _, _, cell in table.cells()]
     if any(all(cell.report is None for cell in row.cells) for row in table.rows):
         return ModelError.exit_code
