@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -74,11 +75,11 @@ class Worker:
         """Ends the task that runs, from another thread; its row says that the process was ended."""
         child = self._child
         if child is not None:
-            child.kill()
+            _end(child)
 
     def close(self) -> None:
         if self._child is not None:
-            self._child.kill()
+            _end(self._child)
             self._child.wait()
             for pipe in (self._child.stdin, self._child.stdout, self._stderr):
                 if pipe is not None:
@@ -125,6 +126,12 @@ class Worker:
         self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(0, self._stderr.tell() - 2000))
         return self._stderr.read().decode("utf-8", "replace")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    # Python 3.8 asks whether the process lives and then kills it: it may end in between.
+    with contextlib.suppress(ProcessLookupError):
+        child.kill()
 
 
 def _path() -> str:
