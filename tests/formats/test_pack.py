@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -161,14 +163,24 @@ def test_what_does_not_fit_is_refused():
         unpack(bytes(640), layout(F.CHW16, "HALF", (1, 3, 4, 5)), scale=1.0)
 
 
-def test_a_forked_child_packs_with_its_own_threads():
-    import os
+FORK = """
+import os
+import numpy as np
+from edgedla.formats.layout import layout
+from edgedla.formats.pack import pack
+from edgedla.formats.tensor_format import TensorFormat
 
-    values = np.zeros((1, 64, 160, 160), np.int8)
-    where = layout(F.CHW32, "INT8", values.shape)
+values = np.zeros((1, 64, 160, 160), np.int8)
+where = layout(TensorFormat.CHW32, "INT8", values.shape)
+pack(values, where, threads=2)
+child = os.fork()
+if child == 0:  # the parent's pool exists here without its threads
     pack(values, where, threads=2)
-    child = os.fork()
-    if child == 0:  # the parent's pool exists here without its threads
-        pack(values, where, threads=2)
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_forked_child_packs_with_its_own_threads():
+    # A process of its own: this one has the threads of other tests, and a fork of it may hang or die by them.
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=60)

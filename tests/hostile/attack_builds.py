@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -45,12 +46,20 @@ class Plans:
         document = placed(folder / "long.onnx", folder / "placement.json", runs("DLA0", "DLA1"))
         self.lines["chain"] = [str(folder / "long.onnx"), "--placement", str(document)]
         for name in self.lines:
-            code = self.in_child(name, folder / f"ref-{name}", lambda: None)
-            assert code == 0, (name, code)
+            # A process of its own: a build starts threads, and a process with threads must not fork.
+            command = [sys.executable, "-m", "edgedla", *self.arguments(name, folder / f"ref-{name}")]
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode == 0, (name, done.stderr)
             self.references[name] = _bare(load_artifact(folder / f"ref-{name}"))
 
+    def arguments(self, name: str, out: Path) -> List[str]:
+        return ["build", *self.lines[name], "--target", TARGET, "--backend", "host", "-o", str(out)]
+
     def in_child(self, name: str, out: Path, prepare: Callable[[], None]) -> Optional[int]:
-        """Exit code of a build in a forked process, after `prepare`; None where a signal ended it."""
+        """Exit code of a build in a forked process, after `prepare`; None where a signal ended it.
+
+        The caller's process must have no threads.
+        """
         pid = os.fork()
         if pid == 0:
             null = os.open(os.devnull, os.O_RDWR)
@@ -61,9 +70,7 @@ class Plans:
 
             prepare()
             # Line by line the answer of the process itself: no cleaning up beyond what the command does.
-            os._exit(
-                exit_code_of(["build", *self.lines[name], "--target", TARGET, "--backend", "host", "-o", str(out)])
-            )
+            os._exit(exit_code_of(self.arguments(name, out)))
         status = os.waitpid(pid, 0)[1]
         return os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
 

@@ -186,8 +186,10 @@ def _read(reader: int, pid: int, at: int, end: int, report: Callable[[int, Dict[
             report(number, {**answer, "verb": verb})
             at = number + 1
         if not data:
-            if at < end and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT).si_status != 0:
-                report(at, {"wrong": "the process died"})
+            status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+            if at < end and status.si_status != 0:
+                how = "exit code" if status.si_code == os.CLD_EXITED else "signal"
+                report(at, {"wrong": f"the process died: {how} {status.si_status}"})
                 return at + 1
             return at
     return at

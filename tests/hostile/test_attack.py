@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any, Dict
 
 import pytest
 
@@ -11,30 +15,36 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from tests.hostile import attack_builds, attack_models, attack_soak  # noqa: E402
 
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Any]:
+    """The attack forks, so it runs in a process of its own: this one has the threads of other tests."""
+    output = tmp_path_factory.mktemp("attack") / "attack.json"
+    options = ["--models", "160", "--kills", "25", "--tampers", "300", "-o", str(output)]
+    command = [sys.executable, "-m", "tests.hostile.attack", *options]
+    done = subprocess.run(command, cwd=str(ROOT), capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(output.read_text(encoding="utf-8"))
+
+
+def test_mutated_models_end_with_a_documented_exit_code(figures: Dict[str, Any]) -> None:
+    tally = figures["mutated_models"]
+    assert tally["first_wrong"] == []
+    assert tally["cases"] == 160
+    assert {"0", "3"} <= set(tally["exit_codes"]), "the wounds are too deep or too light to show anything"
+
+
+@pytest.mark.parametrize(("part", "count"), [("kills", 25), ("tampered_artifacts", 300)])
+def test_artifacts_are_the_old_one_the_new_one_or_refused(figures: Dict[str, Any], part: str, count: int) -> None:
+    assert figures[part]["first_wrong"] == []
+    assert figures[part]["cases"] == count
+
 
 @pytest.fixture(scope="module")
 def plans(tmp_path_factory: pytest.TempPathFactory) -> attack_builds.Plans:
-    attack_models.warm()
     return attack_builds.Plans(tmp_path_factory.mktemp("plans"))
-
-
-def test_mutated_models_end_with_a_documented_exit_code() -> None:
-    attack_models.warm()
-    tally = attack_models.Tally()
-    attack_models.run_cases(attack_models.mutation_case(attack_models.seeds(None), 1), 0, 160, tally.add)
-    assert tally.wrong == []
-    assert tally.cases == 160
-    assert {"0", "3"} <= set(tally.codes), "the wounds are too deep or too light to show anything"
-
-
-def test_interrupted_builds_leave_the_old_artifact_or_the_new_one(plans: attack_builds.Plans, tmp_path: Path) -> None:
-    for number in range(25):
-        assert attack_builds.kill_case(plans, tmp_path / "out", random.Random(number)) is None, number
-
-
-def test_changed_artifacts_are_refused(plans: attack_builds.Plans, tmp_path: Path) -> None:
-    for number in range(300):
-        assert attack_builds.tamper_case(plans, tmp_path / "out", random.Random(number)) is None, number
 
 
 def test_the_harness_sees_what_is_wrong(
