@@ -97,12 +97,16 @@ class JsonLines:
                 os.close(fd)
 
 
+#: json.dumps makes an encoder for each call.
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
 def as_json(document: object) -> str:
     """Compact JSON. A network's NaN or infinity, for which JSON has no number, becomes null."""
     try:
-        return json.dumps(document, separators=(",", ":"), allow_nan=False)
+        return _encode(document)
     except ValueError:
-        return json.dumps(_finite(document), separators=(",", ":"), allow_nan=False)
+        return _encode(_finite(document))
 
 
 def _finite(value: object) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from edgedla.runtime.runners.base import describe
 from edgedla.runtime.stats import total
 
 log = logging.getLogger("edgedla.runtime.pipeline.pipeline")
+#: How often the sources are looked at while the stages run, and while they end.
+WATCH_S, STOPPING_S = 0.25, 0.02
 #: Counts of a source that add up to the pipeline's.
 COUNTS = ("captured", "skipped", "dropped", "reconnects", "stalls", "outages", "outage_s")
 
@@ -86,6 +89,9 @@ class Pipeline:
         self._closed_sinks: List[Sink] = []
         self._limits = limits or Limits()
         self._stop, self._force = threading.Event(), threading.Event()
+        # `stop` leaves it alone: a signal handler must not take a lock that `_watch` may hold.
+        self._stage_ended = threading.Event()
+        self._stages_left = 0
         self._opened = False
         self._error: Optional[BaseException] = None
         self._lock = threading.Lock()
@@ -134,10 +140,11 @@ class Pipeline:
             for lane in self.lanes
             for stage in (self._feed, self._finish)
         ]
+        self._stages_left = len(threads)
         for t in threads:
             t.start()
         try:
-            self._watch(threads)
+            self._watch()
         finally:
             self.stop()
             for capture in self.captures.values():
@@ -181,19 +188,21 @@ class Pipeline:
         """Inferences under way."""
         return sum(lane.pending for lane in self.lanes)
 
-    def _watch(self, threads: Sequence[threading.Thread]) -> None:
+    def _watch(self) -> None:
         """Returns when the stages have ended, or the time after a stop is over."""
         stopped_s: Optional[float] = None
         ended_sources: List[str] = []
-        while any(t.is_alive() for t in threads):
-            for t in threads:
-                t.join(0.1 / len(threads))
+        now = self.started_s
+        end_s = now + self._limits.seconds if self._limits.seconds else math.inf
+        while self._stages_left:
+            self._stage_ended.wait(STOPPING_S if self._stop.is_set() else max(0.0, min(WATCH_S, end_s - now)))
+            self._stage_ended.clear()
             now = time.monotonic()
             for c in self.captures.values():
                 if c.failure is not None and c.name not in ended_sources and len(self.captures) > 1:
                     ended_sources.append(c.name)
                     log.error("source %s ended: %s", c.name, c.failure)
-            if self._limits.seconds and now - self.started_s >= self._limits.seconds:
+            if now >= end_s:
                 self.stop()
             if self._stop.is_set():
                 stopped_s = now if stopped_s is None else stopped_s
@@ -202,6 +211,8 @@ class Pipeline:
 
     def _end(self, threads: Sequence[threading.Thread]) -> None:
         """Gives up what hangs, and closes the outputs where nobody writes to them any more."""
+        for t in threads if not self._stages_left else ():
+            t.join(1.0)
         if any(t.is_alive() for t in threads):
             self._force.set()
             for lane in self.lanes:
@@ -225,6 +236,10 @@ class Pipeline:
             stage(lane)
         except BaseException as e:
             self._fail(e)
+        finally:
+            with self._lock:
+                self._stages_left -= 1
+            self._stage_ended.set()
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:

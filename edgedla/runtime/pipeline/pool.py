@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import contextlib
 import logging
 import threading
 import time
@@ -169,7 +170,9 @@ class Pool:
                 raise RunError("an inference was still running when the end was forced", where=name)
             if left <= 0:
                 raise RunError(f"no result within {self._timeout_s} s", where=name)
-            concurrent.futures.wait([work.ticket], min(left, SLICE_S))
+            # `concurrent.futures.wait` would make an event and a waiter for each frame.
+            with contextlib.suppress(concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
+                work.ticket.exception(min(left, SLICE_S))
         return work.member.runner.wait(work.ticket, 0)
 
     def abandon(self) -> None:
