@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+DETECTOR = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
 FAKE = Path(__file__).resolve().parents[1] / "fake_tensorrt"
 
 
@@ -45,6 +47,17 @@ def fake_tensorrt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 def _cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Marks of trials stay out of the developer's own cache folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shapes detector, built for the host once for all tests: not to be written to."""
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    folder = tmp_path_factory.mktemp("artifact") / "detector"
+    command = [sys.executable, "-m", "edgedla", "build", str(DETECTOR), "--precision", "fp16", "-o", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 class HostMemory:

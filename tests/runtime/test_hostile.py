@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from waiting import until
 
 from edgedla.errors import DocumentError, RunError, UsageError
 from edgedla.preprocess.geometry import Geometry
@@ -199,13 +200,6 @@ def image(h=48, w=64):
     return np.zeros((h, w, 3), np.uint8)
 
 
-def wait_until(condition, seconds=8.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and not condition():
-        time.sleep(0.02)
-    return condition()
-
-
 def test_a_driver_that_never_returns_ends_the_run_before_threads_pile_up(release):
     opened = []
 
@@ -232,7 +226,7 @@ def test_a_driver_that_never_returns_ends_the_run_before_threads_pile_up(release
             return "reads of the source never returned" in e.what
         return False
 
-    assert wait_until(failed)
+    assert until(failed)
     assert threading.active_count() - before <= MOST_STUCK + 1
     assert capture.stalls == MOST_STUCK
 
@@ -256,9 +250,9 @@ def test_a_camera_that_hangs_once_is_opened_again_and_its_late_frame_is_ignored(
 
     capture = Capture(factory, CaptureOptions(stall_s=0.2))
     capture.start()
-    assert wait_until(lambda: capture.captured > 5)
+    assert until(lambda: capture.captured > 5)
     release.set()
-    assert wait_until(lambda: cameras[0].closed)
+    assert until(lambda: cameras[0].closed)
     frames = [capture.take(0.5) for _ in range(5)]
     assert all(f.image.max() == 0 for f in frames)
     capture.stop(2.0)
@@ -312,7 +306,7 @@ def test_a_gstreamer_pipeline_without_data_does_not_outlive_the_capture():
     process = capture._source._process
     assert process.poll() is None
     capture.stop(2.0)
-    assert wait_until(lambda: process.poll() is not None)
+    assert until(lambda: process.poll() is not None)
 
 
 def test_a_camera_that_breaks_after_each_first_frame_is_opened_ever_less_often(caplog):
@@ -363,9 +357,7 @@ def test_a_source_that_comes_back_with_another_size_goes_on(caplog):
     capture = Capture(factory, CaptureOptions(backoff_first_s=0.01))
     capture.start()
     shapes = set()
-    assert wait_until(
-        lambda: shapes.add(getattr(getattr(capture.take(0.2), "image", None), "shape", 0)) or len(shapes) > 1
-    )
+    assert until(lambda: shapes.add(getattr(getattr(capture.take(0.2), "image", None), "shape", 0)) or len(shapes) > 1)
     assert (30, 40, 3) in shapes
     capture.stop(1.0)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import until
 
 from edgedla.errors import UsageError
 from edgedla.runtime.frames import Frame, FrameResult
@@ -102,15 +103,6 @@ def broker(folder):
     made.start()
     yield made
     made.stop()
-
-
-def until(condition, seconds=20.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 class Reader:

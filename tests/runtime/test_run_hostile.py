@@ -38,16 +38,6 @@ run(sys.argv[1:])
 """
 
 
-@pytest.fixture(scope="module")
-def artifact(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("artifact") / "a"
-    done = subprocess.run(
-        [sys.executable, "-m", "edgedla", "build", str(MODEL), "-o", str(folder)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
 def arguments(artifact, *more):
     return ["run", str(artifact), "--source", "synthetic://?rate=50", *more]
 

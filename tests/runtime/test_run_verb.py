@@ -8,23 +8,16 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
-
-
-@pytest.fixture(scope="module")
-def artifact(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("artifact") / "a"
-    edgedla("build", str(MODEL), "--precision", "fp16", "-o", str(folder))
-    return folder
 
 
 def command(*arguments):
@@ -37,15 +30,6 @@ def edgedla(*arguments, code=0):
     return done
 
 
-def wait_for(condition, seconds=20.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_run_gracefully_with_every_result_on_disk(artifact, tmp_path, number):
     results = tmp_path / "r.jsonl"
@@ -54,7 +38,7 @@ def test_a_signal_ends_the_run_gracefully_with_every_result_on_disk(artifact, tm
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert wait_for(lambda: results.exists() and results.stat().st_size > 2000)
+    assert until(lambda: results.exists() and results.stat().st_size > 2000)
     process.send_signal(number)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 0
@@ -70,7 +54,7 @@ def test_a_killed_run_leaves_only_whole_lines(artifact, tmp_path):
         command("run", str(artifact), "--source", "synthetic://?rate=50", "--jsonl", str(results)),
         stdout=subprocess.DEVNULL,
     )
-    assert wait_for(lambda: results.exists() and results.stat().st_size > 2000)
+    assert until(lambda: results.exists() and results.stat().st_size > 2000)
     process.kill()
     process.wait()
     text = results.read_text()
@@ -127,7 +111,7 @@ def test_prometheus_reads_the_running_pipeline(artifact, tmp_path):
         return "edgedla_results_total 0.0" not in text
 
     try:
-        assert wait_for(scraped)
+        assert until(scraped)
     finally:
         process.terminate()
         process.wait(30)

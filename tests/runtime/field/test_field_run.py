@@ -22,14 +22,6 @@ pytest.importorskip("cv2", reason="OpenCV is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 
-@pytest.fixture(scope="module")
-def artifact(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("field") / "detector"
-    command = [sys.executable, "-m", "edgedla", "build", str(MODEL), "--precision", "fp16", "-o", str(folder)]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
-    return folder
-
-
 FILE = """
 version: 2
 sources:

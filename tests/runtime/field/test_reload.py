@@ -7,17 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from pathlib import Path
 
 import pytest
+from waiting import until
 
 import edgedla
 from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.reload import Reloader
 
-ROOT = Path(__file__).resolve().parents[3]
-MODEL = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
@@ -29,23 +26,6 @@ models:
 outputs: {jsonl: out.jsonl}
 """
 OLD, NEW = "a,b,c", "p,q,r"
-
-
-@pytest.fixture(scope="module")
-def artifact(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("reload") / "detector"
-    command = [sys.executable, "-m", "edgedla", "build", str(MODEL), "--precision", "fp16", "-o", str(folder)]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
-    return folder
-
-
-def until(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_a_new_model_takes_over_and_wrong_ones_leave_the_old_one(artifact, tmp_path, caplog):

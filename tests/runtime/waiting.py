@@ -1,0 +1,16 @@
+"""Waiting for something that another thread or process does; the time is for a machine that is busy."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable
+
+
+def until(condition: Callable[[], object], seconds: float = 30.0) -> bool:
+    """True as soon as the condition holds; False where it did not in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.03)
+    return bool(condition())
