@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Protocol, Tuple
 
 import numpy as np
+
+
+class Result(Protocol):
+    """A decoded object: Detection, ClassScore and so on. One that has a place in the frame has `moved(dx, dy)` too."""
+
+    def to_dict(self) -> Dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class FrameResult:
 
     Attributes:
         frame: the captured frame.
-        results: decoded objects (Detection, ClassScore, ...), each with `.to_dict()`.
+        results: decoded objects (Detection, ClassScore, ...).
         runner: where the inference ran. simulated: it was no device.
         inference_ms: time on the runner; of crops, of the last inference. age_ms: from capture to now, when the result is
             complete.
@@ -41,7 +47,7 @@ class FrameResult:
     """
 
     frame: Frame
-    results: Tuple[Any, ...]
+    results: Tuple[Result, ...]
     runner: str
     simulated: bool
     inference_ms: float

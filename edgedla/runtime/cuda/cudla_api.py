@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.cuda.cudla_abi import HYBRID, ModuleTensor, Task
@@ -95,7 +95,7 @@ class Cudla:
         return self._device
 
 
-def _quietly(call: Callable[..., Any], *arguments: int) -> None:
+def _quietly(call: Callable[..., object], *arguments: int) -> None:
     try:
         call(*arguments)
     except RunError as e:

@@ -87,7 +87,7 @@ class BindingsBackend:
             # Its loader raises classes of its own, which differ by version.
             raise EnvironmentMissing(f"cuda.bindings.cudla cannot be used: {e}") from e
 
-    def _call(self, function: str, *arguments: Any) -> Any:
+    def _call(self, function: str, *arguments: object) -> Any:
         try:
             return getattr(self._api, function)(*arguments)
         except self._api.CudlaError as e:
@@ -161,7 +161,7 @@ class CtypesBackend:
             hint="it comes with JetPack (package cuda-libraries or nvidia-l4t-cuda); a container needs --runtime nvidia",
         )
 
-    def _call(self, function: str, *arguments: Any) -> None:
+    def _call(self, function: str, *arguments: object) -> None:
         try:
             call: Callable[..., int] = getattr(self._lib, function)
         except AttributeError as e:

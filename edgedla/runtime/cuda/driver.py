@@ -32,7 +32,7 @@ class CudaDriver:
                 hint="in a container: run it with --runtime nvidia; on a PC it comes with NVIDIA's driver",
             ) from e
 
-    def call(self, function: str, *arguments: Any) -> None:
+    def call(self, function: str, *arguments: object) -> None:
         code = int(getattr(self._library, function)(*arguments))
         if code:
             name = ctypes.c_char_p()

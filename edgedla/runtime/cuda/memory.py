@@ -99,11 +99,11 @@ class SharedBuffer:
         allocation: Any = self.host.base if self.mapped else self._device
         self.pointer = int(allocation.get_device_pointer() if self.mapped else allocation)
 
-    def upload(self, stream: Any) -> None:
+    def upload(self, stream: object) -> None:
         if not self.mapped:
             self._driver.memcpy_htod_async(self.pointer, self.host, stream)
 
-    def download(self, stream: Any) -> None:
+    def download(self, stream: object) -> None:
         if not self.mapped:
             self._driver.memcpy_dtoh_async(self.host, self.pointer, stream)
 

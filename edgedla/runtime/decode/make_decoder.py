@@ -14,8 +14,9 @@ from edgedla.errors import UsageError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode import DECODERS, NmsOptions
 from edgedla.runtime.decode.detections import check_labels
+from edgedla.runtime.frames import Result
 
-Results = List[Any]
+Results = List[Result]
 Decoder = Callable[[Mapping[str, np.ndarray], Geometry], Results]
 #: Decoders that read what the last convolutions give.
 RAW_HEADS = frozenset({"yolov5", "yolov8", "yolo11"})

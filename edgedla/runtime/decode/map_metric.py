@@ -47,7 +47,8 @@ def map_metric(options: DecodeOptions, outputs: Sequence[str], input_shape: Sequ
                 allowed="(objects, 5): class, x1, y1, x2, y2; class -1 is padding",
             )
         rows = rows[rows[:, 0] >= 0]
-        return list(decode(dict(found), geometry)), Truth(rows[:, 1:], rows[:, 0].astype(int))
+        detections = [d for d in decode(dict(found), geometry) if isinstance(d, Detection)]
+        return detections, Truth(rows[:, 1:], rows[:, 0].astype(int))
 
     def combine(values: Sequence[Tuple[List[Detection], Truth]]) -> float:
         classes = [int(truth.classes.max()) + 1 for _, truth in values if len(truth.classes)]

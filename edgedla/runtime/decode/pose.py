@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.errors import RunError
+from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode.detections import Detection, NmsOptions, check_labels, nms, sigmoid, softmax
 from edgedla.runtime.decode.yolo import any_above, logit, stride_of
 
@@ -39,7 +40,7 @@ def decode_pose(
     outputs: Sequence[np.ndarray],
     input_hw: Tuple[int, int],
     options: Optional[NmsOptions] = None,
-    geometry: Optional[Any] = None,
+    geometry: Optional[Geometry] = None,
     labels: Sequence[str] = (),
     reg_max: int = 16,
     keypoints: int = 17,

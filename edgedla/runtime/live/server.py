@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, List, Optional
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from edgedla.errors import RunError
-from edgedla.runtime.live.scenes import Scenes
+from edgedla.runtime.live.scenes import Scene, Scenes
 from edgedla.runtime.live.state import State, Warnings
 from edgedla.runtime.pipeline.endpoint import BoundedServer
 from edgedla.runtime.pipeline.pipeline import Pipeline
@@ -107,7 +107,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(503, "text/plain", b"no picture yet\n")
         return self._send(200, "image/jpeg", data)
 
-    def _stream(self, scene: Any) -> None:
+    def _stream(self, scene: Scene) -> None:
         self.send_response(200)
         self.send_header("Content-Type", f"multipart/x-mixed-replace; boundary={BOUNDARY}")
         self._headers()
@@ -119,7 +119,7 @@ class Handler(BaseHTTPRequestHandler):
                 head = f"--{BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: {len(data)}\r\n\r\n"
                 self.wfile.write(head.encode() + data + b"\r\n")
 
-    def _has_token(self, query: Dict[str, Any]) -> bool:
+    def _has_token(self, query: Dict[str, List[str]]) -> bool:
         """True with the token; answers otherwise. One in the address is put into a cookie, and out of sight."""
         given = (query.get("token") or [""])[0]
         if given and self._same(given):
@@ -158,7 +158,7 @@ class Handler(BaseHTTPRequestHandler):
     def version_string(self) -> str:
         return "edgedla"
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Requests are not logged: the address may hold the token."""
 
 

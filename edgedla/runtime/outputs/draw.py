@@ -65,7 +65,7 @@ def _text(
     cv2.putText(image, text, at_xy, cv2.FONT_HERSHEY_SIMPLEX, size, colour, thickness, cv2.LINE_AA)
 
 
-def _paint(image: np.ndarray, results: Iterable[Any], scale: float) -> np.ndarray:
+def _paint(image: np.ndarray, results: Iterable[object], scale: float) -> np.ndarray:
     line = 0
     for found in results:
         if isinstance(found, Detection):

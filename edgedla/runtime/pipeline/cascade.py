@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.runtime.decode.detections import Detection
-from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.frames import FrameResult, Result
 
 #: Left, top, right and bottom in whole pixels of the frame.
 Box = Tuple[int, int, int, int]
@@ -79,7 +79,7 @@ class CropResult:
 
     of: int
     parent: Detection
-    results: Tuple[Any, ...]
+    results: Tuple[Result, ...]
 
     def to_dict(self) -> Dict[str, Any]:
         return {"of": self.of, "parent": self.parent.to_dict(), "results": [r.to_dict() for r in self.results]}
@@ -103,11 +103,11 @@ def cut(image: np.ndarray, box: Box) -> np.ndarray:
     return np.concatenate([luma, chroma])
 
 
-def moved(results: Sequence[Any], box: Box) -> Tuple[Any, ...]:
+def moved(results: Sequence[Result], box: Box) -> Tuple[Result, ...]:
     """Results of a crop in the frame's pixels: those that have a place know how to move."""
     left, top = box[0], box[1]
     return tuple(r.moved(left, top) if hasattr(r, "moved") else r for r in results)
 
 
-def as_crop_result(crop: Crop, results: Sequence[Any]) -> CropResult:
+def as_crop_result(crop: Crop, results: Sequence[Result]) -> CropResult:
     return CropResult(crop.number, replace(crop.parent), moved(results, crop.box))

@@ -45,7 +45,7 @@ class BoundedServer(socketserver.ThreadingTCPServer):
             time.sleep(NO_DESCRIPTOR_WAIT_S)
             raise
 
-    def verify_request(self, request: Any, client_address: Any) -> bool:
+    def verify_request(self, request: Any, client_address: object) -> bool:
         with self._lock:
             if len(self._open) >= self.most:
                 return False
@@ -73,7 +73,7 @@ class BoundedServer(socketserver.ThreadingTCPServer):
             with contextlib.suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """A visitor that goes away in the middle is nothing to print a traceback about."""
 
 
@@ -110,7 +110,7 @@ def serve(
         def version_string(self) -> str:
             return "edgedla"
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             """Requests are not logged: their paths are the visitor's words."""
 
     with BoundedServer((address, port), Handler) as server:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.preprocess.geometry import Geometry
+from edgedla.runtime.frames import Result
 from edgedla.runtime.pipeline.pool import Pool
 
 Prepare = Callable[..., Tuple[Mapping[str, np.ndarray], Geometry]]
 #: (output buffers, how each image of the batch lies in its input) -> results of each image.
-Decode = Callable[[Mapping[str, np.ndarray], Sequence[Geometry]], List[Sequence[Any]]]
+Decode = Callable[[Mapping[str, np.ndarray], Sequence[Geometry]], List[Sequence[Result]]]
 
 
-def one_image(decode: Callable[[Mapping[str, np.ndarray], Geometry], Sequence[Any]]) -> Decode:
+def one_image(decode: Callable[[Mapping[str, np.ndarray], Geometry], Sequence[Result]]) -> Decode:
     """The decoder of a batch of one from that of one image."""
     return lambda buffers, geometries: [decode(buffers, geometries[0])]
 
@@ -38,7 +39,7 @@ class Engine:
         decode: Decode,
         batch: int = 1,
         image_bytes: int = 0,
-        close: Callable[[], Any] = lambda: None,
+        close: Callable[[], object] = lambda: None,
     ) -> None:
         self.pool, self.decode, self.batch = pool, decode, batch
         self._prepare, self._image_bytes, self._close = prepare, image_bytes, close

@@ -7,12 +7,12 @@ import logging
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.frames import Frame, FrameResult, Result
 from edgedla.runtime.pipeline.cascade import Crop, CropRule, as_crop_result, crops_of, cut
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.pool import CLOSE_S, Collected
@@ -43,7 +43,7 @@ class _Job:
     source: str
     frame: Frame
     crops: Sequence[Crop]
-    results: List[Sequence[Any]] = field(default_factory=list)
+    results: List[Sequence[Result]] = field(default_factory=list)
 
     @property
     def parts(self) -> int:
@@ -90,12 +90,12 @@ class Lane:
         name: str = "",
         crops: Optional[CropRule] = None,
         batch_wait_s: float = 0.0,
-        track: Optional[Callable[[], Callable[[Sequence[Any]], Sequence[Any]]]] = None,
+        track: Optional[Callable[[], Callable[[Sequence[Result]], Sequence[Result]]]] = None,
     ) -> None:
         self.name, self.crops, self.slots = name, crops, Slots[Any](shares)
         self.engine = engine
         self._batch_wait_s, self._track = batch_wait_s, track
-        self._trackers: Dict[str, Callable[[Sequence[Any]], Sequence[Any]]] = {}
+        self._trackers: Dict[str, Callable[[Sequence[Result]], Sequence[Result]]] = {}
         self._lock = threading.Lock()
         self._next: Optional[Engine] = None
         self._draining: Deque[Engine] = collections.deque()
@@ -142,7 +142,7 @@ class Lane:
             parts.append(self._parts.popleft())
         return parts
 
-    def _as_parts(self, source: str, item: Any) -> List[_Part]:
+    def _as_parts(self, source: str, item: Union[Frame, Crops]) -> List[_Part]:
         frame, crops = (item.frame, item.crops) if isinstance(item, Crops) else (item, ())
         self.stages["wait"].add((time.monotonic() - frame.captured_s) * 1e3)
         job = _Job(source, frame, crops)
@@ -190,7 +190,7 @@ class Lane:
                 self._emit(part.job, item, emit)
 
     def _emit(self, job: _Job, item: Collected, emit: Callable[[FrameResult], None]) -> None:
-        results: Tuple[Any, ...] = tuple(
+        results: Tuple[Result, ...] = tuple(
             [as_crop_result(crop, r) for crop, r in zip(job.crops, job.results)] if job.crops else job.results[0]
         )
         if self._track is not None and not job.crops:

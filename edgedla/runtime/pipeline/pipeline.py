@@ -13,7 +13,7 @@ import numpy as np
 
 from edgedla.errors import EdgedlaError, RunError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.frames import FrameResult, Result
 from edgedla.runtime.outputs.sinks import Sink
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.engine import Engine, one_image
@@ -47,7 +47,7 @@ def single(
     capture: Capture,
     prepare: Callable[[np.ndarray], Tuple[Mapping[str, np.ndarray], Geometry]],
     pool: Pool,
-    decode: Callable[[Mapping[str, np.ndarray], Geometry], Sequence[Any]],
+    decode: Callable[[Mapping[str, np.ndarray], Geometry], Sequence[Result]],
     sinks: Sequence[Sink] = (),
     limits: Optional[Limits] = None,
 ) -> Pipeline:

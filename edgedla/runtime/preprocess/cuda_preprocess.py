@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List, Optional, SupportsInt
 
 import numpy as np
 
@@ -116,7 +116,7 @@ class CudaPreprocessor:
         h, w = spec.input_chw[1:]
         self._grid = (-(-w // BLOCK[0]), -(-h // BLOCK[1]))
 
-    def __call__(self, frames: Any, out: Any, batch: int = 1, stream: Any = None) -> None:
+    def __call__(self, frames: SupportsInt, out: SupportsInt, batch: int = 1, stream: object = None) -> None:
         """Queues the kernel.
 
         Args:
@@ -145,8 +145,8 @@ class CudaFramePreprocessor:
         self,
         spec: Preprocess,
         slots: int = 4,
-        memory: Optional[Any] = None,
-        kernel: Optional[Callable[..., Any]] = None,
+        memory: Optional[CudaContext] = None,
+        kernel: Optional[Callable[[Preprocess], CudaPreprocessor]] = None,
     ) -> None:
         self.spec, self.geometry, self.layout = spec, spec.geometry, spec.layout
         self._memory = memory if memory is not None else CudaContext()
@@ -154,7 +154,7 @@ class CudaFramePreprocessor:
         self._turn = 0
         self._frame: Any = None
         with self._current():
-            self._kernel = (kernel or CudaPreprocessor)(spec)
+            self._kernel: Any = (kernel or CudaPreprocessor)(spec)
             self._stream = self._memory.stream()
             self._frame = self._memory.buffer(int(np.prod(spec.frame_shape)))
             for _ in range(slots):

@@ -59,7 +59,7 @@ class Runner(Protocol):
 
     def __enter__(self) -> Runner: ...
 
-    def __exit__(self, *reason: Any) -> None: ...
+    def __exit__(self, *reason: object) -> None: ...
 
 
 class ThreadedRunner:
@@ -103,7 +103,7 @@ class ThreadedRunner:
     def __enter__(self) -> ThreadedRunner:
         return self
 
-    def __exit__(self, *reason: Any) -> None:
+    def __exit__(self, *reason: object) -> None:
         self.close()
 
 

@@ -235,7 +235,7 @@ class ChainRunner:
     def __enter__(self) -> ChainRunner:
         return self
 
-    def __exit__(self, *reason: Any) -> None:
+    def __exit__(self, *reason: object) -> None:
         self.close()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 from concurrent.futures import Future
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple, TypeVar
 
+T = TypeVar("T")
 _Call = Tuple["Future[Any]", Callable[..., Any], Tuple[Any, ...]]
 
 
@@ -18,8 +19,8 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = Future()
+    def submit(self, call: Callable[..., T], *arguments: object) -> Future[T]:
+        future: Future[T] = Future()
         self._calls.put((future, call, arguments))
         return future
 

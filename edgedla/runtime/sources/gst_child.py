@@ -12,7 +12,7 @@ import os
 import re
 import signal
 import sys
-from typing import Any
+from typing import Optional
 
 NULL, PAUSED, PLAYING = 1, 3, 4
 STATE_CHANGE_FAILURE = 0
@@ -29,7 +29,7 @@ class GError(ctypes.Structure):
     _fields_ = [("domain", ctypes.c_uint32), ("code", ctypes.c_int), ("message", ctypes.c_char_p)]
 
 
-def libraries() -> Any:
+def libraries() -> ctypes.CDLL:
     gst = ctypes.CDLL("libgstreamer-1.0.so.0")
     for name in (
         "gst_parse_launch gst_bin_get_by_name gst_element_get_static_pad gst_element_get_bus gst_pad_get_current_caps "
@@ -40,7 +40,7 @@ def libraries() -> Any:
     return gst
 
 
-def text_of(pointer: Any) -> str:
+def text_of(pointer: Optional[ctypes.c_void_p]) -> str:
     return ctypes.cast(pointer, ctypes.c_char_p).value.decode("utf-8", "replace") if pointer else ""  # type: ignore[union-attr]
 
 
@@ -50,10 +50,10 @@ def fail(text: str) -> None:
     os._exit(1)
 
 
-def watch(gst: Any, gobject: Any, pipeline: Any) -> list:
+def watch(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:
     """Prints the caps of the watched pads, in the thread and before the frame that brings them."""
 
-    def said(pad: Any, _: Any, number: Any) -> None:
+    def said(pad: int, _: object, number: Optional[int]) -> None:
         caps = gst.gst_pad_get_current_caps(ctypes.c_void_p(pad))
         if caps:
             name, kind = WATCHED[number or 0]
@@ -108,7 +108,7 @@ def main() -> None:
             os._exit(0)
 
 
-def say(gst: Any, message: Any, kind: bytes) -> None:
+def say(gst: ctypes.CDLL, message: int, kind: bytes) -> None:
     """Prints an error, and ends with it, or a warning."""
     error, debug = ctypes.POINTER(GError)(), ctypes.c_void_p()
     wrong = kind == b"GstMessageError"

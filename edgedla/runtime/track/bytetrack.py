@@ -6,13 +6,14 @@ Weak detections keep a track alive through an occlusion, and never begin one: `d
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.errors import EnvironmentMissing
 from edgedla.runtime.decode.accuracy import iou
 from edgedla.runtime.decode.detections import Detection
+from edgedla.runtime.frames import Result
 
 #: Standard deviations of the motion, as shares of a box's height: position and velocity (DeepSORT's, which the paper takes).
 POSITION_SHARE, VELOCITY_SHARE = 1 / 20, 1 / 160
@@ -97,31 +98,32 @@ class ByteTracker:
         self._tracks: List[_Track] = []
         self._made = 0
 
-    def __call__(self, results: Sequence[Any]) -> List[Any]:
+    def __call__(self, results: Sequence[Result]) -> List[Result]:
         """The results; detections that belong to a track have its number. A track's number stays its own."""
-        o, given = self.options, list(results)
-        found = [i for i, r in enumerate(given) if isinstance(r, Detection) and np.isfinite(r.box_xyxy).all()]
-        high = [i for i in found if given[i].score >= o.high]
-        low = [i for i in found if o.low <= given[i].score < o.high]
+        o = self.options
+        detections = {i: r for i, r in enumerate(results) if isinstance(r, Detection) and np.isfinite(r.box_xyxy).all()}
+        high = [i for i, d in detections.items() if d.score >= o.high]
+        low = [i for i, d in detections.items() if o.low <= d.score < o.high]
         for track in self._tracks:
             track.predict()
         seen = {}
-        pairs, rest = self._match(self._tracks, [given[i] for i in high], o.match)
+        pairs, rest = self._match(self._tracks, [detections[i] for i in high], o.match)
         seen.update({high[k]: track for track, k in pairs})
-        weak, gone = self._match([t for t in rest if not t.lost], [given[i] for i in low], o.match_low)
+        weak, gone = self._match([t for t in rest if not t.lost], [detections[i] for i in low], o.match_low)
         seen.update({low[k]: track for track, k in weak})
         for i, track in seen.items():
-            track.update(given[i])
+            track.update(detections[i])
         for track in (*gone, *(t for t in rest if t.lost)):
             track.lost += 1
         for i in high:
             if i not in seen:
                 self._made += 1
-                seen[i] = _Track(self._made, given[i])
+                seen[i] = _Track(self._made, detections[i])
                 self._tracks.append(seen[i])
         # One that was seen once and never again was noise.
         self._tracks = [t for t in self._tracks if t.lost <= (o.lost_frames if t.hits > 1 else 0)]
-        return [replace(r, track=seen[i].number) if i in seen else r for i, r in enumerate(given)]
+        numbered = {i: replace(detections[i], track=track.number) for i, track in seen.items()}
+        return [numbered.get(i, r) for i, r in enumerate(results)]
 
     def _match(
         self, tracks: Sequence[_Track], detections: Sequence[Detection], least: float

@@ -124,7 +124,7 @@ def test_a_camera_that_is_away_takes_nothing_from_the_others(hangs):
     release, seen = threading.Event(), []
     p = pipeline(
         [broken("dead", release if hangs else None), camera("good", counter(40, rate=200))],
-        [lane(engine(1.0), ["dead", "good"])], seen, Limits(seconds=1.0),
+        [lane(engine(1.0), ["dead", "good"])], seen, Limits(frames=20, seconds=30.0),
     )  # fmt: skip
     summary = p.run()
     release.set()
