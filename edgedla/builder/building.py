@@ -29,6 +29,7 @@ from edgedla.errors import BuildError, EnvironmentMissing, ModelError, UsageErro
 from edgedla.graph import LayerGraph
 from edgedla.preprocess.settings import with_embedded
 from edgedla.quantization.calibration_cache import write_cache
+from edgedla.quantization.numerics import departures
 from edgedla.quantization.samples import Samples
 from edgedla.regions import CheckReport
 from edgedla.targets.board import board_facts
@@ -96,6 +97,8 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
     with as_file(model) as path:
         # What cannot be built here is said before anything is calibrated or written.
         backend = backend_of(request.backend)
+        if backend != "host" and departures(request.options.numerics):
+            raise UsageError("numerics are chosen for the simulation alone", where="numerics", allowed="--backend host")
         with output_folder(folder), _alone(folder):
             work = folder / WORK
             source = OnnxSource(path)

@@ -29,6 +29,7 @@ class PlanOptions:
         pools: field of Pools -> bytes.
         set_ranges: give TensorRT the INT8 scales by setDynamicRange instead of a calibrator.
         allow_unknown: layers that no rule decides may stand on the DLA; TensorRT's own check then decides.
+        numerics: feature -> variant of rules/numerics.yaml, where the simulation shall depart from the default.
     """
 
     dla_core: int = 0
@@ -46,6 +47,7 @@ class PlanOptions:
     set_ranges: bool = False
     timing_cache: bool = True
     allow_unknown: bool = False
+    numerics: Mapping[str, str] = field(default_factory=dict)
 
 
 Model = Union[str, Path, bytes, Any]

@@ -91,6 +91,12 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
 @click.option("--no-timing-cache", is_flag=True, help="Time every kernel again, without the timing cache.")
 @click.option("--allow-unknown", is_flag=True, help="Let TensorRT decide over layers that no rule decides.")
 @click.option("--allow-drift", is_flag=True, help="Move layers that TensorRT refuses to the GPU, and say so.")
+@click.option(
+    "--numerics",
+    metavar="NAME=VARIANT,...",
+    help="Host backend: how it computes where nobody knows the silicon's way, as int8-rounding=half-even; "
+    "rules/numerics.yaml lists all.",
+)
 @click.option("--plan", "plan_only", is_flag=True, help="Print the plan and build nothing.")
 @memory_option()
 @click.option("--force", is_flag=True, help="Build again although the folder holds this very build.")
@@ -226,6 +232,7 @@ def _none() -> None:
 def _request(model: str, given: Dict[str, Any]) -> Any:
     from edgedla.builder.plan.pools import parse_pools
     from edgedla.builder.request import BuildRequest, PlanOptions
+    from edgedla.quantization.numerics import parse_numerics
 
     options = PlanOptions(
         dla_core=given["dla_core"] or 0,
@@ -241,6 +248,7 @@ def _request(model: str, given: Dict[str, Any]) -> Any:
         set_ranges=given["set_ranges"],
         timing_cache=not given["no_timing_cache"],
         allow_unknown=given["allow_unknown"],
+        numerics=parse_numerics(given["numerics"] or ""),
     )
     return BuildRequest(
         target=given["target"],

@@ -52,6 +52,7 @@ def dla_scales(
     absmax: Mapping[str, float],
     platform: Optional[Platform] = None,
     on_dla: Optional[Callable[[int], bool]] = None,
+    equal: bool = True,
 ) -> Scales:
     """`absmax` for the tensors of this graph, filled in and made alike by rules/int8_scales.yaml.
 
@@ -59,14 +60,15 @@ def dla_scales(
         absmax: tensor name -> range; scale = range / 127. ONNX names.
         platform: whose rules hold; None takes all of them.
         on_dla: says for a layer's index whether it runs on the DLA; equalities are asked of these layers only. None: all.
+        equal: False leaves every tensor its own range (rules/numerics.yaml, int8-equal-scales).
     """
     known = {name: float(value) for name, value in absmax.items() if name in graph.tensors}
     filled = _fill(graph, known, platform)
-    equal = _equalise(graph, {**known, **{c.tensor: c.after for c in filled}}, platform, on_dla)
-    after = {**known, **{c.tensor: c.after for c in filled}, **{c.tensor: c.after for c in equal}}
+    alike = _equalise(graph, {**known, **{c.tensor: c.after for c in filled}}, platform, on_dla) if equal else []
+    after = {**known, **{c.tensor: c.after for c in filled}, **{c.tensor: c.after for c in alike}}
     # A tensor that was filled in and then made alike is told once, with the range it ends with.
     told = {c.tensor: c for c in filled}
-    for change in equal:
+    for change in alike:
         first = told.get(change.tensor)
         told[change.tensor] = (
             change if first is None else ScaleChange(first.tensor, first.rule, first.layer, None, change.after)

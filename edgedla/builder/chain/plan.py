@@ -17,6 +17,7 @@ from edgedla.errors import BuildError
 from edgedla.formats import IoFormat, TensorFormat
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
+from edgedla.quantization.numerics import INT8_EQUAL_SCALES
 from edgedla.quantization.unify import dla_scales
 from edgedla.regions import check_graph
 from edgedla.targets.platform import Platform
@@ -93,7 +94,11 @@ def plan_chain(whole: Whole, regions: Sequence[Sequence[int]]) -> ChainPlan:
     stages = split_stages(graph, devices, (*node_groups(graph), *kept))
     parts = _parts(whole, stages)
     ranges = dla_scales(
-        graph, whole.calibration.absmax, whole.platform, lambda index: devices[index] not in (None, "GPU")
+        graph,
+        whole.calibration.absmax,
+        whole.platform,
+        lambda index: devices[index] not in (None, "GPU"),
+        options.numerics.get(INT8_EQUAL_SCALES) != "own",
     ).absmax
     precisions = by_name(options.precisions, graph, "precisions")
     scales = [

@@ -7,13 +7,15 @@ accumulators, its tactics, its speed. What the plan puts on the GPU stays FP32.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
+from edgedla.builder.host.accumulation import fp16_sums, int32_sums
 from edgedla.builder.plan.plan import BuildPlan, LayerPlan
 from edgedla.formats.pack import dequantize, quantize
 from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.numerics import FP16_ACCUMULATION, INT8_ACCUMULATION, INT8_GATES, INT8_ROUNDING
 from edgedla.quantization.scale_rules import scale_rules
 from edgedla.quantization.tensor_types import tensor_types
 from edgedla.quantization.weights import channel_axis
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 FUSING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 FUSED_INTO = frozenset({"BatchNormalization", "Relu", "Clip", "Add", "PRelu", "LeakyRelu"})
 _FLOAT = 1
+#: What INT8_GATES is about (rules/int8_scales.yaml, SCALE030).
+GATES = frozenset({"Sigmoid", "Tanh"})
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,8 @@ def node_modes(model: ModelProto, plan: BuildPlan) -> List[str]:
     constants = {i.name for i in model.graph.initializer}
     constants |= {o for node in model.graph.node if node.op_type == "Constant" for o in node.output}
     scaled, fp16_only = set(plan.calibration.absmax), scale_rules().fp16_only
+    # In INT8 by choice: the plan's own FP16 for them is the default of this very feature.
+    gates = GATES if plan.numerics.get(INT8_GATES) == "int8" else frozenset()
     modes = []
     for node in model.graph.node:
         layers = by_node.get(node.name, []) if node.name else []
@@ -113,8 +119,8 @@ def node_modes(model: ModelProto, plan: BuildPlan) -> List[str]:
         activations = [t for t in (*node.input, *node.output) if t and t not in constants]
         int8 = (
             plan.precision == "int8"
-            and node.op_type not in fp16_only
-            and all(x.precision in (None, "int8") for x in working)
+            and (node.op_type in gates or node.op_type not in fp16_only)
+            and all(node.op_type in gates or x.precision in (None, "int8") for x in working)
             and all(t in scaled for t in activations)
         )
         modes.append("int8" if int8 else "fp16")
@@ -136,6 +142,10 @@ class _Writer:
             if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
                 self.constants[node.output[0]] = node.attribute[0].t
         self.added_constants: Dict[str, Any] = {}
+        #: Tensor in INT8 as it is read -> (the same in integers, its scale).
+        self.levels: Dict[str, Tuple[str, float]] = {}
+        # A half is moved past itself; halves to even is what QuantizeLinear does.
+        self.away = 1.0 if plan.numerics.get(INT8_ROUNDING) == "half-even" else 1 + 2.0**-22
         self.nodes: List[Any] = []
         self.counts = {"int8": 0, "fp16": 0, "fp32": 0}
         self.notes: List[str] = []
@@ -162,7 +172,7 @@ class _Writer:
             original = list(node.output)
             for k, inner in enumerate(stored):
                 node.output[k] = inner
-            self.nodes.append(node)
+            self.nodes += self._computed(node, mode)
             for name, inner in zip(original, stored):
                 if inner != name:
                     self._round(inner, name, mode)
@@ -172,6 +182,20 @@ class _Writer:
         kept = [i for i in graph.initializer if i.name in used]
         del graph.initializer[:]
         graph.initializer.extend((*kept, *self.added_constants.values()))
+
+    def _computed(self, node: NodeProto, mode: str) -> Sequence[NodeProto]:
+        """The node, or what computes it with the accumulator that was chosen."""
+        chosen = self.plan.numerics
+        if mode == "fp16" and chosen.get(FP16_ACCUMULATION) == "fp16":
+            return fp16_sums(node, self.added_constants)
+        if mode == "int8" and chosen.get(INT8_ACCUMULATION) == "int32" and node.op_type == "Conv":
+            made = int32_sums(node, self.levels, self.constants, self.added_constants)
+            if made is not None:
+                return made
+            self.notes.append(
+                f"{node.name or node.op_type} is summed in FP32: it reads a value that is not stored in INT8"
+            )
+        return (node,)
 
     def _float(self, name: str) -> bool:
         # An unknown type is taken for a float: nearly every tensor on the DLA is one.
@@ -247,8 +271,9 @@ class _Writer:
         scale = self.plan.calibration.absmax[name] / INT8_MAX
         zero = self._scalar(0, np.int8)
         levels = f"{target}/levels"
-        self._add("QuantizeLinear", [source, self._scalar(scale / (1 + 2.0**-22)), zero], levels)
+        self._add("QuantizeLinear", [source, self._scalar(scale / self.away), zero], levels)
         self._add("DequantizeLinear", [levels, self._scalar(scale), zero], target)
+        self.levels[target] = (levels, scale)
 
     def _round_adjustable(self, source: str, target: str, name: str) -> None:
         from onnx import TensorProto, helper
@@ -258,7 +283,7 @@ class _Writer:
             self.adjusted[name] = None
             self.model.graph.input.append(helper.make_tensor_value_info(scale, TensorProto.FLOAT, []))
             self.model.graph.input.append(helper.make_tensor_value_info(switch, TensorProto.BOOL, []))
-            self._add("Div", [scale, self._scalar(1 + 2.0**-22)], f"{scale}/away")
+            self._add("Div", [scale, self._scalar(self.away)], f"{scale}/away")
         levels, rounded = f"{target}/levels", f"{target}/rounded"
         self._add("QuantizeLinear", [source, f"{scale}/away", zero], levels)
         self._add("DequantizeLinear", [levels, scale, zero], rounded)
@@ -304,8 +329,3 @@ def _names_read(graph: Any) -> Set[str]:
 def _round_fp16(values: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         return values.astype(np.float16).astype(np.float32)
-
-
-def _attribute(node: NodeProto, name: str, default: int) -> int:
-    integers: Mapping[str, int] = {a.name: a.i for a in node.attribute}
-    return integers.get(name, default)

@@ -15,6 +15,7 @@ from edgedla.formats import IoFormat
 from edgedla.formats.choose import choose_io
 from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.numerics import INT8_EQUAL_SCALES, departures
 from edgedla.quantization.scale_rules import scale_rules
 from edgedla.quantization.unify import dla_scales
 from edgedla.regions import CheckReport, Placed
@@ -56,10 +57,12 @@ def make_plan(
     on_dla = [d != GPU for d in devices]
     cores = sorted({d for d in devices if d != GPU})
     precisions = _precisions(graph, report, on_dla, typed, options)
+    numerics = departures(options.numerics)
     calibration = calibration or Calibration()
     if report.precision == "int8" and not typed:
         how = "ranges" if options.set_ranges else "calibrator"
-        scales = dla_scales(graph, calibration.absmax, platform, lambda index: on_dla[index])
+        equal = numerics.get(INT8_EQUAL_SCALES) != "own"
+        scales = dla_scales(graph, calibration.absmax, platform, lambda index: on_dla[index], equal)
         rules = {change.tensor: change.rule for change in scales.changes}
         calibration = replace(calibration, absmax=scales.absmax, apply=how, rules=rules)
     fallback = mode == "hybrid"
@@ -84,6 +87,7 @@ def make_plan(
         concurrent_engines=options.concurrent_engines,
         timing_cache=options.timing_cache,
         regions=regions,
+        numerics=numerics,
         notes=(
             *_notes(report, bool(cores), calibration, typed, options),
             *(_without_scales(graph, on_dla, calibration) if report.precision == "int8" and not typed else ()),
@@ -198,6 +202,9 @@ def _notes(
         notes.append(
             "TensorRT 11 takes precision from the model's tensor types; --precision changes no type in the ONNX"
         )
+    if options.numerics:
+        chosen = ", ".join(f"{name} {variant}" for name, variant in departures(options.numerics).items())
+        notes.append(f"simulated with other numerics than the default: {chosen or 'none'}")
     if options.placed:
         notes.append("devices are those of a placement")
     return tuple(dict.fromkeys((*notes, *by_hand_notes(options))))

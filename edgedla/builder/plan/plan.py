@@ -102,6 +102,7 @@ class BuildPlan:
         concurrent_engines: how many engines share the core's (Orin) or the chip's (Xavier) SRAM.
         regions: expected DLA subgraphs as (first layer, last layer, number of layers).
         timing_cache: reuse timings between builds of this folder.
+        numerics: feature -> variant of rules/numerics.yaml where a simulation departs from the default.
         notes: what a person should know.
     """
 
@@ -122,6 +123,7 @@ class BuildPlan:
     timing_cache: bool = True
     regions: Tuple[Tuple[str, str, int], ...] = ()
     notes: Tuple[str, ...] = ()
+    numerics: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def trt(self) -> Tuple[int, ...]:
@@ -156,6 +158,9 @@ class BuildPlan:
                 document[f.name] = [list(r) for r in value]
             elif f.name in ("model", "platform"):
                 document[f.name] = dict(value)
+            elif f.name == "numerics":
+                # Only where it departs: plans of other builds stay what they were.
+                document.update({f.name: dict(value)} if value else {})
             else:
                 document[f.name] = list(value) if isinstance(value, tuple) else value
         return document

@@ -1,0 +1,125 @@
+"""Convolutions with an accumulator of their own: sums in FP16, or in 32-bit integers (rules/numerics.yaml)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.formats.pack import quantize
+from edgedla.quantization.calibration_cache import INT8_MAX
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+#: Input channels that are summed before the sum is rounded: what one FP16 surface of the DLA holds side by side.
+BLOCK = 16
+_FLOAT, _FLOAT16 = 1, 10
+
+
+def fp16_sums(node: NodeProto, constants: Dict[str, Any]) -> Sequence[NodeProto]:
+    """A Conv whose sum is rounded to FP16 after every BLOCK input channels and after the bias; others as they are.
+
+    Args:
+        constants: name -> TensorProto of the graph's new constants, with the node's rounded weights; more are added.
+    """
+    from onnx import numpy_helper
+
+    if node.op_type != "Conv" or node.input[1] not in constants:
+        return (node,)
+    source, weight, output = node.input[0], node.input[1], node.output[0]
+    values = numpy_helper.to_array(constants[weight])
+    grouped = _attribute(node, "group", 1) > 1
+    parts = [slice(0, values.shape[1])] if grouped else _blocks(values.shape[1])
+    made = _Nodes(output, constants)
+    total = ""
+    for k, part in enumerate(parts):
+        piece, kernel = source, weight
+        if len(parts) > 1:
+            kernel = made.constant(f"{weight}/{part.start}", np.ascontiguousarray(values[:, part]))
+            bounds = [made.constant(f"int64/{n}", np.array([n], np.int64)) for n in (part.start, part.stop, 1)]
+            piece = made.add("Slice", [source, *bounds], f"channels{k}")
+        one = made.like(node, "Conv", [piece, kernel], f"sum{k}")
+        total = made.rounded(one if not total else made.add("Add", [total, one], f"total{k}"), f"rounded{k}")
+    if len(node.input) > 2 and node.input[2]:
+        total = made.rounded(made.add("Add", [total, made.column(node.input[2], values.ndim)], "biased"), "end")
+    made.add("Identity", [total], "", output=output)
+    return made.nodes
+
+
+def int32_sums(
+    node: NodeProto, levels: Mapping[str, Tuple[str, float]], weights: Mapping[str, Any], constants: Dict[str, Any]
+) -> Optional[Sequence[NodeProto]]:
+    """A Conv as y = s_x * s_w * sum(q_x * q_w) + bias, the sum in INT32; None where its input is not in INT8.
+
+    Args:
+        levels: tensor -> (its integers, its scale). weights: the model's own constants.
+    """
+    from onnx import numpy_helper
+
+    # The writer names a rounded copy of a weight NAME/dla_int8_AXIS.
+    original = weights.get(node.input[1].rpartition("/dla_int8_")[0])
+    if node.input[0] not in levels or original is None:
+        return None
+    integers, scale = levels[node.input[0]]
+    values = numpy_helper.to_array(original)
+    largest = np.abs(values).reshape(len(values), -1).max(axis=1)
+    scales = np.where(largest > 0, largest / INT8_MAX, 1.0).astype(np.float64)
+    quantized = np.stack([quantize(channel, scale_k) for channel, scale_k in zip(values, scales)])
+    made = _Nodes(node.output[0], constants)
+    kernel = made.constant(f"{node.input[1]}/integers", quantized)
+    total = made.like(node, "ConvInteger", [integers, kernel], "sum")
+    total = made.add("Cast", [total], "float", to=_FLOAT)
+    factor = made.constant("factor", (scales * scale).astype(np.float32).reshape(1, -1, *[1] * (values.ndim - 2)))
+    total = made.add("Mul", [total, factor], "scaled")
+    if len(node.input) > 2 and node.input[2]:
+        total = made.add("Add", [total, made.column(node.input[2], values.ndim)], "biased")
+    made.add("Identity", [total], "", output=node.output[0])
+    return made.nodes
+
+
+class _Nodes:
+    """Nodes in place of one, named after its output."""
+
+    def __init__(self, output: str, constants: Dict[str, Any]) -> None:
+        self._output, self._constants = output, constants
+        self.nodes: List[NodeProto] = []
+
+    def add(self, op: str, inputs: Sequence[str], name: str, output: str = "", **attributes: Any) -> str:
+        from onnx import helper
+
+        target = output or f"{self._output}/{name}"
+        self.nodes.append(helper.make_node(op, list(inputs), [target], name=f"edgedla/{target}", **attributes))
+        return target
+
+    def like(self, node: NodeProto, op: str, inputs: Sequence[str], name: str) -> str:
+        """A node with the attributes of another."""
+        target = self.add(op, inputs, name)
+        self.nodes[-1].attribute.extend(node.attribute)
+        return target
+
+    def rounded(self, source: str, name: str) -> str:
+        half = self.add("Cast", [source], f"{name}/half", to=_FLOAT16)
+        return self.add("Cast", [half], name, to=_FLOAT)
+
+    def column(self, bias: str, rank: int) -> str:
+        """A bias [K] as [1, K, 1, ...]."""
+        axes = self.constant(f"shape/{rank}", np.array([1, -1, *[1] * (rank - 2)], np.int64))
+        return self.add("Reshape", [bias, axes], "bias")
+
+    def constant(self, name: str, value: np.ndarray) -> str:
+        from onnx import numpy_helper
+
+        shared = name.startswith(("int64/", "shape/"))
+        full = f"edgedla/{name}" if shared else f"edgedla/{self._output}/{name}"
+        self._constants.setdefault(full, numpy_helper.from_array(value, full))
+        return full
+
+
+def _blocks(channels: int) -> List[slice]:
+    return [slice(first, min(first + BLOCK, channels)) for first in range(0, channels, BLOCK)]
+
+
+def _attribute(node: NodeProto, name: str, default: int) -> int:
+    integers: Mapping[str, int] = {a.name: a.i for a in node.attribute}
+    return integers.get(name, default)

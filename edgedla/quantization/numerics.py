@@ -1,0 +1,100 @@
+"""rules/numerics.yaml: how the host backend computes where documents and hardware leave a choice, each choice switchable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Dict, Iterator, Mapping, Tuple
+
+from edgedla.data import rules_dir
+from edgedla.errors import UsageError
+from edgedla.strict_yaml import Table, load
+
+STATUSES = ("agreed", "disputed", "derived", "unknown")
+INT8_ROUNDING, FP16_ACCUMULATION, INT8_ACCUMULATION = "int8-rounding", "fp16-accumulation", "int8-accumulation"
+INT8_EQUAL_SCALES, INT8_GATES = "int8-equal-scales", "int8-gates"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One choice.
+
+    Attributes:
+        default: the variant that a build takes. variants: name -> what it means.
+        status, sources: how sure the default is, and what says it (rules/sources.yaml).
+    """
+
+    id: str
+    name: str
+    default: str
+    variants: Mapping[str, str]
+    status: str
+    sources: Tuple[str, ...]
+
+
+@lru_cache(maxsize=None)
+def features() -> Mapping[str, Feature]:
+    """Every feature by name, read once.
+
+    Raises:
+        RuleError: the file is missing or broken, with file and line.
+    """
+    by_name: Dict[str, Feature] = {}
+    for table in load(rules_dir() / "numerics.yaml").only(("features",)).tables("features"):
+        feature = _feature(table)
+        if feature.name in by_name or feature.id in (f.id for f in by_name.values()):
+            raise table.error(f"{feature.id} {feature.name} stands twice", "id")
+        by_name[feature.name] = feature
+    return by_name
+
+
+def _feature(table: Table) -> Feature:
+    table.only(("id", "name", "default", "variants", "status", "sources"))
+    variants = {name: table.table("variants").text(name) for name in table.table("variants")}
+    if table.text("default") not in variants or len(variants) < 2:
+        raise table.error("the default is no variant, or the only one", "default", allowed=", ".join(variants))
+    if table.text("status") not in STATUSES:
+        raise table.error(f"unknown status {table.text('status')!r}", "status", allowed=", ".join(STATUSES))
+    return Feature(
+        table.text("id"), table.text("name"), table.text("default"), variants, table.text("status"), table.texts("sources")
+    )  # fmt: skip
+
+
+def departures(chosen: Mapping[str, str]) -> Dict[str, str]:
+    """`chosen` without what is the default anyway, by name.
+
+    Raises:
+        UsageError: an unknown feature or variant.
+    """
+    known = features()
+    for name, variant in chosen.items():
+        if name not in known:
+            raise UsageError(f"{name!r} is no feature of the simulation", where="numerics", allowed=", ".join(known))
+        if variant not in known[name].variants:
+            raise UsageError(
+                f"{name} has no variant {variant!r}", where="numerics", allowed=", ".join(known[name].variants)
+            )
+    return {name: chosen[name] for name in sorted(chosen) if chosen[name] != known[name].default}
+
+
+def parse_numerics(text: str) -> Dict[str, str]:
+    """`NAME=VARIANT,...` as a user writes it.
+
+    Raises:
+        UsageError: another form, an unknown feature or variant.
+    """
+    chosen: Dict[str, str] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, equals, variant = part.partition("=")
+        if not equals:
+            raise UsageError(f"{part!r} is no choice", where="--numerics", allowed="NAME=VARIANT, separated by commas")
+        chosen[name.strip().lower()] = variant.strip().lower()
+    return departures(chosen)
+
+
+def single_departures() -> Iterator[Tuple[Feature, str]]:
+    """Every variant that is not the default, each by itself: (feature, variant)."""
+    for feature in features().values():
+        for variant in feature.variants:
+            if variant != feature.default:
+                yield feature, variant
