@@ -44,7 +44,10 @@ FORMATS = ("text", "json")
 )
 @preprocess_options(file=False)
 @click.option(
-    "--decode", metavar="NAME", help="classification, segmentation, pose, ssd, yolov5, yolov8, yolo11 or none."
+    "--decode",
+    metavar="NAME",
+    help="classification, segmentation, instances, pose, ssd, yolov5, yolov8, yolo11, centernet, depth, none, or "
+    "module:function of your own.",
 )
 @click.option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
 @click.option("--score", type=click.FloatRange(0, 1), help="Detections below this score are dropped.")

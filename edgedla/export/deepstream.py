@@ -13,7 +13,7 @@ from edgedla.export.nvinfer import NETWORK_MODES, Pictures, common_gaps, layer_e
 
 #: network-type: detector 0, classifier 1, segmentation 2, other 100.
 NETWORK_TYPES = {"classification": 1, "segmentation": 2}
-DETECTORS = ("ssd", "yolov5", "yolov8", "yolo11", "pose")
+DETECTORS = ("ssd", "yolov5", "yolov8", "yolo11", "pose", "centernet")
 OTHER = 100
 READ_BY = "DeepStream 6.x to 8.0 (nvinfer; not nvinferserver)"
 
@@ -47,7 +47,8 @@ def export(handover: Handover, number: int = 1) -> Export:
     name = f"config_infer_{handover.name}.txt"
     files[name] = _text(_properties(handover, pictures, number, entries), _class_attributes(handover))
     gaps = common_gaps(handover, lost)
-    if handover.decode.kind in DETECTORS and not handover.parser:
+    kind = handover.decode.kind
+    if kind not in ("none", *NETWORK_TYPES) and not (kind in DETECTORS and handover.parser):
         gaps.insert(0, "the decoding of boxes: network-type is 100 and each frame carries the raw outputs "
                        "(output-tensor-meta). With a library that parses them: --parser FUNCTION --parser-library FILE")  # fmt: skip
     steps = (

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Callable, Dict
 
+from edgedla.runtime.decode.centernet import decode_centers
 from edgedla.runtime.decode.dense import ClassScore, segmentation, top_k
+from edgedla.runtime.decode.depth import DepthMap, decode_depth
 from edgedla.runtime.decode.detections import Detection, NmsOptions
+from edgedla.runtime.decode.instances import Instance, decode_instances
 from edgedla.runtime.decode.pose import decode_pose
 from edgedla.runtime.decode.ssd import decode_ssd
 from edgedla.runtime.decode.yolo import decode_anchors, decode_dfl
@@ -13,6 +16,9 @@ from edgedla.runtime.decode.yolo import decode_anchors, decode_dfl
 DECODERS: Dict[str, Callable] = {
     "classification": top_k,
     "segmentation": segmentation,
+    "instances": decode_instances,
+    "centernet": decode_centers,
+    "depth": decode_depth,
     "pose": decode_pose,
     "ssd": decode_ssd,
     "yolov5": decode_anchors,
@@ -23,10 +29,15 @@ DECODERS: Dict[str, Callable] = {
 __all__ = [
     "DECODERS",
     "ClassScore",
+    "DepthMap",
     "Detection",
+    "Instance",
     "NmsOptions",
     "decode_anchors",
+    "decode_centers",
+    "decode_depth",
     "decode_dfl",
+    "decode_instances",
     "decode_pose",
     "decode_ssd",
     "segmentation",

@@ -14,6 +14,7 @@ from edgedla.errors import UsageError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode import DECODERS, NmsOptions
 from edgedla.runtime.decode.detections import check_labels
+from edgedla.runtime.decode.own import checked_results, is_own, load_function
 from edgedla.runtime.frames import Result
 
 Results = List[Result]
@@ -27,7 +28,10 @@ class DecodeOptions:
     """How outputs become results.
 
     Attributes:
-        kind: a name of DECODERS, or "none" (the outputs' shapes and ranges only).
+        kind: a name of DECODERS, "none" (the outputs' shapes and ranges only), or a function of your own, module:function or
+            FILE.py:function. It is called with ({output name: array (1, ...) in real values}, the Geometry that brings
+            boxes back to the frame, these options) and returns a list of results: Detection, ClassScore, or any object with
+            to_dict(), and, to be drawn, draw(image, scale).
         labels: class names. outputs: names of the outputs in the decoder's order; the artifact's order if empty.
         score, iou, limit: thresholds of detectors. k: of the classification top-k.
         reg_max: bins of a YOLOv8 box distribution. priors: .npy file with SSD's prior boxes.
@@ -80,35 +84,55 @@ def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], 
     names = list(options.outputs or default)
     nms = NmsOptions(options.score, options.iou, options.limit)
     input_hw: Tuple[int, int] = tuple(artifact.inputs[0].shape_nchw[-2:])  # type: ignore[assignment]
-    labels = options.labels
     if options.kind == "none":
         return lambda arrays, geometry: [_summary(n, arrays[n]) for n in names]
+    if is_own(options.kind):
+        return _own(options, names)
     if options.kind not in DECODERS:
-        raise UsageError(f"unknown decoder {options.kind!r}", allowed=", ".join(["none", *sorted(DECODERS)]))
-    if options.kind == "classification":
-        return lambda arrays, geometry: list(DECODERS["classification"](arrays[names[0]], options.k, labels))
-    if options.kind == "segmentation":
-        return lambda arrays, geometry: [_classes(arrays[names[0]], geometry, labels)]
+        allowed = ", ".join(["none", *sorted(DECODERS), "module:function"])
+        raise UsageError(f"unknown decoder {options.kind!r}", allowed=allowed)
+    if options.kind in _OF_ONE_OUTPUT:
+        return _OF_ONE_OUTPUT[options.kind](options, names[0])
     if options.kind == "ssd":
-        if not options.priors:
-            raise UsageError(
-                "the ssd decoder needs its prior boxes", allowed="priors: FILE.npy of shape (n, 4) in 0..1"
-            )
-        priors = _priors(options.priors)
-        if len(names) != 2:
-            raise UsageError(
-                f"the ssd decoder reads two outputs, found {len(names)}", hint="outputs: [locations, confidences]"
-            )
-        return lambda arrays, geometry: list(
-            DECODERS["ssd"](arrays[names[0]], arrays[names[1]], priors, input_hw, nms, geometry, labels)
-        )
-    extra: Dict[str, Any] = {"reg_max": options.reg_max} if options.kind in ("yolov8", "yolo11") else {}
+        return _ssd(options, names, nms, input_hw)
+    extra: Dict[str, Any] = {}
+    if options.kind in ("yolov8", "yolo11", "pose", "instances"):
+        extra["reg_max"] = options.reg_max
     if options.kind == "yolov5" and options.anchors:
-        extra = {"anchors": parse_anchors(options.anchors)}
+        extra["anchors"] = parse_anchors(options.anchors)
     if options.kind == "pose":
-        extra = {"reg_max": options.reg_max, "keypoints": options.keypoints}
-    decode = DECODERS[options.kind]
+        extra["keypoints"] = options.keypoints
+    decode, labels = DECODERS[options.kind], options.labels
     return lambda arrays, geometry: list(decode([arrays[n] for n in names], input_hw, nms, geometry, labels, **extra))
+
+
+def _own(options: DecodeOptions, names: Sequence[str]) -> Decoder:
+    function = load_function(options.kind)
+    return lambda arrays, geometry: checked_results(
+        function({n: arrays[n] for n in names}, geometry, options), options.kind
+    )
+
+
+#: Decoders that read the first output alone.
+_OF_ONE_OUTPUT: Mapping[str, Callable[[DecodeOptions, str], Decoder]] = {
+    "classification": lambda o, name: lambda arrays, _: list(DECODERS["classification"](arrays[name], o.k, o.labels)),
+    "segmentation": lambda o, name: lambda arrays, geometry: [_classes(arrays[name], geometry, o.labels)],
+    "depth": lambda o, name: lambda arrays, geometry: [DECODERS["depth"](arrays[name], geometry)],
+}
+
+
+def _ssd(options: DecodeOptions, names: Sequence[str], nms: NmsOptions, input_hw: Tuple[int, int]) -> Decoder:
+    if not options.priors:
+        raise UsageError("the ssd decoder needs its prior boxes", allowed="priors: FILE.npy of shape (n, 4) in 0..1")
+    priors = _priors(options.priors)
+    if len(names) != 2:
+        raise UsageError(
+            f"the ssd decoder reads two outputs, found {len(names)}", hint="outputs: [locations, confidences]"
+        )
+    locations, confidences = names
+    return lambda arrays, geometry: list(
+        DECODERS["ssd"](arrays[locations], arrays[confidences], priors, input_hw, nms, geometry, options.labels)
+    )
 
 
 def parse_anchors(texts: Sequence[str]) -> Dict[int, Tuple[Tuple[float, float], ...]]:
@@ -164,10 +188,12 @@ def _summary(name: str, array: np.ndarray) -> OutputSummary:
 
 @dataclass(frozen=True)
 class ClassShares:
-    """Share of the frame of each class in a segmentation, and the class map itself."""
+    """Share of the frame of each class in a segmentation, the class map itself, and the part of the frame that it covers
+    (left, top, width and height in pixels; None: all of it)."""
 
     shares: Mapping[str, float]
     class_map: Optional[np.ndarray] = None
+    area_xywh: Optional[Tuple[int, int, int, int]] = None
 
     def to_dict(self) -> Dict[str, Any]:
         return {"shares": dict(self.shares)}
@@ -183,4 +209,4 @@ def _classes(logits: np.ndarray, geometry: Geometry, labels: Tuple[str, ...]) ->
     part = full[oy : oy + h, ox : ox + w]
     ids, counts = np.unique(part, return_counts=True)
     name = [labels[i] if i < len(labels) else str(i) for i in ids]
-    return ClassShares({n: round(float(c) / part.size, 4) for n, c in zip(name, counts)}, part)
+    return ClassShares({n: round(float(c) / part.size, 4) for n, c in zip(name, counts)}, part, geometry.src_xywh)

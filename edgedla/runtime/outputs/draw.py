@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Iterable, Sequence, Tuple
+from typing import Any, Iterable, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.runtime.decode.dense import ClassScore
+from edgedla.runtime.decode.depth import DepthMap
 from edgedla.runtime.decode.detections import Detection
+from edgedla.runtime.decode.instances import Instance
 from edgedla.runtime.decode.make_decoder import ClassShares
 from edgedla.runtime.decode.pose import COCO_LIMBS, Pose
 from edgedla.runtime.frames import FrameResult
@@ -33,7 +35,7 @@ def draw_scene(results: Sequence[FrameResult], pixels: str = "bgr", width: int =
     """
     image, scale = picture_of(results[0].frame.image, pixels, width)
     for result in results:
-        image = _paint(image, result.results, scale)
+        _paint(image, result.results, scale)
     for line, result in enumerate(results):
         _caption(image, result, line)
     return image
@@ -65,22 +67,27 @@ def _text(
     cv2.putText(image, text, at_xy, cv2.FONT_HERSHEY_SIMPLEX, size, colour, thickness, cv2.LINE_AA)
 
 
-def _paint(image: np.ndarray, results: Iterable[object], scale: float) -> np.ndarray:
+def _paint(image: np.ndarray, results: Iterable[object], scale: float) -> None:
     line = 0
     for found in results:
         if isinstance(found, Detection):
             _box(image, found, scale)
             if isinstance(found, Pose):
                 _pose(image, found, scale)
+            if isinstance(found, Instance):
+                _mask(image, found, scale)
         elif isinstance(found, ClassScore):
             line += 1
             text = f"{found.label or found.cls} {found.score:.3f}"
             _text(image, text, (8, int(28 * _size(image) * (line + 1))), COLOURS[0])
         elif isinstance(found, ClassShares) and found.class_map is not None:
-            image = _class_map(image, found.class_map)
+            _class_map(found.class_map, _area(found.area_xywh, image, scale))
+        elif isinstance(found, DepthMap):
+            _depth(found, _area(found.area_xywh, image, scale))
         elif hasattr(found, "parent"):
             _crop(image, found, scale)
-    return image
+        elif callable(getattr(found, "draw", None)):
+            found.draw(image, scale)  # type: ignore[attr-defined]
 
 
 def _box(image: np.ndarray, found: Detection, scale: float) -> None:
@@ -126,12 +133,55 @@ def _crop(image: np.ndarray, found: Any, scale: float) -> None:
         _text(image, text, (x1, y2 + int(24 * _size(image))), COLOURS[best.cls % len(COLOURS)], bold=True)
 
 
-def _class_map(image: np.ndarray, class_map: np.ndarray) -> np.ndarray:
+def _mask(image: np.ndarray, found: Instance, scale: float) -> None:
     cv2: Any = import_cv2()
+    outlines = [np.round(np.clip(np.asarray(o) * scale, -32768, 32767)).astype(np.int32) for o in found.polygons]
+    if not outlines:
+        return
+    colour = COLOURS[found.cls % len(COLOURS)]
+    left, top, w, h = cv2.boundingRect(np.concatenate(outlines))
+    # Blending the whole picture for each object would cost as much as all of them.
+    part = image[max(0, top) : max(0, top + h), max(0, left) : max(0, left + w)]
+    if part.size:
+        shift = (-max(0, left), -max(0, top))
+        filled = cv2.fillPoly(part.copy(), outlines, colour, offset=shift)
+        part[:] = cv2.addWeighted(part, 0.55, filled, 0.45, 0)
+    cv2.polylines(image, outlines, True, colour, 1, cv2.LINE_AA)
+
+
+def _area(area_xywh: Optional[Tuple[int, int, int, int]], image: np.ndarray, scale: float) -> np.ndarray:
+    """The part of the picture that a map covers, as a view."""
+    if area_xywh is None:
+        return image
+    x, y, w, h = (int(round(v * scale)) for v in area_xywh)
+    return image[max(0, y) : y + h, max(0, x) : x + w]
+
+
+def _class_map(class_map: np.ndarray, part: np.ndarray) -> None:
     table = np.zeros((256, 3), np.uint8)
     table[1:] = [COLOURS[i % len(COLOURS)] for i in range(255)]
-    part = cv2.resize(class_map.astype(np.uint8), image.shape[1::-1], interpolation=cv2.INTER_NEAREST)
-    return np.asarray(cv2.addWeighted(image, 0.6, table[part], 0.4, 0))
+    _blend(part, table, class_map.astype(np.uint8), nearest=True)
+
+
+def _depth(found: DepthMap, part: np.ndarray) -> None:
+    """Dark to bright from the least to the largest value; what is not finite stays dark."""
+    cv2: Any = import_cv2()
+    low, high = found.range or (0.0, 0.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        share = (found.values - low) / max(high - low, 1e-9)
+    grey = (np.clip(np.nan_to_num(share, nan=0.0), 0, 1) * 255).astype(np.uint8)
+    table = cv2.applyColorMap(np.arange(256, dtype=np.uint8).reshape(-1, 1), cv2.COLORMAP_INFERNO)[:, 0]
+    _blend(part, table, grey, nearest=False)
+
+
+def _blend(part: np.ndarray, table: np.ndarray, values: np.ndarray, nearest: bool) -> None:
+    """Mixes the colours of `values` (h, w), resized to the part, into it."""
+    cv2: Any = import_cv2()
+    if not part.size or not values.size:
+        return
+    how = cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR
+    large = cv2.resize(values, part.shape[1::-1], interpolation=how)
+    part[:] = cv2.addWeighted(part, 0.6, table[large], 0.4, 0)
 
 
 def _caption(image: np.ndarray, result: FrameResult, line: int) -> None:

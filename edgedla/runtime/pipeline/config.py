@@ -7,13 +7,14 @@ import os
 from typing import Any, Dict, Mapping, Optional, Sequence
 
 from edgedla.errors import DocumentError, UsageError
+from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.mqtt import check_mqtt
 from edgedla.runtime.pipeline.reading import MOST_NUMBER, NAME, config_of, read_document, read_labels
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, PreprocessConfig, SourceConfig
 
-PATHS = {"decode": "priors", "outputs": "jsonl images video", "metrics": "jsonl", "view": "token_file"}
+PATHS = {"outputs": "jsonl images video", "metrics": "jsonl", "view": "token_file"}
 #: Decoders that find no boxes: nothing can be cropped.
-WITHOUT_BOXES = ("none", "classification", "segmentation")
+WITHOUT_BOXES = ("none", "classification", "segmentation", "depth")
 TRACKERS = ("", "bytetrack")
 
 
@@ -135,9 +136,14 @@ def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
     def paths(value: Any, names: str) -> Any:
         return dataclasses.replace(value, **{n: full(getattr(value, n)) for n in names.split()})
 
+    def decoder(given: DecodeOptions) -> DecodeOptions:
+        given = paths(given, "priors")
+        of_file = given.kind.rpartition(":")[0].endswith(".py")
+        return dataclasses.replace(given, kind=full(given.kind)) if of_file else given
+
     def model(given: ModelConfig) -> ModelConfig:
-        devices, decode = tuple(device(d) for d in given.devices), paths(given.decode, PATHS["decode"])
-        return dataclasses.replace(given, artifact=full(given.artifact), devices=devices, decode=decode)
+        devices = tuple(device(d) for d in given.devices)
+        return dataclasses.replace(given, artifact=full(given.artifact), devices=devices, decode=decoder(given.decode))
 
     changes: Dict[str, Any] = {
         "artifact": full(config.artifact),
@@ -146,6 +152,7 @@ def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
         "source": source(config.source),
         "sources": {name: source(s) for name, s in config.sources.items()},
         "models": {name: model(m) for name, m in config.models.items()},
+        "decode": decoder(config.decode),
     }
     mqtt = paths(config.outputs.mqtt, "password_file ca_file")
     config = dataclasses.replace(config, outputs=dataclasses.replace(config.outputs, mqtt=mqtt))

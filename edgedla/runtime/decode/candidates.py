@@ -1,0 +1,125 @@
+"""YOLO outputs whose candidates bring values beside box and classes: keypoints, mask coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.errors import RunError
+from edgedla.runtime.decode.detections import NmsOptions, check_labels, nms, sigmoid, softmax
+from edgedla.runtime.decode.yolo import any_above, logit, stride_of
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Those at or above the score threshold, in network pixels.
+
+    Attributes:
+        boxes_xyxy: (n, 4). scores: (n,), of the best class. classes: (n,).
+        extra: (n, values), as the network gives them.
+        cells_xy, strides: (n, 2) and (n, 1), the grid cell and its size in pixels; cell 0 and stride 0 where the network
+            decoded the values itself.
+    """
+
+    boxes_xyxy: np.ndarray
+    scores: np.ndarray
+    classes: np.ndarray
+    extra: np.ndarray
+    cells_xy: np.ndarray
+    strides: np.ndarray
+
+    def kept(self, options: NmsOptions) -> Candidates:
+        """Those that NMS keeps, best first; such with a NaN or an infinity are no detections."""
+        good = np.flatnonzero(
+            np.isfinite(self.boxes_xyxy).all(axis=1) & np.isfinite(self.scores) & np.isfinite(self.extra).all(axis=1)
+        )
+        at = good[nms(self.boxes_xyxy[good], self.scores[good], self.classes[good], options)]
+        return Candidates(
+            self.boxes_xyxy[at], self.scores[at], self.classes[at], self.extra[at], self.cells_xy[at], self.strides[at]
+        )
+
+
+def read_candidates(
+    outputs: Sequence[np.ndarray],
+    input_hw: Tuple[int, int],
+    options: NmsOptions,
+    labels: Sequence[str],
+    reg_max: int,
+    extra: int,
+    hint: str,
+) -> Candidates:
+    """Candidates with `extra` values each.
+
+    Args:
+        outputs: one array of three dimensions, (1, 4 + classes + extra, candidates) or its transpose: box centre and size in
+            network pixels, class probabilities, the values. Or raw heads, one array a scale,
+            (1, 4 * reg_max + classes + extra, h, w), or the three parts of a scale apart in this order.
+        hint: which setting says what the network has.
+
+    Raises:
+        RunError: another shape.
+    """
+    if len(outputs) == 1 and outputs[0].ndim == 3:
+        return _rows(outputs[0], options, labels, extra, hint)
+    scales: Dict[Tuple[int, ...], List[np.ndarray]] = {}
+    for output in outputs:
+        scales.setdefault(output.shape[2:], []).append(output)
+    if not scales:
+        raise RunError("there are no heads", allowed="one array a scale")
+    each = [_head(parts, input_hw, options, labels, reg_max, extra, hint) for parts in scales.values()]
+    return Candidates(*(np.concatenate(values) for values in zip(*each)))
+
+
+def _rows(output: np.ndarray, options: NmsOptions, labels: Sequence[str], extra: int, hint: str) -> Candidates:
+    if output.shape[0] != 1 or output.shape[1] == output.shape[2]:
+        raise RunError(f"rows of shape {list(output.shape)}", allowed="(1, values, candidates) or its transpose")
+    values = output[0] if output.shape[1] < output.shape[2] else output[0].T
+    classes = _classes(len(values), 4, extra, labels, hint)
+    at = np.flatnonzero(values[4 : 4 + classes].max(axis=0) >= options.score)
+    picked = values[:, at].astype(np.float32)
+    half = picked[2:4] / 2
+    boxes = np.concatenate([picked[:2] - half, picked[:2] + half]).T
+    scores, n = picked[4 : 4 + classes], len(at)
+    best = scores.max(axis=0, initial=-np.inf)
+    return Candidates(
+        boxes, best, scores.argmax(axis=0), picked[4 + classes :].T, np.zeros((n, 2), np.float32), np.zeros((n, 1))
+    )
+
+
+def _head(
+    parts: Sequence[np.ndarray],
+    input_hw: Tuple[int, int],
+    options: NmsOptions,
+    labels: Sequence[str],
+    reg_max: int,
+    extra: int,
+    hint: str,
+) -> Tuple[np.ndarray, ...]:
+    head = np.concatenate(parts, 1) if len(parts) > 1 else parts[0]
+    stride = stride_of(head, input_hw)
+    sides_of = 4 * reg_max
+    classes = _classes(head.shape[1], sides_of, extra, labels, hint)
+    ys, xs = np.nonzero(any_above(head[0, sides_of : sides_of + classes], logit(options.score)))
+    picked = head[0, :, ys, xs].astype(np.float32)
+    sides = picked[:, :sides_of].reshape(-1, 4, reg_max)
+    distances = softmax(sides, 2) @ np.arange(reg_max, dtype=np.float32) if reg_max > 1 else sides[..., 0]
+    cell = np.stack([xs, ys], 1).astype(np.float32)
+    centre = cell + 0.5
+    boxes = np.concatenate([centre - distances[:, :2], centre + distances[:, 2:]], 1) * stride
+    scores = sigmoid(picked[:, sides_of : sides_of + classes])
+    best = scores.max(axis=1, initial=-np.inf)
+    return boxes, best, scores.argmax(axis=1), picked[:, sides_of + classes :], cell, np.full((len(xs), 1), stride)
+
+
+def _classes(channels: int, before: int, extra: int, labels: Sequence[str], hint: str) -> int:
+    classes = channels - before - extra
+    if classes < 1:
+        raise RunError(
+            f"{channels} values hold no class beside {before} of the box and {extra} more",
+            allowed=f"more than {before + extra}",
+            hint=hint,
+        )
+    check_labels(labels, classes)
+    return classes

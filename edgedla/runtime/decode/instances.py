@@ -1,0 +1,143 @@
+"""YOLO instance segmentation: boxes with masks, which are weighted sums of the network's prototypes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.errors import RunError
+from edgedla.preprocess.geometry import Geometry
+from edgedla.runtime.decode.candidates import read_candidates
+from edgedla.runtime.decode.detections import Detection, NmsOptions
+
+Polygon = Tuple[Tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Instance(Detection):
+    """A detection with its mask.
+
+    Attributes:
+        mask: bool (h, w), True where the object is, one value a pixel of the network input, inside the box.
+        mask_xyxy: the rectangle that the mask covers, in pixels of the source frame; it may reach beyond the frame's edge by
+            a part of a network pixel.
+    """
+
+    mask: Optional[np.ndarray] = None
+    mask_xyxy: Tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+
+    def moved(self, dx: float, dy: float) -> Instance:
+        x1, y1, x2, y2 = self.mask_xyxy
+        placed = super().moved(dx, dy)
+        return replace(self, box_xyxy=placed.box_xyxy, mask_xyxy=(x1 + dx, y1 + dy, x2 + dx, y2 + dy))
+
+    @property
+    def polygons(self) -> List[Polygon]:
+        """The mask's outlines through its outermost pixels' centres, (x, y) in pixels of the source frame; holes are filled.
+        Parts of less than three points are left out."""
+        import cv2
+
+        if self.mask is None or not self.mask.size:
+            return []
+        found = cv2.findContours(self.mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+        # OpenCV 3 puts the picture before the outlines.
+        outlines = found[0] if len(found) == 2 else found[1]
+        x1, y1, x2, y2 = self.mask_xyxy
+        step = np.asarray([(x2 - x1) / self.mask.shape[1], (y2 - y1) / self.mask.shape[0]])
+        placed = [(o.reshape(-1, 2) + 0.5) * step + (x1, y1) for o in outlines if len(o) >= 3]
+        return [tuple((float(x), float(y)) for x, y in points) for points in placed]
+
+    def to_dict(self) -> Dict[str, Any]:
+        outlines = [[[round(x, 1), round(y, 1)] for x, y in outline] for outline in self.polygons]
+        return {**super().to_dict(), "polygons": outlines}
+
+
+def decode_instances(
+    outputs: Sequence[np.ndarray],
+    input_hw: Tuple[int, int],
+    options: Optional[NmsOptions] = None,
+    geometry: Optional[Geometry] = None,
+    labels: Sequence[str] = (),
+    reg_max: int = 16,
+) -> List[Instance]:
+    """YOLOv8-seg and YOLO11-seg (masks as in YOLACT, Bolya et al. 2019).
+
+    A pixel belongs to the object where sum_k(coefficient_k * prototype_k) > 0, that is where its sigmoid is above one half,
+    with the prototypes resized to the network input bilinearly, and where its centre lies in the box.
+
+    Args:
+        outputs: the prototypes (1, k, h, w), which are the array of four dimensions with the most cells, and what
+            `read_candidates` reads, with k coefficients a candidate.
+
+    Raises:
+        RunError: other shapes.
+    """
+    options = options or NmsOptions()
+    prototypes, rest = _prototypes(outputs, input_hw)
+    hint = "decode.reg_max says what the network has; `outputs` names the heads and the prototypes"
+    found = read_candidates(rest, input_hw, options, labels, reg_max, len(prototypes), hint).kept(options)
+    boxes = found.boxes_xyxy if geometry is None else geometry.to_source(found.boxes_xyxy)
+    instances = []
+    for i, b in enumerate(boxes):
+        if not (b[2] > b[0] and b[3] > b[1]):
+            continue
+        mask, at = mask_of(prototypes, found.extra[i], found.boxes_xyxy[i], input_hw)
+        x1, y1, x2, y2 = _placed(at, geometry)
+        box, cls = (float(b[0]), float(b[1]), float(b[2]), float(b[3])), int(found.classes[i])
+        label = labels[cls] if labels else ""
+        instances.append(Instance(box, float(found.scores[i]), cls, label, None, mask, (x1, y1, x2, y2)))
+    return instances
+
+
+def _prototypes(outputs: Sequence[np.ndarray], input_hw: Tuple[int, int]) -> Tuple[np.ndarray, List[np.ndarray]]:
+    """(prototypes (k, h, w), the other outputs)."""
+    maps = [o for o in outputs if o.ndim == 4]
+    if len(outputs) < 2 or not maps:
+        raise RunError(
+            f"outputs of shapes {', '.join(str(list(o.shape)) for o in outputs)}",
+            allowed="prototypes (1, k, h, w), and candidates with k mask coefficients",
+        )
+    chosen = max(maps, key=lambda o: o.shape[2] * o.shape[3])
+    h, w = chosen.shape[2:]
+    if chosen.shape[0] != 1 or h < 1 or input_hw[0] % h or input_hw[0] // h * w != input_hw[1]:
+        raise RunError(
+            f"prototypes of shape {list(chosen.shape)} for a network input of {input_hw[0]}x{input_hw[1]}",
+            allowed="(1, k, h, w), the input a whole number of times as large",
+        )
+    return chosen[0].astype(np.float32), [o for o in outputs if o is not chosen]
+
+
+def mask_of(
+    prototypes: np.ndarray, coefficients: np.ndarray, box_xyxy: np.ndarray, input_hw: Tuple[int, int]
+) -> Tuple[np.ndarray, Tuple[int, int, int, int]]:
+    """(bool mask of the network pixels whose centres lie in the box, its left, top, right and bottom in network pixels).
+
+    Args:
+        prototypes: float (k, h, w). coefficients: (k,). box_xyxy: in network pixels.
+    """
+    import cv2
+
+    h, w = prototypes.shape[1:]
+    scale = input_hw[0] // h
+    # The first and the last pixel whose centre, at one half, is inside.
+    left, top = (max(0, math.ceil(v - 0.5)) for v in box_xyxy[:2])
+    right, bottom = (min(most, math.ceil(v - 0.5)) for v, most in zip(box_xyxy[2:], (input_hw[1], input_hw[0])))
+    if right <= left or bottom <= top:
+        return np.zeros((0, 0), bool), (left, top, left, top)
+    # One cell more on each side: the resize looks at neighbours.
+    x0, y0 = max(0, left // scale - 1), max(0, top // scale - 1)
+    x1, y1 = min(w, (right - 1) // scale + 2), min(h, (bottom - 1) // scale + 2)
+    part = np.tensordot(coefficients.astype(np.float32), prototypes[:, y0:y1, x0:x1], 1)
+    large = cv2.resize(part, ((x1 - x0) * scale, (y1 - y0) * scale), interpolation=cv2.INTER_LINEAR)
+    cut = large[top - y0 * scale : bottom - y0 * scale, left - x0 * scale : right - x0 * scale]
+    return np.asarray(cut > 0), (left, top, right, bottom)
+
+
+def _placed(at: Tuple[int, int, int, int], geometry: Optional[Geometry]) -> Tuple[float, float, float, float]:
+    corners = np.asarray([at[:2], at[2:]], np.float64)
+    if geometry is not None:
+        corners = geometry.points_to_source(corners)
+    return float(corners[0, 0]), float(corners[0, 1]), float(corners[1, 0]), float(corners[1, 1])

@@ -1,0 +1,76 @@
+"""A decoder of the user's: `module:function`, or `FILE.py:function`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any, Callable, List
+
+from edgedla.errors import RunError, UsageError
+from edgedla.runtime.frames import Result
+from edgedla.runtime.runners.base import describe
+
+
+def is_own(kind: str) -> bool:
+    """True where a `kind` names a function of the user's."""
+    return ":" in kind
+
+
+def load_function(text: str) -> Callable[..., Any]:
+    """The function that `module:function` or `FILE.py:function` names.
+
+    Raises:
+        UsageError: no such module, file or function, or one that fails as it is imported.
+    """
+    place, _, name = text.rpartition(":")
+    if not place or not name.isidentifier():
+        raise UsageError(f"the decoder {text!r}", allowed="module:function, or FILE.py:function")
+    try:
+        module = _of_file(place) if place.endswith(".py") else importlib.import_module(place)
+    except Exception as e:
+        hint = "is its folder on PYTHONPATH? FILE.py:function needs none"
+        raise UsageError(f"the decoder cannot be imported: {describe(e)}", where=text, hint=hint) from e
+    function = getattr(module, name, None)
+    if not callable(function):
+        what = "is no function" if hasattr(module, name) else "is not there"
+        names = sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_"))
+        raise UsageError(f"{name} {what}", where=place, allowed=", ".join(names[:10]) or "a function of this name")
+    return function
+
+
+def _of_file(path: str) -> object:
+    if not os.path.isfile(path):
+        raise FileNotFoundError(path)
+    name = f"edgedla_decoder_{os.path.splitext(os.path.basename(path))[0]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up.
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def checked_results(found: object, function: str) -> List[Result]:
+    """What the function returned, as results.
+
+    Raises:
+        RunError: no list, or one with something that has no `to_dict`.
+    """
+    if isinstance(found, (str, bytes)) or not isinstance(found, Iterable):
+        raise RunError(f"it returned {_kind(found)}", where=function, allowed="a list of results")
+    results = list(found)
+    wrong = next((r for r in results if not callable(getattr(r, "to_dict", None))), None)
+    if wrong is not None:
+        raise RunError(
+            f"a result is {_kind(wrong)}", where=function, allowed="Detection, ClassScore, or an object with to_dict()"
+        )
+    return results
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"of type {type(value).__name__}"

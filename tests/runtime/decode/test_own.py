@@ -1,0 +1,130 @@
+"""A decoder of the user's, by module or file: what it gets, what it may give, and how wrong ones are told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import edgedla
+from edgedla.builder.artifact.load import load_artifact
+from edgedla.errors import RunError, UsageError
+from edgedla.preprocess.geometry import Geometry
+from edgedla.runtime.decode.make_decoder import DecodeOptions, make_decoder
+from edgedla.runtime.pipeline.config import load_config
+
+pytest.importorskip("cv2", reason="OpenCV is not installed")
+
+HEAD = """
+from dataclasses import dataclass
+from edgedla.runtime.decode import Detection
+
+@dataclass
+class Note:
+    text: str
+    def to_dict(self):
+        return {"note": self.text}
+    def draw(self, image, scale):
+        image[:8, :8] = (0, 0, 255)
+
+def decode(outputs, geometry, options):
+    name, array = next(iter(outputs.items()))
+    box = geometry.to_source([[8, 8, 40, 40]])[0]
+    label = options.labels[0] if options.labels else ""
+    return [Detection(tuple(float(v) for v in box), 0.9, 0, label), Note(f"{name} {array.shape[0]}")]
+
+def nothing(outputs, geometry, options):
+    return None
+
+def numbers(outputs, geometry, options):
+    return [1, 2]
+
+def fails(outputs, geometry, options):
+    raise KeyError("no such output")
+
+VALUE = 3
+"""
+
+
+@pytest.fixture
+def head(tmp_path):
+    file = tmp_path / "my_head.py"
+    file.write_text(HEAD)
+    return file
+
+
+def test_a_function_gets_outputs_geometry_and_options_and_its_results_are_used(artifact, head):
+    made = make_decoder(DecodeOptions(kind=f"{head}:decode", labels=("thing",)), load_artifact(str(artifact)))
+    outputs = load_artifact(str(artifact)).outputs
+    arrays = {b.name: np.zeros(b.shape_nchw, np.float32) for b in outputs}
+    found = made(arrays, Geometry.fit((480, 640), (128, 128)))
+    assert found[0].to_dict()["label"] == "thing"
+    assert found[1].to_dict() == {"note": f"{outputs[0].name} 1"}
+
+
+def test_a_module_on_the_path_is_found_too(artifact, head, monkeypatch):
+    monkeypatch.syspath_prepend(str(head.parent))
+    made = make_decoder(DecodeOptions(kind="my_head:decode"), load_artifact(str(artifact)))
+    arrays = {b.name: np.zeros(b.shape_nchw, np.float32) for b in load_artifact(str(artifact)).outputs}
+    assert len(made(arrays, Geometry.fit((64, 64), (64, 64)))) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("no_such_module:decode", "No module named"),
+        ("HEAD:missing", "missing is not there"),
+        ("HEAD:VALUE", "VALUE is no function"),
+        ("HEAD:", "allowed: module:function"),
+        (":decode", "allowed: module:function"),
+        ("/no/such/file.py:decode", "/no/such/file.py"),
+    ],
+)
+def test_what_cannot_be_imported_is_told(artifact, head, kind, says):
+    with pytest.raises(UsageError) as e:
+        make_decoder(DecodeOptions(kind=kind.replace("HEAD", str(head))), load_artifact(str(artifact)))
+    assert says in str(e.value)
+
+
+@pytest.mark.parametrize(("name", "says"), [("nothing", "it returned None"), ("numbers", "a result is of type int")])
+def test_what_is_no_result_is_told(artifact, head, name, says):
+    made = make_decoder(DecodeOptions(kind=f"{head}:{name}"), load_artifact(str(artifact)))
+    arrays = {b.name: np.zeros(b.shape_nchw, np.float32) for b in load_artifact(str(artifact)).outputs}
+    with pytest.raises(RunError) as e:
+        made(arrays, Geometry.fit((64, 64), (64, 64)))
+    assert says in str(e.value)
+    assert f"my_head.py:{name}" in str(e.value)
+
+
+def test_one_that_fails_is_told_before_a_camera_opens(artifact, head):
+    config = written(artifact, head, "fails")
+    with pytest.raises(UsageError, match=r"my_head.py:fails cannot read these outputs: .*no such output"):
+        edgedla.open_pipeline(config).__enter__()
+
+
+def written(artifact, head, name):
+    file = head.parent / "p.yaml"
+    file.write_text(
+        f'version: 1\nartifact: {artifact}\nsource: "synthetic://?frames=3"\ndecode: "my_head.py:{name}"\n'
+        "outputs: {jsonl: out.jsonl, images: frames}\n"
+    )
+    return load_config(str(file))
+
+
+def test_a_pipeline_file_names_a_file_beside_it_and_results_are_written_and_drawn(artifact, head, tmp_path_factory):
+    import cv2
+
+    written(artifact, head, "decode")
+    done = subprocess.run(
+        [sys.executable, "-m", "edgedla", "run", str(head.parent / "p.yaml")],
+        capture_output=True, text=True, timeout=120, cwd=str(tmp_path_factory.mktemp("elsewhere")),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in (head.parent / "out.jsonl").read_text().splitlines()]
+    assert [set(r) for r in lines[0]["results"]] == [{"box_xyxy", "score", "class", "label"}, {"note"}]
+    corner = cv2.imread(str(head.parent / "frames" / "frame_000000.jpg"))[:8, :8].astype(int)
+    # The caption lies over a part of it.
+    assert corner[..., 2].max() > corner[..., 0].min() + 50
