@@ -24,7 +24,7 @@ _PUBLIC: Dict[str, str] = {
     "Bundle": "edgedla.bundles.bundle",
     "CheckReport": "edgedla.regions.report",
     "ConnectionLost": "edgedla.remote.connection",
-    "Converted": "edgedla.conversion.convert",
+    "Converted": "edgedla.conversion.converted",
     "DataError": "edgedla.errors",
     "DeployRequest": "edgedla.deployment.request",
     "Deployment": "edgedla.deployment.deployment",

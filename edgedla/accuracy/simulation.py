@@ -35,9 +35,12 @@ class Noise:
         for i, (w, f) in enumerate(zip(want, found)):
             a, b = np.asarray(w, np.float64).reshape(-1), np.asarray(f, np.float64).reshape(-1)
             used = np.isfinite(a)
-            a, b = a[used], b[used]
+            if not used.all():
+                # Only then: the copies cost more than everything else here.
+                a, b = a[used], b[used]
+            difference = a - b
             self.signal[i] += a @ a
-            self.error[i] += float(((a - b) ** 2).sum())
+            self.error[i] += difference @ difference
             self.product[i] += a @ b
             self.other[i] += b @ b
 

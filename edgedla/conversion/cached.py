@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.conversion.kinds import kind_of
+from edgedla.files import write_atomic
 from edgedla.version import __version__
+
+#: What was found out about a conversion, beside its ONNX file.
+FACTS = "conversion.json"
 
 
 def as_onnx(
@@ -26,21 +31,49 @@ def as_onnx(
     Raises:
         As `convert`.
     """
+    return converted(source, shapes=shapes, say=say, **options)[0]
+
+
+def converted(
+    source: Union[str, Path],
+    *,
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    say: Optional[Callable[[str], None]] = None,
+    **options: Any,
+) -> Tuple[Union[str, Path], Optional[Dict[str, Any]]]:
+    """As `as_onnx`, with what the conversion states (Converted.to_dict); None where nothing had to be converted."""
     kind = kind_of(source)
     if kind is None:
-        return source
+        return source, None
     from edgedla.conversion.convert import convert
 
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgedla" / "converted"
     folder = cache / _key(Path(source), repr((shapes, sorted(options.items(), key=str))))
     path = folder / f"{Path(source).stem}.onnx"
-    if not path.is_file():
+    facts = _facts(folder / FACTS)
+    if facts is None or not path.is_file():
         made = convert(source, shapes=shapes, **options)
         made.save(path)
+        facts = made.to_dict()
+        write_atomic(folder / FACTS, json.dumps(facts, indent=1) + "\n")
         if say is not None:
-            error = "not compared" if made.rel_l2 is None else f"relative L2 {made.rel_l2:.2g} against its source"
-            say(f"converted {source} by {made.exporter}: operator set {made.opset}, {error}")
-    return path
+            say(conversion_line(facts))
+    # The same content may stand under another name.
+    return path, {**facts, "source": str(source)}
+
+
+def conversion_line(facts: Mapping[str, Any]) -> str:
+    """One line on a conversion: by what, and how far it is from its source."""
+    error = "not compared" if facts["rel_l2"] is None else f"relative L2 {facts['rel_l2']:.2g} against its source"
+    return f"converted {facts['source']} by {facts['exporter']}: operator set {facts['opset']}, {error}"
+
+
+def _facts(path: Path) -> Optional[Dict[str, Any]]:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return facts if isinstance(facts, dict) else None
 
 
 def _key(source: Path, settings: str) -> str:

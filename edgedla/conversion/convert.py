@@ -3,69 +3,33 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from edgedla.conversion.comparison import worst_difference
+from edgedla.conversion.converted import OPSET, SEED, Converted, opset_notes, opset_of, tidied
 from edgedla.conversion.kinds import KINDS, Kind, kind_of
+from edgedla.conversion.objects import convert_module, object_kind, saved
 from edgedla.errors import EnvironmentMissing, ModelError, UsageError
-from edgedla.files import write_atomic
 from edgedla.targets import platform_for
+from edgedla.vocabulary import one_of
 
-#: The newest operator set that all parsers read rightly: those of TensorRT 8 take the axes of operator set 18's reductions
-#: for absent (sources in rules/, parser releases).
-OPSET = 17
-SEED = 7
-#: Largest relative L2 difference that is rounding; above it the conversion is not the same network.
-TOLERANCE = 1e-4
 EXPORTERS = ("auto", "torchscript", "dynamo")
+_ALLOWED = ", ".join(kind.title for kind in KINDS.values())
 _ERROR_CHARACTERS = 400
 
 
-@dataclass(frozen=True)
-class Converted:
-    """A converted model.
-
-    Attributes:
-        model: serialised onnx.ModelProto. opset: of it.
-        rel_l2, max_abs: against the source framework on seeded input, the worst output; None where nothing was compared.
-        framework, exporter: with their versions.
-    """
-
-    model: bytes
-    source: str
-    kind: str
-    framework: str
-    exporter: str
-    opset: int
-    rel_l2: Optional[float]
-    max_abs: Optional[float]
-    notes: Tuple[str, ...] = ()
-
-    @property
-    def within(self) -> Optional[bool]:
-        """Whether the difference is rounding; None where nothing was compared."""
-        return None if self.rel_l2 is None else self.rel_l2 <= TOLERANCE
-
-    def save(self, path: Union[str, Path]) -> Path:
-        return write_atomic(path, self.model)
-
-    def to_dict(self) -> Dict[str, Any]:
-        return {
-            "source": self.source, "kind": self.kind, "framework": self.framework, "exporter": self.exporter,
-            "opset": self.opset, "rel_l2": self.rel_l2, "max_abs": self.max_abs, "within": self.within,
-            "notes": list(self.notes),
-        }  # fmt: skip
-
-
 def convert(
-    source: Union[str, Path],
+    source: Union[str, Path, Any],
     *,
+    example_inputs: Any = None,
     target: str = "agx-orin-64gb",
     jetpack: Optional[str] = None,
     trt: Optional[str] = None,
@@ -76,11 +40,14 @@ def convert(
     python: Optional[str] = None,
     timeout_s: float = 900.0,
 ) -> Converted:
-    """A model of another framework as ONNX. It is loaded in a process of its own.
+    """A model of another framework as ONNX. A file is loaded in a process of its own.
 
     Args:
         source: .pt2, TorchScript (.pt, .ts), a pickled module (.pt, .pth), a SavedModel folder, .keras, .h5, .tflite,
-            .pdmodel.
+            .pdmodel, Paddle's .json; or the model itself: a PyTorch module, ScriptModule or ExportedProgram, a Keras model,
+            a tf.Module.
+        example_inputs: of a model itself: a tensor, several in order, or by name of forward's parameters. Sizes become
+            static.
         target, jetpack, trt: what has to read it; decides the operator set.
         opset: another operator set.
         shapes: sizes of inputs by name, in order; "" names the only one. Where the source says none, they are needed.
@@ -92,46 +59,59 @@ def convert(
         UsageError: no such model, missing shapes, or a file that runs code without `trust`.
         EnvironmentMissing: the framework is not installed. ModelError: it cannot be loaded or converted.
     """
-    kind = _checked(source, shapes, trust, exporter)
+    one_of("exporter", exporter, EXPORTERS)
     platform = platform_for(target, jetpack=jetpack, trt=trt)
-    wanted = opset if opset is not None else OPSET
+    settings: Dict[str, Any] = {"opset": opset if opset is not None else OPSET, "exporter": exporter}
+    in_memory = object_kind(source)
+    if in_memory == "module":
+        return convert_module(source, example_inputs, shapes, platform=platform, **settings)
+    interpreter = _Interpreter(python or sys.executable, timeout_s)
+    if in_memory is not None:
+        with saved(source, in_memory, example_inputs) as (path, sizes):
+            # Its code is in this process already.
+            kind = _checked(path, shapes or sizes, trust=True)
+            made = _of_file(path, kind, {**settings, "trust": True, "shapes": shapes or sizes}, platform, interpreter)
+        return replace(made, source=type(source).__name__)
+    kind = _checked(source, shapes, trust)
+    return _of_file(Path(source), kind, {**settings, "trust": trust, "shapes": shapes}, platform, interpreter)
+
+
+class _Interpreter(NamedTuple):
+    python: str
+    timeout_s: float
+
+
+def _of_file(
+    source: Path, kind: Kind, settings: Mapping[str, Any], platform: Any, interpreter: _Interpreter
+) -> Converted:
+    import onnx
+
     with tempfile.TemporaryDirectory(prefix="edgedla-convert-") as folder:
         request = {
-            "source": str(Path(source).resolve()), "kind": kind.name, "opset": wanted, "seed": SEED, "trust": trust,
-            "exporter": exporter, "shapes": {k: list(v) for k, v in (shapes or {}).items()},
+            **settings, "source": str(source.resolve()), "kind": kind.name, "seed": SEED,
+            "shapes": {k: list(v) for k, v in (settings["shapes"] or {}).items()},
             "model": str(Path(folder, "model.onnx")), "reference": str(Path(folder, "reference.npz")),
             "answer": str(Path(folder, "answer.json")),
         }  # fmt: skip
-        answer = _run(kind, request, python or sys.executable, timeout_s)
-        model = _tidied(Path(str(request["model"])))
-        rel_l2, max_abs = _compared(model, Path(str(request["reference"])))
-    found = next((e.version for e in model.opset_import if e.domain in ("", "ai.onnx")), 0)
-    notes: List[str] = []
-    if found > OPSET and platform.release.trt < (10,):
-        notes.append(
-            f"operator set {found}: TensorRT {platform.release.trt_text} reads reductions of 18 and newer wrongly; "
-            f"`edgedla fix --opset {OPSET}` converts it"
-        )
-    if rel_l2 is None:
-        notes.append("not compared with its source")
+        answer = _run(kind, request, interpreter)
+        model = tidied(onnx.load(str(request["model"])))
+        rel_l2, max_abs = compared(model, Path(str(request["reference"])))
+    notes = opset_notes(model, platform)
     return Converted(
-        model.SerializeToString(), str(source), kind.name, answer["framework"], answer["exporter"], found, rel_l2,
-        max_abs, tuple(notes),
+        model.SerializeToString(), str(source), kind.name, answer["framework"], answer["exporter"], opset_of(model),
+        rel_l2, max_abs, notes if rel_l2 is not None else (*notes, "not compared with its source"),
     )  # fmt: skip
 
 
-def _checked(
-    source: Union[str, Path], shapes: Optional[Mapping[str, Sequence[int]]], trust: bool, exporter: str
-) -> Kind:
+def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequence[int]]], trust: bool) -> Kind:
+    if not isinstance(source, (str, os.PathLike)):
+        raise UsageError(f"a {type(source).__name__} is no model that can be converted", allowed=_ALLOWED)
     path = Path(source)
     if not path.exists():
         raise UsageError("no such file or folder", where=str(path))
     kind = kind_of(path)
     if kind is None:
-        raise UsageError("no model of another framework", where=str(path),
-                         allowed=", ".join(k.title for k in KINDS.values()))  # fmt: skip
-    if exporter not in EXPORTERS:
-        raise UsageError(f"unknown exporter {exporter!r}", where="--exporter", allowed=", ".join(EXPORTERS))
+        raise UsageError("no model of another framework", where=str(path), allowed=_ALLOWED)
     if kind.runs_code and not trust:
         raise UsageError(
             f"{kind.title}: loading it runs code that stands in the file", where=str(path),
@@ -144,8 +124,9 @@ def _checked(
     return kind
 
 
-def _run(kind: Kind, request: Mapping[str, Any], python: str, timeout_s: float) -> Dict[str, str]:
+def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> Dict[str, str]:
     """Runs the framework's program; its answer."""
+    python, timeout_s = interpreter
     program = Path(__file__).with_name("frameworks") / kind.program
     asked = Path(str(request["answer"])).with_name("request.json")
     asked.write_text(json.dumps(request), encoding="utf-8")
@@ -174,47 +155,12 @@ def _run(kind: Kind, request: Mapping[str, Any], python: str, timeout_s: float) 
 _EXTRAS: Mapping[str, str] = {"torch": "torch", "tf2onnx": "tensorflow", "paddle2onnx": "paddle"}
 
 
-def _tidied(path: Path) -> Any:
-    """The model with its shapes worked out; one file, with its weights."""
-    import onnx
-
-    model = onnx.load(str(path))
-    try:
-        # 2 GiB is protobuf's limit, and so that of shape inference in memory.
-        return onnx.shape_inference.infer_shapes(model) if path.stat().st_size < (1 << 30) else model
-    except Exception:
-        # Shapes are a convenience: the importer works them out itself.
-        return model
-
-
-def _compared(model: Any, reference: Path) -> Tuple[Optional[float], Optional[float]]:
+def compared(model: Any, reference: Path) -> Tuple[Optional[float], Optional[float]]:
     """(relative L2, largest difference) of the worst output; (None, None) where the framework gave no reference."""
     if not reference.is_file():
         return None, None
-    from edgedla.quantization.session import open_session
-
     arrays = np.load(str(reference), allow_pickle=False)
-    given = [arrays[n] for n in arrays.files if n.startswith("in:")]
-    wanted = [arrays[n] for n in arrays.files if n.startswith("out:")]
-    session = open_session(model.SerializeToString())
-    names = [entry.name for entry in session.get_inputs()]
-    by_name = {n[3:]: arrays[n] for n in arrays.files if n.startswith("in:")}
-    feed = by_name if set(names) == set(by_name) else dict(zip(names, given))
-    found = session.run(None, feed)
-    if sorted(f.shape for f in found) != sorted(w.shape for w in wanted):
-        raise ModelError(
-            f"the converted model gives {[list(f.shape) for f in found]}, its source {[list(w.shape) for w in wanted]}"
-        )
-    worst, largest = 0.0, 0.0
-    for want in wanted:
-        # tf2onnx keeps the names of outputs, not always their order.
-        pairs = [_difference(want, f) for f in found if f.shape == want.shape]
-        rel_l2, max_abs = min(pairs)
-        worst, largest = max(worst, rel_l2), max(largest, max_abs)
-    return float(f"{worst:.3g}"), float(f"{largest:.3g}")
-
-
-def _difference(want: np.ndarray, found: np.ndarray) -> Tuple[float, float]:
-    a, b = want.astype(np.float64), found.astype(np.float64)
-    norm, error = float(np.linalg.norm(a)), float(np.linalg.norm(b - a))
-    return (error / norm if norm > 0 else error), float(np.abs(b - a).max()) if a.size else 0.0
+    return worst_difference(
+        model, {n[3:]: arrays[n] for n in arrays.files if n.startswith("in:")},
+        [arrays[n] for n in arrays.files if n.startswith("out:")],
+    )  # fmt: skip

@@ -7,19 +7,19 @@ import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.accuracy.metrics import Metric, metric_of
 from edgedla.builder import load_artifact
-from edgedla.conversion.cached import as_onnx
 from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.commands import commands_of
 from edgedla.deployment.data import Parts, parts_of
 from edgedla.deployment.deployment import Deployment
-from edgedla.deployment.details import details_of, versions_of
+from edgedla.deployment.details import details_of, notes_of, versions_of
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Search, Trial
+from edgedla.deployment.source import Facts, as_source
 from edgedla.deployment.steps import Steps
 from edgedla.deployment.store import Store
 from edgedla.errors import UsageError
@@ -34,6 +34,7 @@ def deploy(
     model: Union[str, Path, bytes, Any],
     out: Union[None, str, Path] = None,
     *,
+    example_inputs: Any = None,
     request: Optional[DeployRequest] = None,
     say: Optional[Say] = None,
     progress: Optional[Progress] = None,
@@ -43,8 +44,9 @@ def deploy(
     """The best artifact of a model that a level, a metric and a budget allow, with its test report.
 
     Args:
-        model: path of an ONNX file, its bytes, an onnx.ModelProto (edgedla.torch.to_onnx makes one of a module), or the path
-            of a model of another framework that `edgedla.convert` takes.
+        model: path of an ONNX file, its bytes, an onnx.ModelProto, or whatever `edgedla.convert` takes: the path of a model
+            of another framework, a PyTorch module or program, a Keras model.
+        example_inputs: of a PyTorch module: a tensor, several in order, or by name of forward's parameters.
         out: folder of the result; finished steps stand in `.work` below it, and a second call goes on from them. None:
             a temporary folder that lives as long as the Deployment.
         request: what is asked; or its fields as keywords: target, level, data, metric, max_drop, objective and so on.
@@ -62,31 +64,14 @@ def deploy(
     work = folder / WORK
     if fresh:
         shutil.rmtree(work, ignore_errors=True)
-    source = _source(model, work, asked, say)
+    source, conversion = as_source(model, example_inputs, work, asked, say)
     budget = Budget(asked.budget_s)
     steps, parts = _steps(asked, Store(work, say), source)
     search = Search(steps, budget, progress or (lambda phase, done, of: None))
     best = search.run()
     first = search.first or best
     best, scores, trials = _final(search, steps, first, best)
-    return _deployment(model, asked, steps, parts, first, best, scores, trials, folder, keeper)
-
-
-def _source(model: Any, work: Path, request: DeployRequest, say: Optional[Say]) -> Path:
-    """The model as a file of its own below the folder of the steps, one file with its weights; converted where it is of
-    another framework.
-
-    Raises:
-        ModelError, UsageError.
-    """
-    from edgedla.builder.building import as_file
-    from edgedla.builder.onnx_input import read_model
-
-    if isinstance(model, (str, os.PathLike)):
-        model = as_onnx(os.fspath(model), shapes=request.shapes, say=say, **request.platform)
-    with as_file(model) as path:
-        name = path.stem if isinstance(model, (str, os.PathLike)) else "model"
-        return write_atomic(work / f"{name}.onnx", read_model(path).SerializeToString())
+    return _deployment(asked, steps, parts, conversion, first, best, scores, trials, folder, keeper)
 
 
 def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, Parts]:
@@ -152,7 +137,7 @@ def _final(
 
 
 def _deployment(
-    model: Any, asked: DeployRequest, steps: Steps, parts: Parts, first: Candidate, best: Candidate,
+    asked: DeployRequest, steps: Steps, parts: Parts, conversion: Facts, first: Candidate, best: Candidate,
     scores: Tuple[Mapping[str, Any], Mapping[str, Any]], trials: Tuple[Trial, ...], folder: Path, keeper: Any,
 ) -> Deployment:  # fmt: skip
     from edgedla.targets import platform_for
@@ -162,18 +147,14 @@ def _deployment(
     _publish(best, built, folder)
     artifact = load_artifact(folder / "artifact")
     accepted = score["drop"] <= asked.max_drop and bool(best.predicted["bound_kept"])
-    name = Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"
-    notes: List[str] = []
-    if parts.search.synthetic:
-        notes.append("the samples are random numbers: the steps work, and no accuracy here means anything")
-    if not best.predicted["optimal"]:
-        notes.append("the search for the placement was cut short: a longer one may find a better placement")
+    details = details_of(first, best)
+    notes = notes_of(best, artifact, parts, conversion, details["layers_after"])
     return Deployment(
-        name, asked, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
-        trials, details_of(first, best), versions_of(artifact),
+        steps.source.stem, asked, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
+        trials, details, versions_of(artifact),
         {"model": steps.source_sha256, "built_model": best.model_sha256, "artifact": artifact.digest,
          "samples": parts.identity},
-        commands_of(asked, best), tuple(notes), keeper,
+        commands_of(asked, best), notes, conversion, keeper,
     )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ class Deployment:
         accepted: the metric held on those samples, and the bound on the latency is kept.
         trials: every step, in the order in which they were tried.
         layers_before, layers_after: the placed layers of both, for the page.
+        conversion: of a model of another framework, what `convert` states; None where it came as ONNX.
         versions: of what took part. hashes: SHA-256 by what it is of.
     """
 
@@ -57,6 +58,7 @@ class Deployment:
     hashes: Mapping[str, str]
     commands: Tuple[str, ...]
     notes: Tuple[str, ...] = ()
+    conversion: Optional[Mapping[str, Any]] = None
     #: Keeps the folder of a deployment that was given none.
     keeper: Any = None
     _runner: Optional[ArtifactRunner] = field(default=None, repr=False)
@@ -132,6 +134,7 @@ class Deployment:
             "platform": dict(self.platform),
             "request": self.request.to_dict(),
             "may_change": LEVELS[int(self.request.level or 0)],
+            "conversion": None if self.conversion is None else dict(self.conversion),
             "samples": dict(self.samples),
             "accepted": self.accepted,
             "before": {**self.first.to_dict(), "final_score": dict(self.first_score)},

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import platform
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.builder.artifact.artifact import Artifact
+from edgedla.conversion.cached import conversion_line
 from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.data import Parts
+from edgedla.deployment.source import Facts
 from edgedla.deployment.steps import LAYERS
 from edgedla.version import __version__
+from edgedla.vocabulary import GPU
 
 #: Tensors whose error the document names.
 MOST_ERRORS = 20
@@ -59,6 +63,32 @@ def _errors(candidate: Candidate) -> List[Dict[str, Any]]:
 
 def _precisions(candidate: Candidate) -> Dict[str, str]:
     return dict(_quantization(candidate).get("precisions", {}))
+
+
+def notes_of(
+    best: Candidate, artifact: Artifact, parts: Parts, conversion: Facts, layers: Sequence[Mapping[str, Any]]
+) -> Tuple[str, ...]:
+    """What a reader has to know before trusting a figure.
+
+    Args:
+        layers: of the build, as they are placed.
+    """
+    notes: List[str] = []
+    if conversion is not None:
+        notes += [conversion_line(conversion), *conversion["notes"]]
+        if conversion["within"] is False:
+            notes.append("the converted model is not the same network: its outputs differ by more than rounding")
+    if parts.search.synthetic:
+        notes.append("the samples are random numbers: the steps work, and no accuracy here means anything")
+    on_gpu = sum(layer["device"] == GPU for layer in layers)
+    if artifact.simulated and best.precision == "int8" and on_gpu:
+        notes.append(
+            f"{on_gpu} of {sum(bool(layer['device']) for layer in layers)} layers run on the GPU, which the simulation "
+            "computes in FP32: only the DLA's rounding is in the accuracy; `edgedla evaluate` on the board has all of it"
+        )
+    if not best.predicted["optimal"]:
+        notes.append("the search for the placement was cut short: a longer one may find a better placement")
+    return tuple(notes)
 
 
 def versions_of(artifact: Artifact) -> Dict[str, Optional[str]]:

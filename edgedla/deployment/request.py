@@ -96,6 +96,12 @@ class DeployRequest:
             if value is not None and not value > 0:
                 raise UsageError(f"{value:g}", where=f"--{name.rpartition('_')[0].replace('_', '-')}",
                                  allowed="a number > 0")  # fmt: skip
+        for name, dims in (self.shapes or {}).items():
+            if not all(isinstance(d, int) and d >= 1 for d in dims):
+                raise UsageError(
+                    f"the dimensions {list(dims)} of input {name!r}", where="shapes", allowed="whole numbers > 0",
+                    hint="the DLA has no dynamic dimensions: call deploy once per size",
+                )  # fmt: skip
         if self.holdout is not None and self.data is None:
             raise UsageError("samples for the end, and none to work with", where="--holdout", allowed="with --data")
 

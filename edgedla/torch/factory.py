@@ -49,7 +49,7 @@ def onnx_of_factory(
     if inputs is not None and not shapes:
         args, names = forward_inputs(module, inputs)
     else:
-        args, names = _from_shapes(module, shapes, text, torch)
+        args, names = example_from_shapes(module, shapes, text, torch)
     if batch is not None:
         args = tuple(torch.zeros((batch, *a.shape[1:]), dtype=a.dtype, device=a.device) for a in args)
     return bytes(to_onnx(module, dict(zip(names, args))).SerializeToString())
@@ -89,9 +89,14 @@ def _functions(module: Any) -> List[str]:
     return sorted(n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == own and n[0] != "_")
 
 
-def _from_shapes(
+def example_from_shapes(
     module: Any, shapes: Optional[Mapping[str, Sequence[int]]], text: str, torch: Any
 ) -> Tuple[Tuple[Any, ...], Tuple[str, ...]]:
+    """(zeros of these sizes, forward's names for them).
+
+    Raises:
+        UsageError: no shapes, or a name that forward does not have.
+    """
     if not shapes:
         raise UsageError(
             "the factory gives a module without example inputs", where=text,

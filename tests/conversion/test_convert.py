@@ -176,4 +176,4 @@ def test_outputs_of_other_shapes_are_an_error(tmp_path: Path) -> None:
     save(model, str(tmp_path / "m.onnx"))
     np.savez(tmp_path / "r.npz", **{"in:x": np.zeros((1, 4), np.float32), "out:0": np.zeros((1, 5), np.float32)})
     with pytest.raises(ModelError, match="its source"):
-        module._compared(model, tmp_path / "r.npz")
+        module.compared(model, tmp_path / "r.npz")

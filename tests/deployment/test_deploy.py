@@ -192,3 +192,37 @@ def test_a_model_beyond_fp16_may_still_be_built_in_int8(samples: Path, tmp_path:
     assert outcomes(found)["the model as it is"] == "failed"
     assert found.best.precision == "int8"
     assert found.accepted
+
+
+def test_example_inputs_belong_to_models_of_a_framework(model: Path) -> None:
+    with pytest.raises(UsageError, match="example inputs"):
+        edgedla.deploy(model, example_inputs=np.zeros((1, 3, 32, 32)), level=0, **TARGET)
+
+
+def test_a_model_of_another_framework_says_how_it_was_converted(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgedla.conversion import convert as module
+    from edgedla.conversion.converted import Converted
+
+    keras_model = type("Model", (), {"__module__": "keras.src.models.model"})
+    kept = Converted(model.read_bytes(), "Model", "savedmodel", "tensorflow 1", "tf2onnx 1", 17, 0.25, 0.5, ("a note",))
+    monkeypatch.setattr(module, "convert", lambda *_, **__: kept)
+    result = edgedla.deploy(keras_model(), tmp_path / "out", level=0, **TARGET)
+    assert result.to_dict()["conversion"] == kept.to_dict()
+    text = " ".join(result.render("text").split())
+    assert "relative L2 0.25 against its source" in text
+    assert "a note" in text
+    assert "not the same network" in text
+
+
+def test_int8_that_is_not_simulated_is_said(model: Path, samples: Path, tmp_path: Path) -> None:
+    from edgedla.deployment.data import parts_of
+    from edgedla.deployment.details import notes_of
+
+    result = edgedla.deploy(model, tmp_path / "out", level=2, data=samples, max_drop=0.2, **TARGET)
+    assert result.best.precision == "int8"
+    assert not any("computes in FP32" in note for note in result.notes)
+    layers = [{**layer, "device": "GPU" if i else "DLA0"} for i, layer in enumerate(result.details["layers_after"])]
+    notes = notes_of(result.best, result.artifact, parts_of(DeployRequest(target="orin"), []), None, layers)
+    assert notes[1].startswith(f"{len(layers) - 1} of {len(layers)} layers run on the GPU")

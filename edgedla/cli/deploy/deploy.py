@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
 from edgedla.cli.accuracy.progress import progress_bar
-from edgedla.cli.options import ShapesType, platform_options, preprocess_options, preprocess_settings
+from edgedla.cli.deploy.sizes import SizesType
+from edgedla.cli.options import platform_options, preprocess_options, preprocess_settings
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 
@@ -92,8 +93,9 @@ def parse_budget(text: str) -> float:
 @click.option("--budget", metavar="TIME", help="Time for the whole: 10m, 90s. The best so far stands.")
 @preprocess_options()
 @click.option(
-    "--shapes", type=ShapesType(), multiple=True, metavar="NAME:DIMS",
-    help="Fix input shapes: name:1x3x224x224. Given several times: an engine a size.",
+    "--shapes", type=SizesType(), multiple=True, metavar="NAME:DIMS",
+    help="Fix input shapes: name:1x3x224x224. Several times, or with a range (1x3x224..416/64x224; equal ranges vary "
+    "together): an engine per size.",
 )  # fmt: skip
 @click.option("--batch", type=click.IntRange(min=1), help="Set the first dimension of every input.")
 @click.option("--power-mode", metavar="NAME", help="nvpmodel mode that predicted costs hold for.")
@@ -114,7 +116,7 @@ def deploy(model: str, out: str, **given: Any) -> int:
     from edgedla.deployment.request import DeployRequest
     from edgedla.reports.deployment import render_deployment
 
-    sizes: Sequence[Mapping[str, Sequence[int]]] = given.pop("shapes") or (None,)  # type: ignore[assignment]
+    sizes: List[Optional[Dict[str, List[int]]]] = [size for option in given.pop("shapes") for size in option] or [None]
     wanted, fresh = given.pop("output_format"), given.pop("fresh")
     max_latency, budget, drop = given.pop("max_latency"), given.pop("budget"), given.pop("max_drop")
     given["preprocess"] = preprocess_settings(given)

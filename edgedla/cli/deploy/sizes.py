@@ -1,0 +1,55 @@
+"""`--shapes` with ranges: every size in them, for a DLA engine has one size each."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import click
+
+from edgedla.cli.options import parse_shapes
+from edgedla.errors import UsageError
+
+#: Engines of one call: each takes a whole deployment, and its own memory on the board.
+MOST_SIZES = 16
+_RANGE = re.compile(r"([0-9]+)\.\.([0-9]+)(?:/([0-9]+))?")
+_FORM = "LOW..HIGH or LOW..HIGH/STEP in place of a dimension, for example 1x3x224..416/64x224"
+
+
+def parse_sizes(text: str) -> Tuple[Dict[str, List[int]], ...]:
+    """As parse_shapes, with ranges: `x:1..2x3x224x224` -> sizes with 1 and with 2. Equal ranges vary together.
+
+    Raises:
+        UsageError: as parse_shapes, an empty range, or more than MOST_SIZES sizes.
+    """
+    ranges = {match.group(0): _values(match) for match in _RANGE.finditer(text)}
+    count = 1
+    for values in ranges.values():
+        count *= len(values)
+    if count > MOST_SIZES:
+        raise UsageError(
+            f"{count} sizes, each an engine of its own: the DLA has no dynamic dimensions", where="--shapes",
+            allowed=f"{MOST_SIZES} sizes or fewer", hint="give a step (224..416/64), or the sizes that occur, one --shapes each",
+        )  # fmt: skip
+    return tuple(_with(text, dict(zip(ranges, chosen))) for chosen in itertools.product(*ranges.values()))
+
+
+def _with(text: str, values: Mapping[str, int]) -> Dict[str, List[int]]:
+    return parse_shapes(_RANGE.sub(lambda match: str(values[match.group(0)]), text))
+
+
+def _values(match: re.Match[str]) -> range:
+    low, high, step = int(match[1]), int(match[2]), int(match[3] or 1)
+    if not 1 <= low <= high or step < 1:
+        raise UsageError(f"{match[0]!r} is no range", where="--shapes", allowed=_FORM)
+    return range(low, high + 1, step)
+
+
+class SizesType(click.ParamType):
+    """click type of `--shapes` where each size is an engine: a tuple of sizes."""
+
+    name = "shapes"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> Any:
+        return parse_sizes(value) if isinstance(value, str) else value

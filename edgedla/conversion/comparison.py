@@ -1,0 +1,47 @@
+"""A converted model against its source: both run on the same input, the outputs are compared."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.errors import ModelError
+
+
+def worst_difference(
+    model: Any, inputs: Mapping[str, np.ndarray], expected: Sequence[np.ndarray]
+) -> Tuple[float, float]:
+    """(relative L2, largest absolute difference) of the worst output.
+
+    Args:
+        model: onnx.ModelProto. inputs: by the source's names, in order; where the model has other names, the order counts.
+        expected: the source's outputs.
+
+    Raises:
+        ModelError: the outputs have other shapes, or ONNX Runtime refuses the model. EnvironmentMissing: no ONNX Runtime.
+    """
+    from edgedla.quantization.session import open_session
+
+    session = open_session(model.SerializeToString())
+    names = [entry.name for entry in session.get_inputs()]
+    # An exporter leaves out inputs that the network does not use.
+    known = {name: inputs[name] for name in names if name in inputs}
+    feed = known if len(known) == len(names) else dict(zip(names, inputs.values()))
+    outputs = session.run(None, feed)
+    if sorted(x.shape for x in outputs) != sorted(x.shape for x in expected):
+        raise ModelError(
+            f"the converted model gives {[list(x.shape) for x in outputs]}, its source {[list(x.shape) for x in expected]}"
+        )
+    worst, largest = 0.0, 0.0
+    for want in expected:
+        # tf2onnx keeps the names of outputs, not always their order.
+        rel_l2, max_abs = min(_difference(want, x) for x in outputs if x.shape == want.shape)
+        worst, largest = max(worst, rel_l2), max(largest, max_abs)
+    return float(f"{worst:.3g}"), float(f"{largest:.3g}")
+
+
+def _difference(want: np.ndarray, output: np.ndarray) -> Tuple[float, float]:
+    a, b = want.astype(np.float64), output.astype(np.float64)
+    norm, error = float(np.linalg.norm(a)), float(np.linalg.norm(b - a))
+    return (error / norm if norm > 0 else error), float(np.abs(b - a).max()) if a.size else 0.0

@@ -1,0 +1,50 @@
+"""The model of a deployment as one ONNX file with its weights, whatever it came as."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from edgedla.conversion.cached import conversion_line, converted
+from edgedla.conversion.objects import object_kind
+from edgedla.deployment.request import DeployRequest
+from edgedla.errors import UsageError
+from edgedla.files import write_atomic
+
+#: What a conversion states; None where the model came as ONNX.
+Facts = Optional[Dict[str, Any]]
+
+
+def as_source(
+    model: Any, example_inputs: Any, folder: Path, request: DeployRequest, say: Optional[Callable[[str], None]]
+) -> Tuple[Path, Facts]:
+    """(ONNX file in the folder, named as the model; what its conversion states).
+
+    Args:
+        model, example_inputs: as for `deploy`.
+
+    Raises:
+        ModelError, UsageError, EnvironmentMissing: as `convert`.
+    """
+    from edgedla.builder.building import as_file
+    from edgedla.builder.onnx_input import read_model
+
+    name, facts = "model", None  # type: Tuple[str, Facts]
+    if object_kind(model) is not None:
+        from edgedla.conversion.convert import convert
+
+        name = type(model).__name__
+        made = convert(model, example_inputs=example_inputs, shapes=request.shapes, **request.platform)
+        model, facts = made.model, made.to_dict()
+        if say is not None:
+            say(conversion_line(facts))
+    elif example_inputs is not None:
+        raise UsageError("example inputs of a model that says its sizes itself", where="example_inputs",
+                         allowed="with a PyTorch module, a Keras model or a TensorFlow module",
+                         hint="shapes= fixes the sizes of an ONNX model")  # fmt: skip
+    elif isinstance(model, (str, os.PathLike)):
+        name = Path(model).stem
+        model, facts = converted(os.fspath(model), shapes=request.shapes, say=say, **request.platform)
+    with as_file(model) as path:
+        return write_atomic(folder / f"{name}.onnx", read_model(path).SerializeToString()), facts

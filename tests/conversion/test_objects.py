@@ -1,0 +1,126 @@
+"""Models in memory: told by their classes without an import; exported, compared with themselves, left as they were."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import edgedla
+from edgedla.conversion.objects import object_kind
+from edgedla.errors import UsageError
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+needs_keras = pytest.mark.skipif(find_spec("tensorflow") is None, reason="TensorFlow is not installed")
+
+
+def instance(*names: str) -> Any:
+    """Of a class that derives from classes with these dotted names, the base first."""
+    bases: Any = ()
+    for name in names:
+        module, _, own = name.rpartition(".")
+        bases = (type(own, bases, {"__module__": module}),)
+    return bases[0]()
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (["torch.nn.modules.module.Module", "mine.Net"], "module"),
+        (["torch.nn.modules.module.Module", "torch.jit._script.ScriptModule", "torch.jit._trace.Traced"], "script"),
+        (["torch.export.exported_program.ExportedProgram"], "program"),
+        (["keras.src.models.model.Model", "mine.Net"], "keras"),
+        (["tensorflow.python.module.module.Module", "tensorflow.python.keras.engine.training.Model"], "keras"),
+        (["tensorflow.python.module.module.Module", "mine.Net"], "tensorflow"),
+        (["onnx.onnx_ml_pb2.ModelProto"], None),
+        (["mine.Module"], None),
+    ],
+)
+def test_models_are_told_by_their_classes(names: Any, kind: Any) -> None:
+    assert object_kind(instance(*names)) == kind
+
+
+def test_everything_else_is_no_model() -> None:
+    assert [object_kind(x) for x in ("m.pt2", Path("m.pt2"), b"", None, 3)] == [None] * 5
+    with pytest.raises(UsageError, match="a dict is no model"):
+        edgedla.convert({})
+
+
+@needs_torch
+def test_a_module_is_exported_and_compared() -> None:
+    import torch
+
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Dropout(), torch.nn.ReLU()).train()
+    made = edgedla.convert(net, example_inputs=torch.zeros(1, 3, 8, 8))
+    assert made.within
+    assert (made.kind, made.exporter, made.opset, made.source) == ("module", "torchscript", 17, "Sequential")
+    assert net.training
+    sized = edgedla.convert(net, shapes={"": [1, 3, 8, 8]})
+    assert sized.within
+    with pytest.raises(UsageError, match="sizes of its inputs"):
+        edgedla.convert(net)
+
+
+@needs_torch
+@pytest.mark.slow
+def test_programs_and_scripts_in_memory_give_the_same_network() -> None:
+    import torch
+
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()
+    x = torch.zeros(1, 3, 8, 8)
+    every = [
+        edgedla.convert(net, example_inputs=x),
+        edgedla.convert(torch.export.export(net, (x,))),
+        edgedla.convert(torch.jit.trace(net, x), example_inputs=x),
+    ]
+    assert [m.within for m in every] == [True] * 3
+    verdicts = [[(n.type, str(n.placed)) for n in edgedla.check(m.model, target="orin").layers] for m in every]
+    assert verdicts[0] == verdicts[1] == verdicts[2]
+
+
+@needs_torch
+def test_integers_keep_their_values() -> None:
+    import torch
+
+    class Lookup(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(100, 4)
+
+        def forward(self, words: Any) -> Any:
+            return {"vectors": self.table(words), "more": [words.float()]}
+
+    assert edgedla.convert(Lookup(), example_inputs={"words": torch.tensor([[99, 3]])}).within
+
+
+@needs_torch
+def test_a_module_is_deployed(tmp_path: Path) -> None:
+    import torch
+
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
+    options: Any = {"target": "agx-orin-64gb", "backend": "host", "level": 0, "place": "dla"}
+    made = edgedla.deploy(net, tmp_path, example_inputs=torch.zeros(1, 3, 8, 8), **options)
+    document = made.to_dict()
+    assert (document["model"], document["conversion"]["within"]) == ("Sequential", True)
+    assert "converted Sequential by torchscript" in made.render("text")
+    x = np.ones((1, 3, 8, 8), np.float32)
+    outputs = made.run(x)
+    with torch.no_grad():
+        expected = net.eval()(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(next(iter(outputs.values())), expected, rtol=2e-2, atol=2e-3)
+
+
+@needs_keras
+@pytest.mark.slow
+def test_a_keras_model_is_converted_from_memory() -> None:
+    import keras
+
+    made = edgedla.convert(
+        keras.Sequential([keras.layers.Input((8, 8, 3)), keras.layers.Conv2D(4, 3), keras.layers.ReLU()])
+    )
+    assert made.within
+    assert made.source == "Sequential"
+    assert edgedla.check(made.model, target="orin").totals.macs > 0
