@@ -103,27 +103,33 @@ def bench(
 ) -> int:
     """Measure latency and throughput of an artifact; of a chain also with a frame in each stage, and each stage's time.
 
+    ARTIFACT is a folder that `edgedla build` made or, on the Jetson that built it, the file of a TensorRT engine, also with
+    Ultralytics' metadata.
+
     A host artifact runs in ONNX Runtime: its times are marked as simulated and say nothing of a Jetson.
 
     --export-profile writes the times of layers, in trtexec's form or, with --onnx, as a profile by signature that
     `edgedla place` and `check` take for --profile. It needs an artifact built with TensorRT in hybrid mode, or a chain of such.
     """
-    from edgedla.builder.artifact.load import load_artifact
-
     targets = destinations(output_format, output, FORMATS)
     folder = artifact or trtexec_engine
     if not folder or (artifact and trtexec_engine):
-        raise UsageError("one artifact is needed", allowed="ARTIFACT, or trtexec's --loadEngine=ARTIFACT")
+        raise UsageError("one artifact or engine is needed", allowed="ARTIFACT, or trtexec's --loadEngine=FILE")
     if trtexec_core is not None:
         devices = (*devices, f"DLA{trtexec_core}")
+    from edgedla.builder.artifact.artifact import BARE_ENGINE
     from edgedla.files import write_atomic
     from edgedla.runtime.measure.bench import bench_request
     from edgedla.runtime.measure.request import BenchRequest
     from edgedla.runtime.measure.timing import BenchOptions
+    from edgedla.runtime.runners.engine_file import open_built
 
     timing = BenchOptions(warm_up, iterations, duration, _percentiles(percentile), streams)
     request = BenchRequest(devices, timing, export_profile is not None, onnx, shapes, batch, power_mode)
-    loaded = load_artifact(folder, model=onnx)
+    loaded = open_built(folder, model=onnx)
+    if loaded.kind == BARE_ENGINE:
+        for note in loaded.notes:
+            echo(f"edgedla: {note}", err=True)
     if export_layer_info:
         from edgedla.runtime.measure.layer_profile import layer_info
 
@@ -150,7 +156,8 @@ def _text(document: Dict[str, Any]) -> str:
     from edgedla.reports.stages import stage_lines
 
     d = document
-    lines: List[str] = [f"{d['model'].get('name')} for {d['target']}, {d['precision']}, {d['backend']} backend"]
+    precision = f"precision {d['precision']}" if d["precision"] == "unknown" else d["precision"]
+    lines: List[str] = [f"{d['model'].get('name')} for {d['target']}, {precision}, {d['backend']} backend"]
     for r in d["results"]:
         pipelined = r["pipelined"]
         lines += _result(r, ", one frame at a time" if pipelined else "")

@@ -26,7 +26,7 @@ FORMATS = ("text", "json")
 
 
 @click.command(cls=BoardCommand)
-@click.argument("pipeline", metavar="PIPELINE.yaml|ARTIFACT")
+@click.argument("pipeline", metavar="PIPELINE.yaml|ARTIFACT|ENGINE")
 @source_options()
 @click.option(
     "--device",
@@ -46,8 +46,8 @@ FORMATS = ("text", "json")
 @click.option(
     "--decode",
     metavar="NAME",
-    help="classification, segmentation, instances, pose, ssd, yolov5, yolov8, yolo11, centernet, depth, none, or "
-    "module:function of your own.",
+    help="classification, segmentation, instances, pose, ssd, yolov5, yolov8, yolo11, centernet, depth, final (boxes after "
+    "NMS), none, or module:function of your own.",
 )
 @click.option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
 @click.option("--score", type=click.FloatRange(0, 1), help="Detections below this score are dropped.")
@@ -92,6 +92,9 @@ def run(
 ) -> None:
     """Run a pipeline until its source ends, a limit is reached, or Ctrl-C (SIGTERM) asks it to stop.
 
+    ENGINE is the file of a TensorRT engine, on the Jetson that built it. Of Ultralytics' engines the decoder, the class
+    names and the fit come from their metadata, unless options say otherwise.
+
     What is under way is finished first; the summary comes last. A second Ctrl-C does not wait. Exit code 6 if a stage
     failed, or if what was under way did not finish.
     """
@@ -101,20 +104,18 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.signal(number, lambda *_: os._exit(130))
         click.get_current_context().call_on_close(functools.partial(signal.signal, number, before))
-    from edgedla.builder.artifact.load import engine_hint
+    from edgedla.records.plan_header import is_engine
     from edgedla.runtime.pipeline.reading import read_labels
 
     is_file = pipeline.lower().endswith((".yaml", ".yml"))
     if not os.path.exists(pipeline):
         raise DocumentError("no such file or folder", where=pipeline)
-    if not is_file and not os.path.isdir(pipeline):
+    if not is_file and not os.path.isdir(pipeline) and not is_engine(Path(pipeline)):
         raise UsageError(
-            "neither a pipeline file nor an artifact folder",
+            "neither a pipeline file, nor an artifact's folder, nor a TensorRT engine",
             where=pipeline,
-            allowed="*.yaml, or a folder that `edgedla build` made",
-            hint=f"edgedla build {pipeline} -o ARTIFACT"
-            if pipeline.lower().endswith(".onnx")
-            else engine_hint(Path(pipeline)),
+            allowed="*.yaml, a folder that `edgedla build` made, or an engine's file",
+            hint=f"edgedla build {pipeline} -o ARTIFACT" if pipeline.lower().endswith(".onnx") else None,
         )
     given = {
         "artifact": "" if is_file else pipeline,

@@ -7,11 +7,11 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.graph.layer_graph import LayerGraph
-from edgedla.inspection.file_kind import PlanHeader
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.records.build_log import BuildLog, Pools
 from edgedla.records.engine_info import EngineInfo
 from edgedla.records.loadable import LoadableFile
+from edgedla.records.plan_header import PlanHeader
 from edgedla.rules.messages import explain_line
 
 #: Sections of a stage's rows that only repeat the chain's.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
-import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any, Mapping, Tuple
 
 from edgedla.builder.artifact.artifact import MANIFEST
 from edgedla.documents import DOCUMENTS, identify
@@ -16,6 +14,7 @@ from edgedla.records.build_log_lines import recognise
 from edgedla.records.build_log_prefix import split_prefix
 from edgedla.records.engine_info import is_engine_info
 from edgedla.records.json_text import parse_json
+from edgedla.records.plan_header import plan_header
 from edgedla.records.profile_table import read_profile_table
 from edgedla.records.text_lines import BROKEN_STREAM, text_lines
 from edgedla.rules.messages import explain_line
@@ -32,9 +31,6 @@ _CACHE = re.compile(rb"TRT-\d+-\w+\s*\n")
 #: A drift file: YAML, because it is to be read and edited.
 _DRIFT = re.compile(rb"(?:#[^\n]*\n)*(?:schema: edgedla\.drift/|document: edgedla\.drift\b)")
 
-#: A serialised TensorRT engine begins with these bytes (tag 0x74727466, as trtexec --getPlanVersionOnly checks it).
-PLAN_MAGIC = b"ftrt"
-
 
 @dataclass(frozen=True)
 class Found:
@@ -42,15 +38,6 @@ class Found:
 
     kind: str
     document: Any = None
-
-
-@dataclass(frozen=True)
-class PlanHeader:
-    """The readable part of a serialised engine: the version of TensorRT where the header's form is known."""
-
-    version: str
-    offset: int
-    metadata: Optional[Mapping[str, Any]]
 
 
 def detect(path: Path) -> Found:
@@ -99,36 +86,6 @@ def detect(path: Path) -> Found:
             where=str(path), hint="write the log with trtexec --verbose, and pass the file itself",
         )  # fmt: skip
     return Found("loadable")
-
-
-def plan_header(path: Path) -> Optional[PlanHeader]:
-    """The header of a serialised engine, also behind the JSON that Ultralytics puts before it; None for other files.
-
-    Form of the header (trtexec's own check): tag, then a 32-bit serialisation version; where that is 0, bytes 24 to 27
-    are TensorRT's major, minor, patch and build.
-    """
-    with open(path, "rb") as f:
-        start = f.read(8)
-        offset, metadata = 0, None
-        if not start.startswith(PLAN_MAGIC):
-            length = struct.unpack("<I", start[:4])[0] if len(start) == 8 else 0
-            if not 2 <= length <= 1 << 20 or start[4:5] != b"{":
-                return None
-            f.seek(4)
-            text = f.read(length)
-            try:
-                metadata = json.loads(text.decode("utf-8"))
-            except (ValueError, RecursionError):
-                return None
-            offset = 4 + length
-        f.seek(offset)
-        header = f.read(28)
-    if not header.startswith(PLAN_MAGIC):
-        return None
-    version = ""
-    if len(header) == 28 and struct.unpack_from("<I", header, 4)[0] == 0 and any(header[24:28]):
-        version = ".".join(str(n) for n in header[24:28])
-    return PlanHeader(version, offset, metadata if isinstance(metadata, dict) else None)
 
 
 def _head(path: Path) -> bytes:

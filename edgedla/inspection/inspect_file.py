@@ -17,12 +17,13 @@ from edgedla.inspection import facts
 from edgedla.inspection.compare_with import compare_against, own_comparison
 from edgedla.inspection.comparison import Comparison
 from edgedla.inspection.facts import Fact, of_chain
-from edgedla.inspection.file_kind import detect, plan_header
+from edgedla.inspection.file_kind import detect
 from edgedla.quantization.calibration_cache import read_cache
 from edgedla.records.build_log import BuildLog
 from edgedla.records.build_log_reader import last_build, read_build_logs
 from edgedla.records.engine_info import EngineInfo, parse_engine_info
 from edgedla.records.loadable import read_loadable
+from edgedla.records.plan_header import plan_header
 
 _ENGINE_HINT = (
     "a TensorRT engine is not opened here: deserialising it runs code of whoever built it. On a device where you trust "

@@ -19,6 +19,7 @@ SOURCES = [
     ROOT / "edgedla/builder/tensorrt/api.py",
     ROOT / "edgedla/builder/tensorrt/callbacks.py",
     ROOT / "edgedla/builder/tensorrt/config.py",
+    ROOT / "edgedla/runtime/runners/engine_reader.py",
     ROOT / "edgedla/runtime/runners/tensorrt_engine.py",
 ]
 RELEASES = ["8.4.1", "8.5.2", "8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]

@@ -26,6 +26,8 @@ class Script:
         build: "ok", "none" (returns None), "raise", "die" (the process ends at once, as under kill -9).
         inspector: what the engine inspector answers.
         engine_formats: border formats of the built engine that are not LINEAR.
+        engine_types: element types of the built engine's borders that are not FLOAT.
+        reads: what `deserialize_cuda_engine` is given last; None before it.
         cores: number of DLA cores.
         run: called with {tensor name: address} for each inference; its answer says whether it could be queued.
         context: False: the engine makes no execution context.
@@ -43,6 +45,8 @@ class Script:
     build: str = "ok"
     inspector: Any = field(default_factory=lambda: {"Layers": [], "Bindings": []})
     engine_formats: Dict[str, str] = field(default_factory=dict)
+    engine_types: Dict[str, str] = field(default_factory=dict)
+    reads: Optional[bytes] = None
     cores: int = 2
     run: Callable[[Dict[str, int]], bool] = lambda addresses: True
     context: bool = True
@@ -246,6 +250,7 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         return layer._name not in script.cannot and not (scaled and layer._name in script.cannot_int8)
 
     def deserialize(self: Any, serialized_engine: Any) -> Any:
+        script.reads = bytes(serialized_engine)
         return make("ICudaEngine", name="engine") if bytes(serialized_engine) else None
 
     def execution_context(self: Any, **_: Any) -> Any:
@@ -274,6 +279,15 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
 
     def engine_format(self: Any, name: str) -> Any:
         return module.TensorFormat.__members__[script.engine_formats.get(name, "LINEAR")]
+
+    def engine_type(self: Any, name: str) -> Any:
+        return module.DataType.__members__[script.engine_types.get(name, "FLOAT")]
+
+    def engine_mode(self: Any, name: str) -> Any:
+        return module.TensorIOMode.__members__["INPUT" if name in script.inputs else "OUTPUT"]
+
+    def engine_shape(self: Any, name: str) -> Tuple[int, ...]:
+        return {**script.inputs, **script.outputs}[name]
 
     def device_of(self: Any, layer: Any) -> Any:
         return self._devices.get(layer, self.__dict__.get("_default_device_type") or module.DeviceType.GPU)
@@ -325,6 +339,13 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
         "ICudaEngine.num_io_tensors": lambda self: len(script.inputs) + len(script.outputs),
         "ICudaEngine.get_tensor_name": lambda self, index: [*script.inputs, *script.outputs][index],
         "ICudaEngine.get_tensor_format": engine_format,
+        "ICudaEngine.get_tensor_dtype": engine_type,
+        "ICudaEngine.get_tensor_mode": engine_mode,
+        "ICudaEngine.get_tensor_shape": engine_shape,
+        "ICudaEngine.binding_is_input": lambda self, index: io_names[index] in script.inputs,
+        "ICudaEngine.get_binding_shape": lambda self, index: engine_shape(self, io_names[index]),
+        "ICudaEngine.get_binding_dtype": lambda self, index: engine_type(self, io_names[index]),
+        "ICudaEngine.get_binding_format": lambda self, index: engine_format(self, io_names[index]),
         "EngineInspector.get_engine_information": lambda self, format: json.dumps(script.inspector),
         "IHostMemory.nbytes": lambda self: len(self._bytes),
         "IHostMemory.__bytes__": lambda self: self._bytes,

@@ -18,8 +18,9 @@ from edgedla.builder.artifact.store import save_artifact
 from edgedla.cli import main
 from edgedla.documents import schema
 from edgedla.errors import DocumentError, EdgedlaError, UsageError
-from edgedla.inspection.file_kind import detect, plan_header
+from edgedla.inspection.file_kind import detect
 from edgedla.inspection.inspect_file import diff, inspect
+from edgedla.records.plan_header import plan_header
 from edgedla.reports.inspect import render_diff, render_inspection
 
 LOGS = Path(__file__).resolve().parents[1] / "data" / "build_logs"

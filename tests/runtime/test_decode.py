@@ -12,7 +12,7 @@ from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode import NmsOptions, decode_anchors, decode_dfl, decode_ssd, segmentation, top_k
 from edgedla.runtime.decode.detections import nms
 from edgedla.runtime.decode.make_decoder import DecodeOptions, make_decoder, parse_anchors
-from edgedla.runtime.decode.rows import decode_rows
+from edgedla.runtime.decode.rows import decode_final, decode_rows
 from edgedla.runtime.decode.yolo import YOLOV5_ANCHORS, joined
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -185,6 +185,32 @@ def test_whole_exported_networks_and_their_transpose(transposed, objectness):
 def test_rows_of_another_shape_are_refused(shape):
     with pytest.raises(RunError, match="rows of"):
         decode_rows(np.zeros(shape, np.float32))
+
+
+def test_final_boxes_are_taken_as_they_are():
+    # Two that overlap: no NMS comes after the network's own.
+    values = [
+        [0, 0, 20, 10, 0.9, 1],
+        [1, 0, 20, 10, 0.8, 1],
+        [0, 0, 5, 5, 0.1, 0],
+        [9, 9, 9, 9, 0.7, 0],
+        [0, 0, np.inf, 1, 1, 0],
+    ]
+    output = np.array([values], np.float32)
+    found = decode_final([output], (32, 32), None, None, ("cat", "dog"))
+    assert [(d.label, round(d.score, 2), d.box_xyxy) for d in found] == [
+        ("dog", 0.9, (0, 0, 20, 10)), ("dog", 0.8, (1, 0, 20, 10)),
+    ]  # fmt: skip
+    halved = decode_final([output], (32, 32), NmsOptions(limit=1), Geometry.fit((64, 64), (32, 32)))
+    assert [d.box_xyxy for d in halved] == [(0, 0, 40, 20)]
+    with pytest.raises(RunError, match="class 1 of 1 labels"):
+        decode_final([output], (32, 32), labels=("cat",))
+
+
+@pytest.mark.parametrize("shape", [(1, 300, 7), (2, 300, 6), (300, 6)])
+def test_final_boxes_of_another_shape_are_refused(shape):
+    with pytest.raises(RunError, match="outputs of shape"):
+        decode_final([np.zeros(shape, np.float32)], (32, 32))
 
 
 def test_ssd_reads_every_number_where_the_reference_does():

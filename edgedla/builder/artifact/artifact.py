@@ -15,6 +15,8 @@ from edgedla.importers.model_file.changed_outputs import ChangedOutput
 from edgedla.version import __version__
 
 MANIFEST = "manifest.json"
+#: `Artifact.kind` of a file that holds a TensorRT engine and no manifest; such a one is run and never saved.
+BARE_ENGINE = "engine"
 #: Files written by an artifact carry their hash in their name, so that a new build never writes over a file that a
 #: running pipeline or the old manifest refers to. The manifest is the one commit point.
 HASHED_NAME = re.compile(r"^[A-Za-z0-9_]+-[0-9a-f]{12}(\.[A-Za-z0-9_]+)+$")
@@ -93,7 +95,8 @@ class Artifact:
 
     Attributes:
         kind: "hybrid" (TensorRT engine, GPU and DLA), "standalone" (DLA loadable for cuDLA), or "chain": a network that a
-            placement spreads over both DLA cores, built as one engine a stage.
+            placement spreads over both DLA cores, built as one engine a stage. "engine": a file of somebody else's build,
+            which says nothing of its model, of scales and of who built it.
         backend: "tensorrt" or "host".
         simulated: True for the host backend: its numbers are computed, not those of a DLA.
         model: {"name", "sha256"} of the ONNX file; "external": file name -> sha256 of the files beside it; "outputs": as they

@@ -19,10 +19,9 @@ from edgedla.builder.artifact.stages import StageEntry, check_stages, stage_fold
 from edgedla.documents import require
 from edgedla.errors import DocumentError
 from edgedla.files import sha256_of
+from edgedla.records.plan_header import ENGINE_ENDINGS
 from edgedla.strict_documents import read_json
 
-#: Endings that people give engines.
-ENGINE_ENDINGS = (".engine", ".plan", ".trt")
 #: A manifest has some hundred bytes a layer; what is larger than this is none.
 MANIFEST_LIMIT_BYTES = 64 << 20
 
@@ -129,8 +128,9 @@ def engine_hint(file: Path) -> str:
     """What to do with a file where an artifact is wanted."""
     if file.suffix.lower() in ENGINE_ENDINGS:
         return (
-            "an engine alone does not say its formats, scales and origin: build the artifact from the ONNX model with "
-            "`edgedla build MODEL.onnx -o ARTIFACT`; `edgedla inspect` reads this file's header, trtexec --loadEngine times it"
+            "an engine alone does not say its scales and origin: build the artifact from the ONNX model with `edgedla build "
+            "MODEL.onnx -o ARTIFACT`; `edgedla inspect` reads this file's header, `edgedla bench` and `edgedla run` take it as "
+            "it is on the Jetson that built it"
         )
     return "give the folder that `edgedla build -o` wrote"
 

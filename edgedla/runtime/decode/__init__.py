@@ -10,6 +10,7 @@ from edgedla.runtime.decode.depth import DepthMap, decode_depth
 from edgedla.runtime.decode.detections import Detection, NmsOptions
 from edgedla.runtime.decode.instances import Instance, decode_instances
 from edgedla.runtime.decode.pose import decode_pose
+from edgedla.runtime.decode.rows import decode_final
 from edgedla.runtime.decode.ssd import decode_ssd
 from edgedla.runtime.decode.yolo import decode_anchors, decode_dfl
 
@@ -21,6 +22,7 @@ DECODERS: Dict[str, Callable] = {
     "depth": decode_depth,
     "pose": decode_pose,
     "ssd": decode_ssd,
+    "final": decode_final,
     "yolov5": decode_anchors,
     "yolov8": decode_dfl,
     "yolo11": decode_dfl,
@@ -37,6 +39,7 @@ __all__ = [
     "decode_centers",
     "decode_depth",
     "decode_dfl",
+    "decode_final",
     "decode_instances",
     "decode_pose",
     "decode_ssd",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class DecodeOptions:
     priors: str = ""
     anchors: Tuple[str, ...] = ()
     keypoints: int = 17
+    #: Names of the fields that a file or option gave, also where they are the defaults.
+    given: FrozenSet[str] = field(default=frozenset(), compare=False, repr=False, metadata={"internal": True})
 
 
 def make_decoder(options: DecodeOptions, artifact: Artifact) -> Decoder:

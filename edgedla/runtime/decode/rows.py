@@ -1,14 +1,14 @@
-"""Detections that the network decodes itself: one row a candidate, as exporters write a whole YOLO."""
+"""Detections that the network decodes itself: one row per candidate, as exporters write a whole YOLO."""
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.decode.detections import Detection, NmsOptions, check_labels, finish
+from edgedla.runtime.decode.detections import FARTHEST, Detection, NmsOptions, check_labels, finish
 
 
 def decode_rows(
@@ -42,3 +42,40 @@ def decode_rows(
     at = np.flatnonzero(best >= options.score)
     centre, half = values[:2, at].T.astype(np.float64), values[2:4, at].T.astype(np.float64) / 2
     return finish(np.concatenate([centre - half, centre + half], 1), best[at], classes[at], options, geometry, labels)
+
+
+def decode_final(
+    outputs: Sequence[np.ndarray],
+    input_hw: Tuple[int, int],
+    options: Optional[NmsOptions] = None,
+    geometry: Optional[Geometry] = None,
+    labels: Sequence[str] = (),
+) -> List[Detection]:
+    """Boxes that are final: the network holds the NMS, or was trained to need none (YOLOv10).
+
+    Args:
+        outputs: one array (1, boxes, 6): x1, y1, x2, y2 in network pixels, score, class.
+
+    Raises:
+        RunError: another shape, or a class beyond the labels.
+    """
+    options = options or NmsOptions()
+    if len(outputs) != 1 or outputs[0].ndim != 3 or outputs[0].shape[0] != 1 or outputs[0].shape[2] != 6:
+        shapes = ", ".join(str(list(o.shape)) for o in outputs)
+        raise RunError(f"outputs of shape {shapes}", allowed="one of (1, boxes, 6)")
+    rows = outputs[0][0].astype(np.float64)
+    rows = rows[np.isfinite(rows).all(axis=1) & (rows[:, 4] >= options.score)]
+    rows = rows[np.argsort(-rows[:, 4], kind="stable")][: options.limit]
+    classes = rows[:, 5].astype(np.int64)
+    if labels and classes.size and not 0 <= classes.min() <= classes.max() < len(labels):
+        raise RunError(f"class {int(classes.max())} of {len(labels)} labels", allowed="a name for every class")
+    boxes = np.clip(rows[:, :4], -FARTHEST, FARTHEST)
+    if geometry is not None:
+        boxes = geometry.to_source(boxes)
+    return [
+        Detection(
+            (float(b[0]), float(b[1]), float(b[2]), float(b[3])), float(r[4]), int(c), labels[c] if labels else ""
+        )
+        for b, r, c in zip(boxes, rows, classes)
+        if b[2] > b[0] and b[3] > b[1]
+    ]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact
-from edgedla.builder.artifact.load import load_artifact
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile, write_profile
 from edgedla.documents import header
@@ -21,6 +20,7 @@ from edgedla.runtime.measure.layer_profile import EngineTimes
 from edgedla.runtime.measure.request import BenchRequest
 from edgedla.runtime.measure.timing import BenchOptions, BenchResult, random_inputs, time_runner
 from edgedla.runtime.pipeline.devices import open_devices
+from edgedla.runtime.runners.engine_file import open_built
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class BenchReport:
         """The document edgedla.bench, with every latency where `times`."""
         return {
             **header("edgedla.bench"),
-            "model": dict(self.artifact.model),
+            "model": {k: v for k, v in self.artifact.model.items() if k != "metadata"},
             "target": self.artifact.platform.get("target"),
             "backend": self.artifact.backend,
             "precision": self.artifact.precision,
@@ -93,7 +93,8 @@ def bench(
     """Latency and throughput of an artifact, as `edgedla bench` measures them.
 
     Args:
-        artifact: its folder, or as `load_artifact` returns it. For the rest see `BenchRequest`.
+        artifact: its folder, or as `load_artifact` returns it, or the file of a TensorRT engine. For the rest see
+            `BenchRequest`.
 
     Raises:
         UsageError: a device that the artifact is not for, or a profile of what has no layers to time.
@@ -101,7 +102,7 @@ def bench(
         RunError: an inference failed.
     """
     request = BenchRequest(devices, options or BenchOptions(), profile, onnx, shapes, batch, power_mode)
-    loaded = artifact if isinstance(artifact, Artifact) else load_artifact(artifact, model=onnx)
+    loaded = artifact if isinstance(artifact, Artifact) else open_built(artifact, model=onnx)
     return bench_request(loaded, request)
 
 

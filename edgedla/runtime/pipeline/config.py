@@ -226,8 +226,8 @@ def _override(base: PipelineConfig, name: str, changes: Mapping[str, Any]) -> Pi
             f"{name}.{sorted(kept)[0]} is a setting of one model, the file has {', '.join(base.models)}",
             hint=f"models.NAME.{name} in the file",
         )
-    if name == "preprocess":
-        kept["given"] = base.preprocess.given | set(kept)
+    if name in ("preprocess", "decode"):
+        kept["given"] = getattr(base, name).given | set(kept)
     return dataclasses.replace(base, **{name: dataclasses.replace(getattr(base, name), **kept)})
 
 

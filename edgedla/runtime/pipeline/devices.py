@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple, Union
 
 from edgedla.builder.artifact.artifact import Artifact, Binding
-from edgedla.builder.artifact.load import load_artifact
 from edgedla.errors import UsageError
 from edgedla.runtime.runners import Runner, chain_name, check_chain_devices, open_runners
 from edgedla.runtime.runners.base import open_all
+from edgedla.runtime.runners.engine_file import open_built
 from edgedla.vocabulary import DEVICES
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def open_devices(artifact: Artifact, devices: Sequence[str]) -> List[Runner]:
     loaded: Dict[str, Artifact] = {}
     for _, path in pairs:
         if path and path not in loaded:
-            loaded[path] = load_artifact(path)
+            loaded[path] = open_built(path)
             check_same_bindings(artifact, loaded[path])
     if not pairs:
         return open_runners(artifact)

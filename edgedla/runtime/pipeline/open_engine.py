@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
-from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.host.session import binding_layout
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import TensorFormat
@@ -18,10 +17,12 @@ from edgedla.preprocess.settings import PreprocessSettings, agreed, settings_of
 from edgedla.runtime.decode.make_decoder import Decoder, make_decoder
 from edgedla.runtime.pipeline.devices import open_devices
 from edgedla.runtime.pipeline.engine import Decode, Engine
+from edgedla.runtime.pipeline.from_metadata import with_metadata
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.prepare import Preparer, frame_hw_of, open_preprocessor
 from edgedla.runtime.pipeline.settings import ModelConfig, PreprocessConfig
 from edgedla.runtime.runners import outputs_as_arrays
+from edgedla.runtime.runners.engine_file import open_built
 
 
 def preprocess_for(artifact: Artifact, frame_hw: Tuple[int, int], pixels: str, config: PreprocessConfig) -> Preprocess:
@@ -94,7 +95,8 @@ def read_model(name: str, config: ModelConfig) -> Model:
     Raises:
         DocumentError: the artifact is wrong. UsageError: artifact and settings do not fit together.
     """
-    artifact = load_artifact(config.artifact)
+    artifact = open_built(config.artifact)
+    config = with_metadata(config, artifact)
     batch = batch_of(artifact)
     decoder = _tried(make_decoder(config.decode, artifact), config.decode.kind, artifact)
     return Model(name, config, artifact, decoder, batch)

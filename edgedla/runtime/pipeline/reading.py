@@ -133,7 +133,7 @@ def _build(cls: Type[T], given: object, path: str, at: str) -> T:
             values[str(key)] = _typed(value, default, path, name)
     if options:
         values["options"] = options
-    if cls is PreprocessConfig:
+    if cls in (PreprocessConfig, DecodeOptions):
         values["given"] = frozenset(values)
     return cls(**values)
 

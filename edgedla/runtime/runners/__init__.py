@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import List, Optional, Sequence
 
-from edgedla.builder.artifact.artifact import Artifact, Stage
+from edgedla.builder.artifact.artifact import BARE_ENGINE, Artifact, Stage
 from edgedla.errors import UsageError
 from edgedla.runtime.runners.base import Runner, Ticket, close_side_by_side, open_all, outputs_as_arrays
 from edgedla.runtime.runners.chain import ChainRunner, chain_name
@@ -27,6 +27,8 @@ def check_device(artifact: Artifact, name: str) -> None:
     runs on the GPU whatever core is chosen.
     """
     where = str(artifact.folder or artifact.model.get("name"))
+    if artifact.kind == BARE_ENGINE and artifact.placement_real is None:
+        return
     if name == "GPU" and uses_dla(artifact):
         raise UsageError(
             "the artifact has DLA layers: it cannot run on the GPU alone",
@@ -81,10 +83,19 @@ def open_runners(artifact: Artifact, devices: Optional[Sequence[str]] = None) ->
         from edgedla.runtime.runners.host import HostRunner
 
         return [HostRunner(artifact, name) for name in wanted or ["host"]]
-    wanted = wanted or ["DLA0" if uses_dla(artifact) else "GPU"]
+    wanted = wanted or [_default_device(artifact)]
     for name in wanted:
         check_device(artifact, name)
     return open_all([functools.partial(_open_one, artifact, name) for name in wanted])
+
+
+def _default_device(artifact: Artifact) -> str:
+    if artifact.kind != BARE_ENGINE:
+        return "DLA0" if uses_dla(artifact) else "GPU"
+    if artifact.placement_real is None:
+        # A chosen core changes nothing for an engine without DLA layers, and one with them needs a core.
+        return "DLA0" if artifact.platform.get("dla_cores") else "GPU"
+    return next((d for d in sorted(set(artifact.placement_real.values())) if d.startswith("DLA")), "GPU")
 
 
 def _open_one(artifact: Artifact, name: str) -> Runner:

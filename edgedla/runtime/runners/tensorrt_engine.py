@@ -9,10 +9,11 @@ import importlib
 import logging
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
-from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.artifact.artifact import BARE_ENGINE, Artifact
 from edgedla.builder.artifact.load import Running, load_artifact
 from edgedla.builder.tensorrt.callbacks import process_logger
 from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.records.plan_header import engine_bytes
 from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.runtime.runners.core_proof import CoreProof
 from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
@@ -59,7 +60,7 @@ class TensorRtRunner(CudaRunner):
                 )
             # Before the engine is read: without it every engine goes to core 0, whatever it was built for.
             runtime.DLA_core = self.core
-        engine = runtime.deserialize_cuda_engine(self.artifact.file("engine").read_bytes())
+        engine = runtime.deserialize_cuda_engine(engine_bytes(self.artifact.file("engine")))
         if engine is None:
             raise RunError(
                 "TensorRT refuses the engine",
@@ -125,7 +126,8 @@ class TensorRtRunner(CudaRunner):
         """An engine runs code of whoever built it: hash and origin are verified before TensorRT sees it."""
         board = this_board()
         running = Running(target=board.target if board else None, tensorrt=version)
-        if self.artifact.folder is not None:
+        # An engine's file alone has no hash and no origin to compare with.
+        if self.artifact.folder is not None and self.artifact.kind != BARE_ENGINE:
             load_artifact(self.artifact.folder, on=running)
 
     def _enqueue(self, pointers: Mapping[str, int]) -> None:

@@ -1,0 +1,132 @@
+"""What Ultralytics writes before an engine: task, class names, input size, DLA core.
+
+Form: 4 bytes with the length, little-endian, then JSON (exporter.py of ultralytics 8.0 to 8.3: description, version,
+stride, task, batch, imgsz, names, args, end2end; kpt_shape of pose networks; dla where the engine was built for a core).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Mapping, Optional, Tuple
+
+from edgedla.errors import DocumentError
+
+#: Any of these makes it Ultralytics' metadata and not another tool's.
+MARKS = ("task", "names", "stride", "imgsz")
+TASKS = ("detect", "segment", "classify", "pose", "obb")
+
+
+@dataclass(frozen=True)
+class UltralyticsMetadata:
+    """What is said of the network; None and () where nothing is.
+
+    Attributes:
+        task: detect, segment, classify, pose, obb, or another text of a later release.
+        labels: class names in the network's order.
+        input_hw: height and width that it was exported for. stride: its largest.
+        dla_core: that it was built for.
+        precision: int8, fp16 or fp32.
+        final_boxes: its rows are final: NMS is in the network, or it needs none.
+        transformer: an RT-DETR, whose boxes are shares of the picture.
+        keypoints: of a pose network; 0 for others. keypoint_values: numbers of each.
+    """
+
+    task: str = ""
+    labels: Tuple[str, ...] = ()
+    input_hw: Optional[Tuple[int, int]] = None
+    stride: Optional[int] = None
+    batch: Optional[int] = None
+    dla_core: Optional[int] = None
+    precision: Optional[str] = None
+    final_boxes: bool = False
+    transformer: bool = False
+    keypoints: int = 0
+    keypoint_values: int = 0
+
+
+def ultralytics_metadata(document: Optional[Mapping[str, Any]], where: str) -> Optional[UltralyticsMetadata]:
+    """The metadata behind a JSON object; None where it is not Ultralytics'.
+
+    Raises:
+        DocumentError: a field of another form.
+    """
+    if document is None or not any(mark in document for mark in MARKS):
+        return None
+    fields = _Fields(document, where)
+    args = document.get("args")
+    options: Mapping[str, Any] = args if isinstance(args, Mapping) else {}
+    shape = fields.numbers("kpt_shape", 2) or (0, 0)
+    named = " ".join(str(document.get(key, "")) for key in ("description", "head")).lower()
+    precision = "int8" if options.get("int8") else "fp16" if options.get("half") else "fp32" if options else None
+    return UltralyticsMetadata(
+        task=fields.text("task"),
+        labels=fields.labels(),
+        input_hw=fields.size("imgsz"),
+        stride=fields.number("stride"),
+        batch=fields.number("batch"),
+        dla_core=fields.number("dla"),
+        precision=precision,
+        final_boxes=bool(options.get("nms")) or document.get("end2end") is True,
+        transformer="rtdetr" in named.replace("-", ""),
+        keypoints=shape[0],
+        keypoint_values=shape[1],
+    )
+
+
+class _Fields:
+    """Fields of the JSON object, each in its form or refused."""
+
+    def __init__(self, document: Mapping[str, Any], where: str) -> None:
+        self._document, self._where = document, where
+
+    def text(self, key: str) -> str:
+        value = self._document.get(key, "")
+        if not isinstance(value, str):
+            raise self._refused(key, "a text")
+        return value
+
+    def number(self, key: str) -> Optional[int]:
+        value = self._document.get(key)
+        # The core of a DLA is written as text: "0".
+        if isinstance(value, str) and value.isdigit() and len(value) < 10:
+            value = int(value)
+        if value is None or (type(value) is int and 0 <= value < 1 << 31):
+            return value
+        raise self._refused(key, "a whole number, 0 or more")
+
+    def numbers(self, key: str, count: int) -> Optional[Tuple[int, ...]]:
+        value = self._document.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != count or not all(type(v) is int and v > 0 for v in value):
+            raise self._refused(key, f"{count} whole numbers above 0")
+        return tuple(value)
+
+    def size(self, key: str) -> Optional[Tuple[int, int]]:
+        """Height and width; one number where both are the same."""
+        value = self._document.get(key)
+        if type(value) is int and value > 0:
+            return value, value
+        pair = self.numbers(key, 2)
+        return None if pair is None else (pair[0], pair[1])
+
+    def labels(self) -> Tuple[str, ...]:
+        """Class names: a list, or a mapping of the classes' numbers."""
+        names = self._document.get("names")
+        if names is None:
+            return ()
+        if isinstance(names, list):
+            return tuple(str(name) for name in names)
+        by_number = {str(i): None for i in range(len(names))} if isinstance(names, Mapping) else None
+        if by_number is None or set(names) != set(by_number):
+            raise self._refused("names", "a name for each class, numbered from 0")
+        return tuple(str(names[i]) for i in by_number)
+
+    def _refused(self, key: str, allowed: str) -> DocumentError:
+        text = repr(self._document.get(key))
+        return DocumentError(
+            f"the metadata before the engine: {key} is {text if len(text) < 80 else text[:77] + '...'}",
+            where=self._where,
+            allowed=allowed,
+            hint="it is what Ultralytics' export writes; export the engine again",
+        )
