@@ -6,7 +6,7 @@ import collections.abc
 import dataclasses
 import inspect
 import typing
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
 
 import click
 
@@ -132,6 +132,11 @@ def _raised(function: Any) -> List[str]:
     return [" ".join(text.partition("Raises:")[2].split())] if "Raises:" in text else []
 
 
+def _mistake(mistake: str, error: Type[errors.EdgedlaError]) -> List[str]:
+    name = error.__name__
+    return [plain(mistake), str(error.exit_code), f"[{code(name)}](python/errors.md#edgedla.{name})"]
+
+
 def _exit_codes() -> str:
     text = EPILOG.replace("Exit codes:", "").strip().rstrip(".")
     rows = []
@@ -151,5 +156,12 @@ def _exit_codes() -> str:
         "Every command ends with one of these. From Python the same errors are exceptions.",
         "",
         table(["Exit code", "Meaning", "Exception"], rows),
+        "",
+        "## Mistakes",
+        "",
+        "A mistake has one exit code, whichever command meets it.",
+        "",
+        table(["Mistake", "Exit code", "Exception"], [_mistake(*row) for row in errors.MISTAKES]),
+        "",
         ["Code 70 is a fault of edgedla: [report it](../project/contributing.md)."],
     )

@@ -132,6 +132,8 @@ def test_every_exit_code_is_named(pages: Dict[str, str]) -> None:
     codes = {cls.exit_code for cls in vars(errors).values() if isinstance(cls, type) and hasattr(cls, "exit_code")}
     text = pages["reference/exit-codes.md"]
     assert [code for code in sorted({0, 130, *codes}) if f"| {code} |" not in text] == []
+    for mistake, error in errors.MISTAKES:
+        assert any(mistake in line and f"| {error.exit_code} |" in line for line in text.splitlines()), mistake
 
 
 def test_every_environment_variable_is_named() -> None:
