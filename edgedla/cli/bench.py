@@ -168,6 +168,8 @@ def _text(document: Dict[str, Any]) -> str:
             lines.append("  SIMULATED: ONNX Runtime on this machine, not a Jetson")
     if d["profile"]:
         lines.append(_profile(d["profile"]))
+    if d.get("interrupted"):
+        lines.append("Ctrl-C: this is what was measured until then")
     return "\n".join(lines) + "\n"
 
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from pathlib import Path
+from typing import Any, Optional
 
 import pytest
 
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.errors import RunError
+from edgedla.runtime.measure import bench as bench_module
+from edgedla.runtime.measure.request import BenchRequest
 from edgedla.runtime.measure.timing import BenchOptions, time_runner
+from edgedla.runtime.runners.base import result_of
+
+QUICK = BenchOptions(warm_up_ms=0, iterations=3, duration_s=0)
 
 
 class Pressed:
@@ -25,6 +35,9 @@ class Pressed:
         if self.count == self.at:
             raise KeyboardInterrupt
 
+    def close(self) -> None:
+        pass
+
 
 def test_what_was_measured_is_kept() -> None:
     result = time_runner(Pressed(5), {}, BenchOptions(warm_up_ms=0, iterations=100, duration_s=0))  # type: ignore[arg-type]
@@ -40,3 +53,39 @@ def test_without_a_measurement_it_is_an_interruption() -> None:
 def test_a_whole_measurement_says_nothing_of_it() -> None:
     result = time_runner(Pressed(999), {}, BenchOptions(warm_up_ms=0, iterations=3, duration_s=0))  # type: ignore[arg-type]
     assert "interrupted" not in result.to_dict()
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_devices_that_were_measured_before_are_kept(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """Each device has an inference of warm-up and three that are timed; Ctrl-C comes with the second device."""
+    monkeypatch.setattr(bench_module, "open_devices", lambda artifact, names: [Pressed(0), Pressed(at)])
+    artifact = Artifact(
+        kind="hybrid", backend="host", simulated=True, model={"name": "m", "sha256": ""}, platform={}, software={},
+        precision="fp16", bindings=(), placement_predicted={}, folder=Path(),
+    )  # fmt: skip
+    report = bench_module.bench_request(artifact, BenchRequest(("GPU", "DLA0"), QUICK))
+    assert report.interrupted
+    assert [r.count for r in report.results] == [3] + ([1] if at == 3 else [])
+
+
+class Waiting(Future):
+    """A ticket whose inference ends at the very moment at which the wait for it is broken off."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self._broken_off_by = error
+
+    def result(self, timeout: Optional[float] = None) -> Any:
+        self.set_result({})
+        raise self._broken_off_by
+
+
+def test_ctrl_c_is_no_failure_of_an_inference_that_has_just_ended() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        result_of(Waiting(KeyboardInterrupt()), "DLA0", None)
+    with pytest.raises(RunError, match="no result within 1 s"):
+        result_of(Waiting(Late()), "DLA0", 1)
+    failed: Any = Future()
+    failed.set_exception(KeyboardInterrupt())
+    with pytest.raises(RunError, match="the inference failed"):
+        result_of(failed, "DLA0", None)

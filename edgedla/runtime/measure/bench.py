@@ -31,18 +31,20 @@ class BenchReport:
         results: one for each device, in milliseconds. Those of a host artifact are simulated, and say so.
         layers: the times of each engine's layers; None where they were not asked for, or Ctrl-C came first.
         profile: `layers` by signature of the model's operators; None without a model.
+        ended_early: Ctrl-C came between two measurements; those that were asked for and are missing were not begun.
     """
 
     artifact: Artifact
     results: Tuple[BenchResult, ...]
     layers: Optional[Tuple[EngineTimes, ...]] = None
     profile: Optional[Profile] = None
+    ended_early: bool = False
 
     @property
     def interrupted(self) -> bool:
         """Ctrl-C ended a measurement early; what was measured until then is here."""
         last = self.results[-1]
-        return last.interrupted or (last.pipelined is not None and last.pipelined.interrupted)
+        return self.ended_early or last.interrupted or (last.pipelined is not None and last.pipelined.interrupted)
 
     def to_dict(self, times: bool = False) -> Dict[str, Any]:
         """The document edgedla.bench, with every latency where `times`."""
@@ -54,6 +56,7 @@ class BenchReport:
             "precision": self.artifact.precision,
             "results": [r.to_dict(times) for r in self.results],
             "profile": None if self.layers is None else self._profile_summary(self.layers),
+            **({"interrupted": True} if self.interrupted else {}),
         }
 
     def _profile_summary(self, layers: Sequence[EngineTimes]) -> Dict[str, Any]:
@@ -122,6 +125,10 @@ def bench_request(artifact: Artifact, request: BenchRequest) -> BenchReport:
                 return BenchReport(artifact, tuple(results))
         if request.profile:
             layers = layer_profile.measure_layers(runners[0], inputs, options)
+    except KeyboardInterrupt:
+        if not results:
+            raise
+        return BenchReport(artifact, tuple(results), ended_early=True)
     finally:
         for runner in runners:
             runner.close()

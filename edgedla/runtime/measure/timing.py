@@ -110,7 +110,10 @@ def time_runner(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOpt
     stages = tuple(stages_of(runner))
     if alone.interrupted:
         return replace(alone, stages=stages)
-    pipelined = _timed(runner, inputs, options, runner.stage_count * streams)
+    try:
+        pipelined = _timed(runner, inputs, options, runner.stage_count * streams)
+    except KeyboardInterrupt:
+        return replace(alone, stages=stages, interrupted=True)
     return replace(alone, stages=stages, pipelined=pipelined)
 
 
@@ -119,22 +122,23 @@ def _timed(runner: Runner, inputs: Dict[str, np.ndarray], options: BenchOptions,
     under_way: List[Tuple[Any, float]] = []
     started = time.perf_counter()
     interrupted = False
-    while not interrupted:
-        going = len(times) + len(under_way) < options.iterations or time.perf_counter() - started < options.duration_s
-        while going and len(under_way) < in_flight:
-            under_way.append((runner.submit(inputs), time.perf_counter()))
-        if not under_way:
-            break
-        ticket, at = under_way.pop(0)
-        try:
+    try:
+        while True:
+            going = (
+                len(times) + len(under_way) < options.iterations or time.perf_counter() - started < options.duration_s
+            )
+            while going and len(under_way) < in_flight:
+                under_way.append((runner.submit(inputs), time.perf_counter()))
+            if not under_way:
+                break
+            ticket, at = under_way.pop(0)
             runner.wait(ticket)
-        except KeyboardInterrupt:
-            # Ctrl-C ends the measurement, not what it has measured.
-            if not times:
-                raise
-            interrupted = True
-        else:
             times.append((time.perf_counter() - at) * 1e3)
+    except KeyboardInterrupt:
+        # Ctrl-C ends the measurement, not what it has measured.
+        if not times:
+            raise
+        interrupted = True
     seconds = time.perf_counter() - started
     sorted_ms = np.sort(np.asarray(times))
     # The smallest time that at least p percent of the inferences do not exceed.

@@ -114,12 +114,13 @@ def result_of(ticket: Ticket, name: str, timeout_s: Optional[float]) -> Dict[str
     try:
         found: Dict[str, np.ndarray] = ticket.result(timeout_s)
     except BaseException as e:
-        # TimeoutError may be the inference's own, and KeyboardInterrupt may be ours: only the ticket knows.
-        if not ticket.done():
-            if isinstance(e, Late):
-                raise RunError(f"no result within {timeout_s} s", where=name) from None
-            raise
-        raise inference_error(e, name) from e
+        # TimeoutError may be the inference's own, and KeyboardInterrupt may be ours: only the ticket knows. That it is done
+        # says nothing: the inference may have ended since.
+        if ticket.done() and (ticket.cancelled() or ticket.exception() is e):
+            raise inference_error(e, name) from e
+        if isinstance(e, Late):
+            raise RunError(f"no result within {timeout_s} s", where=name) from None
+        raise
     return found
 
 
