@@ -14,7 +14,7 @@ from edgedla.runtime.runners.engine_file import metadata_of
 
 log = logging.getLogger("edgedla.runtime.pipeline")
 #: Decoder of each task whose outputs are decoded here.
-DECODER_OF = {"detect": "yolov8", "pose": "pose", "classify": "classification"}
+DECODER_OF = {"detect": "yolov8", "segment": "instances", "pose": "pose", "classify": "classification"}
 #: How pictures get into the network. Ultralytics divides by 255 in every task, and fills up a letterbox with 114.
 FIT_OF = {"classify": "crop"}
 
