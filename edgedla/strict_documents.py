@@ -68,14 +68,14 @@ def _text(path: PathLike, wrong: str, most_bytes: int, hint: Optional[str]) -> s
 
 
 def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         seen = set()
         for key, _ in pairs:
             if key in seen:
                 raise ValueError(f"the key {key!r} stands twice in one object")
             seen.add(key)
-    return found
+    return mapping
 
 
 def _no_number(word: str) -> Any:

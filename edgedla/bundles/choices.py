@@ -80,15 +80,15 @@ def needed(choices: Choices) -> Callable[[str], bool]:
 
 def libraries(choices: Choices) -> Tuple[str, ...]:
     """What the board has to bring beside Python, in words."""
-    found: Set[str] = {"numpy"}
+    names: Set[str] = {"numpy"}
     if "tensorrt" in choices.runners:
-        found |= {"tensorrt (JetPack)", "the CUDA driver (JetPack)"}
+        names |= {"tensorrt (JetPack)", "the CUDA driver (JetPack)"}
     if "cudla" in choices.runners:
-        found |= {"cuDLA (JetPack)", "the CUDA driver (JetPack)"}
+        names |= {"cuDLA (JetPack)", "the CUDA driver (JetPack)"}
     if "host" in choices.runners:
-        found.add("onnxruntime")
+        names.add("onnxruntime")
     if choices.cpu or choices.draws or not choices.schemes or choices.schemes != {"synthetic"}:
-        found.add("OpenCV (JetPack)")
+        names.add("OpenCV (JetPack)")
     if choices.prometheus:
-        found.add("prometheus_client")
-    return tuple(sorted(found))
+        names.add("prometheus_client")
+    return tuple(sorted(names))

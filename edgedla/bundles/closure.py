@@ -19,15 +19,15 @@ def closure(roots: FrozenSet[str], wanted: Wanted) -> Tuple[Dict[str, Path], Fro
     Args:
         roots: dotted names of modules. wanted: whether a module that is imported late may be needed.
     """
-    found: Dict[str, Path] = {}
+    files: Dict[str, Path] = {}
     others: Set[str] = set()
     left: List[str] = sorted(roots)
     while left:
         name = left.pop()
         path = module_file(name)
-        if path is None or name in found:
+        if path is None or name in files:
             continue
-        found[name] = path
+        files[name] = path
         if "." in name:
             left.append(name.rpartition(".")[0])
         for imported, late in imports_of(name, path):
@@ -36,7 +36,7 @@ def closure(roots: FrozenSet[str], wanted: Wanted) -> Tuple[Dict[str, Path], Fro
                     others.add(imported.split(".")[0])
             elif not late or wanted(imported):
                 left.append(imported)
-    return found, frozenset(others)
+    return files, frozenset(others)
 
 
 def module_file(name: str) -> Path | None:

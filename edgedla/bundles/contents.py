@@ -58,13 +58,13 @@ class _Artifacts:
 
 def _files(artifact: Artifact, folder: Path, name: str) -> Dict[str, Path]:
     """What a run needs of the artifact: its manifest and the files that it names, of every stage."""
-    found = {f"{name}/manifest.json": folder / "manifest.json"}
-    found.update({f"{name}/{entry.path}": folder / entry.path for entry in artifact.files})
+    paths = {f"{name}/manifest.json": folder / "manifest.json"}
+    paths.update({f"{name}/{entry.path}": folder / entry.path for entry in artifact.files})
     for stage in artifact.stages:
         assert stage.artifact.folder is not None
         below = stage.artifact.folder.name
-        found.update(_files(stage.artifact, stage.artifact.folder, f"{name}/{below}"))
-    return found
+        paths.update(_files(stage.artifact, stage.artifact.folder, f"{name}/{below}"))
+    return paths
 
 
 def contents_of(artifact: Union[None, str, Path], pipeline: Union[None, str, Path]) -> Contents:
@@ -139,12 +139,12 @@ def _resolve(document: Dict[str, Any], config: PipelineConfig, artifacts: _Artif
         placed = list(placed_together(config.placement, loaded, bool(config.models)))
         del document["placement"]
     for place, (name, model) in enumerate(models.items()):
-        own: Dict[str, Any] = document["models"][name] if name else document
-        own["artifact"] = artifacts.add(model.artifact)
+        part: Dict[str, Any] = document["models"][name] if name else document
+        part["artifact"] = artifacts.add(model.artifact)
         devices = placed[place] if placed is not None else model.devices
         if devices:
-            own["devices"] = [_device(text, artifacts) for text in devices]
-        decode = own.get("decode")
+            part["devices"] = [_device(text, artifacts) for text in devices]
+        decode = part.get("decode")
         if not isinstance(decode, dict):
             continue
         if model.decode.labels:

@@ -174,10 +174,10 @@ def _text(document: Dict[str, Any]) -> str:
 
 
 def _profile(p: Dict[str, Any]) -> str:
-    told = f"{p['file']}: times of {p['engine_layers']} engine layers over {p['inferences']} inferences"
+    line = f"{p['file']}: times of {p['engine_layers']} engine layers over {p['inferences']} inferences"
     if "measurements" in p:
-        told += f", assigned to {p['measurements']} operators ({p['target']} {p['power_mode']}), {p['unresolved']} without one"
-    return told
+        line += f", assigned to {p['measurements']} operators ({p['target']} {p['power_mode']}), {p['unresolved']} without one"
+    return line
 
 
 def _result(r: Dict[str, Any], how: str) -> List[str]:

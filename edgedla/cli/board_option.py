@@ -229,7 +229,7 @@ def named_files(pipeline: Path) -> Tuple[Path, ...]:
         document = yaml.safe_load(pipeline.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         return ()  # the board's verb says what is wrong with it
-    found: Dict[Path, None] = {}
+    named: Dict[Path, None] = {}
 
     def look(value: Any) -> None:
         if isinstance(value, dict):
@@ -243,10 +243,10 @@ def named_files(pipeline: Path) -> Tuple[Path, ...]:
             for text in (value, value.partition("=")[2]):
                 path = Path(text)
                 if text and not path.is_absolute() and ".." not in path.parts and (pipeline.parent / path).exists():
-                    found[path] = None
+                    named[path] = None
 
     look(document)
-    return tuple(p for p in found if p.parts)
+    return tuple(p for p in named if p.parts)
 
 
 def _plain(name: str) -> str:

@@ -125,13 +125,13 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     failed; 3: the model is broken; 4: TensorRT or a DLA core is missing.
     """
     trtexec = split_trtexec(given)
-    found = resolve_models(models, trtexec)
-    if len(found) != 1:
-        raise UsageError(f"{len(found)} models given", allowed="one")
+    candidates = resolve_models(models, trtexec)
+    if len(candidates) != 1:
+        raise UsageError(f"{len(candidates)} models given", allowed="one")
     _take_over(given, trtexec)
     if given["out"] is None and trtexec["trtexec_onnx"] and not given["plan_only"]:
         # A pasted trtexec line measures and keeps nothing; a build has a folder.
-        given["out"] = Path(found[0]).stem
+        given["out"] = Path(candidates[0]).stem
         echo(f"edgedla: no --saveEngine: the artifact is {given['out']}", err=True)
     _fill_platform(given)
     out = given["out"]
@@ -141,7 +141,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     from edgedla.builder.building import plan_stages, write_scripts
     from edgedla.reports.build import render_build, render_plans
 
-    model = found[0]
+    model = candidates[0]
     request = _request(model, given)
 
     def say(line: str) -> None:
@@ -151,10 +151,10 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
         echo(render_plans(plan_stages(model, request, say=say), given["output_format"]), nl=False)
         return 0
     if given["backend"] == "trtexec":
-        said = write_scripts(model, out, request, say=say)
-        lines = [f"written   {path}" for path in (*said.stages, said.script)]
-        lines += [f"cannot be expressed in this trtexec: {text}" for text in said.unsaid]
-        echo(json.dumps(said.to_dict(), indent=1) if given["output_format"] == "json" else "\n".join(lines))
+        scripts = write_scripts(model, out, request, say=say)
+        lines = [f"written   {path}" for path in (*scripts.stages, scripts.script)]
+        lines += [f"cannot be expressed in this trtexec: {text}" for text in scripts.unsaid]
+        echo(json.dumps(scripts.to_dict(), indent=1) if given["output_format"] == "json" else "\n".join(lines))
         return 0
     artifact = build_artifact(model, out, request, say=say)
     echo(render_build(artifact, given["output_format"]), nl=False)
@@ -202,13 +202,15 @@ def _fill_platform(given: Dict[str, Any]) -> None:
 
         named = placed_platform(Path(given["placement"]), *asked)
         given.update({name: value for name, value in named.items() if given[name] is None})
-    here = given["backend"] in ("auto", "tensorrt")
-    given.update(own_platform(given["target"], given["jetpack"], given["trt"], installed=_installed if here else _none))
+    built_here = given["backend"] in ("auto", "tensorrt")
+    given.update(
+        own_platform(given["target"], given["jetpack"], given["trt"], installed=_installed if built_here else _none)
+    )
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
     if not platform.has_dla and not given["plan_only"]:
         echo(f"edgedla: {platform.no_dla}; everything is built for the GPU", err=True)
     board = this_board()
-    if here and board is not None and board.target is not None and platform.module.id != board.target:
+    if built_here and board is not None and board.target is not None and platform.module.id != board.target:
         if given["backend"] == "tensorrt":
             raise UsageError(
                 f"this is {board.target}: TensorRT builds for the module it runs on",
@@ -282,10 +284,10 @@ def _formats(text: Optional[str]) -> Tuple[Any, ...]:
 
 def _pairs(text: Optional[str], option: str, spell: Any) -> Dict[str, str]:
     """`name:value,...`; a name ends at the last colon of its entry."""
-    found: Dict[str, str] = {}
+    pairs: Dict[str, str] = {}
     for part in filter(None, (text or "").split(",")):
         name, colon, value = part.rpartition(":")
         if not colon or not name:
             raise UsageError(f"{part!r} is no pair", where=option, allowed="name:value, several separated by commas")
-        found[name] = spell(value)
-    return found
+        pairs[name] = spell(value)
+    return pairs

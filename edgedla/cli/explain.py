@@ -38,14 +38,14 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
     by_id = {name: message for message in messages() for name in (message.id, message.name)}
     near: Tuple[Tuple[str, str], ...] = ()
     if list_all:
-        found = tuple(Explained(message) for message in messages())
+        explained = tuple(Explained(message) for message in messages())
         unknown: Tuple[Tuple[int, str], ...] = ()
     elif line in remedies():
         entry = remedy_entry(str(line))
         deliver(targets, lambda wanted, terminal: render_explained((), (), wanted, terminal, [entry]))
         return 0
     elif line in by_id:
-        found, unknown = (Explained(by_id[line]),), ()
+        explained, unknown = (Explained(by_id[line]),), ()
     else:
         from edgedla.rules.by_id import entry_of
 
@@ -55,15 +55,15 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
             by_name = [named]
             deliver(targets, lambda wanted, terminal: render_explained((), (), wanted, terminal, entries=by_name))
             return 0
-        found, unknown = explain_log(_lines(line))
-        if not found and not _is_log(line):
+        explained, unknown = explain_log(_lines(line))
+        if not explained and not _is_log(line):
             from edgedla.rules.nearest import holding
 
-            found, unknown = tuple(Explained(message) for message in holding(line)), ((1, line),)
-            unknown = () if found else unknown
-            near = () if found else _near(line)
-    deliver(targets, lambda wanted, terminal: render_explained(found, unknown, wanted, terminal, near=near))
-    return 0 if found else 1
+            explained, unknown = tuple(Explained(message) for message in holding(line)), ((1, line),)
+            unknown = () if explained else unknown
+            near = () if explained else _near(line)
+    deliver(targets, lambda wanted, terminal: render_explained(explained, unknown, wanted, terminal, near=near))
+    return 0 if explained else 1
 
 
 def _near(line: str) -> Tuple[Tuple[str, str], ...]:
@@ -90,9 +90,9 @@ def _lines(line: str) -> Iterable[str]:
     from edgedla.records.build_log_prefix import split_prefix
     from edgedla.records.text_lines import BROKEN_STREAM, Source, text_lines
 
-    found: List[str] = []
+    texts: List[str] = []
     source: Source = sys.stdin.buffer.read() if line == "-" else line
     with suppress(*BROKEN_STREAM):  # what a damaged gzip file holds up to the damage
         for text in text_lines(source):
-            found.append(split_prefix(text)[1])
-    return found
+            texts.append(split_prefix(text)[1])
+    return texts

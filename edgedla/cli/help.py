@@ -56,9 +56,9 @@ def with_topics(verb: str, command: click.Command) -> click.Command:
         names = []
     lines = [f"Topics (edgedla help TOPIC): {', '.join(names)}."] if names else []
     lines.append(f"Page: {page_url('command', verb) or page_path('command', verb)}")
-    told = copy.copy(command)
-    told.epilog = "\n\n".join([*([command.epilog] if command.epilog else []), *lines])
-    return told
+    complete = copy.copy(command)
+    complete.epilog = "\n\n".join([*([command.epilog] if command.epilog else []), *lines])
+    return complete
 
 
 def _rendered(markdown: str) -> str:

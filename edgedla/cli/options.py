@@ -283,8 +283,8 @@ def preprocess_options(file: bool = True) -> Callable[[Command], Command]:
 
 def _taken(given: Dict[str, Any]) -> Dict[str, Any]:
     """The options that were given, by field; they leave `given`."""
-    found = {name: given.pop(name) for name in ("mean", "std", "fit", "colour")}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {name: given.pop(name) for name in ("mean", "std", "fit", "colour")}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def preprocess_settings(given: Dict[str, Any]) -> Any:

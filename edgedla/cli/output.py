@@ -34,10 +34,10 @@ def destinations(
     """
     if not outputs:
         return ((output_format or "text", "-"),)
-    found = []
+    pairs = []
     for path in outputs:
         if output_format or path == "-":
-            found.append((output_format or "text", path))
+            pairs.append((output_format or "text", path))
             continue
         endings = [e for e in FORMAT_OF_ENDING if path.lower().endswith(e)]
         wanted = FORMAT_OF_ENDING[max(endings, key=len)] if endings else ""
@@ -49,8 +49,8 @@ def destinations(
                 allowed=", ".join(ways),
                 hint=f"Or say which with --format {'|'.join(formats)}.",
             )
-        found.append((wanted, path))
-    return tuple(found)
+        pairs.append((wanted, path))
+    return tuple(pairs)
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True, color: Optional[bool] = None) -> None:

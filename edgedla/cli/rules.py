@@ -26,8 +26,8 @@ def list_rules(kind: Optional[str], output_format: Optional[str], output: Tuple[
     from edgedla.reports.rules import render_rules
     from edgedla.rules import all_rules
 
-    found = [rule for rule in all_rules() if kind is None or kind.upper() in rule.kinds or rule.kinds == ("",)]
-    deliver(where, lambda wanted, terminal: render_rules(found, wanted, terminal))
+    chosen = [rule for rule in all_rules() if kind is None or kind.upper() in rule.kinds or rule.kinds == ("",)]
+    deliver(where, lambda wanted, terminal: render_rules(chosen, wanted, terminal))
 
 
 @rules.command("explain")

@@ -88,12 +88,12 @@ def _of_file(file: str) -> Tuple[str, ...]:
         raise DocumentError(f"the sources cannot be read: {e}", where=where) from e
     if len(data) > MOST_BYTES:
         raise DocumentError("a list of sources of more than a megabyte", where=where)
-    found = tuple(_lines(text))
-    if not found:
+    sources = tuple(_lines(text))
+    if not sources:
         raise DocumentError(
             "no source stands there", where=where, allowed="[NAME=]URI, one per line; # begins a comment"
         )
-    return found
+    return sources
 
 
 def _lines(text: str) -> List[str]:
@@ -111,15 +111,15 @@ def hide_argument(secret: str, instead: str) -> bool:
         start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
         if not 0 < start < end:
             return False
-        found = ctypes.string_at(start, end - start)
-        at, hidden = found.find(old), False
+        memory = ctypes.string_at(start, end - start)
+        at, hidden = memory.find(old), False
         while at >= 0:
             # The argument alone, or behind `--source=`.
-            if found[at + len(old) : at + len(old) + 1] in (b"\0", b"") and (
-                at == 0 or found[at - 1 : at] in (b"\0", b"=")
+            if memory[at + len(old) : at + len(old) + 1] in (b"\0", b"") and (
+                at == 0 or memory[at - 1 : at] in (b"\0", b"=")
             ):
                 ctypes.memmove(start + at, new, len(new))
                 hidden = True
-            at = found.find(old, at + 1)
+            at = memory.find(old, at + 1)
         return hidden
     return False

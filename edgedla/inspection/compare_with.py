@@ -96,17 +96,17 @@ def _predicted(
     trt: Optional[str],
     precision: str,
 ) -> _Prediction:
-    found = detect(against)
-    if found.kind == "check":
-        document = found.document
+    file = detect(against)
+    if file.kind == "check":
+        document = file.document
         regions = document.get("regions", ())
         kept = tuple(str(r["name"]) for r in regions if isinstance(r, Mapping) and r.get("kept") and "name" in r)
         platform = document.get("platform")
-        told = platform if isinstance(platform, Mapping) else {}
-        return _Prediction(predicted_of_check(document), kept, told, str(document.get("precision", "")))
-    if found.kind != "onnx":
+        of_platform = platform if isinstance(platform, Mapping) else {}
+        return _Prediction(predicted_of_check(document), kept, of_platform, str(document.get("precision", "")))
+    if file.kind != "onnx":
         raise UsageError(
-            f"a {found.kind} is no prediction", where="--against", allowed="an ONNX model, a check document"
+            f"a {file.kind} is no prediction", where="--against", allowed="an ONNX model, a check document"
         )
     from edgedla.regions import check
 

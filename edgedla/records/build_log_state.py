@@ -50,9 +50,9 @@ class BuildState:
         self.number: int = before.number if before else 0
         self.first: int = self.number
 
-    def ended_by(self, found: Tuple[str, Dict[str, str]]) -> bool:
+    def ended_by(self, match: Tuple[str, Dict[str, str]]) -> bool:
         """Whether a line belongs to the next build: trtexec starts again, or another model is parsed (from Python)."""
-        kind, values = found
+        kind, values = match
         if kind in ("model", "version"):
             return (kind == "model" and "model" in self.one) or bool(self.many)
         return self.began and kind == "command" and values["state"] == "RUNNING"
@@ -71,13 +71,13 @@ class BuildState:
         else:
             self.add(name, layer)
 
-    def take(self, severity: str, text: str, found: Optional[Tuple[str, Dict[str, str]]], lines: int = 1) -> None:
+    def take(self, severity: str, text: str, match: Optional[Tuple[str, Dict[str, str]]], lines: int = 1) -> None:
         """One line of text; `lines` is 0 where it shares its line of the file with the one before."""
         self.number += lines
-        if found is None:
+        if match is None:
             self.other(severity, text)
             return
-        kind, values = found
+        kind, values = match
         self.began |= kind not in ("command", "version", "device", "dla_core", "fallback", "standalone", "precision")
         self.began |= kind == "command"
         getattr(self, "on_" + kind)(values, severity, text)
@@ -121,17 +121,17 @@ class BuildState:
                 remarks += [text] if remark["layer"] in (layer, layer + ".") else []
                 continue
             named, _, rest = text.partition(": ")
-            own = re.search(rf"(?<![\w/.-]){re.escape(layer)}(?P<colon>: |(?![\w/]))", text)
-            if own and own["colon"]:
-                reasons.append(text[own.end() :])
-            elif own or not rest or not is_name(named):
+            mention = re.search(rf"(?<![\w/.-]){re.escape(layer)}(?P<colon>: |(?![\w/]))", text)
+            if mention and mention["colon"]:
+                reasons.append(text[mention.end() :])
+            elif mention or not rest or not is_name(named):
                 reasons.append(text)
         if not reasons:
             return "; ".join(remarks), ()
         return reasons[-1], (*remarks, *reasons[:-1])
 
-    def refuse(self, values: Dict[str, str], stage: str, own: str = "") -> Refusal:
-        reason, notes = (own, ()) if own else self.reason_for(values["layer"])
+    def refuse(self, values: Dict[str, str], stage: str, reason_in_line: str = "") -> Refusal:
+        reason, notes = (reason_in_line, ()) if reason_in_line else self.reason_for(values["layer"])
         return Refusal(values["layer"], stage, values.get("type", ""), reason, notes, self.number)
 
     # One method a kind of line, named after it (the table in build_log_lines).
@@ -172,8 +172,8 @@ class BuildState:
         self.one.setdefault("fatal", self.refuse(values, "strict"))
 
     def on_refused(self, values: Dict[str, str], severity: str, text: str) -> None:
-        own = text if "Default DLA" not in text and "Unsupported on DLA" not in text else ""
-        self.add("refused", self.refuse(values, "layer check", own))
+        reason = text if "Default DLA" not in text and "Unsupported on DLA" not in text else ""
+        self.add("refused", self.refuse(values, "layer check", reason))
 
     def on_parser_refused(self, values: Dict[str, str], severity: str, text: str) -> None:
         self.add("refused", self.refuse(values, "parser"))

@@ -80,10 +80,10 @@ def module_of(board: BoardEntry) -> str:
     Raises:
         EnvironmentMissing: no connection, or no module that edgedla knows.
     """
-    said: List[str] = []
-    run_on(board, Request("edgedla doctor", ("doctor", "--format=json"), exclusive=False), Terminal(out=said.append))
+    printed: List[str] = []
+    run_on(board, Request("edgedla doctor", ("doctor", "--format=json"), exclusive=False), Terminal(out=printed.append))
     try:
-        checks = json.loads("".join(said))["checks"]
+        checks = json.loads("".join(printed))["checks"]
         target = next(c["found"] for c in checks if c["name"] == "module" and c["state"] == "ok")
         return module_for(target).id
     except (ValueError, KeyError, TypeError, StopIteration, UsageError) as e:

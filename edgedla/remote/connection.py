@@ -126,8 +126,8 @@ class Connection:
         self.close()
 
     def _lost(self, cause: Exception) -> ConnectionLost:
-        said = self._said()
-        return ConnectionLost(f"the connection broke: {' '.join(said.split())[-300:] or cause}", where=self.where)
+        last_words = self._said()
+        return ConnectionLost(f"the connection broke: {' '.join(last_words.split())[-300:] or cause}", where=self.where)
 
     def _why(self) -> EnvironmentMissing:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -207,13 +207,13 @@ def _results(
         heads = {"/".join(o.path.split("/")[:2]) for o in outputs if "/" in o.path}
         slots = {head: into / head.split("/")[1] for head in sorted(heads)}
     written = []
-    for slot, found in by_slot(outputs, slots).items():
-        if not found:
+    for slot, files in by_slot(outputs, slots).items():
+        if not files:
             continue
         destination = slots[slot]
         staging = staging_of(destination, job)
-        is_file = found[0].path == slot
-        for output in found:
+        is_file = files[0].path == slot
+        for output in files:
             fetch(connection, job, output, staging if is_file else staging / output.path[len(slot) + 1 :])
         place(staging, is_file, destination, Path(model) if model else None)
         written.append(destination)

@@ -66,13 +66,15 @@ def ssh_command(address: Address, command: str) -> List[str]:
 
 def explain(stderr: str, address: Address) -> EnvironmentMissing:
     """Why the connection failed, from ssh's own words."""
-    said = " ".join(stderr.split())[-500:]
+    last_words = " ".join(stderr.split())[-500:]
     for text, what, hint in CAUSES:
         if text in stderr:
             return EnvironmentMissing(
-                f"no connection: {what}", where=f"board {address}", hint=f"{hint.format(host=address)}\n  ssh: {said}"
+                f"no connection: {what}",
+                where=f"board {address}",
+                hint=f"{hint.format(host=address)}\n  ssh: {last_words}",
             )
-    return EnvironmentMissing(f"no connection: {said or 'ssh ended without a word'}", where=f"board {address}")
+    return EnvironmentMissing(f"no connection: {last_words or 'ssh ended without a word'}", where=f"board {address}")
 
 
 def _base() -> List[str]:

@@ -19,7 +19,7 @@ _FATAL = {
 
 
 def render_explained(
-    found: Sequence[Explained],
+    explained: Sequence[Explained],
     unknown: Sequence[Tuple[int, str]],
     output_format: str,
     terminal: bool,
@@ -38,7 +38,7 @@ def render_explained(
         return dump(
             {
                 **header("edgedla.explain"),
-                "messages": [{**e.to_dict(), "page": page_of("message", e.message.id)} for e in found],
+                "messages": [{**e.to_dict(), "page": page_of("message", e.message.id)} for e in explained],
                 "unknown": [{"number": number, "text": text} for number, text in unknown],
                 "remedies": [{**entry, "page": page_of("remedy", entry["id"])} for entry in remedies],
                 "entries": [entry.to_dict() for entry in entries],
@@ -48,7 +48,7 @@ def render_explained(
     if entries:
         lines = list(_entry_lines(entries))
     else:
-        lines = list(_remedy_lines(remedies)) if remedies else list(_lines(found, unknown, near))
+        lines = list(_remedy_lines(remedies)) if remedies else list(_lines(explained, unknown, near))
     return print_lines(lines, terminal)
 
 
@@ -87,9 +87,9 @@ def _nearest(near: Sequence[Tuple[str, str]]) -> Iterator[Line]:
 
 
 def _lines(
-    found: Sequence[Explained], unknown: Sequence[Tuple[int, str]], near: Sequence[Tuple[str, str]]
+    messages: Sequence[Explained], unknown: Sequence[Tuple[int, str]], near: Sequence[Tuple[str, str]]
 ) -> Iterator[Line]:
-    for explained in found:
+    for explained in messages:
         m = explained.message
         times = f"  ({len(explained.lines)} lines)" if len(explained.lines) > 1 else ""
         yield "title", 0, f"{m.id} {m.name}{times}"
@@ -109,5 +109,5 @@ def _lines(
         yield from (("", 2, clean(f"line {number}: {text}")) for number, text in unknown)
     if near:
         yield from _nearest(near)
-    if not found and not unknown:
+    if not messages and not unknown:
         yield "unknown", 0, "No line of this log is about the DLA."

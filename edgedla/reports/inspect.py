@@ -48,13 +48,13 @@ def _comparison(comparison: Comparison) -> Iterator[Line]:
     placed, checked = comparison.placement_differences, comparison.check_differences
     yield "", 0, ""
     tone = "bad" if comparison.differences else "unknown" if comparison.agree == 0 else "good"
-    told = comparison.agree + len(placed)
+    known = comparison.agree + len(placed)
     yield tone, 0, f"Prediction against the {comparison.source}"
     yield (
         "",
         2,
         (
-            f"{comparison.agree} of {told} layers are where they were expected; for {comparison.untold} of "
+            f"{comparison.agree} of {known} layers are where they were expected; for {comparison.untold} of "
             f"{comparison.layers} the {comparison.source} tells no device"
         ),
     )

@@ -164,10 +164,10 @@ def refused(report: CheckReport) -> Tuple[Group, ...]:
 
 def unknown(report: CheckReport) -> Tuple[Group, ...]:
     """Layers, and nodes without a layer, of which nobody knows, by rule."""
-    found: Dict[str, List[str]] = {}
+    nodes_by_reason: Dict[str, List[str]] = {}
     for node in unknown_nodes(report):
-        found.setdefault(node.reason, []).append(f"{node.op} {node.name}")
-    entries = tuple(Entry(reason, tuple(names)) for reason, names in found.items())
+        nodes_by_reason.setdefault(node.reason, []).append(f"{node.op} {node.name}")
+    entries = tuple(Entry(reason, tuple(names)) for reason, names in nodes_by_reason.items())
     nodes = (Group("unknown", "ONNX nodes whose layers nobody knows", entries, "node"),) if entries else ()
     return nodes + _grouped(report, is_unknown)
 
@@ -179,26 +179,26 @@ def knocked_on(report: CheckReport) -> Tuple[Group, ...]:
 
 def warnings(report: CheckReport) -> Tuple[Group, ...]:
     """What holds for layers that do run on the DLA: warnings and slow forms, by rule."""
-    found = _Groups()
+    groups = _Groups()
     for layer in report.layers:
         if layer.placed is Placed.DLA:
             for finding in layer.findings:
                 if finding.effect in (Effect.WARN, Effect.SLOW):
-                    found.add(finding.rule, finding.rule_name, finding.message, layer, finding.fixes)
-    return found.sorted()
+                    groups.add(finding.rule, finding.rule_name, finding.message, layer, finding.fixes)
+    return groups.sorted()
 
 
 def sections(report: CheckReport) -> Tuple[Tuple[str, str, Tuple[Group, ...]], ...]:
     """(title, tone, groups) of all findings on layers, failures first; without the empty ones."""
     if not report.platform.has_dla:
         return ()
-    found = (
+    candidates = (
         ("Refused by the DLA", "bad", refused(report)),
         ("Unknown: verify on the device", "unknown", unknown(report)),
         ("On the GPU because of other layers", "mixed", knocked_on(report)),
         ("Runs on the DLA, but", "title", warnings(report)),
     )
-    return tuple(section for section in found if section[2])
+    return tuple(section for section in candidates if section[2])
 
 
 CAUSES = {
@@ -326,11 +326,11 @@ class _Groups:
 
 
 def _grouped(report: CheckReport, wanted: Callable[[LayerReport], bool]) -> Tuple[Group, ...]:
-    found = _Groups()
+    groups = _Groups()
     for layer in filter(wanted, report.layers):
         reasons = decisive(layer) if layer.cause.is_root else ()
         for finding in reasons:
-            found.add(finding.rule, finding.rule_name, finding.message, layer, finding.fixes)
+            groups.add(finding.rule, finding.rule_name, finding.message, layer, finding.fixes)
         if not reasons:
-            found.add(str(layer.cause), CAUSES.get(layer.cause, ""), layer.reason, layer)
-    return found.sorted()
+            groups.add(str(layer.cause), CAUSES.get(layer.cause, ""), layer.reason, layer)
+    return groups.sorted()

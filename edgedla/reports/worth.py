@@ -128,12 +128,12 @@ def buys(report: CheckReport) -> Iterator[str]:
 def other_precision(report: CheckReport) -> Optional[str]:
     """The precision beside the one asked for, where it changes the answer; else None."""
     other = "fp16" if report.precision == "int8" else "int8"
-    here, there = ratio(report), ratio(report, other)
+    asked, other_ratio = ratio(report), ratio(report, other)
     dla, beside = way(report, "tensorrt"), way(report, "tensorrt", other)
-    if here is None or there is None or dla is None or beside is None:
+    if asked is None or other_ratio is None or dla is None or beside is None:
         return None
     factor = dla.cost.latency_us / beside.cost.latency_us if beside.cost.latency_us else 1.0
-    changes = (here.wins, here.equal) != (there.wins, there.equal)
+    changes = (asked.wins, asked.equal) != (other_ratio.wins, other_ratio.equal)
     return other if changes or factor >= NOTABLE or factor <= 1 / NOTABLE else None
 
 
@@ -149,13 +149,13 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     if worth_of(report) is None and len(report.layers) > COSTED_LAYERS:
         return f"edgedla check {file} {platform}{int8} --cost"
     other = other_precision(report)
-    here = ratio(report)
-    if other == "int8" and here is not None and not here.wins:
+    asked = ratio(report)
+    if other == "int8" and asked is not None and not asked.wins:
         return f"edgedla check {file} {platform} --precision int8"
     rewrites = rewrites_of(report)
     if rewrites:
         return f"edgedla fix {file} {platform}{int8} -o {_fixed(given)}"
-    if here is not None and not here.wins:
+    if asked is not None and not asked.wins:
         return f"edgedla place {file} {platform}{int8} --objective throughput"
     return f"edgedla build {file} {platform}{int8} -o {shlex.quote(_stem(given))}"
 

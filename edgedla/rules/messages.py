@@ -71,7 +71,7 @@ class Explained:
     def to_dict(self) -> Dict[str, Any]:
         return {
             **self.message.to_dict(),
-            "lines": [{"number": number, "text": text, **found} for number, text, found in self.lines],
+            "lines": [{"number": number, "text": text, **groups} for number, text, groups in self.lines],
         }
 
 

@@ -45,7 +45,7 @@ def nearest_messages(fragment: str, most: int = 3) -> Tuple[Tuple[Message, str],
         score = sum(weights[word] for word in words & held) / total
         if score >= NEAR and score > near.get(message.id, (0.0,))[0]:
             near[message.id] = (score, message, line)
-    ranked = sorted(near.values(), key=lambda found: (-found[0], found[1].id))
+    ranked = sorted(near.values(), key=lambda scored: (-scored[0], scored[1].id))
     return tuple((message, line) for _, message, line in ranked[:most])
 
 

@@ -149,10 +149,10 @@ def _one_of(row: Table, key: str, allowed: Tuple[str, ...]) -> str:
     return value
 
 
-def _add(found: Dict, key: str, value: object, row: Table) -> None:
-    if key in found:
+def _add(remedies_by_id: Dict, key: str, value: object, row: Table) -> None:
+    if key in remedies_by_id:
         raise row.error(f"the id {key} stands twice", "id")
-    found[key] = value
+    remedies_by_id[key] = value
 
 
 @lru_cache(maxsize=None)

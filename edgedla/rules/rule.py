@@ -92,9 +92,9 @@ class Rule:
             return None
         return PREDICATES[self.check].function(kind, element_bytes, **case.parameters)
 
-    def render(self, kind: Kind, case: Case, found: Mapping[str, Any]) -> Tuple[str, Dict[str, Any]]:
+    def render(self, kind: Kind, case: Case, measured: Mapping[str, Any]) -> Tuple[str, Dict[str, Any]]:
         """The message with its numbers filled in, and these numbers."""
-        facts: Dict[str, Any] = dict(found)
+        facts: Dict[str, Any] = dict(measured)
         for name in message_fields(case.message):
             if name not in facts:
                 facts[name] = case.parameters[name] if name in case.parameters else getattr(kind, name)

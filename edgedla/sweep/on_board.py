@@ -34,14 +34,14 @@ def bench_on_board(task: Task) -> Dict[str, Any]:
             f"edgedla sweep: build {Path(task.model).name}", (*words, "--", "in/1/model.onnx"), tuple(model),
             {"0/artifact": artifact}, wait_s=WAIT_S,
         )  # fmt: skip
-        said: List[str] = []
-        _run(task, request, said, BuildError)
+        lines: List[str] = []
+        _run(task, request, lines, BuildError)
         request = Request(
             f"edgedla sweep: bench {Path(task.model).name}",
             ("bench", "--format=json", "--output=out/0/bench.json", "--", "in/1/artifact"),
             tuple(folder_files(artifact, "1/artifact")), {"0/bench.json": folder / "bench.json"}, wait_s=WAIT_S,
         )  # fmt: skip
-        _run(task, request, said, RunError)
+        _run(task, request, lines, RunError)
         try:
             result = json.loads((folder / "bench.json").read_text(encoding="utf-8"))["results"][0]
             mean_ms, rate, simulated = float(result["mean_ms"]), float(result["throughput_qps"]), result["simulated"]
@@ -54,8 +54,8 @@ def bench_on_board(task: Task) -> Dict[str, Any]:
     }
 
 
-def _run(task: Task, request: Request, said: List[str], error: Any) -> Ended:
-    ended = run_on(board_named(str(task.board)), request, Terminal(err=said.append))
+def _run(task: Task, request: Request, lines: List[str], error: Any) -> Ended:
+    ended = run_on(board_named(str(task.board)), request, Terminal(err=lines.append))
     if ended.rc:
-        raise error(f"exit code {ended.rc}: {''.join(said)[-400:]}", where=f"board {task.board}")
+        raise error(f"exit code {ended.rc}: {''.join(lines)[-400:]}", where=f"board {task.board}")
     return ended

@@ -58,9 +58,9 @@ class Worker:
             self.close()
             return new_row(task, "timeout", f"no answer within {self._limits.timeout_s:g} s")
         rc = child.wait()
-        said = self._said()
+        last_words = self._said()
         self.close()
-        if rc == -signal.SIGKILL or "MemoryError" in said or "bad_alloc" in said:
+        if rc == -signal.SIGKILL or "MemoryError" in last_words or "bad_alloc" in last_words:
             return new_row(
                 task, "memory", f"its process was ended: above {self._limits.memory_mb} MB, or by the system"
             )
@@ -68,7 +68,7 @@ class Worker:
         return new_row(
             task,
             "crashed",
-            one_line(f"its process ended with {how}: {said}" if said else f"its process ended with {how}"),
+            one_line(f"its process ended with {how}: {last_words}" if last_words else f"its process ended with {how}"),
         )
 
     def kill(self) -> None:

@@ -85,8 +85,8 @@ def _made(text: str, torch: Any) -> Any:
 
 
 def _functions(module: Any) -> List[str]:
-    own = getattr(module, "__name__", "")
-    return sorted(n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == own and n[0] != "_")
+    name = getattr(module, "__name__", "")
+    return sorted(n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == name and n[0] != "_")
 
 
 def example_from_shapes(

@@ -112,7 +112,7 @@ def child_that(monkeypatch, code):
     ("code", "status", "reason"),
     [
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "crashed", "SIGSEGV"),
-        ("import time; time.sleep(60)", "timeout", "no answer within 2 s"),
+        ("import time; time.sleep(60)", "timeout", "no answer within 4 s"),
         ("x = bytearray(3 << 30)", "memory", "out of memory"),
         ("import os; os.write(2, b'fatal: no good'); os._exit(3)", "crashed", "exit code 3: fatal: no good"),
     ],
@@ -124,7 +124,9 @@ def test_a_model_that_takes_its_process_along_costs_its_own_row(models, monkeypa
             "        except MemoryError as e:\n            return error_row(task, e)"
         )
     child_that(monkeypatch, code)
-    rows = run_sweep(tasks(models, precisions=("fp16",)), limits=Limits(2.0, 1024), jobs=1)
+    # Only the case of the limit has a short one: on a busy machine the other models would miss it too.
+    limits = Limits(4.0 if status == "timeout" else 60.0, 1024)
+    rows = run_sweep(tasks(models, precisions=("fp16",)), limits=limits, jobs=1)
     by_name = {os.path.basename(r["model"]): r for r in rows if r["platform"] == "agx-orin-64gb"}
     assert (by_name["b.onnx"]["status"], reason in by_name["b.onnx"]["reason"]) == (status, True), by_name["b.onnx"]
     assert by_name["a.onnx"]["status"] == by_name["erf.onnx"]["status"] == "ok"

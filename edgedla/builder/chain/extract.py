@@ -200,9 +200,9 @@ class _Part:
                 continue
             self.nodes.add(i)
             for name in reads(whole.nodes[i]):
-                found = self._needed(name, near)
-                if found is not None:
-                    waiting.append(found)
+                producer = self._needed(name, near)
+                if producer is not None:
+                    waiting.append(producer)
         for name in self.results:
             if name in whole.initializers or name in whole.sparse:
                 self.initializers.add(name)

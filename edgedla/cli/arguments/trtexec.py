@@ -33,11 +33,11 @@ class Pasted:
     notes: Tuple[str, ...]
 
 
-def understood(verb: str, args: Sequence[str], own: AbstractSet[str]) -> Pasted:
+def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) -> Pasted:
     """The words behind a command with trtexec's options translated.
 
     Args:
-        own: the command's own options; they stay as they are.
+        known_options: those of the command; they stay as they are.
 
     Raises:
         UsageError: an option asks for what edgedla cannot do.
@@ -48,7 +48,7 @@ def understood(verb: str, args: Sequence[str], own: AbstractSet[str]) -> Pasted:
     while words:
         word = words.pop(0)
         name, equals, value = word.partition("=")
-        answer = None if name in own or name == "--help" or not name.startswith("--") else _answer(verb, name)
+        answer = None if name in known_options or name == "--help" or not name.startswith("--") else _answer(verb, name)
         if answer is None:
             kept.append(word)
             continue
@@ -56,9 +56,9 @@ def understood(verb: str, args: Sequence[str], own: AbstractSet[str]) -> Pasted:
             value = words.pop(0)
         if answer.does == "refused":
             raise UsageError(f"{name} is not for edgedla", where=name, hint=answer.text)
-        if answer.does == "translated" and answer.to in own and _given(answer.to, [*kept, *words]):
+        if answer.does == "translated" and answer.to in known_options and _given(answer.to, [*kept, *words]):
             notes.append(f"{name} is ignored: {answer.to} says it, or nothing is built")
-        elif answer.does == "translated" and answer.to in own:
+        elif answer.does == "translated" and answer.to in known_options:
             value = _stem(value) if answer.to == "-o" else value
             kept += [answer.to, value]
             notes.append(f"{name} became {answer.to} {value}: {answer.text}")

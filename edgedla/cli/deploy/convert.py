@@ -41,11 +41,13 @@ def convert(source: str, out: str, output_format: str, fail_on: str, **given: An
     if output_format == "json":
         echo(json.dumps({**made.to_dict(), "written": out}, indent=1))
     else:
-        said = "not compared" if made.rel_l2 is None else f"relative L2 {made.rel_l2:.2g}, largest {made.max_abs:.2g}"
+        compared = (
+            "not compared" if made.rel_l2 is None else f"relative L2 {made.rel_l2:.2g}, largest {made.max_abs:.2g}"
+        )
         lines = [
             f"written   {out}, operator set {made.opset}",
             f"by        {made.exporter}, {made.framework}",
-            f"error     {said}, against the source on seeded input (measured with ONNX Runtime)",
+            f"error     {compared}, against the source on seeded input (measured with ONNX Runtime)",
         ]
         echo("\n".join([*lines, *(f"note      {note}" for note in made.notes)]))
     return 1 if made.within is False and fail_on == "difference" else 0

@@ -128,13 +128,13 @@ def deploy(model: str, out: str, **given: Any) -> int:
         )  # fmt: skip
         folder = out if len(sizes) == 1 else os.path.join(out, size_name(shapes))
         with progress_bar() as bar:
-            found = run(
+            deployment = run(
                 model, folder, request=request, fresh=fresh, progress=bar, say=lambda line: echo(line, err=True)
             )
-        for path in found.save(folder):
+        for path in deployment.save(folder):
             echo(f"written {path}", err=True)
-        echo(render_deployment(found, wanted), nl=False)
-        accepted.append(found.accepted)
+        echo(render_deployment(deployment, wanted), nl=False)
+        accepted.append(deployment.accepted)
     return 0 if all(accepted) else 1
 
 

@@ -156,11 +156,11 @@ def jobs(name: str, output_format: str) -> None:
     from edgedla.remote.boards import jobs_of
     from edgedla.remote.inventory import board_named
 
-    found = jobs_of(board_named(name))
+    all_jobs = jobs_of(board_named(name))
     if output_format == "json":
-        echo(json.dumps({"schema": "edgedla.board_jobs/1", "jobs": [j.to_dict() for j in found]}, indent=1))
+        echo(json.dumps({"schema": "edgedla.board_jobs/1", "jobs": [j.to_dict() for j in all_jobs]}, indent=1))
         return
-    for job in found:
+    for job in all_jobs:
         when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(job.started))
         state = job.state if job.rc is None else f"{job.state} ({job.rc})"
         echo(f"{job.id}  {state:<12} {when}  {job.owner}  {job.what}")

@@ -52,19 +52,19 @@ def fit(
     profiles = [read_profile(path) for path in evidence]
     trt = platform_for(profiles[0].target).release.trt
     graphs = {model: load_onnx(model, trt=trt, shapes=shapes, batch=batch) for model in models}
-    found = fit_board(graphs, profiles)
+    fitted = fit_board(graphs, profiles)
     if output:
-        write_profile(found.profile, output)
+        write_profile(fitted.profile, output)
     document: Dict[str, Any] = {
-        "target": found.profile.target,
-        "power_mode": found.profile.power_mode,
-        "engines": [e.to_dict() for e in found.engines],
+        "target": fitted.profile.target,
+        "power_mode": fitted.profile.power_mode,
+        "engines": [e.to_dict() for e in fitted.engines],
     }
     if output_format == "json":
         click.echo(json.dumps(document, indent=1))
         return
-    click.echo(f"{found.profile.target} {found.profile.power_mode}: mean error of an operator's time")
-    for e in found.engines:
+    click.echo(f"{fitted.profile.target} {fitted.profile.power_mode}: mean error of an operator's time")
+    for e in fitted.engines:
         after = f"{e.after:.1%} fitted" if e.after is not None else "too few operators to fit"
         left = f", {e.left_out:.1%} predicted from the other models" if e.left_out is not None else ""
         click.echo(f"  {e.device} {e.precision}: {e.before:.1%} as it came, {after}{left} ({e.operators} operators)")

@@ -216,8 +216,8 @@ def _summary(rows: Sequence[Row], outputs: Sequence[str]) -> str:
     counts: Dict[str, int] = {}
     for row in rows:
         counts[row["status"]] = counts.get(row["status"], 0) + 1
-    told = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    return f"{len(rows)} rows ({told}): {', '.join(outputs)}"
+    by_status = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    return f"{len(rows)} rows ({by_status}): {', '.join(outputs)}"
 
 
 class _Bar:

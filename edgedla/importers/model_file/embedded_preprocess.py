@@ -51,7 +51,7 @@ def embedded_preprocess(model: Any, where: str = "") -> Optional[EmbeddedPreproc
         entry = json.loads(text)
         (mean,), (std,) = entry["mean"], entry["std"]
         scale = entry.get("scale")
-        found = EmbeddedPreprocess(
+        embedded = EmbeddedPreprocess(
             str(entry["input"]),
             float(mean),
             float(std),
@@ -59,10 +59,10 @@ def embedded_preprocess(model: Any, where: str = "") -> Optional[EmbeddedPreproc
             str(entry["dtype"]),
             None if scale is None else float(scale),
         )
-        if found.colour not in ("rgb", "bgr") or not math.isfinite(found.mean) or not found.std > 0:
+        if embedded.colour not in ("rgb", "bgr") or not math.isfinite(embedded.mean) or not embedded.std > 0:
             raise ValueError(text)
     except (ValueError, TypeError, KeyError) as e:
         raise ModelError(
             f"the metadata {METADATA} is damaged: {e}", where=where, hint="run `edgedla fix --embed-preprocess` again"
         ) from e
-    return found
+    return embedded

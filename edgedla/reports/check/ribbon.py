@@ -169,8 +169,8 @@ def _sentence(number: str, layers: Sequence[LayerReport], times: Optional[Tuple[
             text += f" of which {milliseconds(times[1])} starting and crossing"
     if not number:
         styles = [style_of(layer) for layer in layers]
-        said = [f"{styles.count(s)} {word}" for s, word in STYLE_WORDS.items() if s in styles and s != "dla"]
-        text += f"; {', '.join(said)}" if said else ""
+        on_gpu = [f"{styles.count(s)} {word}" for s, word in STYLE_WORDS.items() if s in styles and s != "dla"]
+        text += f"; {', '.join(on_gpu)}" if on_gpu else ""
     return text
 
 

@@ -44,15 +44,15 @@ def to_sarif(reports: Sequence[CheckReport], view: CheckView) -> str:
 def _rule(rule_id: str, title: str) -> Dict[str, Any]:
     """A reportingDescriptor: with what the rule base says of it, or only its title for what is no rule (a cause)."""
     name = "".join(word.capitalize() for word in re.findall("[A-Za-z0-9]+", title or rule_id))
-    found: Dict[str, Any] = {"id": rule_id, "name": name, "shortDescription": {"text": title or rule_id}}
+    descriptor: Dict[str, Any] = {"id": rule_id, "name": name, "shortDescription": {"text": title or rule_id}}
     rule = next((rule for rule in all_rules() if rule.id == rule_id), None)
     if rule is not None:
-        found["fullDescription"] = {"text": rule.summary}
-        found["help"] = {"text": explain(rule_id)}
+        descriptor["fullDescription"] = {"text": rule.summary}
+        descriptor["help"] = {"text": explain(rule_id)}
         page = page_url("rule", rule_id)
         if page is not None:
-            found["helpUri"] = page
-    return found
+            descriptor["helpUri"] = page
+    return descriptor
 
 
 def _results(report: CheckReport, uri: str) -> Iterator[Tuple[Dict[str, Any], str]]:
@@ -98,11 +98,11 @@ def _result(
     source = layer.source if layer is not None else None
     # A model file has no lines; code hosts refuse a result without one. Where the exporter wrote down the line of the
     # model's own code, the result points there.
-    own = source is not None and source.file and source.line
+    in_user_code = source is not None and source.file and source.line
     where: Dict[str, Any] = {
         "physicalLocation": {
-            "artifactLocation": {"uri": _uri(source.file) if source is not None and own else uri},
-            "region": {"startLine": source.line if source is not None and own else 1},
+            "artifactLocation": {"uri": _uri(source.file) if source is not None and in_user_code else uri},
+            "region": {"startLine": source.line if source is not None and in_user_code else 1},
         }
     }
     text = message

@@ -13,7 +13,7 @@ from edgedla.reports.text import clean
 
 def to_html(deployment: Deployment, terminal: bool = False) -> str:
     """The page. Names from the model are escaped; a policy in the page forbids every load."""
-    tone, word, said = answer(deployment)
+    tone, word, sentence = answer(deployment)
     table = rows(deployment)
     shown = {r.what: r for r in table}
     better = deployment.first.value(deployment.request.objective) > deployment.best.value(deployment.request.objective)
@@ -24,7 +24,7 @@ def to_html(deployment: Deployment, terminal: bool = False) -> str:
         name=deployment.name,
         about=subject(deployment),
         answers=[
-            Verdict(tone, word, said),
+            Verdict(tone, word, sentence),
             Verdict("good" if better else "plain", "Better" if better else "As it came", gain(deployment)),
         ],
         figures=[

@@ -14,17 +14,17 @@ def to_markdown(deployment: Deployment, terminal: bool = False) -> str:
 
 
 def _lines(deployment: Deployment) -> Iterator[str]:
-    _, word, said = answer(deployment)
+    _, word, sentence = answer(deployment)
     yield f"## {escape(deployment.name)} on {escape(subject(deployment))}\n"
-    yield f"**{word}.** {escape(said)} {escape(gain(deployment))}\n"
+    yield f"**{word}.** {escape(sentence)} {escape(gain(deployment))}\n"
     yield "| | before | after | basis |\n|---|---|---|---|"
     yield from (f"| {escape(r.what)} | {escape(r.before)} | {escape(r.after)} | {r.basis} |" for r in rows(deployment))
     yield "\n### Tried\n\n| Step | Level | Outcome | Why |\n|---|---|---|---|"
     yield from (f"| {escape(t.name)} | {t.level} | {t.outcome} | {escape(t.reason)} |" for t in deployment.trials)
-    found = proofs(deployment)
-    if found:
+    proved = proofs(deployment)
+    if proved:
         yield "\n### Rewritten\n\n| Rewrite | Sites | Proof |\n|---|---|---|"
-        yield from (f"| {code(p['rewrite'])} | {p['sites']} | {escape(p['proof'])} |" for p in found)
+        yield from (f"| {code(p['rewrite'])} | {p['sites']} | {escape(p['proof'])} |" for p in proved)
     errors = deployment.details["errors"]
     if errors:
         yield "\n### Error in INT8 by tensor (simulated)\n\n| Tensor | Alone, dB | Share of the error |\n|---|---|---|"

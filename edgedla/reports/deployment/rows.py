@@ -65,22 +65,22 @@ def rows(deployment: Deployment) -> List[Row]:
 
     fitted, score = str(b["build"].get("basis", "predicted")), deployment.score
     # With --place dla the build is placed as TensorRT does it: one row says both.
-    own = [Row("Latency on the DLA", _us(first, a["tensorrt"]), _us(best, b["tensorrt"]), fitted)]
-    own = own if deployment.request.place == "best" else []
-    found = [
+    on_dla = [Row("Latency on the DLA", _us(first, a["tensorrt"]), _us(best, b["tensorrt"]), fitted)]
+    on_dla = on_dla if deployment.request.place == "best" else []
+    table = [
         Row("Precision", first.precision.upper(), best.precision.upper(), ""),
         both("Layers", lambda p: str(p["check"]["layers"]), ""),
         Row("Layers on the DLA", _on_dla(deployment, "layers_before"), _on_dla(deployment, "layers_after"), "predicted"),
         both("MACs the DLA can run", lambda p: percent(p["check"]["share_macs_dla"]), "predicted"),
         both("Loadables", lambda p: str(p["build"]["loadables"]), "predicted"),
         Row("Latency of a frame", _us(first, a["build"]), _us(best, b["build"]), fitted),
-        *own,
+        *on_dla,
         both("Frames per second", lambda p: significant(p["build"]["throughput_fps"]), fitted),
         both("Energy per frame", lambda p: f"{significant(p['build']['energy_mj'])} mJ", fitted),
         both("Weights and activations", lambda p: _memory(p["build"]), "predicted"),
         Row(f"Metric: {score['metric']}", _scored(deployment.first_score), _scored(score), str(score["basis"])),
     ]  # fmt: skip
-    return found
+    return table
 
 
 def _on_dla(deployment: Deployment, which: str) -> str:
@@ -107,7 +107,7 @@ def _scored(score: Mapping[str, Any]) -> str:
 def basis(deployment: Deployment) -> List[Tuple[str, str, str]]:
     """(name, text, badge) of what the figures rest on."""
     samples = deployment.samples
-    found = [
+    entries = [
         ("Times, energy", "edgedla's cost model; ± one standard deviation; no board took part", "fitted"),
         ("Layers, loadables", "edgedla's rules and TensorRT's parser as it is known", "predicted"),
         ("Accuracy", f"{samples['final']}; no step looked at them",
@@ -115,21 +115,23 @@ def basis(deployment: Deployment) -> List[Tuple[str, str, str]]:
         ("Calibration", str(samples["calibration"] or "no samples"), ""),
         ("Steps judged on", str(samples["search"]), ""),
     ]  # fmt: skip
-    found += [(f"SHA-256 of {what.replace('_', ' ')}", digest, "") for what, digest in deployment.hashes.items()]
-    found += [(name, version, "") for name, version in deployment.versions.items() if version]
-    return found + [("Note", note, "") for note in deployment.notes]
+    entries += [(f"SHA-256 of {what.replace('_', ' ')}", digest, "") for what, digest in deployment.hashes.items()]
+    entries += [(name, version, "") for name, version in deployment.versions.items() if version]
+    return entries + [("Note", note, "") for note in deployment.notes]
 
 
 def proofs(deployment: Deployment) -> List[Dict[str, Any]]:
     """Rewrites of the accepted build: rewrite, sites, proof."""
-    found: Dict[str, Dict[str, Any]] = {}
+    by_rewrite: Dict[str, Dict[str, Any]] = {}
     for site in deployment.details["proofs"]:
-        row = found.setdefault(site["rewrite"], {"rewrite": site["rewrite"], "sites": 0, "statuses": {}, "worst": None})
+        row = by_rewrite.setdefault(
+            site["rewrite"], {"rewrite": site["rewrite"], "sites": 0, "statuses": {}, "worst": None}
+        )
         row["sites"] += 1
         row["statuses"][site["status"]] = row["statuses"].get(site["status"], 0) + 1
         if site["rel_l2"] is not None:
             row["worst"] = max(row["worst"] or 0.0, site["rel_l2"])
-    for row in found.values():
-        said = ", ".join(f"{n} {status}" for status, n in sorted(row["statuses"].items()))
-        row["proof"] = said + (f", differs by at most {row['worst']:.1e}" if row["worst"] is not None else "")
-    return list(found.values())
+    for row in by_rewrite.values():
+        statuses = ", ".join(f"{n} {status}" for status, n in sorted(row["statuses"].items()))
+        row["proof"] = statuses + (f", differs by at most {row['worst']:.1e}" if row["worst"] is not None else "")
+    return list(by_rewrite.values())

@@ -15,9 +15,9 @@ def to_text(deployment: Deployment, terminal: bool = False) -> str:
 
 
 def _lines(deployment: Deployment) -> Iterator[Line]:
-    tone, word, said = answer(deployment)
+    tone, word, sentence = answer(deployment)
     yield "title", 0, f"{clean(deployment.name)} on {subject(deployment)}"
-    yield tone, 0, f"{word.upper()}: {said}"
+    yield tone, 0, f"{word.upper()}: {sentence}"
     yield "", 0, gain(deployment)
     yield "", 0, ""
     table = [("", "before", "after", "")]

@@ -17,7 +17,7 @@ MOST_NAMED = 40
 
 def to_html(result: FixResult) -> str:
     """The page. Names from the model are escaped; a policy in the page forbids every load."""
-    style, said = headline(result)
+    style, sentence = headline(result)
     network = result.network
     proven = "good" if network.within else "unknown" if network.within is None else "bad"
     changed_before = {name for site in result.applied for name in site.before}
@@ -29,7 +29,7 @@ def to_html(result: FixResult) -> str:
         name=result.name,
         about=subject(result),
         answers=[
-            Verdict(style, "Rewritten" if result.applied else "Nothing changed", said),
+            Verdict(style, "Rewritten" if result.applied else "Nothing changed", sentence),
             Verdict(proven, "Proven" if network.within else "Not proven as a whole", proof_text(result)),
         ],
         figures=[

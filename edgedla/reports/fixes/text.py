@@ -23,17 +23,17 @@ def headline(result: FixResult) -> Tuple[str, str]:
     if not result.applied:
         return "mixed", "nothing to rewrite: no rewrite holds here, or none lowers the predicted cost"
     kinds = ", ".join(f"{n} {rewrite}" for rewrite, n in result.counts.items())
-    said = f"{count(len(result.applied), 'site')} rewritten: {kinds}"
+    sentence = f"{count(len(result.applied), 'site')} rewritten: {kinds}"
     if result.purpose == "hybrid":
         gain = speedup(result.before, result.after)
         if gain is not None:
-            said += f"; 1/{gain:.2f} of the latency per frame (predicted)" if gain >= 1 else ""
-        return "good", said
+            sentence += f"; 1/{gain:.2f} of the latency per frame (predicted)" if gain >= 1 else ""
+        return "good", sentence
     if result.after.passes:
-        return "good", f"{said}; a {result.purpose} build passes (predicted)"
+        return "good", f"{sentence}; a {result.purpose} build passes (predicted)"
     return (
         "bad",
-        f"{said}; a {result.purpose} build still fails: {count(len(result.after.offenders), 'layer')} in its way",
+        f"{sentence}; a {result.purpose} build still fails: {count(len(result.after.offenders), 'layer')} in its way",
     )
 
 
@@ -66,12 +66,12 @@ def proof_text(result: FixResult) -> str:
     """How far the rewritten network is proven."""
     proofs = result.proofs()
     parts = [f"{n} {status}" for status, n in sorted(proofs.items())]
-    said = "sites: " + (", ".join(parts) if parts else "none")
+    sentence = "sites: " + (", ".join(parts) if parts else "none")
     network = result.network
     if network.within is None:
-        return f"{said}; whole network: {network.detail}"
+        return f"{sentence}; whole network: {network.detail}"
     verdict = "within its own noise" if network.within else "outside its own noise"
-    return f"{said}; whole network: {verdict} (differs by {network.rel_l2:.1e}, noise {network.noise:.1e}, relative L2)"
+    return f"{sentence}; whole network: {verdict} (differs by {network.rel_l2:.1e}, noise {network.noise:.1e}, relative L2)"
 
 
 def refused_groups(result: FixResult) -> List[Tuple[str, str, str, List[str]]]:
@@ -90,8 +90,8 @@ def _generic(site: RefusedSite) -> str:
 def report_lines(result: FixResult, written: Sequence[str] = ()) -> Iterator[Line]:
     """The report, line by line."""
     yield "title", 0, subject(result)
-    style, said = headline(result)
-    yield style, 0, said
+    style, sentence = headline(result)
+    yield style, 0, sentence
     yield "", 0, ""
     rows = [("", "before", "after"), *figure_rows(result.before, result.after)]
     yield from (("", 2, line) for line in aligned(rows))

@@ -85,12 +85,12 @@ def _coverage(r: Quantized) -> List[str]:
     for t in r.coverage.tensors:
         if t.rule:
             by_rule[t.rule] = by_rule.get(t.rule, 0) + 1
-    told = ", ".join(f"{rule} {names[rule]} {count}" for rule, count in sorted(by_rule.items()))
+    by_rule_text = ", ".join(f"{rule} {names[rule]} {count}" for rule, count in sorted(by_rule.items()))
     total = sum(counts.values())
     lines = [
         f"coverage  {total - counts.get('missing', 0)} of {total} tensors have a scale: "
         + ", ".join(f"{count} {origin}" for origin, count in counts.items())
-        + (f" ({told})" if told else "")
+        + (f" ({by_rule_text})" if by_rule_text else "")
     ]
     for t in sorted(r.coverage.missing, key=lambda t: -r.missing_us.get(t.tensor, 0.0)):
         lost = r.missing_us.get(t.tensor, 0.0)

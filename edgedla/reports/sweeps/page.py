@@ -95,22 +95,22 @@ def page_writer(folder: Path) -> Callable[[Any, CheckReport], None]:
 
 
 def _counts(rows: Sequence[Mapping[str, Any]]) -> List[Any]:
-    found: Dict[str, int] = {}
+    counts: Dict[str, int] = {}
     for row in rows:
-        found[row["status"]] = found.get(row["status"], 0) + 1
-    return sorted(found.items(), key=lambda kv: (kv[0] != "ok", -kv[1]))
+        counts[row["status"]] = counts.get(row["status"], 0) + 1
+    return sorted(counts.items(), key=lambda kv: (kv[0] != "ok", -kv[1]))
 
 
 def _platforms(rows: Sequence[Mapping[str, Any]]) -> List[Any]:
     """(platform, precision, rows, of which wholly on the DLA, mean share of MACs on it) for readers without scripts."""
-    found: Dict[Any, List[Mapping[str, Any]]] = {}
+    by_platform: Dict[Any, List[Mapping[str, Any]]] = {}
     for row in rows:
-        found.setdefault((row["platform"], row["precision"]), []).append(row)
+        by_platform.setdefault((row["platform"], row["precision"]), []).append(row)
     table = []
-    for (platform, precision), here in found.items():
-        shares = [row["share_macs_dla"] for row in here if row["share_macs_dla"] is not None]
-        whole = sum(row["layers_gpu"] == 0 and row["layers_dla"] > 0 for row in here if row["layers_gpu"] is not None)
-        table.append((platform, precision, len(here), whole, sum(shares) / len(shares) if shares else None))
+    for (platform, precision), group in by_platform.items():
+        shares = [row["share_macs_dla"] for row in group if row["share_macs_dla"] is not None]
+        whole = sum(row["layers_gpu"] == 0 and row["layers_dla"] > 0 for row in group if row["layers_gpu"] is not None)
+        table.append((platform, precision, len(group), whole, sum(shares) / len(shares) if shares else None))
     return table
 
 

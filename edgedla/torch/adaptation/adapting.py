@@ -188,8 +188,8 @@ class _Work:
         try:
             if type(part).__module__.startswith("torch.nn.") and len({tuple(c.shapes) for c, _ in rows}) > 1:
                 raise Refused("it is used on maps of several sizes")
-            own = rows[:1] if type(part).__module__.startswith("torch.nn.") and not list(part.children()) else rows
-            self.module = edit_part(self.module, path, [edit for _, edit in own], inputs)
+            distinct = rows[:1] if type(part).__module__.startswith("torch.nn.") and not list(part.children()) else rows
+            self.module = edit_part(self.module, path, [edit for _, edit in distinct], inputs)
         except Refused as e:
             self.refusals += [(_place(call), str(e)) for call, _ in rows]
             return

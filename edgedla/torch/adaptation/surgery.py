@@ -96,12 +96,14 @@ def _traced(part: nn.Module) -> fx.GraphModule:
 
 def inputs_of_parts(root: nn.Module, paths: Iterable[str], inputs: Sequence[Any]) -> Dict[str, CallInputs]:
     """Path of a part -> what it is called with first, in one forward of the root."""
-    found: Dict[str, CallInputs] = {}
+    inputs_by_path: Dict[str, CallInputs] = {}
 
     def keeper(path: str) -> Any:
         def keep(_module: nn.Module, args: Any, kwargs: Any) -> None:
             # What works in place would change them.
-            found.setdefault(path, (tuple(a.clone() if isinstance(a, torch.Tensor) else a for a in args), dict(kwargs)))
+            inputs_by_path.setdefault(
+                path, (tuple(a.clone() if isinstance(a, torch.Tensor) else a for a in args), dict(kwargs))
+            )
 
         return keep
 
@@ -112,7 +114,7 @@ def inputs_of_parts(root: nn.Module, paths: Iterable[str], inputs: Sequence[Any]
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return inputs_by_path
 
 
 def _nodes_of_calls(module: fx.GraphModule, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Dict[Key, fx.Node]:
