@@ -56,7 +56,7 @@ _PUBLIC: Dict[str, str] = {
     "UsageError": "edgedla.errors",
     "Verdict": "edgedla.rules.verdict",
     "bench": "edgedla.runtime.measure.bench",
-    "build": "edgedla.builder.building",
+    "build": "edgedla.accuracy.build_report",
     "bundle": "edgedla.bundles.bundle",
     "check": "edgedla.regions",
     "compare": "edgedla.regions",

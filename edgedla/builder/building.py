@@ -17,10 +17,12 @@ from edgedla.builder.chain.plan import ChainPlan, Whole, plan_chain
 from edgedla.builder.decoder import decoder_contents, decoder_notes
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.plan.devices import devices_of
+from edgedla.builder.plan.explained import explained
 from edgedla.builder.plan.from_quantization import report_of, with_quantization
 from edgedla.builder.plan.int8_scales import calibrate
 from edgedla.builder.plan.legality import refuse_dynamic
 from edgedla.builder.plan.make_plan import make_plan
+from edgedla.builder.plan.measured_scales import Explain
 from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.builder.request import BuildRequest, Model, Say, preprocess_of, settled
 from edgedla.builder.standing import discard_stages, standing, tell
@@ -82,13 +84,21 @@ def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *,
         return scripts_of(_plan(OnnxSource(path), settled(request), None, say), Path(out))
 
 
-def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Optional[Say] = None) -> Artifact:
+def build(
+    model: Model,
+    out: Union[str, Path],
+    request: BuildRequest,
+    *,
+    say: Optional[Say] = None,
+    explain: Optional[Explain] = None,
+) -> Artifact:
     """Plans and builds, and saves the artifact in one step: until it is whole, `out` holds what it held before.
 
     Args:
         model: path of an ONNX file, its bytes, or a ModelProto.
         out: folder for the artifact.
         say: called with one line a phase.
+        explain: makes the artifact's report of INT8 scales that were measured on samples.
 
     Raises:
         UsageError, ModelError, BuildError, EnvironmentMissing, RunError.
@@ -105,13 +115,14 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
             request = replace(request, preprocess=with_embedded(request.preprocess, source.embedded))
             plan = _plan(source, request, work, say)
             if isinstance(plan, ChainPlan):
-                return build_chain(plan, source, folder, work, backend, request, _build_one, say)
+                return build_chain(plan, source, folder, work, backend, request, _build_one, say, explain)
             done = standing(folder, work, plan.to_json(), backend, source.identity, request, say)
             if done is not None:
                 return done
             tell(say, f"building with the {backend} backend")
             artifact, contents = _build_one(plan, source, work, backend, request, say)
             contents.update(decoder_contents(source))
+            contents.update(explained(explain, source.scales, artifact, request))
             whole = replace(
                 artifact,
                 model=source.identity,
@@ -141,9 +152,7 @@ def _build_one(
     else:
         artifact, contents = _build_on_host(plan, source, request, samples, say)
     contents[("plan", "plan.json")] = plan.to_json().encode()
-    report = report_of(request)
-    if report is not None:
-        contents[("quantization", "quantization.json")] = report
+    contents.update(report_of(request))
     if plan.calibration.absmax:
         contents[("calibration", "calib.cache")] = write_cache(plan.calibration.absmax, plan.trt).encode()
     return artifact, contents

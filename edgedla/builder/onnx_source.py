@@ -13,16 +13,20 @@ from edgedla.importers.model_file.onnx_file import OnnxFile, read
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from edgedla.builder.plan.measured_scales import MeasuredScales
+
 
 class OnnxSource:
     """An ONNX file, its graph without weights, and the whole model; each is read when it is first asked for.
 
     Attributes:
         path: of the file.
+        scales: what the build's INT8 scales were measured on; None where they were not measured on samples.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.scales: Optional[MeasuredScales] = None
         self._file: Optional[OnnxFile] = None
         self._static: Optional[ModelProto] = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 import click
 
@@ -21,6 +21,9 @@ from edgedla.cli.options import (
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 from edgedla.vocabulary import PRECISIONS
+
+if TYPE_CHECKING:
+    from edgedla.builder.plan.measured_scales import BuiltScales
 
 EPILOG = """\
 trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --buildDLAStandalone, --fp16, --int8,
@@ -156,10 +159,19 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
         lines += [f"cannot be expressed in this trtexec: {text}" for text in scripts.unsaid]
         echo(json.dumps(scripts.to_dict(), indent=1) if given["output_format"] == "json" else "\n".join(lines))
         return 0
-    artifact = build_artifact(model, out, request, say=say)
+    artifact = build_artifact(model, out, request, say=say, explain=_explain)
     echo(render_build(artifact, given["output_format"]), nl=False)
     outside = artifact.accuracy is not None and artifact.accuracy["within"] is False
     return 1 if outside and given["fail_on"] == "accuracy" else 0
+
+
+def _explain(built: BuiltScales) -> Dict[Tuple[str, str], bytes]:
+    """The report of measured INT8 scales, as a document and as a page."""
+    from edgedla.accuracy.build_report import report_files, report_of_build
+    from edgedla.reports.quantization import render_quantized
+
+    report = report_of_build(built)
+    return {**report_files(report), ("report", "report.html"): render_quantized(report, "html").encode()}
 
 
 def _take_over(given: Dict[str, Any], trtexec: Dict[str, Any]) -> None:

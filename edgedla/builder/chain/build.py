@@ -18,6 +18,8 @@ from edgedla.builder.artifact.store import own_folder, save_artifact
 from edgedla.builder.chain.plan import ChainPlan, StagePlan
 from edgedla.builder.decoder import decoder_contents, decoder_notes
 from edgedla.builder.onnx_source import OnnxSource
+from edgedla.builder.plan.explained import explained
+from edgedla.builder.plan.measured_scales import Explain
 from edgedla.builder.request import preprocess_of
 from edgedla.builder.standing import STAGES, discard_stages, standing, tell
 from edgedla.documents import header
@@ -43,6 +45,7 @@ def build_chain(
     request: BuildRequest,
     build_one: BuildOne,
     say: Say,
+    explain: Optional[Explain] = None,
 ) -> Artifact:
     """Builds what is missing of a chain and saves it in one step.
 
@@ -50,7 +53,7 @@ def build_chain(
     on the tensors that the network gives it in FP32, and the chain from end to end through the buffers between its stages.
 
     Args:
-        source: the network's ONNX file. work: for what outlives the build.
+        source: the network's ONNX file. work: for what outlives the build. explain: as of `building.build`.
 
     Raises:
         As `building.build`; a stage's errors name it.
@@ -89,6 +92,7 @@ def build_chain(
     whole = _artifact(chain, stages, source.identity, accuracy)
     notes = (*whole.notes, *decoder_notes(source))
     whole = replace(whole, board=board_facts(), preprocess=preprocess_of(request), notes=notes)
+    contents.update(explained(explain, source.scales, whole, request))
     saved = save_artifact(whole, folder, contents)
     discard_stages(work)
     return saved

@@ -7,15 +7,17 @@ accumulators, its tactics, its speed. What the plan puts on the GPU stays FP32.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from edgedla.builder.host.accumulation import fp16_sums, int32_sums
+from edgedla.builder.host.fused import fused_tensors
 from edgedla.builder.plan.plan import BuildPlan, LayerPlan
 from edgedla.formats.pack import dequantize, quantize
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.numerics import FP16_ACCUMULATION, INT8_ACCUMULATION, INT8_GATES, INT8_ROUNDING
+from edgedla.quantization.qdq.nodes import constants_of
 from edgedla.quantization.scale_rules import scale_rules
 from edgedla.quantization.tensor_types import tensor_types
 from edgedla.quantization.weights import channel_axis
@@ -24,9 +26,6 @@ from edgedla.vocabulary import GPU
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-#: A convolution and what TensorRT merges into it: the value between them is never stored, so never rounded.
-FUSING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-FUSED_INTO = frozenset({"BatchNormalization", "Relu", "Clip", "Add", "PRelu", "LeakyRelu"})
 _FLOAT = 1
 #: What INT8_GATES is about (rules/int8_scales.yaml, SCALE030).
 GATES = frozenset({"Sigmoid", "Tanh"})
@@ -137,10 +136,7 @@ class _Writer:
         self.modes = node_modes(model, plan)
         self.state: Dict[str, str] = {}
         self.copies: Dict[Tuple[str, str], str] = {}
-        self.constants: Dict[str, Any] = {i.name: i for i in model.graph.initializer}
-        for node in model.graph.node:
-            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-                self.constants[node.output[0]] = node.attribute[0].t
+        self.constants = constants_of(model)
         self.added_constants: Dict[str, Any] = {}
         #: Tensor in INT8 as it is read -> (the same in integers, its scale).
         self.levels: Dict[str, Tuple[str, float]] = {}
@@ -150,11 +146,7 @@ class _Writer:
         self.counts = {"int8": 0, "fp16": 0, "fp32": 0}
         self.notes: List[str] = []
         self.types = {name: kind for name, (kind, _) in tensor_types(model).items()}
-        self.readers: Dict[str, List[int]] = {}
-        for i, node in enumerate(model.graph.node):
-            for t in node.input:
-                self.readers.setdefault(t, []).append(i)
-        self.outputs: FrozenSet[str] = frozenset(o.name for o in model.graph.output)
+        self.fused = fused_tensors(model)
 
     def rewrite(self) -> None:
         graph = self.model.graph
@@ -168,7 +160,7 @@ class _Writer:
             for k, name in enumerate(node.input):
                 if name:
                     node.input[k] = self._weight(node, name, mode) if name in self.constants else self._read(name, mode)
-            stored = [self._store(i, name, mode) for name in node.output]
+            stored = [self._store(name, mode) for name in node.output]
             original = list(node.output)
             for k, inner in enumerate(stored):
                 node.output[k] = inner
@@ -211,29 +203,16 @@ class _Writer:
             self._round(name, self.copies[key], mode)
         return self.copies[key]
 
-    def _store(self, index: int, name: str, mode: str) -> str:
+    def _store(self, name: str, mode: str) -> str:
         """The name under which the node writes; another than `name` where a rounding follows."""
         if not name or not self._float(name):
             return name
-        node = self.model.graph.node[index]
-        readers = self.readers.get(name, [])
-        if node.op_type in FUSING and len(readers) == 1 and name not in self.outputs:
-            reader = self.model.graph.node[readers[0]]
-            fuses = reader.op_type in FUSED_INTO and (reader.op_type != "Add" or self._adds_constant(reader))
-            if fuses and self.modes[readers[0]] == mode:
-                self.state[name] = "inner"
-                return name
-        # Conv, BatchNormalization, Relu is one operation: the value before the last of them is not stored either.
-        if node.op_type == "BatchNormalization" and len(readers) == 1 and name not in self.outputs:
-            reader = self.model.graph.node[readers[0]]
-            if reader.op_type in ("Relu", "Clip", "PRelu", "LeakyRelu") and self.modes[readers[0]] == mode:
-                self.state[name] = "inner"
-                return name
+        reader = self.fused.get(name)
+        if reader is not None and self.modes[reader] == mode:
+            self.state[name] = "inner"
+            return name
         self.state[name] = mode
         return f"{name}/unrounded"
-
-    def _adds_constant(self, node: NodeProto) -> bool:
-        return any(t in self.constants for t in node.input)
 
     def _weight(self, node: NodeProto, name: str, mode: str) -> str:
         """A copy of a constant as the DLA holds it; biases and other operands of INT8 layers stay as they are."""

@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from edgedla.builder.request import BuildRequest
 from edgedla.documents import require
@@ -14,6 +14,7 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.strict_documents import read_json
 
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
+PAGE = "report.html"
 #: One part of trtexec's --layerPrecisions; names may hold commas and colons.
 _PRECISION = re.compile(r"(.+?):(fp16|int8)(?:,|\Z)")
 
@@ -55,11 +56,18 @@ def with_quantization(request: BuildRequest, model: Path) -> BuildRequest:
     )
 
 
-def report_of(request: BuildRequest) -> Optional[bytes]:
-    """quantization.json of the folder that `request.calib` names, which the artifact keeps; None where it names none."""
+def report_of(request: BuildRequest) -> Dict[Tuple[str, str], bytes]:
+    """quantization.json, and report.html where it stands, of the folder that `request.calib` names: the artifact keeps them.
+
+    Empty where it names none, or the folder of a model with Q/DQ, for which nothing was measured.
+    """
     if request.calib is None or not is_quantization(request.calib) or _is_translated(Path(request.calib)):
-        return None
-    return (Path(request.calib) / REPORT).read_bytes()
+        return {}
+    folder = Path(request.calib)
+    files = {("quantization", REPORT): (folder / REPORT).read_bytes()}
+    if (folder / PAGE).is_file():
+        files[("report", PAGE)] = (folder / PAGE).read_bytes()
+    return files
 
 
 def _is_translated(folder: Path) -> bool:

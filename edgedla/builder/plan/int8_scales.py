@@ -32,7 +32,7 @@ def calibrate(
     """Ranges by ONNX tensor name: of the cache where there is one, whatever the samples.
 
     Measured ranges are kept in `work` under a key of model, samples and method, so that a build that was stopped
-    need not measure them again.
+    need not measure them again. What samples showed stays with `source`, for the artifact's report.
 
     Raises:
         DocumentError, DataError: cache or samples are unreadable or do not fit.
@@ -44,6 +44,7 @@ def calibrate(
             "cache", {**cache_ranges.absmax, **_own_ranges(source)}, "; ".join((Path(cache).name, *cache_ranges.notes))
         )
     # Both need onnx and onnxruntime, which a device that builds from a cache may lack.
+    from edgedla.builder.plan.measured_scales import MeasuredScales
     from edgedla.preprocess.pictures import open_samples
     from edgedla.quantization.collect import collect
     from edgedla.quantization.methods import method_of, thresholds
@@ -57,14 +58,18 @@ def calibrate(
     samples = open_samples(data, specs, preprocess) if data is not None else synthetic_samples(specs)
     basis = "synthetic" if samples.synthetic else "data"
     kept = work / f"ranges-{_key(model, samples, method)}.json" if work is not None else None
-    absmax = _read(kept)
+    absmax, collection = _read(kept), None
     if absmax is None:
         if say is not None:
             say(f"measuring INT8 ranges on {samples.detail} ({method})")
-        absmax = thresholds(collect(model, samples, say=say), method)
+        collection = collect(model, samples, say=say)
+        absmax = thresholds(collection, method)
         if kept is not None:
             write_atomic(kept, json.dumps(absmax, sort_keys=True), follow=False)
-    return Calibration(basis, {**absmax, **_own_ranges(source)}, f"{samples.detail}, {method}")
+    absmax = {**absmax, **_own_ranges(source)}
+    if not samples.synthetic:
+        source.scales = MeasuredScales(graph, model, samples, method, absmax, collection)
+    return Calibration(basis, absmax, f"{samples.detail}, {method}")
 
 
 def _own_ranges(source: OnnxSource) -> Dict[str, float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+import math
+from typing import List, Tuple
 
 from edgedla.accuracy.result import Quantized
 from edgedla.reports.page.figures import Fact, Figure, Verdict
@@ -24,9 +25,13 @@ def to_page(r: Quantized) -> str:
         r=r,
         verdicts=(_error(r), _goal(r)),
         figures=(
-            Figure("Output SQNR", db(r.sqnr_db).replace(" dB", ""), "dB", "held-out samples, simulated"),
+            *_sqnr(r),
             Figure("Tensors with a scale", f"{total - missing}", f"of {total}", "", (total - missing) / max(total, 1)),
-            Figure("INT8 nodes", str(r.nodes["dla_int8"]), f"of {sum(r.nodes.values())}", "on the DLA"),
+            *(
+                [Figure("INT8 nodes", str(r.nodes["dla_int8"]), f"of {sum(r.nodes.values())}", "on the DLA")]
+                if r.nodes
+                else []
+            ),
             Figure("Layers in FP16", str(len(r.precisions)), "", "chosen by repair"),
             *(
                 [Figure("Steps add", f"{r.predicted_us['extra'] / 1e3:.2f}", "ms", "per frame, predicted")]
@@ -41,11 +46,22 @@ def to_page(r: Quantized) -> str:
     )
 
 
+def _sqnr(r: Quantized) -> List[Figure]:
+    if math.isnan(r.sqnr_db):
+        return []
+    basis = "held-out samples, simulated" if r.methods else "samples of the check, simulated"
+    return [Figure("Output SQNR", db(r.sqnr_db).replace(" dB", ""), "dB", basis)]
+
+
 def _error(r: Quantized) -> Verdict:
+    if math.isnan(r.sqnr_db):
+        return Verdict("unknown", "accuracy", "Not measured: the build ran no sample. `edgedla evaluate` measures it.")
     if r.synthetic:
         return Verdict("unknown", "random input", "The scales come from random input: the accuracy means nothing.")
-    best = max(r.methods, key=lambda name: r.methods[name]) if r.methods else r.method
-    text = f"INT8 outputs stand {db(r.sqnr_db)} above their noise. Best single method: {best}, {db(r.methods[best])}."
+    text = f"INT8 outputs stand {db(r.sqnr_db)} above their noise."
+    if r.methods:
+        best = max(r.methods, key=lambda name: r.methods[name])
+        text += f" Best single method: {best}, {db(r.methods[best])}."
     tone = "good" if r.sqnr_db >= 20 else "mixed" if r.sqnr_db >= 10 else "bad"
     return Verdict(tone, "simulated accuracy", text)
 

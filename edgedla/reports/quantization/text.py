@@ -37,7 +37,9 @@ def score_text(score: Score) -> str:
 
 
 def db(value: float) -> str:
-    """An SQNR: one decimal; `exact` where there is no error."""
+    """An SQNR: one decimal; `exact` where there is no error, `not measured` for no number."""
+    if math.isnan(value):
+        return "not measured"
     if math.isinf(value):
         return "exact" if value > 0 else "no signal"
     return f"{value:.1f} dB"
@@ -49,10 +51,15 @@ def _lines(r: Quantized) -> List[str]:
         f"network   {r.network}",
         f"for       {platform['target']}, TensorRT {platform['trt']}, INT8",
         f"scales    {r.method} on {r.samples}" + (" RANDOM INPUT: accuracy means nothing" if r.synthetic else ""),
-        f"error     outputs {db(r.sqnr_db)} SQNR on {r.holdout} (SIMULATED)",
-        "methods   " + ", ".join(f"{name} {db(value)}" for name, value in r.methods.items()),
-        f"nodes     {r.nodes['dla_int8']} INT8 and {r.nodes['dla_fp16']} FP16 on the DLA, {r.nodes['gpu_fp32']} on the GPU",
+        "error     outputs not measured: the build ran no sample"
+        if math.isnan(r.sqnr_db)
+        else f"error     outputs {db(r.sqnr_db)} SQNR on {r.holdout} (SIMULATED)",
     ]
+    if r.methods:
+        lines.append("methods   " + ", ".join(f"{name} {db(value)}" for name, value in r.methods.items()))
+    if r.nodes:
+        n = r.nodes
+        lines.append(f"nodes     {n['dla_int8']} INT8 and {n['dla_fp16']} FP16 on the DLA, {n['gpu_fp32']} on the GPU")
     lines += [score_text(score) for score in r.scores]
     if r.met is not None:
         lines.append(f"goal      {r.goal}: {'met' if r.met else 'NOT met'}")

@@ -1,0 +1,92 @@
+"""The report that a plain `build --calib-data` leaves in its artifact, of one engine and of a chain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Tuple
+
+import numpy as np
+import onnx
+import pytest
+
+import edgedla
+from edgedla.cli.main import exit_code_of
+from edgedla.quantization.samples import Samples
+
+Data = Tuple[Samples, Samples]
+
+
+@pytest.fixture
+def files(network: Any, data: Data, tmp_path: Path) -> Tuple[Path, Path]:
+    """(model, samples)."""
+    model, samples = tmp_path / "net.onnx", tmp_path / "samples.npz"
+    onnx.save(network, str(model))
+    np.savez(samples, x=np.concatenate([feed["x"] for feed in data[0].feeds]))
+    return model, samples
+
+
+def document(artifact: Path) -> Any:
+    return json.loads(next(artifact.glob("quantization-*.json")).read_text())
+
+
+def test_the_artifact_keeps_the_report_of_its_scales(files: Tuple[Path, Path], tmp_path: Path) -> None:
+    model, samples = files
+    out = tmp_path / "artifact"
+    line = ["build", model, "--precision", "int8", "--calib-data", samples, "-o", out, "--backend", "host"]
+    assert exit_code_of([str(a) for a in line]) == 0
+    report = document(out)
+    artifact = edgedla.load_artifact(out)
+    assert report["basis"] == "simulated"
+    # The build's own check, in dB: one output.
+    worst = artifact.accuracy["outputs"][0]["rel_l2"]
+    assert report["sqnr_db"] == pytest.approx(-20 * np.log10(worst), rel=1e-4)
+    assert "the scales were measured on them too" in report["samples"]["held_out"]
+    assert report["coverage"]["counts"].get("missing", 0) == 0
+    # What is fused is never stored: no error of its own.
+    assert {e["tensor"] for e in report["errors"]} == {"x", "r0", "r1", "r2", "p", "y"}
+    cache = next(out.glob("calib-*.cache")).read_text().splitlines()
+    assert len(cache) - 1 == len(report["coverage"]["tensors"])
+    page = next(out.glob("report-*.html")).read_text()
+    assert "simulated" in page
+    assert "<script" not in page
+
+
+def test_python_s_build_keeps_the_document_and_a_second_build_stands(files: Tuple[Path, Path], tmp_path: Path) -> None:
+    model, samples = files
+    request = edgedla.BuildRequest("agx-orin-64gb", precision="int8", calib_data=samples, backend="host")
+    first = edgedla.build(model, tmp_path / "a", request)
+    assert document(tmp_path / "a")["method"] == "auto"
+    assert edgedla.build(model, tmp_path / "a", request).digest == first.digest
+    # The ranges of a build that was killed are taken over; the report is made of the samples again.
+    forced = edgedla.BuildRequest("agx-orin-64gb", precision="int8", calib_data=samples, backend="host", force=True)
+    assert edgedla.build(model, tmp_path / "a", forced).digest == first.digest
+
+
+def test_random_input_and_a_cache_leave_no_report(files: Tuple[Path, Path], tmp_path: Path) -> None:
+    model, _ = files
+    request = edgedla.BuildRequest("agx-orin-64gb", precision="int8", backend="host")
+    assert not edgedla.build(model, tmp_path / "a", request).has("quantization")
+
+
+def test_a_build_that_ran_nothing_says_so(network: Any, data: Data) -> None:
+    from edgedla.accuracy.build_report import report_of_build
+    from edgedla.builder.building import as_file
+    from edgedla.builder.plan.measured_scales import BuiltScales, MeasuredScales
+    from edgedla.importers import load_onnx
+    from edgedla.quantization.collect import collect
+    from edgedla.quantization.methods import thresholds
+    from edgedla.reports.quantization import render_quantized
+    from edgedla.targets import platform_for
+
+    platform = platform_for("agx-orin-64gb")
+    with as_file(network) as path:
+        graph = load_onnx(path, trt=platform.release.trt)
+    collection = collect(network, data[0])
+    scales = MeasuredScales(graph, network, data[0], "auto", thresholds(collection), collection)
+    devices = {layer.name: "DLA0" for layer in graph.layers}
+    report = report_of_build(BuiltScales(scales, platform, devices, {}, None))
+    assert report.to_dict()["sqnr_db"] is None
+    text = render_quantized(report, "text")
+    assert "outputs not measured" in text
+    assert "ran no sample" in render_quantized(report, "html")
