@@ -28,6 +28,8 @@ CHECK_MODES: Tuple[str, ...] = ("fallback", "strict", "standalone")
 BUILD_MODES: Tuple[str, ...] = ("hybrid", "standalone")
 BACKENDS: Tuple[str, ...] = ("auto", "tensorrt", "host")
 OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "makespan")
+#: Frames of each model that are under way at one time.
+IN_FLIGHT: Tuple[str, ...] = ("many", "one")
 
 _CORE = re.compile(r"dla[:\s_-]?([0-9]{1,3})", re.IGNORECASE)
 

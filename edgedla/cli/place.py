@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 import click
 
@@ -19,7 +19,7 @@ from edgedla.cli.options import (
 )
 from edgedla.cli.output import deliver, destinations, say_where
 from edgedla.errors import UsageError
-from edgedla.vocabulary import OBJECTIVES
+from edgedla.vocabulary import IN_FLIGHT, OBJECTIVES
 
 FORMATS = ("text", "json", "html", "trtexec")
 
@@ -38,7 +38,9 @@ FORMATS = ("text", "json", "html", "trtexec")
     "frame of every model, side by side.",
 )
 @click.option(
-    "--max-latency", type=float, metavar="US", help="Longest latency of a frame that runs alone, in microseconds."
+    "--max-latency",
+    metavar="US,...",
+    help="Longest latency of a frame that runs alone, in microseconds: one for all models, or one per model.",
 )
 @click.option(
     "--devices",
@@ -54,6 +56,20 @@ FORMATS = ("text", "json", "html", "trtexec")
     help="Pin layers to GPU, DLA, DLA0 or DLA1; * in a name matches any text.",
 )
 @click.option("--rates", metavar="A,B", help="For throughput of several models: frames of each per period.")
+@click.option(
+    "--fps",
+    metavar="A,B",
+    help="For energy: frames per second of each model. The power of these frames is minimised, and every device must get "
+    "them done.",
+)
+@click.option(
+    "--in-flight",
+    type=click.Choice(IN_FLIGHT),
+    default="many",
+    show_default=True,
+    help="For throughput: many frames of each model, as in a pipeline, or one of each, which waits for the GPU at each of "
+    "its visits.",
+)
 @click.option("--max-regions", type=click.IntRange(min=0), help="Most loadables in all.")
 @click.option("--min-region", type=click.IntRange(min=1), default=1, help="Fewest layers of a loadable.")
 @click.option("--loadables-per-core", type=click.IntRange(min=1), help="Default: TensorRT's cap, 16 from 8.5 on.")
@@ -101,8 +117,8 @@ FORMATS = ("text", "json", "html", "trtexec")
 @click.option(
     "--one-process",
     is_flag=True,
-    help="With --evaluate: the models run side by side in one process, as `edgedla run` runs them, and take turns on the GPU "
-    "by kernels; else in processes of their own, as several trtexec, by frames.",
+    help="With --evaluate or --in-flight one: the models run side by side in one process, as `edgedla run` runs them, and "
+    "take turns on the GPU by kernels; else in processes of their own, as several trtexec, by frames.",
 )
 @click.option(
     "--fail-on",
@@ -123,10 +139,12 @@ def place(
     shapes: Any,
     batch: Optional[int],
     objective: str,
-    max_latency: Optional[float],
+    max_latency: Optional[str],
     devices: Optional[str],
     pins: Tuple[str, ...],
     rates: Optional[str],
+    fps: Optional[str],
+    in_flight: str,
     max_regions: Optional[int],
     min_region: int,
     loadables_per_core: Optional[int],
@@ -192,8 +210,11 @@ def place(
             max_regions=max_regions,
             min_region_layers=min_region,
         ),
-        latency_bound_us=max_latency,
-        rates=_rates(rates),
+        latency_bound_us=_bounds(max_latency),
+        rates=_numbers(rates, "--rates", "one number per model: 2,1"),
+        frames_per_second=_numbers(fps, "--fps", "one number per model: 30,10"),
+        in_flight=in_flight,
+        one_process=one_process,
         power_mode=power_mode or own_power_mode(target),
         profile=profile,
         layer_info=layer_info,
@@ -260,13 +281,19 @@ def _devices(text: Optional[str], core: Optional[int]) -> Optional[Tuple[str, ..
     return None if core is None else ("GPU", f"DLA{core}")
 
 
-def _rates(text: Optional[str]) -> Optional[Tuple[float, ...]]:
+def _bounds(text: Optional[str]) -> Union[None, float, Tuple[float, ...]]:
+    """--max-latency 5000 for all models, 5000,8000 for each of two."""
+    bounds = _numbers(text, "--max-latency", "microseconds: 5000, or one number per model: 5000,8000")
+    return bounds[0] if bounds and len(bounds) == 1 else bounds
+
+
+def _numbers(text: Optional[str], option: str, allowed: str) -> Optional[Tuple[float, ...]]:
     if text is None:
         return None
     try:
         return tuple(float(r) for r in text.split(","))
     except ValueError as e:
-        raise UsageError(f"{text!r} is no list of numbers", where="--rates", allowed="one number per model: 2,1") from e
+        raise UsageError(f"{text!r} is no list of numbers", where=option, allowed=allowed) from e
 
 
 def _verify(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import with_measurements
 from edgedla.errors import NoPlacement, UsageError
+from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.goal import GAP, Goal, Solution
@@ -21,7 +22,7 @@ from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.assemble import assemble
 from edgedla.placement.result.placement import Placement
-from edgedla.placement.solvers.pipeline_starts import stage_starts
+from edgedla.placement.solvers.pipeline_starts import stage_starts, whole_model_starts
 from edgedla.placement.solvers.solve import solve
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
@@ -42,7 +43,7 @@ def place(
     devices: Union[None, str, Sequence[str]] = None,
     pins: Union[str, Sequence[str]] = (),
     limits: Optional[Limits] = None,
-    latency_bound_us: Optional[float] = None,
+    latency_bound_us: Union[None, float, Sequence[float]] = None,
     rates: Optional[Sequence[float]] = None,
     power_mode: Optional[str] = None,
     profile: Union[None, str, Path, Profile] = None,
@@ -55,6 +56,9 @@ def place(
     solver: str = "auto",
     gap: float = GAP,
     clocks: Optional[Mapping[str, float]] = None,
+    frames_per_second: Optional[Sequence[float]] = None,
+    in_flight: str = "many",
+    one_process: bool = False,
 ) -> Placement:
     """Where each layer runs at least cost under the cost model, with proof, baselines and reasons.
 
@@ -69,6 +73,7 @@ def place(
     request = PlacementRequest(
         target, jetpack, trt, precision, objective, devices, pins, limits, latency_bound_us, rates, power_mode, profile,
         layer_info, sparsity, use_unknown, shapes, batch, time_limit_s, solver, gap, clocks,
+        frames_per_second, in_flight, one_process,
     )  # fmt: skip
     return place_request(models, request)
 
@@ -77,7 +82,19 @@ def place_request(models: Union[ModelSource, Sequence[ModelSource]], request: Pl
     """`place` for a request."""
     deadline = time.monotonic() + request.time_limit_s
     prepared = prepare(models, request)
-    return prepared.best(request.objective, request.latency_bound_us, deadline)
+    goal = goal_of(request)
+    return prepared.assembled(goal, prepared.solved(goal, deadline))
+
+
+def goal_of(request: PlacementRequest) -> Goal:
+    """What the request asks to minimise, and its bounds."""
+    bound = request.latency_bound_us
+    return Goal(
+        request.objective,
+        bound if bound is None or isinstance(bound, (int, float)) else tuple(bound),
+        tuple(request.frames_per_second or ()),
+        one_in_flight=request.in_flight == "one",
+    )
 
 
 class Prepared:
@@ -87,26 +104,41 @@ class Prepared:
         self, inputs: Tuple[Model, ...], costs: CostModel, platform: Platform, request: PlacementRequest
     ) -> None:
         self.inputs, self.costs, self.platform, self.request = inputs, costs, platform, request
+        self._problems: Dict[Tuple[Tuple[str, ...], bool], Problem] = {}
 
-    def best(self, objective: str, latency_bound_us: Optional[float], deadline: float) -> Placement:
-        """The best placement that is found until the deadline (time.monotonic's clock).
+    def problem(self, goal: Goal) -> Problem:
+        """The problem on the devices that the objective may use; the paces of one frame in flight hold their slowdown."""
+        allowed = devices_of(self.platform, goal.objective, self.request.devices)
+        key = allowed, goal.one_in_flight
+        if key not in self._problems:
+            limits = self.request.limits or Limits(loadables_per_core=subgraphs_per_core(self.platform))
+            problem = problem_of(self.inputs, self.costs, allowed, limits, self.request.use_unknown)
+            self._problems[key] = replace(problem, slowdown={}) if goal.one_in_flight else problem
+        return self._problems[key]
+
+    def solved(self, goal: Goal, deadline: float) -> Solution:
+        """The best assignment that is found until the deadline (time.monotonic's clock).
 
         Raises:
             NoPlacement: none keeps the bound and the limits.
         """
-        request = self.request
-        allowed = devices_of(self.platform, objective, request.devices)
-        limits = request.limits or Limits(loadables_per_core=subgraphs_per_core(self.platform))
-        problem = problem_of(self.inputs, self.costs, allowed, limits, request.use_unknown)
-        goal = Goal(objective, latency_bound_us)
-        known = baselines(problem)
-        solution = _solved(problem, goal, list(known.values()), deadline, request)
+        problem = self.problem(goal)
+        return _solved(problem, goal, self._pace(goal), list(baselines(problem).values()), deadline, self.request)
+
+    def assembled(self, goal: Goal, solution: Solution) -> Placement:
+        """The document of a solution of `solved`."""
+        problem = self.problem(goal)
         placement = assemble(
-            self.inputs, problem, goal, solution, known, self.platform, self.costs, request.use_unknown
-        )
-        if objective == "throughput" and len(problem.models) > 1 and solution.best is not None:
-            placement = replace(placement, notes=(_one_in_flight(problem, solution.best, self.costs), *placement.notes))
+            self.inputs, problem, goal, solution, baselines(problem), self.platform, self.costs,
+            self.request.use_unknown, self._pace(goal),
+        )  # fmt: skip
+        if goal.objective == "throughput" and len(problem.models) > 1 and solution.best is not None:
+            note = _rates_note(problem, solution.best, self._pace(goal), self.costs)
+            placement = replace(placement, notes=(note, *placement.notes))
         return placement
+
+    def _pace(self, goal: Goal) -> Optional[OneInFlight]:
+        return OneInFlight(self.costs, self.request.one_process) if goal.one_in_flight else None
 
 
 def prepare(models: Union[ModelSource, Sequence[ModelSource]], request: PlacementRequest) -> Prepared:
@@ -119,6 +151,7 @@ def prepare(models: Union[ModelSource, Sequence[ModelSource]], request: Placemen
     several = list(models) if isinstance(models, (list, tuple)) else [models]
     if not several:
         raise UsageError("there is no model to place")
+    request.check_models(len(several))
     allowed = devices_of(platform, request.objective, request.devices)
     costs = CostModel.load(
         platform, request.precision, request.power_mode, clocks=request.clocks, sparsity=request.sparsity
@@ -161,20 +194,22 @@ def devices_of(platform: Platform, objective: str, asked: Optional[Sequence[str]
     return tuple(d for d in there if d in chosen)
 
 
-def _one_in_flight(problem: Problem, best: Evaluation, costs: CostModel) -> str:
-    """What the period does not say: a stream with one frame in flight waits for the GPU at each of its visits."""
-    from edgedla.placement.prediction.lanes import lanes_of
-    from edgedla.placement.prediction.streams import side_by_side
-
-    paces = side_by_side(lanes_of(problem, best), costs.transfer_factor, one_process=True)
-    rates = ", ".join(f"{name} {1e6 / pace.frame_us:.4g}" for name, pace in zip(problem.models, paces))
-    return (
-        f"with one frame of each model in flight, in one process, frames/s: {rates}; the period needs several in flight"
-    )
+def _rates_note(problem: Problem, best: Evaluation, pace: Optional[OneInFlight], costs: CostModel) -> str:
+    """Frames per second of each model with one frame in flight, which waits for the GPU at each of its visits."""
+    one = pace or OneInFlight(costs, one_process=True)
+    rates = ", ".join(f"{name} {1e6 / p.frame_us:.4g}" for name, p in zip(problem.models, one.paces(problem, best)))
+    process = "in one process" if one.one_process else "in processes of their own"
+    text = f"with one frame of each model in flight, {process}, frames/s: {rates}"
+    return text if pace else f"{text}; the period needs several in flight"
 
 
 def _solved(
-    problem: Problem, goal: Goal, start: List[Tuple[str, ...]], deadline: float, request: PlacementRequest
+    problem: Problem,
+    goal: Goal,
+    pace: Optional[OneInFlight],
+    start: List[Tuple[str, ...]],
+    deadline: float,
+    request: PlacementRequest,
 ) -> Solution:
     nowhere = [i for i in problem.items if not i.allowed]
     if nowhere:
@@ -187,12 +222,14 @@ def _solved(
         )
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:
         now = time.monotonic()
-        start = start + stage_starts(problem, goal, deadline=now + STARTING * max(deadline - now, 0.0))
+        if len(problem.models) > 1:
+            start = start + whole_model_starts(problem)
+        start = start + stage_starts(problem, goal, pace, deadline=now + STARTING * max(deadline - now, 0.0))
     solver, gap = request.solver, request.gap
-    solution = solve(problem, goal, start, max(deadline - time.monotonic(), 0.0), solver, gap)
+    solution = solve(problem, goal, start, max(deadline - time.monotonic(), 0.0), solver, gap, pace)
     if solution.best is not None:
         return solution
-    if goal.latency_bound_us is not None:
+    if isinstance(goal.latency_bound_us, (int, float)) and not goal.frames_per_second:
         free = solve(problem, Goal("latency"), start, max(deadline - time.monotonic(), 1.0), solver, gap)
         if free.best is not None:
             best = max(free.best.latency(m).latency_us for m in range(len(problem.models)))
@@ -206,10 +243,13 @@ def _solved(
             f"no placement that keeps the limits was found within {request.time_limit_s:g} s", hint="Allow more time."
         )
     raise NoPlacement(
-        f"no placement keeps the limits: {_limits_text(problem)}", hint="Allow the GPU, or loosen a limit."
+        f"no placement keeps the limits: {_limits_text(problem, goal)}", hint="Allow the GPU, or loosen a limit."
     )
 
 
-def _limits_text(problem: Problem) -> str:
+def _limits_text(problem: Problem, goal: Goal) -> str:
     limits = {k: v for k, v in asdict(problem.limits).items() if v is not None}
+    for name, value in (("latency_bound_us", goal.latency_bound_us), ("frames_per_second", goal.frames_per_second)):
+        if value:
+            limits[name] = ":".join(f"{x:g}" for x in value) if isinstance(value, tuple) else value
     return f"devices {', '.join(problem.devices)}; " + ", ".join(f"{k} {v}" for k, v in limits.items())

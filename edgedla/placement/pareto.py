@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.documents import header
 from edgedla.errors import NoPlacement, UsageError
-from edgedla.placement.api import Prepared, prepare
+from edgedla.placement.api import goal_of, prepare
 from edgedla.placement.problem.read_models import ModelSource
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.placement import Placement
 
 #: Pairs that can be traded: the second is the best for a bound on the latency of each model's frame.
 PAIRS: Tuple[Tuple[str, str], ...] = (("latency", "energy"), ("latency", "throughput"))
-#: Latency bounds between the fastest placement and the one that is best by the other objective.
-STEPS = 8
+#: Two latencies that differ by less than this share are one point of a front: far below the spread of a prediction.
+RESOLUTION = 0.01
+#: Gaps of more points than this are halved before they are walked through.
+WIDE = 8
+#: Share of the time limit that one point may take.
+SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,13 @@ class ParetoPoint:
 
 @dataclass(frozen=True)
 class ParetoFront:
-    """Points by rising latency. All figures are predicted; `complete` is False where the time ran out between points."""
+    """Points by rising latency. All figures are predicted.
+
+    Attributes:
+        complete: every placement is, within `resolution` of its latency, no better than one of the points in both
+            objectives. False where the time ran out before that was shown.
+        resolution: a share of the latency.
+    """
 
     objectives: Tuple[str, str]
     platform: Mapping[str, Any]
@@ -54,6 +65,14 @@ class ParetoFront:
     models: Tuple[str, ...]
     points: Tuple[ParetoPoint, ...]
     complete: bool
+    resolution: float = RESOLUTION
+
+    @property
+    def completeness(self) -> str:
+        """What is shown of the placements that are no point of the front."""
+        if self.complete:
+            return f"complete: no other placement is better in both by more than {self.resolution:.0%} of its latency"
+        return "not shown to be complete in the time limit: there may be more points"
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -64,6 +83,7 @@ class ParetoFront:
             "models": list(self.models),
             "points": [p.to_dict() for p in self.points],
             "complete": self.complete,
+            "resolution": self.resolution,
         }
 
     def to_json(self) -> str:
@@ -75,9 +95,9 @@ def pareto(
     request: PlacementRequest,
     objectives: Sequence[str] = ("latency", "energy"),
 ) -> ParetoFront:
-    """The front: for each of several latency bounds the best placement by the second objective.
+    """The front: for each of a falling row of latency bounds the best placement by the second objective.
 
-    `request.time_limit_s` holds for all of them together.
+    `request.time_limit_s` holds for all of them together. The latency is that of one frame of every model in turn.
 
     Raises:
         UsageError: a pair that cannot be traded.
@@ -90,36 +110,90 @@ def pareto(
     first, second = pair
     deadline = time.monotonic() + request.time_limit_s
     prepared = prepare(models, request)
-    share = request.time_limit_s / (STEPS + 2)
 
-    def until() -> float:
-        return min(deadline, time.monotonic() + share)
+    def best(objective: str, bound_us: Optional[float]) -> Optional[Reached]:
+        goal = replace(goal_of(replace(request, objective=objective)), total_latency_us=bound_us)
+        until = min(deadline, time.monotonic() + SHARE * request.time_limit_s)
+        try:
+            solution = prepared.solved(goal, until)
+        except NoPlacement:
+            if bound_us is None:
+                raise
+            return None
+        assert solution.best is not None
+        latency_us = sum(solution.best.latency(m).latency_us for m in range(len(prepared.inputs)))
+        return Reached(latency_us, solution.value, solution.optimal, (goal, solution))
 
-    fastest = prepared.best(first, request.latency_bound_us, until())
-    best = prepared.best(second, request.latency_bound_us, until())
-    ends = [max(m.latency.latency_us for m in p.models) for p in (fastest, best)]
-    points = [_point(fastest), _point(best)]
-    complete = True
-    for step in range(STEPS):
-        if time.monotonic() >= deadline:
-            complete = False
-            break
-        bound = ends[0] * (ends[1] / ends[0]) ** (step / STEPS) if ends[0] > 0 else 0.0
-        placement = _within(prepared, second, bound, until())
-        if placement is not None:
-            points.append(_point(placement))
-    chosen = _undominated(points, second)
-    names = tuple(m.name for m in fastest.models)
-    return ParetoFront((first, second), fastest.platform, fastest.precision, names, chosen, complete)
+    fastest = best(first, None)
+    assert fastest is not None
+    row, complete = trace(lambda bound: best(second, bound), fastest.latency_us, lambda: time.monotonic() > deadline)
+    points = [_point(prepared.assembled(*reached.found)) for reached in undominated(row)]
+    any_point = points[0].placement
+    names = tuple(m.name for m in any_point.models)
+    return ParetoFront(
+        (first, second), any_point.platform, any_point.precision, names, tuple(points), complete and fastest.proven
+    )
 
 
-def _within(prepared: Prepared, objective: str, bound_us: float, deadline: float) -> Union[None, Placement]:
-    if not bound_us > 0:
-        return None
-    try:
-        return prepared.best(objective, bound_us * (1 + 1e-6), deadline)
-    except NoPlacement:
-        return None
+@dataclass(frozen=True)
+class Reached:
+    """What one search found: `worth` by the second objective, the smaller the better; `found` is the caller's."""
+
+    latency_us: float
+    worth: float
+    proven: bool
+    found: Any
+
+
+def trace(
+    best_within: Callable[[Optional[float]], Optional[Reached]], least_us: float, is_over: Callable[[], bool]
+) -> Tuple[List[Reached], bool]:
+    """(what was reached, whether the front is complete to RESOLUTION).
+
+    Between two latencies low < high that were looked at, the best within high tells: it lies at or below low, and the gap
+    holds nothing; or inside, and what is left is the gap from low to just below it. The widest gap comes first, and a wide
+    one is halved, so that a search that is stopped has looked everywhere.
+
+    Args:
+        best_within: the best by the second objective whose latency is at most the bound; None without one.
+        least_us: no placement has a shorter latency.
+        is_over: whether the time is.
+    """
+    end = best_within(None)
+    if end is None:
+        return [], False
+    start = best_within(least_us * (1 + 1e-9))
+    reached, proven = [end, *([start] if start else [])], end.proven and start is not None and start.proven
+    # (low, high): nothing with low < latency < high is looked at so far; the best within low is known.
+    gaps = [(least_us, end.latency_us)]
+    while gaps:
+        low, high = gaps.pop(max(range(len(gaps)), key=lambda k: gaps[k][1] / gaps[k][0]))
+        bound = high / (1 + RESOLUTION)
+        if bound <= low:
+            continue
+        if is_over():
+            return reached, False
+        halved = bound / low > (1 + RESOLUTION) ** WIDE
+        bound = math.sqrt(low * bound) if halved else bound
+        point = best_within(bound)
+        if point is None or not point.proven:
+            proven = False
+        if point is not None:
+            reached.append(point)
+            if point.latency_us > low:
+                gaps.append((low, point.latency_us))
+        if halved:
+            gaps.append((bound, high))
+    return reached, proven
+
+
+def undominated(row: Sequence[Reached]) -> List[Reached]:
+    """Those of which none is better in both objectives, by rising latency."""
+    kept: List[Reached] = []
+    for point in sorted(row, key=lambda p: (p.latency_us, p.worth)):
+        if not kept or point.worth < kept[-1].worth - 1e-9 * abs(kept[-1].worth):
+            kept.append(point)
+    return kept
 
 
 def _point(placement: Placement) -> ParetoPoint:
@@ -133,14 +207,3 @@ def _point(placement: Placement) -> ParetoPoint:
         placement.proof.optimal,
         placement,
     )
-
-
-def _undominated(points: Sequence[ParetoPoint], second: str) -> Tuple[ParetoPoint, ...]:
-    def worth(p: ParetoPoint) -> float:
-        return p.energy_mj if second == "energy" else -p.throughput_fps
-
-    kept: List[ParetoPoint] = []
-    for point in sorted(points, key=lambda p: (p.latency_us, worth(p))):
-        if not kept or worth(point) < worth(kept[-1]) - 1e-9 * abs(worth(kept[-1])):
-            kept.append(point)
-    return tuple(kept)

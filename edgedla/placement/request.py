@@ -10,7 +10,7 @@ from edgedla.costs.profile import Profile
 from edgedla.errors import UsageError
 from edgedla.placement.problem.goal import GAP
 from edgedla.placement.problem.problem import Limits
-from edgedla.vocabulary import OBJECTIVES, PRECISIONS, one_of
+from edgedla.vocabulary import IN_FLIGHT, OBJECTIVES, PRECISIONS, one_of
 
 SOLVERS = ("auto", "highs", "python")
 
@@ -29,8 +29,14 @@ class PlacementRequest:
             uses one core; all of the module's for throughput and makespan.
         pins: as trtexec's --layerDeviceTypes, for example "conv1:DLA,*:GPU".
         limits: default: TensorRT's for this release.
-        latency_bound_us: no model's frame, alone, takes longer.
+        latency_bound_us: no model's frame, alone, takes longer; one bound for all models or one a model.
         rates: for throughput, frames of each model per period; 1 each by default.
+        frames_per_second: for energy, of each model: the power of these frames is minimised, and every device must get
+            them done.
+        in_flight: for throughput, "many" frames of each model (a pipeline: the period is the busiest engine's), or "one"
+            of each (an execution context a model: a frame also waits for the GPU at each of its visits).
+        one_process: with one frame in flight, all models run in one process and take turns on the GPU by kernels; else in
+            processes of their own, by frames.
         profile: measured times that replace predictions: a profile that edgedla wrote, a file of trtexec's
             --exportProfile, or a Profile.
         layer_info: for trtexec's, the file of --exportLayerInfo: it tells which ForeignNodes run on the DLA.
@@ -51,7 +57,7 @@ class PlacementRequest:
     devices: Union[None, str, Sequence[str]] = None
     pins: Union[str, Sequence[str]] = ()
     limits: Optional[Limits] = None
-    latency_bound_us: Optional[float] = None
+    latency_bound_us: Union[None, float, Sequence[float]] = None
     rates: Optional[Sequence[float]] = None
     power_mode: Optional[str] = None
     profile: Union[None, str, Path, Profile] = None
@@ -64,6 +70,9 @@ class PlacementRequest:
     solver: str = "auto"
     gap: float = GAP
     clocks: Optional[Mapping[str, float]] = None
+    frames_per_second: Optional[Sequence[float]] = None
+    in_flight: str = "many"
+    one_process: bool = False
 
     def __post_init__(self) -> None:
         def normal(name: str, value: object) -> None:
@@ -75,14 +84,52 @@ class PlacementRequest:
         normal("pins", (self.pins,) if isinstance(self.pins, str) else tuple(self.pins))
         if self.solver not in SOLVERS:
             raise UsageError(f"unknown solver {self.solver!r}", where="solver", allowed=", ".join(SOLVERS))
-        bound = self.latency_bound_us
-        if bound is not None and not bound > 0:
-            raise UsageError(f"a latency bound of {bound:g} us", where="latency bound", allowed="a number > 0")
+        normal("latency_bound_us", _bounds(self.latency_bound_us))
+        fps = self.frames_per_second
+        normal("frames_per_second", None if fps is None else tuple(float(f) for f in fps))
+        self._check_pace()
         if not self.time_limit_s >= 0:
             raise UsageError(f"a time limit of {self.time_limit_s:g} s", where="time limit", allowed="a number >= 0")
         for n, rate in enumerate(self.rates or (), 1):
             if not 0 < rate < float("inf"):
                 raise UsageError(f"rate {n} is {rate:g}", where="rates", allowed="a number > 0 for each model")
+
+    def _check_pace(self) -> None:
+        """Raises UsageError where frame rates or frames in flight are no numbers, or do not go with the objective."""
+        for n, fps in enumerate(self.frames_per_second or (), 1):
+            if not 0 < fps < float("inf"):
+                allowed = "a number > 0 for each model"
+                raise UsageError(f"{fps:g} frames/s of model {n}", where="frames per second", allowed=allowed)
+        if self.frames_per_second is not None and self.objective != "energy":
+            raise UsageError(
+                f"frames per second with the objective {self.objective}",
+                where="frames per second",
+                allowed="the objective energy; for throughput give rates",
+            )
+        if self.in_flight not in IN_FLIGHT:
+            raise UsageError(f"{self.in_flight!r} frames in flight", where="in flight", allowed=", ".join(IN_FLIGHT))
+        if self.in_flight == "one" and self.objective != "throughput":
+            raise UsageError("one frame in flight", where="in flight", allowed="the objective throughput")
+
+    def check_models(self, count: int) -> None:
+        """Raises UsageError where bounds or frame rates are given for another number of models."""
+        bound = self.latency_bound_us
+        for what, given in (("latency bounds", bound), ("frame rates", self.frames_per_second)):
+            if isinstance(given, tuple) and len(given) != count:
+                raise UsageError(f"{len(given)} {what} for {count} model{'s' * (count > 1)}", where=what)
+
+
+def _bounds(bound: Union[None, float, Sequence[float]]) -> Union[None, float, Tuple[float, ...]]:
+    """One bound as it is, several as a tuple.
+
+    Raises:
+        UsageError: a bound that is not above 0.
+    """
+    each = () if bound is None else (bound,) if isinstance(bound, (int, float)) else tuple(bound)
+    for us in each:
+        if not us > 0:
+            raise UsageError(f"a latency bound of {us:g} us", where="latency bound", allowed="a number > 0")
+    return bound if bound is None or isinstance(bound, (int, float)) else tuple(float(us) for us in bound)
 
 
 def _parts(devices: Union[str, Sequence[str]]) -> Tuple[str, ...]:

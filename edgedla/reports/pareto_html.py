@@ -39,7 +39,10 @@ def to_html(front: ParetoFront) -> str:
         second_title=TITLES[second],
         picture=Markup(to_svg(front)),
         points=points,
-        facts=[Fact("Numbers", "edgedla's cost model, ± one standard deviation; not measured on a board", "predicted")],
+        facts=[
+            Fact("Numbers", "edgedla's cost model, ± one standard deviation; not measured on a board", "predicted"),
+            Fact("Points", front.completeness, "predicted"),
+        ],
     )
 
 
@@ -51,9 +54,9 @@ def _answers(front: ParetoFront, second: str) -> List[Verdict]:
     best = (min if second == "energy" else max)(front.points, key=lambda p: _value(p, second)[0])
     quick = f"{fastest.latency_us / 1e3:.3g} ms per frame, {_value(fastest, second)[1]}."
     if count == 1:
-        proven = Verdict("good", "Proven", "No placement is better under the cost model.")
+        proven = Verdict("good", "Proven", f"{front.completeness[0].upper()}{front.completeness[1:]}.")
         open_end = Verdict("unknown", "Not proven", "The time limit ended the search.")
-        return [Verdict("plain", "One placement is best for both", quick), proven if best.proven else open_end]
+        return [Verdict("plain", "One placement is best for both", quick), proven if front.complete else open_end]
     other = f"{_value(best, second)[1]}, {best.latency_us / 1e3:.3g} ms per frame."
     return [Verdict("plain", "Lowest latency", quick), Verdict("plain", f"Best {second}", other)]
 

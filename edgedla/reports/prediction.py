@@ -106,5 +106,4 @@ def _front_lines(front: ParetoFront) -> Iterator[str]:
             ]
         )
     yield from aligned(rows)
-    if not front.complete:
-        yield "stopped by the time limit: there may be more points"
+    yield front.completeness

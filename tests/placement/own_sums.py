@@ -46,24 +46,36 @@ def loads_of(problem: Problem, devices: Sequence[str]) -> Loads:
     return loads
 
 
-def value_of(problem: Problem, devices: Sequence[str], objective: str) -> float:
-    """Latency or energy of one frame of every model, or the period of a stream."""
+def value_of(problem: Problem, devices: Sequence[str], objective: str, fps: Sequence[float] = ()) -> float:
+    """Latency or energy of one frame of every model, watts above idle at `fps`, or the period of a stream."""
     loads = loads_of(problem, devices)
+    if fps:
+        return sum(mj * fps[m] for (m, _), (_, mj) in loads.items()) / 1000.0
     if objective == "latency":
         return sum(us for us, _ in loads.values())
     if objective == "energy":
         return sum(mj for _, mj in loads.values())
+    return busiest(problem, devices, problem.rates)
+
+
+def busiest(problem: Problem, devices: Sequence[str], rates: Sequence[float]) -> float:
+    """Work of the busiest device for `rates` frames of each model, slowed down by the others in use."""
+    loads = loads_of(problem, devices)
     used = frozenset(d for i, d in zip(problem.items, devices) if i.layers)
-    busiest = 0.0
-    for device in problem.devices:
+    longest = 0.0
+    for device in dict.fromkeys((*problem.devices, "GPU")):
         factor = problem.slowdown[used][device] if len(used) > 1 and device in problem.slowdown.get(used, {}) else 1.0
-        work = sum(us * problem.rates[m] for (m, d), (us, _) in loads.items() if d == device)
-        busiest = max(busiest, work * factor)
-    return busiest
+        work = sum(us * rates[m] for (m, d), (us, _) in loads.items() if d == device)
+        longest = max(longest, work * factor)
+    return longest
 
 
-def is_legal(problem: Problem, devices: Sequence[str], latency_bound_us: Optional[float] = None) -> bool:
+def is_legal(
+    problem: Problem, devices: Sequence[str], latency_bound_us: Optional[float] = None, fps: Sequence[float] = ()
+) -> bool:
     limits, items = problem.limits, problem.items
+    if fps and busiest(problem, devices, fps) > 1e6 * (1 + 1e-9):
+        return False
     regions = problem.regions(devices)
     by_core: Dict[str, int] = {}
     for core, group in regions:
@@ -110,8 +122,10 @@ def waits_in_a_circle(problem: Problem, groups: Sequence[Set[int]]) -> bool:
     return False
 
 
-def least(problem: Problem, objective: str, latency_bound_us: Optional[float] = None) -> float:
+def least(
+    problem: Problem, objective: str, latency_bound_us: Optional[float] = None, fps: Sequence[float] = ()
+) -> float:
     """The least value over all legal assignments; infinity without one."""
     every = itertools.product(*(item.allowed for item in problem.items))
-    legal = (d for d in every if is_legal(problem, d, latency_bound_us))
-    return min((value_of(problem, d, objective) for d in legal), default=float("inf"))
+    legal = (d for d in every if is_legal(problem, d, latency_bound_us, fps))
+    return min((value_of(problem, d, objective, fps) for d in legal), default=float("inf"))

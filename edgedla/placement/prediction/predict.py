@@ -19,7 +19,7 @@ from edgedla.placement.prediction.memory import (
     weight_bytes,
 )
 from edgedla.placement.prediction.prediction import PredictedLoadable, PredictedStream, Prediction
-from edgedla.placement.prediction.streams import Lane, Pace, side_by_side
+from edgedla.placement.prediction.streams import GPU_SWITCH_US, Lane, Pace, beside_spread, side_by_side
 from edgedla.placement.problem.doubts import doubts
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.inputs import problem_of
@@ -30,13 +30,6 @@ from edgedla.placement.problem.validate import limits_broken
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import DEVICES
-
-#: What the GPU loses when it turns to the kernels of another process, in microseconds: fitted to the four ways in which
-#: ResNet-50 was measured beside itself on AGX Orin (embedded-ai-quantization-guide, concurrent_power_summary.json).
-GPU_SWITCH_US = 80.0
-
-#: Relative standard deviation of a frame that other streams make twice as long or longer; less in proportion below.
-BESIDE_SPREAD = 0.3
 
 
 def predict(
@@ -197,7 +190,7 @@ class Predictor:
             name=graph.name,
             devices=name,
             latency=latency,
-            together=latency.stretched(stretch, self._beside(stretch)),
+            together=latency.stretched(stretch, beside_spread(stretch)),
             throughput_fps=1e6 / pace.frame_us if pace.frame_us > 0 else 0.0,
             busy=pace.busy,
             gpu_visits=len(lane.gpu_parts),
@@ -208,10 +201,6 @@ class Predictor:
             activation_bytes=alive + io,
             broken=tuple(v.message for v in limits_broken(problem, regions)),
         )
-
-    def _beside(self, stretch: float) -> float:
-        """Spread of a factor by which other streams stretch a frame: none where nothing runs beside it."""
-        return BESIDE_SPREAD * min(max(stretch - 1.0, 0.0), 1.0)
 
     def _sram(self) -> int:
         return min(DEFAULT_SRAM_BYTES, self.platform.module.sram_bytes)

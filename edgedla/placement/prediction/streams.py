@@ -22,6 +22,13 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 from edgedla.vocabulary import GPU
 
+#: What the GPU loses when it turns to the kernels of another process, in microseconds: fitted to the four ways in which
+#: ResNet-50 was measured beside itself on AGX Orin (embedded-ai-quantization-guide, concurrent_power_summary.json).
+GPU_SWITCH_US = 80.0
+
+#: Relative standard deviation of a frame that other streams make twice as long or longer; less in proportion below.
+BESIDE_SPREAD = 0.3
+
 #: Rounds of the fixed point, and the relative change of all times at which it has settled.
 ROUNDS, SETTLED = 200, 1e-6
 
@@ -55,6 +62,11 @@ class Pace:
     frame_us: float
     busy: Mapping[str, float]
     waiting_us: float
+
+
+def beside_spread(stretch: float) -> float:
+    """Spread of a factor by which other streams stretch a frame: none where nothing runs beside it."""
+    return BESIDE_SPREAD * min(max(stretch - 1.0, 0.0), 1.0)
 
 
 def side_by_side(

@@ -86,6 +86,10 @@ class Evaluation:
     def energy(self) -> Cost:
         return total(cost for _, cost in sorted(self.loads.items()))
 
+    def energy_of(self, model: int) -> float:
+        """Millijoules above idle of one frame of a model."""
+        return sum(cost.energy_mj for (m, _), cost in self.loads.items() if m == model)
+
 
 def evaluate(problem: Problem, assignment: Sequence[str]) -> Evaluation:
     """The costs of an assignment (a device by item). It need not keep the limits; `validate` says whether it does."""
@@ -176,10 +180,3 @@ def makespan_bound(problem: Problem, evaluation: Evaluation) -> float:
         by_device[device] = by_device.get(device, 0.0) + time_us
         by_model[model] = by_model.get(model, 0.0) + time_us
     return max([*by_device.values(), *by_model.values()], default=0.0)
-
-
-def within_latency(problem: Problem, evaluation: Evaluation, bound_us: Optional[float]) -> bool:
-    """Every model's frame is done within the bound, to a relative tolerance of 1e-9."""
-    if bound_us is None:
-        return True
-    return all(evaluation.latency(m).latency_us <= bound_us * (1 + 1e-9) for m in range(len(problem.models)))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Optional, Tuple
+from typing import Callable, Optional, Sequence, Tuple, Union
 
-from edgedla.placement.problem.evaluate import Evaluation, within_latency, worth
+from edgedla.placement.problem.evaluate import Evaluation, worth
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.validate import limits_broken, wait_in_circle
 
@@ -15,12 +15,44 @@ INFINITY = float("inf")
 GAP = 1e-4
 
 
+#: Microseconds that a device has in a second.
+SECOND_US = 1e6
+
+#: One bound on the latency of every model's frame, or one a model; None is no bound.
+LatencyBound = Union[None, float, Tuple[float, ...]]
+
+
 @dataclass(frozen=True)
 class Goal:
-    """What is minimised: "latency", "throughput" (the period), "energy" or "makespan"; each under a latency bound if set."""
+    """What is minimised: "latency", "throughput" (the period), "energy" or "makespan", within bounds if set.
+
+    Attributes:
+        latency_bound_us: of a frame that runs alone.
+        frames_per_second: for "energy", of each model: what is minimised is then the power of these frames in watts above
+            idle, and no device may have more than a second of work per second.
+        total_latency_us: bound on one frame of every model, one after the other.
+        one_in_flight: for "throughput", a model's next frame starts when its last one is done.
+    """
 
     objective: str
-    latency_bound_us: Optional[float] = None
+    latency_bound_us: LatencyBound = None
+    frames_per_second: Tuple[float, ...] = ()
+    total_latency_us: Optional[float] = None
+    one_in_flight: bool = False
+
+    @property
+    def is_bounded(self) -> bool:
+        """A bound of its own decides which assignments are legal."""
+        return self.latency_bound_us is not None or bool(self.frames_per_second) or self.total_latency_us is not None
+
+    def bound_of(self, model: int) -> Optional[float]:
+        """The latency bound of a model's frame; None without one."""
+        bound = self.latency_bound_us
+        return bound[model] if isinstance(bound, tuple) else bound
+
+    def energy_weight(self, model: int) -> float:
+        """What a millijoule per frame of a model counts: 1, or frames_per_second / 1000, which makes watts of it."""
+        return self.frames_per_second[model] / 1e3 if self.frames_per_second else 1.0
 
 
 @dataclass(frozen=True)
@@ -65,10 +97,46 @@ def measure_of(goal: Goal, value_of: Optional[Value]) -> Value:
     """`value_of`, or the worth under the goal, which is reached exactly."""
 
     def exact(problem: Problem, evaluation: Evaluation) -> Tuple[float, float]:
-        value = worth(problem, evaluation, goal.objective)
+        if goal.frames_per_second:
+            value = power_above_idle_w(evaluation, goal.frames_per_second)
+        else:
+            value = worth(problem, evaluation, goal.objective)
         return value, value
 
     return value_of or exact
+
+
+def power_above_idle_w(evaluation: Evaluation, frames_per_second: Sequence[float]) -> float:
+    """Watts above idle of these frames: sum over models of frames_per_second * millijoules per frame / 1000."""
+    return sum(fps * evaluation.energy_of(m) / 1e3 for m, fps in enumerate(frames_per_second))
+
+
+def busiest_us(problem: Problem, evaluation: Evaluation, frames_per_second: Sequence[float]) -> float:
+    """Work of the busiest device in a second of these frames, slowed down by the other engines in use."""
+    work = dict.fromkeys(problem.devices, 0.0)
+    for (m, device), cost in evaluation.loads.items():
+        factor = problem.factor(evaluation.engines, device)
+        work[device] = work.get(device, 0.0) + frames_per_second[m] * cost.latency_us * factor
+    return max(work.values(), default=0.0)
+
+
+def bounds_broken(problem: Problem, evaluation: Evaluation, goal: Goal) -> Tuple[str, ...]:
+    """Which of the goal's bounds an assignment does not keep, to a relative tolerance of 1e-9; () for none."""
+    broken = []
+    for m, name in enumerate(problem.models):
+        bound, latency_us = goal.bound_of(m), evaluation.latency(m).latency_us
+        if bound is not None and latency_us > bound * (1 + 1e-9):
+            broken.append(f"{name} takes {latency_us:.1f} us, bound {bound:g} us")
+    if goal.total_latency_us is not None:
+        latency_us = sum(evaluation.latency(m).latency_us for m in range(len(problem.models)))
+        if latency_us > goal.total_latency_us * (1 + 1e-9):
+            broken.append(f"one frame of every model takes {latency_us:.1f} us, bound {goal.total_latency_us:g} us")
+    if goal.frames_per_second:
+        work_us = busiest_us(problem, evaluation, goal.frames_per_second)
+        if work_us > SECOND_US * (1 + 1e-9):
+            rates = ", ".join(f"{fps:g}" for fps in goal.frames_per_second)
+            broken.append(f"{rates} frames/s keep a device busy for {work_us / SECOND_US:.2f} s per second")
+    return tuple(broken)
 
 
 def legal(problem: Problem, evaluation: Evaluation, goal: Goal) -> bool:
@@ -77,7 +145,7 @@ def legal(problem: Problem, evaluation: Evaluation, goal: Goal) -> bool:
     The regions that TensorRT forms on one core never wait for each other in a circle, those of two cores may.
     """
     return (
-        within_latency(problem, evaluation, goal.latency_bound_us)
+        not bounds_broken(problem, evaluation, goal)
         and not limits_broken(problem, evaluation.regions)
         and not (len({r.core for r in evaluation.regions}) > 1 and wait_in_circle(problem, evaluation.regions))
     )

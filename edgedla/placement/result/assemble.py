@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import total
 from edgedla.costs.model import CostModel
+from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.baselines import TITLES, size
 from edgedla.placement.problem.doubts import doubts
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
-from edgedla.placement.problem.goal import Goal, Solution
+from edgedla.placement.problem.goal import Goal, Solution, bounds_broken
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Limits, Problem
 from edgedla.placement.problem.schedule import Schedule, in_turn, shortest_schedule, steady_state
@@ -31,14 +32,22 @@ def assemble(
     platform: Platform,
     costs: CostModel,
     use_unknown: bool,
+    one_in_flight: Optional[OneInFlight] = None,
 ) -> p.Placement:
-    """The document of a solution that has a best assignment."""
+    """The document of a solution that has a best assignment.
+
+    Args:
+        one_in_flight: the paces of streams with one frame in flight, where these were asked for.
+    """
     from edgedla.rules import load_rules
 
     best = solution.best
     assert best is not None
     frame_us: Tuple[float, ...] = ()
-    if goal.objective == "throughput":
+    if one_in_flight is not None:
+        frame_us = tuple(pace.frame_us for pace in one_in_flight.paces(problem, best))
+        schedule, kind = shortest_schedule(problem, best), "schedule"
+    elif goal.objective == "throughput":
         schedule, frame_us = steady_state(problem, best)
         kind = "period"
     elif goal.objective == "makespan":
@@ -59,10 +68,10 @@ def assemble(
         models=tuple(
             _model(m, model, problem, best, goal.objective, costs.precision) for m, model in enumerate(models)
         ),
-        figures=figures_of(problem, best),
+        figures=figures_of(problem, best, one_in_flight=one_in_flight),
         frame_latency_us=frame_us,
         baselines=tuple(
-            p.Baseline(name, _title(problem, name), *_checked(problem, goal, assignment))
+            p.Baseline(name, _title(problem, name), *_checked(problem, goal, assignment, one_in_flight))
             for name, assignment in known.items()
         ),
         timeline=_timeline(kind, schedule, problem),
@@ -74,8 +83,11 @@ def assemble(
             solution.optimal,
             solution.timed_out,
         ),
+        frames_per_second=goal.frames_per_second,
+        in_flight="many" if one_in_flight is None else "one",
+        one_process=one_in_flight is not None and one_in_flight.one_process,
         notes=(
-            *_notes(models, problem, best, platform, goal.latency_bound_us is not None, solution.optimal),
+            *_notes(models, problem, best, platform, goal, solution.optimal),
             *doubts(problem, best, models),
             *costs.notes,
             *_stopped(solution),
@@ -85,12 +97,14 @@ def assemble(
     )
 
 
-def figures_of(problem: Problem, evaluation: Evaluation, is_legal: bool = True) -> p.Figures:
+def figures_of(
+    problem: Problem, evaluation: Evaluation, is_legal: bool = True, one_in_flight: Optional[OneInFlight] = None
+) -> p.Figures:
     """Predictions of an assignment. The makespan of an illegal one is not searched for."""
     models = range(len(problem.models))
     return p.Figures(
         latency=total(evaluation.latency(m) for m in models),
-        period=evaluation.period(problem),
+        period=one_in_flight.period(problem, evaluation) if one_in_flight else evaluation.period(problem),
         energy=evaluation.energy(),
         makespan_us=shortest_schedule(problem, evaluation).length_us if is_legal and len(models) > 1 else None,
         loads={d: evaluation.load(problem, d) for d in problem.devices},
@@ -98,14 +112,13 @@ def figures_of(problem: Problem, evaluation: Evaluation, is_legal: bool = True) 
     )
 
 
-def _checked(problem: Problem, goal: Goal, assignment: Sequence[str]) -> Tuple[p.Figures, Tuple[str, ...]]:
+def _checked(
+    problem: Problem, goal: Goal, assignment: Sequence[str], one_in_flight: Optional[OneInFlight]
+) -> Tuple[p.Figures, Tuple[str, ...]]:
     e = evaluate(problem, assignment)
     broken = [v.message for v in limits_broken(problem, e.regions)]
-    bound = goal.latency_bound_us
-    for m, name in enumerate(problem.models):
-        if bound is not None and e.latency(m).latency_us > bound * (1 + 1e-9):
-            broken.append(f"{name} takes {e.latency(m).latency_us:.1f} us, bound {bound:g} us")
-    return figures_of(problem, e, not broken), tuple(broken)
+    broken += bounds_broken(problem, e, goal)
+    return figures_of(problem, e, not broken, one_in_flight), tuple(broken)
 
 
 def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: str, precision: str) -> p.PlacedModel:
@@ -196,7 +209,7 @@ def _stopped(solution: Solution) -> Tuple[str, ...]:
 
 
 def _notes(
-    models: Sequence[Model], problem: Problem, best: Evaluation, platform: Platform, bounded: bool, proven: bool
+    models: Sequence[Model], problem: Problem, best: Evaluation, platform: Platform, goal: Goal, proven: bool
 ) -> Tuple[str, ...]:
     notes = []
     if not platform.has_dla:
@@ -208,14 +221,14 @@ def _notes(
             if not any(problem.items[i].legal for i in problem.items_of(m)):
                 notes.append(f"no layer of {model.graph.name} has a DLA verdict, so all of it runs on the GPU")
         if not best.regions and any(len(i.allowed) > 1 for i in problem.items):
-            tight = problem.limits != Limits() or bounded
+            tight = problem.limits != Limits() or goal.is_bounded
             notes.append(
                 "nothing runs on the DLA: every placement with it costs more under the cost model"
                 + (", or breaks a limit or the bound" if tight else "")
                 if proven
                 else "nothing runs on the DLA in the best placement found; that none with it is better is not proven"
             )
-    if len(best.engines) > 1:
+    if len(best.engines) > 1 and not goal.one_in_flight:
         slow = ", ".join(f"{d} {problem.factor(best.engines, d):.2f}x" for d in problem.devices if d in best.engines)
         notes.append(f"with frames in flight on all engines, their memory traffic slows them down: {slow}")
     notes += [n for model in models for n in model.graph.notes]

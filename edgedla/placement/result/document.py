@@ -111,13 +111,13 @@ def _placement(r: _Reader) -> p.Placement:
         rules_version=r.get("rules_version", str),
         costs=r.get("costs", dict),
         objective=r.get("objective", str),
-        latency_bound_us=r.get("latency_bound_us", float, optional=True),
+        latency_bound_us=_bound(r),
         devices=r.list_of("devices", str),
         limits=r.get("limits", dict),
         use_unknown=r.get("use_unknown", bool),
         models=tuple(_read_model(m) for m in r.each("models")),
         figures=_read_figures(r.of("predicted")),
-        frame_latency_us=tuple(float(t) for t in r.list_of("frame_latency_us", (int, float))),  # type: ignore[arg-type]
+        frame_latency_us=_numbers(r, "frame_latency_us"),
         baselines=tuple(
             p.Baseline(b.get("name", str), b.get("title", str), _read_figures(b), b.list_of("broken", str))
             for b in r.each("baselines")
@@ -138,7 +138,23 @@ def _placement(r: _Reader) -> p.Placement:
             proof.get("optimal", bool), proof.get("timed_out", bool),
         ),
         notes=r.list_of("notes", str),
+        # Documents of 0.1 do not have these.
+        frames_per_second=_numbers(r, "frames_per_second") if "frames_per_second" in r.data else (),
+        in_flight=r.get("in_flight", str) if "in_flight" in r.data else "many",
+        one_process=r.get("one_process", bool) if "one_process" in r.data else False,
     )  # fmt: skip
+
+
+def _numbers(r: _Reader, name: str) -> Tuple[float, ...]:
+    return tuple(float(x) for x in r.list_of(name, (int, float)))  # type: ignore[arg-type]
+
+
+def _bound(r: _Reader) -> Union[None, float, Tuple[float, ...]]:
+    """One bound, one a model, or none."""
+    if isinstance(r.data.get("latency_bound_us"), list):
+        return _numbers(r, "latency_bound_us")
+    bound: Optional[float] = r.get("latency_bound_us", float, optional=True)
+    return bound
 
 
 def _read_model(r: _Reader) -> p.PlacedModel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.costs.cost import Cost
 from edgedla.documents import header
@@ -150,12 +150,15 @@ class Placement:
     Attributes:
         platform: as Platform.to_dict().
         objective: "latency", "throughput", "energy" or "makespan".
-        latency_bound_us: bound on every model's frame; None without one.
+        latency_bound_us: bound on every model's frame, or one a model; None without one.
         devices: devices that might be used.
         limits: as the fields of Limits.
         use_unknown: layers whose support no source states might go to the DLA.
         figures: predictions for the placement.
-        frame_latency_us: for throughput, how long a frame of each model is on its way through the pipeline.
+        frame_latency_us: for throughput, how long a frame of each model is on its way through the pipeline, or takes with
+            its waits where one is in flight.
+        frames_per_second: of each model, for the energy at given frame rates; () without.
+        in_flight, one_process: as in PlacementRequest.
         solve_time_s, rounds: of the solver; they differ from run to run and are no part of the document.
     """
 
@@ -165,7 +168,7 @@ class Placement:
     rules_version: str
     costs: Mapping[str, Any]
     objective: str
-    latency_bound_us: Optional[float]
+    latency_bound_us: Union[None, float, Tuple[float, ...]]
     devices: Tuple[str, ...]
     limits: Mapping[str, Optional[int]]
     use_unknown: bool
@@ -176,6 +179,9 @@ class Placement:
     timeline: Timeline
     proof: Proof
     notes: Tuple[str, ...] = ()
+    frames_per_second: Tuple[float, ...] = ()
+    in_flight: str = "many"
+    one_process: bool = False
     solve_time_s: float = field(default=0.0, compare=False)
     rounds: int = field(default=0, compare=False)
 
@@ -190,6 +196,7 @@ class Placement:
 
 def _document_of(placement: Placement) -> Dict[str, Any]:
     """The document. Times in microseconds to 3 decimals, energies in millijoules to 6."""
+    bound = placement.latency_bound_us
     return {
         **header("edgedla.placement"),
         "rules_version": placement.rules_version,
@@ -198,7 +205,10 @@ def _document_of(placement: Placement) -> Dict[str, Any]:
         "power_mode": placement.power_mode,
         "costs": dict(placement.costs),
         "objective": placement.objective,
-        "latency_bound_us": placement.latency_bound_us,
+        "latency_bound_us": list(bound) if isinstance(bound, tuple) else bound,
+        "frames_per_second": list(placement.frames_per_second),
+        "in_flight": placement.in_flight,
+        "one_process": placement.one_process,
         "devices": list(placement.devices),
         "limits": dict(placement.limits),
         "use_unknown": placement.use_unknown,

@@ -49,7 +49,7 @@ def solve_branching(
     search = Search(problem, goal, time_limit_s, value_of)
     for assignment in start:
         search.visit(assignment)
-    if goal.objective in ("latency", "energy") and goal.latency_bound_us is None and len(problem.cores) == 1:
+    if goal.objective in ("latency", "energy") and not goal.is_bounded and len(problem.cores) == 1:
         return _over_cuts(search, gap)
     return _depth_first(search, gap)
 
@@ -139,14 +139,14 @@ class _Step(NamedTuple):
 
 
 class _Sums:
-    """Times and energy of the items placed so far, in order, and the least that the others will add."""
+    """Times and energy (weighted as the goal does) of the items placed so far, in order, and the least to come."""
 
     def __init__(self, problem: Problem, goal: Goal) -> None:
         self.problem, self.goal = problem, goal
         self.models = range(len(problem.models))
         self.devices: List[str] = []
         self.load: Dict[Tuple[int, str], float] = {}
-        self.energy_mj = 0.0
+        self.energy = 0.0
         self.paid: Set[Tuple[int, str]] = set()
         self.rest_us, self.rest_mj = self._rest()
         self.flows_into: Dict[int, List[int]] = {}
@@ -167,26 +167,32 @@ class _Sums:
             for m in self.models:
                 rest_us[m][i] = rest_us[m][i + 1]
             rest_us[items[i].model][i] += min((items[i].time_us(d) for d in allowed), default=INFINITY)
-            rest_mj[i] = rest_mj[i + 1] + min((items[i].energy_mj(d) for d in allowed), default=INFINITY)
+            least_mj = min((items[i].energy_mj(d) for d in allowed), default=INFINITY)
+            rest_mj[i] = rest_mj[i + 1] + least_mj * self.goal.energy_weight(items[i].model)
         return rest_us, rest_mj
 
     def bound(self) -> float:
         """No completion of the placed items is better than this; infinity where the latency bound is broken already."""
         i, goal, models = len(self.devices), self.goal, self.models
         serial = {m: sum(v for (at, _), v in self.load.items() if at == m) + self.rest_us[m][i] for m in models}
-        limit = goal.latency_bound_us
-        if limit is not None and any(v > limit * (1 + 1e-9) for v in serial.values()):
+        for m, time_us in serial.items():
+            limit = goal.bound_of(m)
+            if limit is not None and time_us > limit * (1 + 1e-9):
+                return INFINITY
+        if goal.total_latency_us is not None and sum(serial.values()) > goal.total_latency_us * (1 + 1e-9):
             return INFINITY
         if goal.objective == "latency":
             return sum(serial.values())
         if goal.objective == "energy":
-            return self.energy_mj + self.rest_mj[i]
+            return self.energy + self.rest_mj[i]
         rates = self.problem.rates if goal.objective == "throughput" else (1.0,) * len(models)
         engines = self.problem.devices
         busy = [sum(rates[m] * self.load.get((m, d), 0.0) for m in models) for d in engines]
         shared = sum(rates[m] * serial[m] for m in models) / max(len(engines), 1)
         longest = max([*busy, shared], default=0.0)
-        return max([longest, *serial.values()]) if goal.objective == "makespan" else longest
+        if goal.objective == "makespan" or goal.one_in_flight:
+            longest = max([longest, *(rates[m] * serial[m] for m in models)])
+        return longest
 
     def place(self, device: str) -> _Step:
         """Puts the next item on a device, with the transitions and separations that this pays."""
@@ -209,13 +215,13 @@ class _Sums:
 
     def _charge(self, step: _Step, model: int, device: str, cost: Cost) -> None:
         self.load[model, device] = self.load.get((model, device), 0.0) + cost.latency_us
-        self.energy_mj += cost.energy_mj
+        self.energy += cost.energy_mj * self.goal.energy_weight(model)
         step.charges.append((model, device, cost.latency_us, cost.energy_mj))
 
     def take_back(self, step: _Step) -> None:
         """Undoes the last `place`; items after it are taken back already."""
         for model, device, us, mj in step.charges:
             self.load[model, device] -= us
-            self.energy_mj -= mj
+            self.energy -= mj * self.goal.energy_weight(model)
         self.paid.difference_update(step.paid)
         self.devices.pop()

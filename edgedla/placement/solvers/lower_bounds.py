@@ -85,7 +85,8 @@ def floor_on(problem: Problem, goal: Goal, engines: Sequence[str]) -> Tuple[floa
         period >= sum over d of weight[d] * load[d] >= sum over items of min over d of weight[d] * time[d]
 
     for weights that sum to 1; the largest of a grid of weights is taken. Times are those of a period, slowdown counted,
-    and a model that must have a layer on the GPU calls it once. A makespan is also no shorter than any model's own frame.
+    and a model that must have a layer on the GPU calls it once. A makespan, and a period with one frame in flight, is also
+    no shorter than any model's own frame.
     """
     import numpy as np
 
@@ -97,9 +98,11 @@ def floor_on(problem: Problem, goal: Goal, engines: Sequence[str]) -> Tuple[floa
     for i, item in enumerate(problem.items):
         here = [d for d in devices if d in item.allowed and (d in engines or not item.layers)]
         for d in here:
-            times[i, devices.index(d)] = item.energy_mj(d) if energy else item.time_us(d)
+            mj = item.energy_mj(d) * goal.energy_weight(item.model)
+            times[i, devices.index(d)] = mj if energy else item.time_us(d)
         if item.layers and here == [GPU]:
-            called[item.model] = problem.engine.energy_mj if energy else problem.engine.latency_us
+            mj = problem.engine.energy_mj * goal.energy_weight(item.model)
+            called[item.model] = mj if energy else problem.engine.latency_us
     models = np.array([item.model for item in problem.items], dtype=int)
     if goal.objective in ("latency", "energy"):
         least = float(times.min(axis=1).sum() + called.sum()) if len(times) else 0.0
@@ -115,7 +118,8 @@ def floor_on(problem: Problem, goal: Goal, engines: Sequence[str]) -> Tuple[floa
         value = float((work * rate[models]).sum() + weights[0] * (gpu * rate).sum())
         if value > best:
             best, best_weights = value, weights
-    if goal.objective == "makespan":
+    if goal.objective == "makespan" or goal.one_in_flight:
         for m in range(count):
-            best = max(best, float(slowed[models == m].min(axis=1, initial=np.inf).sum() + gpu[m]))
+            frame_us = float(slowed[models == m].min(axis=1, initial=np.inf).sum() + gpu[m])
+            best = max(best, rates[m] * frame_us)
     return best, best_weights

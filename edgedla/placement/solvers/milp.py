@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, Iterable, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, Mapping, Optional, Sequence, Set, Tuple
 
 from edgedla.placement.problem.baselines import after_cap
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
-from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value
+from edgedla.placement.problem.goal import GAP, INFINITY, SECOND_US, Goal, Solution, Value
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.cuts import cut_assignment, cut_count
 from edgedla.placement.solvers.highs import Linear, add
 from edgedla.placement.solvers.lower_bounds import alike, engine_sets, equal_models, floor_on
-from edgedla.placement.solvers.relaxation import Relaxation, relax, use_every_core
+from edgedla.placement.solvers.relaxation import Relaxation, relax, use_every_engine
 from edgedla.vocabulary import GPU
 
 
@@ -99,9 +99,7 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
     latency: Dict[int, Linear] = {m: {} for m in range(len(problem.models))}
     for (m, _), expression in r.latency.items():
         add(latency[m], expression)
-    if goal.latency_bound_us is not None:
-        for expression in latency.values():
-            r.model.at_most(expression, goal.latency_bound_us)
+    _bounds(r, goal, latency)
     if alike(problem) and set(problem.cores) <= set(r.engines):
         # Of two mirror images the one with more work on the first core is enough.
         work: Linear = {}
@@ -118,11 +116,16 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
             r.model.minimise(constant_free(expression))
         return
     if goal.objective == "energy":
-        r.model.minimise(constant_free(r.energy))
-        r.model.at_most(r.energy, known)
+        energy: Linear = {}
+        for m, expression in r.energy.items():
+            add(energy, expression, goal.energy_weight(m))
+        r.model.minimise(constant_free(energy))
+        r.model.at_most(energy, known)
         return
-    use_every_core(r)
+    use_every_engine(r)
     for one, other in equal_models(problem):
+        if goal.bound_of(one) != goal.bound_of(other):
+            continue
         # Of two ways that exchange the models, the one with more of the first on the GPU is enough.
         r.model.at_least(add(dict(r.latency.get((one, GPU), {})), r.latency.get((other, GPU), {}), -1.0))
     # What is no better than the best known need not be looked at.
@@ -134,12 +137,32 @@ def _objective(r: Relaxation, goal: Goal, known: float) -> None:
             rate = problem.rates[m] if goal.objective == "throughput" else 1.0
             add(load, r.latency.get((m, device), {}), rate * factor)
         r.model.at_least(add({top: 1.0}, load, -1.0))
-    if goal.objective == "makespan":
+    if goal.objective == "makespan" or goal.one_in_flight:
         for m in latency:
             serial: Linear = {}
+            rate = problem.rates[m] if goal.objective == "throughput" else 1.0
             for device in r.devices:
-                add(serial, r.latency.get((m, device), {}), problem.factor(together, device))
+                add(serial, r.latency.get((m, device), {}), rate * problem.factor(together, device))
             r.model.at_least(add({top: 1.0}, serial, -1.0))
+
+
+def _bounds(r: Relaxation, goal: Goal, latency: Mapping[int, Linear]) -> None:
+    """The goal's bounds. The slowdown by other engines is left out: an assignment that breaks one by it is cut off."""
+    for m, expression in latency.items():
+        bound = goal.bound_of(m)
+        if bound is not None:
+            r.model.at_most(expression, bound)
+    if goal.total_latency_us is not None:
+        everything: Linear = {}
+        for expression in latency.values():
+            add(everything, expression)
+        r.model.at_most(everything, goal.total_latency_us)
+    if goal.frames_per_second:
+        for device in r.devices:
+            work: Linear = {}
+            for m, fps in enumerate(goal.frames_per_second):
+                add(work, r.latency.get((m, device), {}), fps / SECOND_US)
+            r.model.at_most(work, 1.0)
 
 
 def _cut_value(r: Relaxation, evaluation: Evaluation, proven: float) -> None:

@@ -6,6 +6,7 @@ import itertools
 import time
 from typing import List, Optional, Sequence, Set, Tuple
 
+from edgedla.placement.problem.baselines import after_cap, greedy
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure_of
 from edgedla.placement.problem.problem import Problem
@@ -28,6 +29,16 @@ class Budget:
         if time.monotonic() > self.deadline:
             self.left = -1
         return self.left >= 0
+
+
+#: Most ways of giving whole models to devices that are tried.
+WHOLE_MODELS = 27
+
+
+def whole_model_starts(problem: Problem) -> List[Tuple[str, ...]]:
+    """Every way of giving each model one device, as far as its items may stand there."""
+    ways = itertools.product(problem.devices, repeat=len(problem.models))
+    return [after_cap(problem, greedy(problem, way)) for way in itertools.islice(ways, WHOLE_MODELS)]
 
 
 def stage_starts(

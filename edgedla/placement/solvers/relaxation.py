@@ -19,7 +19,7 @@ class Relaxation:
         x: by (item, device), the item's 0/1 expression; missing pairs are 0.
         count: by (model, core), the number of its loadables: at least what any path shows (see `_count_rows`).
         latency: by (model, device), its time without slowdown.
-        energy: of all models.
+        energy: by model.
         entering, leaving: by device, its transitions in and out.
     """
 
@@ -29,7 +29,7 @@ class Relaxation:
     x: Dict[Tuple[int, str], Linear]
     count: Dict[Tuple[int, str], int]
     latency: Dict[Tuple[int, str], Linear]
-    energy: Linear
+    energy: Dict[int, Linear]
     entering: Dict[str, Linear]
     leaving: Dict[str, Linear]
 
@@ -118,7 +118,7 @@ def _charge(
     r: Relaxation, model: int, device: str, amount: Mapping[Optional[int], float], us: float, mj: float
 ) -> None:
     add(r.latency.setdefault((model, device), {}), amount, us)
-    add(r.energy, amount, mj)
+    add(r.energy.setdefault(model, {}), amount, mj)
 
 
 def _excess(r: Relaxation, of: Linear, over: Linear) -> Linear:
@@ -233,8 +233,9 @@ def _count_rows(r: Relaxation, core: str, possible: Sequence[int], count: int) -
             r.model.at_least(add({count: 1.0}, level[i], -1.0))
 
 
-def use_every_core(r: Relaxation) -> None:
-    """Every core of the set has a loadable, and something enters and leaves it: sets that leave one out are solved apart.
+def use_every_engine(r: Relaxation) -> None:
+    """Every engine of the set has a layer, every core a loadable that something enters and leaves: sets that leave one out
+    are solved apart, with the slowdown that they have.
 
     The last item on a core, in topological order, hands its output to another device or to the network's output. A
     model whose outputs nobody reads could break that, so it is asked only where every item is read.
@@ -242,6 +243,8 @@ def use_every_core(r: Relaxation) -> None:
     read = {f.producer for f in r.problem.flows if f.consumers or f.is_output}
     fed = {c for f in r.problem.flows for c in f.consumers}
     everything = set(range(len(r.problem.items)))
+    for engine in r.engines:
+        r.model.at_least(_sum(r.on(i, engine) for i, item in enumerate(r.problem.items) if item.layers), 1.0)
     for core in (d for d in r.engines if d != GPU):
         r.model.at_least({c: 1.0 for (_, at), c in r.count.items() if at == core}, 1.0)
         if everything <= fed:

@@ -28,18 +28,21 @@ def solve(
     time_limit_s: float = 10.0,
     solver: str = "auto",
     gap: float = GAP,
+    value_of: Optional[Value] = None,
 ) -> Solution:
     """The best legal assignment with its proof, or the best found in time with its bound.
 
     Args:
         start: assignments to begin with; the answer is never worse than the best legal one of them.
         solver: "highs", "python", or "auto": HiGHS where highspy can be imported.
+        value_of: true objective of an assignment, at least what the goal's sums say; a schedule's length for "makespan".
     """
     deadline = time.monotonic() + time_limit_s
-    value_of: Optional[Value] = schedule_length(deadline) if goal.objective == "makespan" else None
+    if goal.objective == "makespan" and value_of is None:
+        value_of = schedule_length(deadline)
     with_highs = solver == "highs" or (solver == "auto" and highs.available())
     swept: Optional[Solution] = None
-    if goal.objective == "throughput" and len(problem.devices) > 1:
+    if goal.objective == "throughput" and len(problem.devices) > 1 and value_of is None:
         from edgedla.placement.solvers.stream import solve_stream
 
         swept = solve_stream(problem, goal, start, time_limit_s * (SWEEPING if with_highs else 1.0), gap)

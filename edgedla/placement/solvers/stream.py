@@ -68,7 +68,7 @@ def solve_stream(
         bounds[engines] = max(bounds[engines], bound)
         if bounds[engines] < value * (1 - gap):
             prepared.append((bounds[engines], engines, frontier, prices, factors))
-    latency_us = goal.latency_bound_us if len(problem.models) == 1 else None
+    latency_us = goal.bound_of(0) if len(problem.models) == 1 else None
     complete: Set[Tuple[str, ...]] = set()
     trimmed: Dict[Tuple[str, ...], Prices] = {}
     for width in WIDTHS:

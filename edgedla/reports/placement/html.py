@@ -7,7 +7,7 @@ from typing import List, Sequence
 from edgedla.placement.result.placement import Baseline, Figures, Placement
 from edgedla.reports.page import Bar, Fact, Part, Verdict, render_page
 from edgedla.reports.page.numbers import significant
-from edgedla.reports.placement.text import GOALS, proof_text, value_text
+from edgedla.reports.placement.text import goal_text, proof_text, value_text
 from edgedla.reports.placement.timeline import KINDS, labels, stage_names, timeline_svg
 from edgedla.reports.text import clean
 
@@ -44,7 +44,7 @@ def to_html(placement: Placement, files: Sequence[str] = (), terminal: bool = Fa
 
 def _verdicts(placement: Placement) -> List[Verdict]:
     proof = placement.proof
-    goal = GOALS[placement.objective]
+    goal = goal_text(placement)
     first = Verdict(
         "good" if proof.optimal else "equal",
         proof_text(placement),
@@ -53,10 +53,12 @@ def _verdicts(placement: Placement) -> List[Verdict]:
     on_dla = sum(len(m.regions) for m in placement.models)
     gpu = next((b for b in placement.baselines if b.name == "gpu"), None)
     if not on_dla:
-        return [
-            first,
-            Verdict("plain", "Nothing on the DLA", "Every layer runs on the GPU: any loadable would cost more."),
-        ]
+        why = (
+            "Every layer runs on the GPU: no placement with a loadable costs less."
+            if proof.optimal
+            else "Every layer runs on the GPU in the best placement found; that none with a loadable costs less is not proven."
+        )
+        return [first, Verdict("plain", "Nothing on the DLA", why)]
     if gpu is None:
         return [first, Verdict("good", "On the DLA", f"{on_dla} loadables.")]
     ratio = (

@@ -43,6 +43,9 @@ def to_text(placement: Placement, files: Sequence[str] = (), terminal: bool = Fa
 def value_text(placement: Placement) -> str:
     """What the objective reached, with its unit."""
     value = placement.proof.value
+    if placement.frames_per_second:
+        idle = float(placement.costs.get("idle_power_w", 0.0))
+        return f"{idle + value:.3f} W, of which {idle:g} W idle"
     if placement.objective == "energy":
         return f"{value:.3f} mJ"
     if placement.objective == "throughput":
@@ -68,7 +71,17 @@ def headline(placement: Placement) -> Tuple[str, str]:
     release = f"TensorRT {p['trt']}" + (f", JetPack {p['jetpack']}" if p.get("jetpack") else "")
     mode = f"{placement.power_mode}, " if placement.power_mode else ""
     subject = f"{names} on {p['title']}, {placement.precision.upper()}, {mode}{release}"
-    return subject, f"{GOALS[placement.objective]}: {value_text(placement)}, {proof_text(placement)}"
+    return subject, f"{goal_text(placement)}: {value_text(placement)}, {proof_text(placement)}"
+
+
+def goal_text(placement: Placement) -> str:
+    """What the objective makes small."""
+    if placement.frames_per_second:
+        rates = ", ".join(f"{fps:g}" for fps in placement.frames_per_second)
+        return f"board power at {rates} frames/s"
+    if placement.in_flight == "one":
+        return "time between frames with one of each model in flight"
+    return GOALS[placement.objective]
 
 
 def report_lines(placement: Placement, everything: bool = False) -> Iterator[Line]:
@@ -114,7 +127,8 @@ def _table(placement: Placement) -> Iterator[Line]:
     yield "", 2, f"busy per period: {', '.join(loads)}"
     if placement.frame_latency_us:
         times = ", ".join(f"{t:.0f} us" for t in placement.frame_latency_us)
-        yield "", 2, f"latency of a frame through the pipeline: {times}"
+        where = "with its waits" if placement.in_flight == "one" else "through the pipeline"
+        yield "", 2, f"latency of a frame {where}: {times}"
 
 
 def _broken(baseline: Baseline) -> str:
