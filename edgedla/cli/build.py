@@ -198,9 +198,8 @@ def _fill_platform(given: Dict[str, Any]) -> None:
 
     TensorRT cannot build for another module than the one that it runs on.
     """
-    from edgedla.cli.arguments.this_board import own_platform
+    from edgedla.cli.arguments.this_board import own_board, own_platform
     from edgedla.targets import module_for, platform_for
-    from edgedla.targets.board import this_board
 
     if given["placement"] is not None and given["dla_core"] is not None:
         raise UsageError(
@@ -221,7 +220,7 @@ def _fill_platform(given: Dict[str, Any]) -> None:
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
     if not platform.has_dla and not given["plan_only"]:
         echo(f"edgedla: {platform.no_dla}; everything is built for the GPU", err=True)
-    board = this_board()
+    board = own_board()
     if built_here and board is not None and board.target is not None and platform.module.id != board.target:
         if given["backend"] == "tensorrt":
             raise UsageError(

@@ -66,7 +66,7 @@ VERBS: Dict[str, Tuple[str, str]] = {
     ),
     "sweep": ("edgedla.cli.fleet.sweep:sweep", "Check thousands of models on every platform; a table and a heat map."),
     "costs": ("edgedla.cli.fleet.costs:costs", "Fit the cost model to what your boards measured."),
-    "board": ("edgedla.cli.fleet.board:board", "Boards over SSH: list, set up, lock, jobs."),
+    "board": ("edgedla.cli.fleet.board:board", "Boards over SSH: list, set up, lock, jobs, report."),
     "explain": ("edgedla.cli.explain:explain", "Say what a line of a TensorRT log means and what to do."),
 }
 

@@ -146,14 +146,16 @@ def tasks_of(
     by_module: Dict[str, List[str]] = {}
     for name, module in boards:
         by_module.setdefault(module, []).append(name)
-    turn = 0
+    # Boards of a module take turns, whatever other platforms are asked for.
+    turns: Dict[str, int] = {}
     for model in models:
         sha256 = content_of(model)
         for label, arguments in platforms:
             candidates = by_module.get(arguments["target"], [])
             for precision in (arguments["precision"],) if "precision" in arguments else precisions:
+                turn = turns.get(arguments["target"], 0)
                 board = candidates[turn % len(candidates)] if candidates else None
-                turn += 1
+                turns[arguments["target"]] = turn + 1
                 yield Task(
                     model, sha256, arguments["target"], arguments.get("jetpack"), arguments.get("trt"), label, precision,
                     settings, version, board,

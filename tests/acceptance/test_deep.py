@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict
@@ -23,6 +21,9 @@ from edgedla.documents import header, schema
 from edgedla.errors import DocumentError
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "fake_tensorrt"))
+from board_libraries import make_libraries  # noqa: E402 - beside the fake that it wraps
+
 SERIAL = "1423021012345"
 TREES = {
     "8.5.2": {
@@ -50,19 +51,7 @@ COMMON = {
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler to make the fake libraries with")
-    folder = tmp_path_factory.mktemp("libraries")
-    sources = {"libcuda.so.1": HERE / "fake_cuda.c", "libcudla.so.1": HERE.parent / "runtime/fake_cudla.c"}
-    for name, source in sources.items():
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(folder / name), str(source)], check=True)
-    shutil.copy(HERE / "tensorrt_on_fakes.py", folder / "tensorrt.py")
-    text = (folder / "tensorrt.py").read_text()
-    (folder / "tensorrt.py").write_text(
-        text.replace("Path(__file__).resolve().parents[1]", repr(HERE.parent).replace("PosixPath", "Path"))
-    )
-    return folder
+    return make_libraries(tmp_path_factory.mktemp("libraries"))
 
 
 @pytest.fixture

@@ -132,3 +132,14 @@ def test_another_module_is_simulated_on_a_board_and_said_so(
     assert "this is orin-nx-16gb: for agx-orin-64gb the build is simulated" in capsys.readouterr().err
     assert exit_code_of([*build, "--backend", "tensorrt"]) == 2
     assert "TensorRT builds for the module it runs on" in capsys.readouterr().err
+
+
+def test_the_board_is_looked_for_once(board: Callable[[dict], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgedla.targets import board as boards
+
+    board(ORIN_NX)
+    looked = []
+    found = boards.this_board
+    monkeypatch.setattr(boards, "this_board", lambda *base: looked.append(1) or found(*base))
+    assert exit_code_of(["place", SHAPES]) == 0
+    assert len(looked) == 1

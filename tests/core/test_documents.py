@@ -18,6 +18,7 @@ from edgedla.cli.main import main
 from edgedla.documents import DOCUMENTS, header, identify, require, schema
 from edgedla.errors import DocumentError, UsageError
 from edgedla.inspection.inspect_file import inspect
+from edgedla.remote.truth import board_report, failed_report
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema validates the documents; the test extra brings it")
 
@@ -61,6 +62,9 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
         "edgedla.acceptance": json.dumps(acceptance_report([StepResult("P1", "skipped", 0.1, "no Jetson")], True)),
         "edgedla.artifact": (artifact / "manifest.json").read_text(),
         "edgedla.bench": printed("bench", str(artifact), "--iterations", "1", "--duration", "0", "--format", "json"),
+        "edgedla.board-report": json.dumps(
+            board_report([failed_report(Path("m.onnx"), "fp16", UsageError("x"), True)])
+        ),
         "edgedla.bundle": bundle_manifest(artifact, work),
         "edgedla.check": printed("check", DETECTOR, *TARGET, "--format", "json"),
         "edgedla.check-list": printed("check", DETECTOR, str(copy), *TARGET, "--format", "json"),

@@ -275,7 +275,8 @@ def _behaviour(module: Any) -> Dict[str, Callable[..., Any]]:
                 self.profiler.report_layer_time(layer, ms)
         return ran
 
-    io_names = [*script.inputs, *script.outputs]
+    # The module's own list: a test may change it with the script.
+    io_names = module.io_names = [*script.inputs, *script.outputs]
 
     def engine_format(self: Any, name: str) -> Any:
         return module.TensorFormat.__members__[script.engine_formats.get(name, "LINEAR")]

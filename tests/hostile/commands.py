@@ -45,7 +45,7 @@ COMMANDS: Dict[str, Tuple[Tuple[str, ...], ...]] = {
     "run": (("{art}", "--source", "synthetic://?rate=20", "--seconds", "{seconds}"),),
     "export": (("onnxruntime", "{art}", "-o", "{d}/e"),),
     # The other commands of `board` open the connection that they are asked for.
-    "board": (("list",),),
+    "board": (("list",), ("report", "--help")),
     # Both read what a board has measured, which no test has.
     "costs": (("fit", "--help"),),
     "acceptance": (("show", "--help"), ("ingest", "--help")),

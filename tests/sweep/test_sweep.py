@@ -260,3 +260,12 @@ def test_a_platform_may_name_its_own_precision(models):
     platforms = [("orin@int8", own), ("xavier", {"target": "agx-xavier-32gb"})]
     swept = list(tasks_of(find_models([str(models)])[:1], platforms, ("fp16", "int8"), Settings()))
     assert [(t.label, t.precision) for t in swept] == [("orin@int8", "int8"), ("xavier", "fp16"), ("xavier", "int8")]
+
+
+def test_boards_of_a_module_take_turns(models):
+    boards = [("o1", "agx-orin-64gb"), ("o2", "agx-orin-64gb"), ("n1", "orin-nano-8gb")]
+    swept = tasks_of(find_models([str(models)]), PLATFORMS, ("fp16",), Settings(action="bench"), boards)
+    by_platform = {}
+    for task in swept:
+        by_platform.setdefault(task.label, []).append(task.board)
+    assert by_platform == {"agx-orin-64gb": ["o1", "o2", "o1", "o2", "o1"], "nano": ["n1"] * 5}

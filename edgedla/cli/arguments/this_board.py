@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Optional
+from typing import TYPE_CHECKING, Callable, Dict, Optional
+
+import click
 
 from edgedla.errors import UsageError
 
+if TYPE_CHECKING:
+    from edgedla.targets.board import Board
+
 #: What a laptop checks for where no module is named.
 COMMON_TARGET = "agx-orin-64gb"
+
+#: Where a command keeps the board that it found: the board does not change while a command runs.
+_KEPT = "edgedla.board"
+
+
+def own_board() -> Optional[Board]:
+    """The Jetson that this command runs on, looked for once; None elsewhere."""
+    from edgedla.targets.board import this_board
+
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return this_board()
+    if _KEPT not in context.meta:
+        context.meta[_KEPT] = this_board()
+    board: Optional[Board] = context.meta[_KEPT]
+    return board
 
 
 def own_platform(
@@ -28,12 +49,11 @@ def own_platform(
         UsageError: no target is named, and this is a Jetson of which edgedla cannot tell the module.
     """
     from edgedla.targets import module_for
-    from edgedla.targets.board import this_board
 
     if target is not None:
         module_for(target)
     named = {"target": target or COMMON_TARGET, "jetpack": jetpack, "trt": trt}
-    board = this_board()
+    board = own_board()
     if board is None:
         return named
     if board.target is None:
@@ -56,9 +76,8 @@ def own_platform(
 def own_power_mode(target: str) -> Optional[str]:
     """The power mode that this board is in where it is the target and the mode is on record; else None, the default mode."""
     from edgedla.targets import module_for
-    from edgedla.targets.board import this_board
 
-    board, module = this_board(), module_for(target)
+    board, module = own_board(), module_for(target)
     if board is None or board.target != module.id:
         return None
     mode = board.mode_of(module)

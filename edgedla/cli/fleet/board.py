@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
@@ -201,3 +202,63 @@ def cancel(name: str, job: str, kill: bool) -> None:
 
     boards.cancel(board_named(name), job, "kill" if kill else "interrupt")
     echo(f"{job} was told to end")
+
+
+@board.command()
+@click.argument("name", metavar="BOARD")
+@click.argument("models", nargs=-1, required=True, metavar="MODEL...", type=click.Path(path_type=Path))
+@click.option("--precision", "precisions", default="fp16,int8", show_default=True, metavar="A,B", help="Each is built.")
+@click.option(
+    "--duration", type=click.FloatRange(min=0), default=3.0, show_default=True, help="Seconds of measuring each."
+)
+@click.option(
+    "--hash-names", is_flag=True, help="Name models and layers by a hash; without it they have no names at all."
+)
+@click.option("--wait", "wait_s", type=float, default=0.0, metavar="SECONDS", help="Wait while somebody has the board.")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The report (JSON)."
+)
+def report(
+    name: str,
+    models: Tuple[Path, ...],
+    precisions: str,
+    duration: float,
+    hash_names: bool,
+    wait_s: float,
+    output: Path,
+) -> int:
+    """Write what TensorRT placed against what the rules said, and times against predictions, as one file to send back.
+
+    Each model is built and measured on the board. The report holds types, sizes and parameters of layers, verdicts, devices
+    and times: no weights, no file names and no layer names. Exit code 1: a model was not built or measured.
+    """
+    from edgedla.cli.board_option import terminal
+    from edgedla.errors import BuildError, RunError
+    from edgedla.files import write_atomic
+    from edgedla.remote.inventory import board_named
+    from edgedla.remote.measure import measure_on
+    from edgedla.remote.truth import board_report, failed_report, model_report, summary_lines
+    from edgedla.vocabulary import PRECISIONS, one_of
+
+    entry, said = board_named(name), terminal()
+    wanted = [one_of("precision", p.strip(), PRECISIONS, "--precision") for p in precisions.split(",")]
+    entries = []
+    for model in models:
+        for precision in wanted:
+            said.say(f"{model.name}, {precision}: building and measuring on {entry.name}")
+            with tempfile.TemporaryDirectory(prefix="edgedla-report-") as folder:
+                try:
+                    measured = measure_on(
+                        entry, model, Path(folder), what="edgedla board report", build=[f"--precision={precision}"],
+                        bench=[f"--duration={duration:g}"], profile=True, wait_s=wait_s,
+                    )  # fmt: skip
+                    entries.append(model_report(model, measured, hash_names))
+                except (BuildError, RunError) as e:
+                    said.say(f"{model.name}, {precision}: {e}")
+                    entries.append(failed_report(model, precision, e, hash_names))
+    document = board_report(entries)
+    write_atomic(output, json.dumps(document, indent=1) + "\n")
+    for line in summary_lines(document):
+        echo(line)
+    echo(f"{output}: no weights and no names in it; it is worth sending back")
+    return 1 if any("failed" in entry for entry in entries) else 0

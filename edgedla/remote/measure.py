@@ -1,0 +1,97 @@
+"""A model built and measured on a board, by the verbs that a person would call."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
+
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.artifact.load import load_artifact
+from edgedla.costs.profile import Profile, read_profile
+from edgedla.errors import BuildError, EdgedlaError, RunError
+from edgedla.remote.inventory import BoardEntry
+from edgedla.remote.job import Request, Terminal, run_on
+from edgedla.remote.transfer import folder_files, model_files
+
+#: How much of a failed verb's words the error shows.
+SAID = 400
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came back.
+
+    Attributes:
+        bench: the document edgedla.bench. profile: by signature of operators; None where none was asked for, or where
+            the artifact has no layers to time.
+    """
+
+    artifact: Artifact
+    bench: Mapping[str, Any]
+    profile: Optional[Profile] = None
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """The measurement of the first device."""
+        first: Mapping[str, Any] = self.bench["results"][0]
+        return first
+
+
+def measure_on(
+    board: BoardEntry,
+    model: Path,
+    folder: Path,
+    *,
+    what: str,
+    build: Sequence[str] = (),
+    bench: Sequence[str] = (),
+    profile: bool = False,
+    wait_s: float = 0.0,
+) -> Measured:
+    """Builds a model on a board and measures it there.
+
+    Args:
+        folder: where artifact, measurement and profile are written.
+        what: the command that asks, for people who look at the board's jobs.
+        build, bench: further words of these verbs.
+
+    Raises:
+        BuildError, RunError: the board's verb failed; its last words are the message. EnvironmentMissing: no connection.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    artifact = folder / "artifact"
+    request = Request(
+        f"{what}: build {model.name}", ("build", *build, "--output=out/0/artifact", "--", "in/1/model.onnx"),
+        tuple(model_files(model, "1/model.onnx")), {"0/artifact": artifact}, model=model, wait_s=wait_s,
+    )  # fmt: skip
+    _run(board, request, BuildError)
+    built = load_artifact(artifact)
+    # A simulated artifact's layers tell nothing of a Jetson, and a loadable runs as a whole.
+    profiled = profile and built.backend == "tensorrt" and built.kind != "standalone"
+    files = [*folder_files(artifact, "1/artifact")]
+    slots: Dict[str, Path] = {"0/bench.json": folder / "bench.json"}
+    words = ["bench", *bench, "--format=json", "--output=out/0/bench.json"]
+    if profiled:
+        files += model_files(model, "2/model.onnx")
+        slots["1/profile.json"] = folder / "profile.json"
+        words += ["--onnx=in/2/model.onnx", "--export-profile=out/1/profile.json"]
+    request = Request(
+        f"{what}: bench {model.name}", (*words, "--", "in/1/artifact"), tuple(files), slots, wait_s=wait_s
+    )
+    _run(board, request, RunError)
+    try:
+        document = json.loads((folder / "bench.json").read_text(encoding="utf-8"))
+        for name in ("mean_ms", "throughput_qps"):
+            float(document["results"][0][name])
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as e:
+        raise RunError(f"what the board measured cannot be read: {e}", where=f"board {board.name}") from e
+    return Measured(built, document, read_profile(folder / "profile.json") if profiled else None)
+
+
+def _run(board: BoardEntry, request: Request, error: Type[EdgedlaError]) -> None:
+    said: List[str] = []
+    ended = run_on(board, request, Terminal(err=said.append))
+    if ended.rc:
+        raise error(f"exit code {ended.rc}: {''.join(said)[-SAID:]}", where=f"board {board.name}")
