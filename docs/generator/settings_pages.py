@@ -74,7 +74,8 @@ def _type(cls: type, name: str) -> str:
     if _dataclass_in(hint) is not None:
         return "a mapping, below" if dataclasses.is_dataclass(hint) else "mappings, below"
     text = inspect.formatannotation(hint).replace("typing.", "").replace("NoneType", "None")
-    for word, ours in (("Tuple[str, ...]", "list of texts"), ("Tuple[float, ...]", "list of numbers"), ("Mapping[str, Any]", "mapping"),
+    for word, ours in (("Tuple[str, ...]", "list of texts"), ("Tuple[float, ...]", "list of numbers"),
+                       ("Tuple[Tuple[float, float], ...]", "list of [x, y]"), ("Mapping[str, Any]", "mapping"),
                        ("str", "text"), ("int", "whole number"), ("float", "number"), ("bool", "true or false")):  # fmt: skip
         text = ours if text == word else text
     return text

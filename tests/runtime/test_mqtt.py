@@ -158,6 +158,17 @@ def test_each_result_is_a_message_with_the_fields_of_the_lines_and_the_status_is
         r.close()
 
 
+def test_events_go_to_a_topic_of_their_own(broker):
+    reader = Reader(broker.port)
+    sink, other = Mqtt(config(broker)), Mqtt(config(broker, event_topic="alarm/{model}", status="other"))
+    for one in (sink, other):
+        one.write_event({"event": "e", "source": "gate", "state": "begin"})
+    assert until(lambda: reader.texts("site/gate/event") and reader.texts("alarm/model"))
+    assert json.loads(reader.texts("site/gate/event")[0])["state"] == "begin"
+    for one in (sink, other, reader):
+        one.close()
+
+
 def test_a_broker_that_dies_and_returns_gets_the_newest_results_and_the_lost_are_counted(broker, caplog):
     sink = Mqtt(config(broker, queue=30))
     sink.write(result(0))

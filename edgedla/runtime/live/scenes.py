@@ -4,66 +4,45 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw_scene
+from edgedla.runtime.outputs.pictures import Latest
 from edgedla.runtime.sources.opencv import import_cv2
 
-#: What a model found in an older frame is drawn for so long; a model that sees every tenth frame flickers otherwise.
-STAYS_S = 1.0
 QUALITY = 80
 
 
-class Scene:
-    """One source. `put` keeps references only; a viewer's thread draws and encodes, once for all viewers of a picture."""
+class Scene(Latest):
+    """One source; a viewer's thread draws and encodes, once for all viewers of a picture."""
 
     def __init__(self, rate: float, width: int) -> None:
+        super().__init__()
         self._rate, self._width = rate, width
-        self._latest: Dict[str, FrameResult] = {}
-        self._fresh = threading.Condition()
         self._encoding = threading.Lock()
-        self._number = self._encoded_number = 0
+        self._encoded_number = 0
         self._encoded_s = -1e9
         self._jpeg = b""
         self.encoded = 0
-
-    def put(self, result: FrameResult) -> None:
-        with self._fresh:
-            self._latest[result.model] = result
-            self._number += 1
-            self._fresh.notify_all()
 
     def jpeg(self, timeout_s: float) -> bytes:
         """The newest picture, at most `rate` of them a second for all viewers together; b"" before the first frame.
 
         Waits for a new one, at most `timeout_s`; then it is the last one again.
         """
-        until_s = time.monotonic() + timeout_s
         with self._encoding:
-            while self._number == self._encoded_number:
-                left_s = until_s - time.monotonic()
-                if left_s <= 0:
-                    return self._jpeg
-                with self._fresh:
-                    if self._number == self._encoded_number:
-                        self._fresh.wait(min(left_s, 0.5))
+            if not self.wait(self._encoded_number, timeout_s):
+                return self._jpeg
             due_s = self._encoded_s + 1 / self._rate - time.monotonic()
             if due_s > 0:
                 # Others that wait for the lock get this picture too: it is the newest when they come.
                 time.sleep(min(due_s, timeout_s))
-            with self._fresh:
-                results, number = self._scene(), self._number
+            results, number = self.results()
             self._jpeg = self._encode(results)
             self._encoded_number, self._encoded_s = number, time.monotonic()
             self.encoded += 1
             return self._jpeg
-
-    def _scene(self) -> List[FrameResult]:
-        """The newest frame first; of other models what is young enough."""
-        ordered = sorted(self._latest.values(), key=lambda r: -r.frame.captured_s)
-        newest = ordered[0].frame.captured_s
-        return [r for r in ordered if newest - r.frame.captured_s <= STAYS_S]
 
     def _encode(self, results: List[FrameResult]) -> bytes:
         cv2: Any = import_cv2()
@@ -74,8 +53,8 @@ class Scene:
     @property
     def objects(self) -> Optional[int]:
         """Results in the newest frame."""
-        with self._fresh:
-            return len(self._scene()[0].results) if self._latest else None
+        results, _ = self.results()
+        return len(results[0].results) if results else None
 
 
 class Scenes:

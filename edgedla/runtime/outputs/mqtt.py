@@ -35,6 +35,7 @@ class MqttConfig:
             EDGEDLA_MQTT_PASSWORD.
         topic: of results; {source} and {model} are filled in.
         status: topic of the retained "online" and "offline"; "": `topic` up to its first name, with /status.
+        event_topic: of events; "": `topic` with /event behind it.
         qos: 0 or 1. queue: messages kept while the broker is away; beyond them the oldest is dropped, and counted.
         ca_file: authorities to trust, in place of the system's. client_id: "" for one of its own.
     """
@@ -42,6 +43,7 @@ class MqttConfig:
     url: str = ""
     topic: str = "edgedla/{source}"
     status: str = ""
+    event_topic: str = ""
     qos: int = 0
     queue: int = 1000
     password_file: str = ""
@@ -51,6 +53,10 @@ class MqttConfig:
     @property
     def status_topic(self) -> str:
         return self.status or f"{self.topic.partition('{')[0].rstrip('/') or 'edgedla'}/status"
+
+    @property
+    def topic_of_events(self) -> str:
+        return self.event_topic or f"{self.topic.rstrip('/')}/event"
 
 
 def check_mqtt(config: MqttConfig) -> None:
@@ -64,7 +70,7 @@ def check_mqtt(config: MqttConfig) -> None:
         raise UsageError(f"outputs.mqtt.qos is {config.qos}", allowed="0, 1")
     if config.queue < 1:
         raise UsageError(f"outputs.mqtt.queue is {config.queue}", allowed="1 or more")
-    for topic in (config.topic, config.status_topic):
+    for topic in (config.topic, config.status_topic, config.topic_of_events):
         plain = topic.replace("{source}", "").replace("{model}", "")
         if not topic or any(c in plain for c in "+#{}\0") or len(topic.encode()) > 1024:
             raise UsageError(f"the topic {topic!r}", allowed="text without + and #, with {source} and {model}")
@@ -155,10 +161,11 @@ class Mqtt:
             self._condition.notify_all()
 
     def write(self, result: FrameResult) -> None:
-        topic = self._config.topic.replace("{source}", result.source or ONLY).replace(
-            "{model}", result.model or "model"
-        )
-        self.publish(topic, as_json(result.to_dict()))
+        self.publish(_filled(self._config.topic, result.source, result.model), as_json(result.to_dict()))
+
+    def write_event(self, document: Dict[str, Any]) -> None:
+        topic = _filled(self._config.topic_of_events, document.get("source", ""), document.get("model", ""))
+        self.publish(topic, as_json(document))
 
     def publish(self, topic: str, text: str) -> None:
         """Queues a message; where the queue is full, the oldest goes."""
@@ -223,6 +230,10 @@ class Mqtt:
             "queued": len(self._queue),
             "dropped": self.dropped,
         }
+
+
+def _filled(topic: str, source: str, model: str) -> str:
+    return topic.replace("{source}", source or ONLY).replace("{model}", model or "model")
 
 
 def _client(client_id: str) -> Any:

@@ -9,7 +9,7 @@ import math
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Protocol, Tuple
+from typing import Any, Callable, Dict, Protocol, Tuple
 
 from edgedla.errors import RunError, UsageError
 from edgedla.files import make_folder, open_partial, writing
@@ -64,6 +64,9 @@ class JsonLines:
 
     def write(self, result: FrameResult) -> None:
         self.write_document(result.to_dict())
+
+    def write_event(self, document: Dict[str, Any]) -> None:
+        self.write_document(document)
 
     def write_document(self, document: object) -> None:
         data = (as_json(document) + "\n").encode()

@@ -9,6 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 from edgedla.errors import DocumentError, UsageError
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.mqtt import check_mqtt
+from edgedla.runtime.pipeline.check_events import check_events
 from edgedla.runtime.pipeline.reading import MOST_NUMBER, NAME, config_of, read_document, read_labels
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, PreprocessConfig, SourceConfig
 
@@ -69,6 +70,7 @@ def check_names(config: PipelineConfig) -> None:
             raise UsageError(f"sources.{name}.weight is {source.weight:g}", allowed="a number above 0")
     if config.outputs.mqtt.url:
         check_mqtt(config.outputs.mqtt)
+    check_events(config)
     if not 0 < config.view.rate <= 60 or config.view.width < 16 or config.view.port > 65535:
         view = f"rate {config.view.rate:g}, width {config.view.width}, port {config.view.port}"
         raise UsageError(f"view has {view}", allowed="rate above 0 up to 60, width from 16, port up to 65535")
@@ -154,8 +156,8 @@ def _absolute(config: PipelineConfig, folder: str) -> PipelineConfig:
         "models": {name: model(m) for name, m in config.models.items()},
         "decode": decoder(config.decode),
     }
-    mqtt = paths(config.outputs.mqtt, "password_file ca_file")
-    config = dataclasses.replace(config, outputs=dataclasses.replace(config.outputs, mqtt=mqtt))
+    mqtt, clips = paths(config.outputs.mqtt, "password_file ca_file"), paths(config.outputs.clips, "folder")
+    config = dataclasses.replace(config, outputs=dataclasses.replace(config.outputs, mqtt=mqtt, clips=clips))
     for part, names in PATHS.items():
         changes[part] = paths(getattr(config, part), names)
     return dataclasses.replace(config, **changes)

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 from edgedla.runtime.frames import FrameResult
-from edgedla.runtime.outputs.by_stream import ByStream, stream_path
-from edgedla.runtime.outputs.mqtt import Mqtt
-from edgedla.runtime.outputs.segments import Segments
-from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines, Sink
+from edgedla.runtime.outputs.sinks import Callback
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import check_names, load_config, sees
 from edgedla.runtime.pipeline.devices import placed_together
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.lane import Lane
 from edgedla.runtime.pipeline.open_engine import Model, Preparers, open_engine, read_model
+from edgedla.runtime.pipeline.open_outputs import open_outputs
 from edgedla.runtime.pipeline.pipeline import Pipeline
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
@@ -67,9 +65,10 @@ def open_pipeline(
         opened = Pipeline(list(captures.values()), lanes, [], config.stop_after, every)
         opened.start()
         _prepare_known(captures, lanes, preparers)
-        rates = {name: capture.rate for name, capture in captures.items()}
-        for sink in _sinks(config, on_result, rates):
+        for sink in open_outputs(config, lambda source: captures[source].rate).values():
             opened.add_sink(sink)
+        if on_result is not None:
+            opened.add_sink(Callback(on_result))
         yield opened
 
 
@@ -123,37 +122,3 @@ def _prepare_known(captures: Mapping[str, Capture], lanes: Sequence[Lane], prepa
             hw = captures[source].frame_hw
             if hw != (0, 0):
                 preparing.make(source, hw)
-
-
-def _sinks(
-    config: PipelineConfig, on_result: Optional[Callable[[FrameResult], object]], rates: Mapping[str, float]
-) -> List[Sink]:
-    out, named = config.outputs, bool(config.sources)
-    models = len(config.named_models) > 1
-
-    def images(source: str, model: str) -> Sink:
-        return AnnotatedImages(stream_path(out.images, source, model), out.every, out.limit, out.images_keep)
-
-    def video(source: str, model: str) -> Sink:
-        path, rate = stream_path(out.video, source, model), rates.get(source, 0.0)
-        if out.segment_s or out.segment_mb:
-            return Segments(path, rate, out.segment_s, out.segment_mb, out.segments_keep)
-        return AnnotatedVideo(path, rate)
-
-    sinks: List[Sink] = []
-    try:
-        if out.jsonl:
-            sinks.append(JsonLines(out.jsonl, out.rotate_mb, out.keep))
-        if out.images:
-            sinks.append(ByStream(images, models) if named else images("", ""))
-        if out.video:
-            sinks.append(ByStream(video, models) if named else video("", ""))
-        if out.mqtt.url:
-            sinks.append(Mqtt(out.mqtt))
-    except BaseException:
-        for sink in sinks:
-            sink.close()
-        raise
-    if on_result is not None:
-        sinks.append(Callback(on_result))
-    return sinks

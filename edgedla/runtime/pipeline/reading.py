@@ -11,6 +11,8 @@ from typing import Any, Dict, Mapping, Tuple, Type, TypeVar, Union
 
 from edgedla.errors import DocumentError, UsageError
 from edgedla.runtime.decode.make_decoder import DecodeOptions
+from edgedla.runtime.outputs.clips import ClipConfig
+from edgedla.runtime.outputs.events import EventRule
 from edgedla.runtime.outputs.mqtt import MqttConfig
 from edgedla.runtime.pipeline.capture import CaptureOptions
 from edgedla.runtime.pipeline.cascade import CropRule
@@ -29,7 +31,7 @@ from edgedla.strict_documents import read_yaml
 
 T = TypeVar("T")
 #: Keys at the top of a file, by its version. 1: one source and one model. 2: named sources and models.
-_BOTH = ("placement", "capture", "outputs", "metrics", "stop_after", "view")
+_BOTH = ("placement", "capture", "outputs", "metrics", "stop_after", "view", "events")
 KEYS: Mapping[int, Tuple[str, ...]] = {
     1: ("artifact", "source", "devices", "preprocess", "decode", *_BOTH),
     2: ("sources", "models", *_BOTH),
@@ -81,7 +83,9 @@ def config_of(document: Mapping[str, Any], path: str) -> PipelineConfig:
         document["source"] = {"uri": document["source"]}
     sources = _named(SourceConfig, document.pop("sources", {}), path, "sources")
     models = _named(ModelConfig, document.pop("models", {}), path, "models")
-    return dataclasses.replace(_build(PipelineConfig, document, path, ""), sources=sources, models=models)
+    events = _named(EventRule, document.pop("events", {}), path, "events")
+    config = _build(PipelineConfig, document, path, "")
+    return dataclasses.replace(config, sources=sources, models=models, events=events)
 
 
 def _named(cls: Type[T], given: object, path: str, at: str) -> Dict[str, T]:
@@ -107,7 +111,7 @@ def _names(cls: type) -> Tuple[str, ...]:
 _NESTED: Mapping[str, type] = {
     "source": SourceConfig, "preprocess": PreprocessConfig, "decode": DecodeOptions, "capture": CaptureOptions,
     "outputs": OutputConfig, "metrics": MetricsConfig, "stop_after": Limits, "crops": CropRule,
-    "view": ViewConfig, "mqtt": MqttConfig,
+    "view": ViewConfig, "mqtt": MqttConfig, "clips": ClipConfig,
 }  # fmt: skip
 
 
@@ -157,10 +161,14 @@ def _typed(value: object, default: object, path: str, name: str) -> Any:
             kind = "a whole number" if isinstance(default, int) else "a number"
             raise DocumentError(f"{name} is {_short(value)}", where=path, allowed=f"{kind}, 0 or more")
         return type(default)(number)
+    if name.endswith(".zone"):
+        return _polygon(value, path, name)
     if isinstance(default, tuple):
         if isinstance(value, str) and name.endswith("decode.labels") and _is_file_name(value):
             return read_labels(os.path.join(os.path.dirname(os.path.abspath(path)), value))
-        if isinstance(value, str) and name.endswith(("devices", "labels", "outputs", ".sources", ".classes")):
+        if isinstance(value, str) and name.endswith(
+            ("devices", "labels", "outputs", ".sources", ".classes", ".models")
+        ):
             value = [part.strip() for part in value.split(",")]
         if not isinstance(value, list):
             raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="a list")
@@ -177,6 +185,18 @@ def _typed(value: object, default: object, path: str, name: str) -> Any:
     if not isinstance(value, str):
         raise DocumentError(f"{name} is {_short(value)}", where=path, allowed="text", hint="put it in quotes")
     return value
+
+
+def _polygon(value: object, path: str, name: str) -> Tuple[Tuple[float, float], ...]:
+    """Corners as [x, y], each 0 to 1; the whole frame where there are none."""
+    allowed = "three or more corners [x, y], as shares of the frame's width and height: 0 to 1"
+    if not isinstance(value, list) or 0 < len(value) < 3:
+        raise DocumentError(f"{name} is {_short(value)}", where=path, allowed=allowed)
+    for corner in value:
+        numbers = isinstance(corner, list) and len(corner) == 2 and all(type(v) in (int, float) for v in corner)
+        if not numbers or not all(0 <= v <= 1 for v in corner):
+            raise DocumentError(f"{name} has the corner {_short(corner)}", where=path, allowed=allowed)
+    return tuple((float(x), float(y)) for x, y in value)
 
 
 def _is_file_name(text: str) -> bool:

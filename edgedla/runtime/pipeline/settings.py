@@ -7,6 +7,8 @@ from typing import Any, Dict, FrozenSet, Mapping, Tuple
 
 from edgedla.preprocess.settings import NAMES
 from edgedla.runtime.decode.make_decoder import DecodeOptions
+from edgedla.runtime.outputs.clips import ClipConfig
+from edgedla.runtime.outputs.events import EventRule
 from edgedla.runtime.outputs.mqtt import MqttConfig
 from edgedla.runtime.pipeline.capture import CaptureOptions
 from edgedla.runtime.pipeline.cascade import CropRule
@@ -95,6 +97,7 @@ class OutputConfig:
     segment_mb: float = 0.0
     segments_keep: int = 0
     mqtt: MqttConfig = field(default_factory=MqttConfig)
+    clips: ClipConfig = field(default_factory=ClipConfig)
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,7 @@ class PipelineConfig:
         devices: as of ModelConfig.
         placement: in place of `devices`: a placement document, whose cores for these models are taken, or which chains
             must fit.
+        events: by name; they go to `jsonl`, `mqtt` and `clips`.
     """
 
     artifact: str = ""
@@ -154,6 +158,7 @@ class PipelineConfig:
     sources: Mapping[str, SourceConfig] = field(default_factory=dict)
     models: Mapping[str, ModelConfig] = field(default_factory=dict)
     view: ViewConfig = field(default_factory=ViewConfig)
+    events: Mapping[str, EventRule] = field(default_factory=dict)
 
     @property
     def named_sources(self) -> Dict[str, SourceConfig]:

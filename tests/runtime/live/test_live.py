@@ -89,7 +89,7 @@ def test_what_other_models_found_stays_for_a_second():
     scenes.write(result(1, model="old", age_s=5.0))
     scenes.write(result(2, model="slow", age_s=0.5))
     scenes.write(result(3, model="fast"))
-    assert [r.model for r in scenes.by_source["a"]._scene()] == ["fast", "slow"]
+    assert [r.model for r in scenes.by_source["a"].results()[0]] == ["fast", "slow"]
 
 
 def free_port():

@@ -1,0 +1,256 @@
+"""Clips of events: the seconds before, the event and the seconds after, as a film of annotated pictures."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import logging
+import os
+import queue
+import re
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from edgedla.errors import EdgedlaError, RunError, UsageError
+from edgedla.files import make_folder, writing
+from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.outputs.draw import draw
+from edgedla.runtime.outputs.events import Document
+from edgedla.runtime.outputs.pictures import PictureThread
+from edgedla.runtime.runners.base import describe
+from edgedla.runtime.sources.opencv import import_cv2
+
+log = logging.getLogger("edgedla.runtime.outputs.clips")
+QUALITY = 85
+#: [source-]event-date-time-number: other films in the folder are not ours to remove.
+_NAME = re.compile(r"[A-Za-z0-9_-]+-\d{8}-\d{6}-\d+\.avi")
+#: Pictures of the seconds before that a source holds in memory: about 100 MB of 640x360.
+MOST_BEFORE = 3000
+
+
+@dataclass(frozen=True)
+class ClipConfig:
+    """A film (.avi) and a picture (.jpg) of each event, in `folder`; "" for none.
+
+    Attributes:
+        before_s, after_s: what the film shows before and after the event.
+        most_s: it ends at the latest so long after the event's beginning.
+        rate: pictures a second, each annotated. width: larger ones are scaled down; 0: never.
+        keep: the newest so many clips stay, those of earlier runs counted; 0: all.
+    """
+
+    folder: str = ""
+    before_s: float = 5.0
+    after_s: float = 5.0
+    most_s: float = 60.0
+    rate: float = 10.0
+    width: int = 640
+    keep: int = 100
+
+
+def check_clips(config: ClipConfig) -> None:
+    """Raises UsageError where the settings make no film."""
+    at = "outputs.clips"
+    if not 0 < config.rate <= 60:
+        raise UsageError(f"{at}.rate is {config.rate:g}", allowed="above 0, up to 60")
+    if config.width and not 16 <= config.width <= 8192:
+        raise UsageError(f"{at}.width is {config.width}", allowed="0, or 16 to 8192")
+    if config.before_s * config.rate > MOST_BEFORE:
+        raise UsageError(
+            f"{at}.before_s is {config.before_s:g} at {config.rate:g} pictures a second",
+            allowed=f"{MOST_BEFORE} pictures, which is {MOST_BEFORE / config.rate:g} s",
+        )
+    if config.most_s <= 0:
+        raise UsageError(f"{at}.most_s is {config.most_s:g}", allowed="above 0")
+
+
+class Clips:
+    """Films all sources, each on a thread of its own. What a disk refuses is logged and told, and ends no pipeline."""
+
+    def __init__(self, config: ClipConfig) -> None:
+        check_clips(config)
+        self._config = config
+        self.done: queue.SimpleQueue[Document] = queue.SimpleQueue()
+        self._films: Dict[str, _Film] = {}
+        self._source_of: Dict[str, str] = {}
+        make_folder(config.folder)
+        with writing(config.folder):
+            probe = Path(config.folder) / f".probe-{os.getpid()}"
+            probe.write_bytes(b"")
+            probe.unlink()
+
+    def put(self, result: FrameResult) -> None:
+        film = self._films.get(result.source)
+        if film is None:
+            film = self._films[result.source] = _Film(result.source, self._config, self.done)
+        film.pictures.latest.put(result)
+
+    def begin(self, name: str, document: Document, result: FrameResult) -> None:
+        self._source_of[name] = result.source
+        self._films[result.source].begin(_Clip(name, document, result))
+
+    def end(self, name: str) -> None:
+        self._films[self._source_of.pop(name)].end(name)
+
+    def close(self) -> None:
+        for film in self._films.values():
+            film.close()
+
+
+class _Clip:
+    def __init__(self, name: str, document: Document, result: FrameResult) -> None:
+        self.name = name
+        self.document = {k: document[k] for k in ("event", "id", "source", "model") if k in document}
+        #: Drawn once, on the film's thread.
+        self.result: Optional[FrameResult] = result
+        self.began_s, self.ended_s = result.frame.captured_s, float("inf")
+        self.picture = ""
+        self.writer: Any = None
+        self.size_wh: Tuple[int, int] = (0, 0)
+        self.first_s = 0.0
+        self.count = 0
+        self.last: Optional[np.ndarray] = None
+        self.why = ""
+
+
+class _Film:
+    """The pictures of one source, the newest in memory as JPEG, and the clips that are being written."""
+
+    def __init__(self, source: str, config: ClipConfig, done: queue.SimpleQueue[Document]) -> None:
+        self._config, self._done = config, done
+        self._before: Deque[Tuple[float, bytes]] = collections.deque()
+        self._lock = threading.Lock()
+        self._clips: List[_Clip] = []
+        self.pictures = PictureThread(
+            f"edgedla-clips-{source}", config.rate, config.width, self._picture, self._finish_due, self._wanted
+        )
+
+    def _wanted(self) -> bool:
+        return bool(self._config.before_s or self._clips)
+
+    def begin(self, clip: _Clip) -> None:
+        with self._lock:
+            self._clips.append(clip)
+
+    def end(self, name: str) -> None:
+        with self._lock:
+            for clip in self._clips:
+                if clip.name == name:
+                    clip.ended_s = time.monotonic()
+
+    def _now(self) -> List[_Clip]:
+        with self._lock:
+            return list(self._clips)
+
+    def _picture(self, image: np.ndarray, at_s: float) -> None:
+        cv2 = import_cv2()
+        for clip in self._now():
+            if clip.writer is None:
+                _attempt(clip, functools.partial(self._open, clip, image))
+            _attempt(clip, functools.partial(_add, clip, image, at_s, self._config.rate))
+        good, data = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
+        if good and self._config.before_s:
+            self._before.append((at_s, data.tobytes()))
+        while self._before and at_s - self._before[0][0] > self._config.before_s:
+            self._before.popleft()
+
+    def _open(self, clip: _Clip, image: np.ndarray) -> None:
+        """The picture of the event, and the film from the seconds before it on."""
+        cv2 = import_cv2()
+        folder, stem = Path(self._config.folder), clip.name
+        if clip.result is not None:
+            good, data = cv2.imencode(".jpg", draw(clip.result), [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
+            partial = folder / f".{stem}.jpg"
+            with writing(str(folder)):
+                partial.write_bytes(data.tobytes() if good else b"")
+                os.replace(partial, folder / f"{stem}.jpg")
+            clip.picture, clip.result = str(folder / f"{stem}.jpg"), None
+        clip.size_wh = (image.shape[1], image.shape[0])
+        clip.writer = cv2.VideoWriter(
+            str(folder / f".{stem}.avi"), cv2.VideoWriter_fourcc(*"MJPG"), self._config.rate, clip.size_wh
+        )
+        if not clip.writer.isOpened():
+            raise RunError("OpenCV cannot write this film", where=str(folder / f"{stem}.avi"))
+        for at_s, data in self._before:
+            _add(clip, cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR), at_s, self._config.rate)
+
+    def _finish_due(self, now: Optional[float] = None) -> None:
+        now = time.monotonic() if now is None else now
+        for clip in self._now():
+            end_s = min(clip.ended_s + self._config.after_s, clip.began_s + self._config.most_s)
+            if now >= end_s:
+                self._finish(clip)
+
+    def _finish(self, clip: _Clip) -> None:
+        with self._lock:
+            self._clips.remove(clip)
+        path = Path(self._config.folder) / f"{clip.name}.avi"
+        partial = path.with_name(f".{path.name}")
+        if clip.writer is not None:
+            clip.writer.release()
+        _attempt(clip, functools.partial(_settle, partial, path))
+        if clip.why:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+        document = {**clip.document, "state": "clip", "time": round(time.time(), 3), "picture": clip.picture or None}
+        if clip.why:
+            document.update(clip=None, why=clip.why)
+        else:
+            document.update(clip=str(path), seconds=round(clip.count / self._config.rate, 3))
+            self._forget()
+        self._done.put(document)
+
+    def _forget(self) -> None:
+        """Removes the oldest clips with their pictures."""
+        if not self._config.keep:
+            return
+        films = [p for p in Path(self._config.folder).glob("*.avi") if _NAME.fullmatch(p.name)]
+        for old in sorted(films, key=lambda p: (p.stat().st_mtime_ns, p.name))[: -self._config.keep]:
+            for path in (old, old.with_suffix(".jpg")):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def close(self) -> None:
+        """Finishes every clip with what there is."""
+        self.pictures.close()
+        self._finish_due(float("inf"))
+
+
+def _attempt(clip: _Clip, do: Callable[[], object]) -> None:
+    """Does it, unless the clip failed before; a failure is the clip's alone."""
+    if clip.why:
+        return
+    try:
+        do()
+    except Exception as e:
+        clip.why = e.what if isinstance(e, EdgedlaError) else describe(e)
+        log.error("the clip %s fails: %s", clip.name, clip.why)
+
+
+def _settle(partial: Path, path: Path) -> None:
+    """A film that is complete gets its name; OpenCV says nothing of a full disk."""
+    if not partial.is_file() or not partial.stat().st_size:
+        raise RunError("the film was not written", where=str(path), hint="is the disk full?")
+    with open(partial, "rb") as f:
+        os.fsync(f.fileno())
+    os.replace(partial, path)
+
+
+def _add(clip: _Clip, image: np.ndarray, at_s: float, rate: float) -> None:
+    """Writes the picture as often as its time asks for: films play at a steady rate, cameras do not."""
+    if image.shape[1::-1] != clip.size_wh:
+        image = import_cv2().resize(image, clip.size_wh)
+    if clip.last is None:
+        clip.first_s = at_s
+    due = int((at_s - clip.first_s) * rate + 0.5) + 1
+    for _ in range(due - clip.count - 1):
+        clip.writer.write(clip.last)
+    if due > clip.count or clip.last is None:
+        clip.writer.write(image)
+    clip.count, clip.last = max(due, clip.count), image

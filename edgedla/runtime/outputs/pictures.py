@@ -1,0 +1,115 @@
+"""What all models found in the newest frame of a source, and a thread that draws it a few times a second."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Callable, Dict, List, Tuple
+
+import numpy as np
+
+from edgedla.runtime.frames import FrameResult
+from edgedla.runtime.outputs.draw import draw_scene
+from edgedla.runtime.runners.base import describe
+
+log = logging.getLogger("edgedla.runtime.outputs.pictures")
+#: What a model found in an older frame is drawn for so long; a model that sees every tenth frame flickers otherwise.
+STAYS_S = 1.0
+IDLE_S = 0.25
+
+
+class Latest:
+    """The newest result of each model of one source. `put` keeps references only.
+
+    Attributes:
+        number: of results so far.
+    """
+
+    def __init__(self) -> None:
+        self._by_model: Dict[str, FrameResult] = {}
+        self._fresh = threading.Condition()
+        self.number = 0
+
+    def put(self, result: FrameResult) -> None:
+        with self._fresh:
+            self._by_model[result.model] = result
+            self.number += 1
+            self._fresh.notify_all()
+
+    def wait(self, number: int, timeout_s: float) -> bool:
+        """True once there is a result beyond the first `number`; False where none came in time."""
+        with self._fresh:
+            return self._fresh.wait_for(lambda: self.number != number, timeout_s)
+
+    def results(self) -> Tuple[List[FrameResult], int]:
+        """(the newest frame's first, of other models what is young enough; their `number`). Empty before the first."""
+        with self._fresh:
+            ordered = sorted(self._by_model.values(), key=lambda r: -r.frame.captured_s)
+            newest = ordered[0].frame.captured_s if ordered else 0.0
+            return [r for r in ordered if newest - r.frame.captured_s <= STAYS_S], self.number
+
+
+class PictureThread:
+    """Draws the newest scene of a source at most `rate` times a second, and hands it on: on a thread of its own, so that
+    what is slow there drops pictures and nothing else.
+
+    Args:
+        use: gets (BGR picture, time.monotonic() of its frame's capture).
+        idle: called at least every IDLE_S, also where no frames come.
+        wanted: False while nobody needs pictures; then nothing is drawn.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rate: float,
+        width: int,
+        use: Callable[[np.ndarray, float], object],
+        idle: Callable[[], object] = lambda: None,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.latest = Latest()
+        self._rate, self._width, self._use, self._idle, self._wanted = rate, width, use, idle, wanted
+        self._stop = threading.Event()
+        self.failed = 0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number, due_s = 0, 0.0
+        while not self._stop.is_set():
+            try:
+                self._idle()
+                if not self._wanted():
+                    self._stop.wait(IDLE_S)
+                    continue
+                if not self.latest.wait(number, IDLE_S):
+                    continue
+                self._stop.wait(max(0.0, due_s - time.monotonic()))
+                # The schedule holds the mean rate; after a pause no burst makes up for it.
+                due_s = max(due_s + 1 / self._rate, time.monotonic())
+                number = self._draw()
+            except Exception as e:
+                self._fails(e)
+        try:
+            if self._wanted() and self.latest.number != number:
+                self._draw()
+        except Exception as e:
+            self._fails(e)
+
+    def _draw(self) -> int:
+        results, number = self.latest.results()
+        self._use(draw_scene(results, width=self._width), results[0].frame.captured_s)
+        return number
+
+    def _fails(self, error: Exception) -> None:
+        self.failed += 1
+        # The first, and then each power of two: what fails does so with every picture.
+        if self.failed & (self.failed - 1) == 0:
+            log.error("%s: a picture failed (%d so far): %s", self._thread.name, self.failed, describe(error))
+        self._stop.wait(IDLE_S)
+
+    def close(self, wait_s: float = 5.0) -> None:
+        self._stop.set()
+        self._thread.join(wait_s)

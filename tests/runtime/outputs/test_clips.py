@@ -1,0 +1,178 @@
+"""Clips: the seconds before, the event, the seconds after; a picture; bounded in number, length and memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from waiting import until
+
+from edgedla.errors import UsageError
+from edgedla.runtime.decode.detections import Detection
+from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.outputs.clips import ClipConfig, Clips
+from edgedla.runtime.outputs.events import EventRule, Events
+
+cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
+PERSON = Detection((4.0, 2.0, 30.0, 40.0), 0.9, 0, "person")
+
+
+def result(index, *objects, grey=0, source="gate"):
+    frame = Frame(index, np.full((48, 64, 3), grey, np.uint8), time.monotonic(), None, time.time())
+    return FrameResult(frame, objects, "DLA0", True, 1.0, 2.0, source, "objects")
+
+
+class Told:
+    def __init__(self):
+        self.documents = []
+
+    def write_event(self, document):
+        self.documents.append(document)
+
+    def of(self, state):
+        return [d for d in self.documents if d["state"] == state]
+
+
+def film(path):
+    video, frames = cv2.VideoCapture(str(path)), []
+    while True:
+        good, image = video.read()
+        if not good:
+            return frames, video.get(cv2.CAP_PROP_FPS)
+        frames.append(image)
+
+
+def play(events, seconds, *objects, grey=0, start=0):
+    end, i = time.monotonic() + seconds, start
+    while time.monotonic() < end:
+        events.write(result(i, *objects, grey=grey))
+        i += 1
+        time.sleep(0.02)
+    return i
+
+
+def test_a_film_shows_what_was_before_and_after_and_a_picture_what_began_it(tmp_path):
+    config = ClipConfig(str(tmp_path), before_s=0.6, after_s=0.4, rate=10, width=0)
+    told = Told()
+    events = Events({"e": EventRule(frames=2, end_s=0.2)}, [told], Clips(config))
+    i = play(events, 1.2, grey=40)
+    i = play(events, 0.5, PERSON, grey=120, start=i)
+    i = play(events, 1.0, grey=220, start=i)
+    assert until(lambda: events.write(result(i, grey=220)) or told.of("clip"))
+    events.close()
+    [clip] = told.of("clip")
+    assert clip["id"] == told.of("begin")[0]["id"]
+    frames, rate = film(clip["clip"])
+    # The lower right corner is free of captions and boxes.
+    greys = [int(f[40:, 50:].mean() / 20) * 20 for f in frames]
+    assert rate == 10
+    assert 9 <= len(frames) <= 25
+    order = [greys[0], *(b for a, b in zip(greys, greys[1:]) if a != b)]
+    assert order == sorted(order)
+    assert min(abs(g - 40) for g in greys) <= 20
+    assert min(abs(g - 120) for g in greys) <= 20
+    assert min(abs(g - 220) for g in greys) <= 20
+    assert clip["seconds"] == pytest.approx(len(frames) / 10, abs=0.01)
+    picture = cv2.imread(clip["picture"])
+    assert abs(int(picture[40:, 50:].mean()) - 120) < 10
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
+        [clip["clip"].rpartition("/")[2], clip["picture"].rpartition("/")[2]]
+    ), "nothing half is left"
+
+
+def test_a_steady_event_is_cut_at_its_longest_and_the_oldest_clips_go(tmp_path):
+    other = tmp_path / "mine.avi"
+    other.write_bytes(b"x")
+    config = ClipConfig(str(tmp_path), before_s=0, after_s=0, most_s=0.3, rate=20, width=32, keep=2)
+    told = Told()
+    events = Events({"e": EventRule(frames=1, end_s=0.01)}, [told], Clips(config))
+    for n in range(3):
+        i = play(events, 0.6, PERSON, start=100 * n)
+        play(events, 0.1, start=i)
+        assert until(lambda n=n: events.write(result(0)) or len(told.of("clip")) == n + 1)
+    events.close()
+    films = [d["clip"] for d in told.of("clip")]
+    assert all(d["seconds"] < 0.6 for d in told.of("clip"))
+    assert sorted(str(p) for p in tmp_path.glob("*-e-*.avi")) == sorted(films[1:])
+    assert len(list(tmp_path.glob("*.jpg"))) == 2
+    assert other.exists(), "what is not ours stays"
+
+
+def test_a_close_in_the_middle_keeps_what_there_is(tmp_path):
+    told = Told()
+    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), width=32)))
+    events.write(result(0, PERSON))
+    events.close()
+    assert [d["state"] for d in told.documents] == ["begin", "end", "clip"]
+    assert len(film(told.of("clip")[0]["clip"])[0]) >= 1
+    assert not [t for t in threading.enumerate() if t.name.startswith("edgedla-clips")]
+
+
+def test_a_disk_that_refuses_is_told_and_ends_nothing(tmp_path, monkeypatch, caplog):
+    told = Told()
+    events = Events({"e": EventRule(frames=1)}, [told], Clips(ClipConfig(str(tmp_path), width=32)))
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("edgedla.runtime.outputs.clips.os.replace", refuse)
+    events.write(result(0, PERSON))
+    events.close()
+    [clip] = told.of("clip")
+    assert clip["clip"] is None
+    assert "No space left" in clip["why"]
+    assert "fails" in caplog.text
+
+
+def test_memory_holds_the_seconds_before_and_no_more(tmp_path):
+    clips = Clips(ClipConfig(str(tmp_path), before_s=0.3, rate=50, width=0))
+    for i in range(60):
+        clips.put(result(i))
+        time.sleep(0.01)
+    held = clips._films["gate"]._before
+    assert held[-1][0] - held[0][0] <= 0.3
+    assert len(held) <= 17
+    clips.close()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_at_the_start(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Exception, match="file") as e:
+        Clips(ClipConfig(str(tmp_path / "file" / "clips")))
+    assert not isinstance(e.value, OSError)
+    with pytest.raises(UsageError):
+        Clips(ClipConfig(str(tmp_path), rate=0))
+
+
+FILE = """
+version: 2
+sources: {gate: "synthetic://?rate=30&frames=90&width=160&height=120"}
+models:
+  objects: {artifact: %s, decode: {kind: yolov8, reg_max: 8, labels: [a, b, c], score: 0.01}}
+events:
+  something: {score: 0, frames: 3}
+outputs:
+  jsonl: out.jsonl
+  clips: {folder: clips, before_s: 1, after_s: 0, width: 0}
+"""
+
+
+def test_the_command_films_and_tells(artifact, tmp_path):
+    file = tmp_path / "p.yaml"
+    file.write_text(FILE % artifact)
+    done = subprocess.run(
+        [sys.executable, "-m", "edgedla", "run", str(file)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    events = [line for line in lines if "event" in line]
+    assert [e["state"] for e in events] == ["begin", "end", "clip"]
+    assert all(e["event"] == "something" and e["source"] == "gate" for e in events)
+    frames, _ = film(events[-1]["clip"])
+    assert len(frames) > 5
+    assert cv2.imread(events[-1]["picture"]).shape == (120, 160, 3)

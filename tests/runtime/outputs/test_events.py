@@ -1,0 +1,216 @@
+"""Events: when they begin and end, in which zone, what is said of them, and which settings are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from edgedla.errors import DocumentError
+from edgedla.runtime.decode.dense import ClassScore
+from edgedla.runtime.decode.detections import Detection
+from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.outputs.events import EventRule, Events, inside
+from edgedla.runtime.outputs.sinks import JsonLines
+from edgedla.runtime.pipeline.cascade import CropResult
+from edgedla.runtime.pipeline.config import load_config
+
+PERSON = Detection((40.0, 20.0, 60.0, 80.0), 0.9, 0, "person")
+IMAGE = np.zeros((100, 200, 3), np.uint8)
+
+
+def result(index, *objects, source="gate", model="objects", seconds_a_frame=0.1):
+    frame = Frame(index, IMAGE, index * seconds_a_frame, None, 1_700_000_000 + index * seconds_a_frame)
+    return FrameResult(frame, objects, "DLA0", True, 1.0, 2.0, source, model)
+
+
+class Told:
+    def __init__(self):
+        self.documents = []
+
+    def write_event(self, document):
+        self.documents.append(document)
+
+    @property
+    def states(self):
+        return [(d["event"], d.get("source"), d["state"]) for d in self.documents]
+
+
+def run(rules, results):
+    told = Told()
+    events = Events(rules, [told])
+    for r in results:
+        events.write(r)
+    return told, events
+
+
+@pytest.mark.parametrize(("frames", "seen", "begins"), [(3, 2, 0), (3, 3, 1), (1, 1, 1), (3, 9, 1)])
+def test_it_begins_after_so_many_frames_in_a_row(frames, seen, begins):
+    told, _ = run({"e": EventRule(frames=frames)}, [result(i, PERSON) for i in range(seen)])
+    assert told.states == [("e", "gate", "begin")] * begins
+
+
+def test_a_gap_starts_the_row_again_and_a_short_one_ends_no_event():
+    seen = [1, 1, 0, 1, 1, 0, 1, 1, 1, 0, 0, 1, 0, 0]
+    told, _ = run({"e": EventRule(frames=3, end_s=0.3)}, [result(i, *[PERSON] * n) for i, n in enumerate(seen)])
+    assert told.states == [("e", "gate", "begin")]
+    assert told.documents[0]["frame"] == 8
+
+
+def test_the_end_says_how_long_how_often_and_the_best():
+    better = dataclasses.replace(PERSON, score=0.97)
+    results = [result(0, PERSON), result(1, better), result(2), result(3, PERSON), *(result(i) for i in range(4, 10))]
+    told, events = run({"e": EventRule(frames=2, end_s=0.5)}, results)
+    begin, end = told.documents
+    assert (begin["state"], end["state"]) == ("begin", "end")
+    assert begin["id"] == end["id"]
+    assert begin["objects"] == [better.to_dict()]
+    assert (end["seconds"], end["frames"], end["best"]["score"]) == (0.2, 3, 0.97)
+    assert events.to_dict() == {"output": "events", "began": 1, "going_on": 0}
+
+
+def test_what_goes_on_at_the_close_is_ended():
+    told, events = run({"e": EventRule(frames=1)}, [result(0, PERSON)])
+    events.close()
+    assert [d["state"] for d in told.documents] == ["begin", "end"]
+
+
+def test_sources_and_models_are_told_apart():
+    rules = {"gate-only": EventRule(sources=("gate",), frames=2), "all": EventRule(models=("objects",), frames=2)}
+    results = [
+        result(i, PERSON, source=s, model=m) for i in range(2) for s in ("gate", "yard") for m in ("objects", "other")
+    ]
+    told, _ = run(rules, results)
+    begun = {(d["event"], d["source"], d["model"]) for d in told.documents}
+    assert begun == {
+        ("gate-only", "gate", "objects"), ("gate-only", "gate", "other"), ("all", "gate", "objects"), ("all", "yard", "objects"),
+    }  # fmt: skip
+    assert len({d["id"] for d in told.documents}) == 4
+
+
+@pytest.mark.parametrize(
+    ("rule", "counts"),
+    [
+        (EventRule(classes=("person",)), True),
+        (EventRule(classes=("0",)), True),
+        (EventRule(classes=("car", "1")), False),
+        (EventRule(score=0.91), False),
+        # The feet stand at (50, 80) of 200x100; the centre is at (50, 50).
+        (EventRule(zone=((0.2, 0.7), (0.3, 0.7), (0.3, 0.9), (0.2, 0.9))), True),
+        (EventRule(zone=((0.2, 0.4), (0.3, 0.4), (0.3, 0.6), (0.2, 0.6))), False),
+        (EventRule(zone=((0.2, 0.4), (0.3, 0.4), (0.3, 0.6), (0.2, 0.6)), point="centre"), True),
+    ],
+)
+def test_class_score_and_zone_decide_what_counts(rule, counts):
+    assert bool(rule.objects(result(0, PERSON))) == counts
+
+
+def test_a_class_of_a_crop_counts_with_the_crops_box_and_one_of_the_frame_with_the_frames():
+    crop = CropResult(0, PERSON, (ClassScore(2, 0.8, "red"), ClassScore(1, 0.1, "blue")))
+    [found] = EventRule(classes=("red",)).objects(result(0, crop))
+    assert (found.box_xyxy, found.label, found.score) == (PERSON.box_xyxy, "red", 0.8)
+    assert EventRule(classes=("blue",), score=0.05).objects(result(0, crop)) == [], "only the best class is what it is"
+    [found] = EventRule().objects(result(0, ClassScore(3, 0.7, "fire")))
+    assert found.box_xyxy == (0, 0, 200, 100)
+
+
+def test_nv12_frames_have_two_thirds_of_their_rows():
+    nv12 = dataclasses.replace(result(0, PERSON), frame=Frame(0, np.zeros((150, 200), np.uint8), 0.0))
+    assert EventRule(zone=((0, 0.7), (1, 0.7), (1, 0.9), (0, 0.9))).objects(nv12)
+
+
+def winding(x, y, corners):
+    """The other way to ask: the sum of the angles under which the edges are seen."""
+    total = 0.0
+    for (x1, y1), (x2, y2) in zip(corners, (*corners[1:], corners[0])):
+        a, b = complex(x1 - x, y1 - y), complex(x2 - x, y2 - y)
+        total += np.angle(b / a)
+    return abs(total) > 1
+
+
+def test_polygons_of_any_form_are_told_by_a_second_method():
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        angles = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(3, 9)))
+        corners = [
+            (0.5 + r * np.cos(a) / 2, 0.5 + r * np.sin(a) / 2) for a, r in zip(angles, rng.uniform(0.2, 1, len(angles)))
+        ]
+        for x, y in rng.uniform(0, 1, (40, 2)):
+            assert inside((x, y), corners) == winding(x, y, corners)
+    assert not inside((float("nan"), 0.5), [(0, 0), (1, 0), (1, 1)])
+
+
+def test_events_stand_among_the_lines(tmp_path):
+    lines = JsonLines(str(tmp_path / "r.jsonl"))
+    events = Events({"e": EventRule(frames=1)}, [lines])
+    for i in range(2):
+        events.write(result(i, PERSON))
+        lines.write(result(i, PERSON))
+    events.close()
+    lines.close()
+    found = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    assert [d.get("state", "result") for d in found] == ["begin", "result", "result", "end"]
+
+
+FILE = """
+version: 2
+sources: {gate: "synthetic://", yard: "synthetic://"}
+models:
+  objects: {artifact: a, decode: {kind: yolov8, labels: [person, car]}}
+  colours: {artifact: b, decode: classification, crops: {of: objects}}
+  whole: {artifact: c, decode: classification}
+  depth: {artifact: d, decode: depth}
+events: {e: %s}
+outputs: %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("event", "outputs", "says"),
+    [
+        ("{classes: [persn], models: [objects]}", "{}", "did you mean person?"),
+        ("{sources: [gat]}", "{}", "events.e.sources names 'gat'"),
+        ("{models: [nothing]}", "{}", "events.e.models names 'nothing'"),
+        ("{score: 2}", "{}", "events.e.score is 2"),
+        ("{frames: 0}", "{}", "events.e.frames is 0"),
+        ("{point: top}", "{}", "bottom, centre"),
+        ("{models: [depth]}", "{}", "nothing that it watches gives classes"),
+        ("{models: [whole], zone: [[0, 0], [1, 0], [1, 1]]}", "{}", "in no place"),
+        ("{zone: [[0, 0], [1, 0]]}", "{}", "three or more corners"),
+        ("{zone: [[0, 0], [1, 0], [1, 2]]}", "{}", "has the corner [1, 2]"),
+        ("{zone: [[0, 0], [1, 0], [1, .nan]]}", "{}", "has the corner"),
+        ("{zone: [[0, 0], [1, 0], [1, true]]}", "{}", "has the corner"),
+        ("{zone: everywhere}", "{}", "events.e.zone is 'everywhere'"),
+        ("{zoen: []}", "{}", "did you mean zone?"),
+        ("{end_s: -1}", "{}", "events.e.end_s is -1"),
+        ("5", "{}", "events.e is 5"),
+        ("{}", "{clips: {folder: c, rate: 0}}", "outputs.clips.rate is 0"),
+        ("{}", "{clips: {folder: c, width: 3}}", "outputs.clips.width is 3"),
+        ("{}", "{clips: {folder: c, before_s: 4000}}", "which is 300 s"),
+        ("{}", "{clips: {folder: c, most_s: 0}}", "outputs.clips.most_s is 0"),
+        ("{}", "{clips: {foldr: c}}", "did you mean folder?"),
+        ("{}", "{mqtt: {url: 'mqtt://h', event_topic: 'a/#'}}", "the topic 'a/#'"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(tmp_path, event, outputs, says):
+    file = tmp_path / "p.yaml"
+    file.write_text(FILE % (event, outputs))
+    with pytest.raises(DocumentError) as e:
+        load_config(str(file))
+    assert says in str(e.value)
+    assert str(file) in str(e.value)
+
+
+def test_right_settings_are_read(tmp_path):
+    file = tmp_path / "p.yaml"
+    event = "{sources: gate, models: [objects, colours], classes: [person], zone: [[0, 0], [1, 0], [1, 1]], frames: 2}"
+    file.write_text(FILE % (event, "{clips: {folder: c, rate: 5}}"))
+    config = load_config(str(file))
+    assert config.events["e"].zone == ((0, 0), (1, 0), (1, 1))
+    assert config.events["e"].sources == ("gate",)
+    assert config.outputs.clips.folder == str(tmp_path / "c")
+    file.write_text(FILE.replace("events: {e: %s}", "").replace("%s", "{clips: {folder: c}}"))
+    with pytest.raises(DocumentError, match="films events, and there are none"):
+        load_config(str(file))
