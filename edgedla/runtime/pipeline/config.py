@@ -9,6 +9,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 from edgedla.errors import DocumentError, UsageError
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.mqtt import check_mqtt
+from edgedla.runtime.outputs.rtsp import check_rtsp
 from edgedla.runtime.pipeline.check_events import check_events
 from edgedla.runtime.pipeline.reading import MOST_NUMBER, NAME, config_of, read_document, read_labels
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig, PreprocessConfig, SourceConfig
@@ -70,6 +71,8 @@ def check_names(config: PipelineConfig) -> None:
             raise UsageError(f"sources.{name}.weight is {source.weight:g}", allowed="a number above 0")
     if config.outputs.mqtt.url:
         check_mqtt(config.outputs.mqtt)
+    if config.outputs.rtsp.url:
+        check_rtsp(config.outputs.rtsp, tuple(config.named_sources))
     check_events(config)
     if not 0 < config.view.rate <= 60 or config.view.width < 16 or config.view.port > 65535:
         view = f"rate {config.view.rate:g}, width {config.view.width}, port {config.view.port}"

@@ -9,6 +9,7 @@ from edgedla.runtime.outputs.by_stream import ByStream, stream_path
 from edgedla.runtime.outputs.clips import Clips
 from edgedla.runtime.outputs.events import Events, EventSink
 from edgedla.runtime.outputs.mqtt import Mqtt
+from edgedla.runtime.outputs.rtsp import Rtsp
 from edgedla.runtime.outputs.segments import Segments
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, JsonLines, Sink
 from edgedla.runtime.pipeline.settings import PipelineConfig
@@ -51,12 +52,17 @@ def _mqtt(config: PipelineConfig, rate_of: Rate) -> Optional[Sink]:
     return Mqtt(config.outputs.mqtt) if config.outputs.mqtt.url else None
 
 
+def _rtsp(config: PipelineConfig, rate_of: Rate) -> Optional[Sink]:
+    return Rtsp(config.outputs.rtsp, tuple(config.named_sources)) if config.outputs.rtsp.url else None
+
+
 #: In the order in which they are made.
 MAKERS: Mapping[str, Callable[[PipelineConfig, Rate], Optional[Sink]]] = {
     "jsonl": _jsonl,
     "images": _images,
     "video": _video,
     "mqtt": _mqtt,
+    "rtsp": _rtsp,
 }
 
 

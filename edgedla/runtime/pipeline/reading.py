@@ -14,6 +14,7 @@ from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.clips import ClipConfig
 from edgedla.runtime.outputs.events import EventRule
 from edgedla.runtime.outputs.mqtt import MqttConfig
+from edgedla.runtime.outputs.rtsp import RtspConfig
 from edgedla.runtime.pipeline.capture import CaptureOptions
 from edgedla.runtime.pipeline.cascade import CropRule
 from edgedla.runtime.pipeline.pipeline import Limits
@@ -111,7 +112,7 @@ def _names(cls: type) -> Tuple[str, ...]:
 _NESTED: Mapping[str, type] = {
     "source": SourceConfig, "preprocess": PreprocessConfig, "decode": DecodeOptions, "capture": CaptureOptions,
     "outputs": OutputConfig, "metrics": MetricsConfig, "stop_after": Limits, "crops": CropRule,
-    "view": ViewConfig, "mqtt": MqttConfig, "clips": ClipConfig,
+    "view": ViewConfig, "mqtt": MqttConfig, "clips": ClipConfig, "rtsp": RtspConfig,
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from edgedla.runtime.decode.make_decoder import DecodeOptions
 from edgedla.runtime.outputs.clips import ClipConfig
 from edgedla.runtime.outputs.events import EventRule
 from edgedla.runtime.outputs.mqtt import MqttConfig
+from edgedla.runtime.outputs.rtsp import RtspConfig
 from edgedla.runtime.pipeline.capture import CaptureOptions
 from edgedla.runtime.pipeline.cascade import CropRule
 from edgedla.runtime.pipeline.pipeline import Limits
@@ -98,6 +99,7 @@ class OutputConfig:
     segments_keep: int = 0
     mqtt: MqttConfig = field(default_factory=MqttConfig)
     clips: ClipConfig = field(default_factory=ClipConfig)
+    rtsp: RtspConfig = field(default_factory=RtspConfig)
 
 
 @dataclass(frozen=True)

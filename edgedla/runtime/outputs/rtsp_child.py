@@ -1,0 +1,195 @@
+"""A process that serves pictures by RTSP. Imports nothing of edgedla.
+
+GStreamer's RTSP server wants a main loop and threads of its own; a fault in an encoder's driver ends this process and not
+the pipeline. Settings come as JSON, the first line on stdin; the end of stdin is the end. On stdout: "up ENCODER", and
+"view N 1" or "view N 0" as the stream N gains its first viewer or loses its last. Pictures come by a pipe a stream: width
+and height as little-endian uint32, then BGR rows without padding.
+
+Functions: GStreamer 1.16's C API and gst-rtsp-server's (rtsp-server.h, rtsp-media-factory.h, rtsp-media.h).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import struct
+import sys
+import threading
+from typing import Any, Callable, Dict, List
+
+MISSING = 3
+#: Pictures that may wait in front of an encoder.
+MOST_QUEUED = 2
+#: Viewers that went without a word are forgotten so often.
+CLEAN_UP_S = 10
+P = ctypes.c_void_p
+_MEDIA = ctypes.CFUNCTYPE(None, P, P, P)
+_UNPREPARED = ctypes.CFUNCTYPE(None, P, P)
+_TIMEOUT = ctypes.CFUNCTYPE(ctypes.c_int, P)
+ENCODERS = {
+    "nvv4l2h264enc": "videoconvert ! video/x-raw,format=NV12 ! nvvidconv ! video/x-raw(memory:NVMM),format=NV12 ! "
+    "nvv4l2h264enc bitrate=%(bps)d idrinterval=%(gop)d insert-sps-pps=true ! rtph264pay name=pay0 pt=96 config-interval=1",
+    "x264enc": "videoconvert ! video/x-raw,format=I420 ! x264enc tune=zerolatency speed-preset=ultrafast bitrate=%(kbps)d "
+    "key-int-max=%(gop)d ! video/x-h264,profile=baseline ! rtph264pay name=pay0 pt=96 config-interval=1",
+    "openh264enc": "videoconvert ! video/x-raw,format=I420 ! openh264enc bitrate=%(bps)d gop-size=%(gop)d ! "
+    "rtph264pay name=pay0 pt=96 config-interval=1",
+    "jpegenc": "videoconvert ! video/x-raw,format=I420 ! jpegenc ! rtpjpegpay name=pay0 pt=26",
+}
+
+
+def say(text: str) -> None:
+    os.write(1, f"{text}\n".encode())
+
+
+def fail(text: str, code: int = 1) -> None:
+    os.write(2, f"{text}\n".encode())
+    os._exit(code)
+
+
+class Libraries:
+    """GStreamer's functions; what returns a pointer says so, or half of it would be lost."""
+
+    def __init__(self) -> None:
+        self.gst = ctypes.CDLL("libgstreamer-1.0.so.0")
+        self.app = ctypes.CDLL("libgstapp-1.0.so.0")
+        self.rtsp = ctypes.CDLL("libgstrtspserver-1.0.so.0")
+        self.gobject = ctypes.CDLL("libgobject-2.0.so.0")
+        self.glib = ctypes.CDLL("libglib-2.0.so.0")
+        pointers = {
+            self.gst: "gst_bin_get_by_name_recurse_up gst_bin_get_by_name gst_caps_from_string gst_element_factory_find "
+            "gst_buffer_new_allocate",
+            self.rtsp: "gst_rtsp_server_new gst_rtsp_server_get_mount_points gst_rtsp_media_factory_new "
+            "gst_rtsp_media_get_element gst_rtsp_server_get_session_pool",
+            self.glib: "g_main_loop_new",
+        }
+        for library, names in pointers.items():
+            for name in names.split():
+                getattr(library, name).restype = P
+        self.gst.gst_buffer_new_allocate.argtypes = [P, ctypes.c_size_t, P]
+        self.gst.gst_buffer_fill.argtypes = [P, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+        self.gst.gst_buffer_fill.restype = ctypes.c_size_t
+        self.app.gst_app_src_get_current_level_bytes.restype = ctypes.c_uint64
+
+
+class Stream:
+    """One source: what comes through its pipe goes to its viewers' encoder, where there are any."""
+
+    def __init__(self, libraries: Libraries, number: int, fd: int, path: str, launch: str, mounts: Any) -> None:
+        self._l, self._number, self._fd = libraries, number, fd
+        self._lock = threading.Lock()
+        self._source: Any = None
+        self._size = (0, 0)
+        factory = P(self._l.rtsp.gst_rtsp_media_factory_new())
+        self._l.rtsp.gst_rtsp_media_factory_set_launch(factory, launch.encode())
+        self._l.rtsp.gst_rtsp_media_factory_set_shared(factory, 1)
+        # Python would free them while C still calls them.
+        self._kept: List[Any] = [_MEDIA(self._configure), _UNPREPARED(self._unprepared)]
+        self._connect(factory, b"media-configure", self._kept[0])
+        self._l.rtsp.gst_rtsp_mount_points_add_factory(mounts, path.encode(), factory)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _connect(self, thing: Any, signal: bytes, callback: Any) -> None:
+        self._l.gobject.g_signal_connect_data(thing, signal, callback, None, None, 0)
+
+    def _configure(self, factory: Any, media: Any, _: Any) -> None:
+        element = P(self._l.rtsp.gst_rtsp_media_get_element(P(media)))
+        with self._lock:
+            self._source = P(self._l.gst.gst_bin_get_by_name_recurse_up(element, b"edgedla"))
+            self._size = (0, 0)
+        self._l.gst.gst_object_unref(element)
+        self._connect(P(media), b"unprepared", self._kept[1])
+        say(f"view {self._number} 1")
+
+    def _unprepared(self, media: Any, _: Any) -> None:
+        with self._lock:
+            source, self._source = self._source, None
+            if source:
+                self._l.gst.gst_object_unref(source)
+        say(f"view {self._number} 0")
+
+    def _exactly(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            part = os.read(self._fd, count - len(data))
+            if not part:
+                os._exit(0)
+            data += part
+        return bytes(data)
+
+    def _read(self) -> None:
+        while True:
+            width, height = struct.unpack("<II", self._exactly(8))
+            picture = self._exactly(width * height * 3)
+            with self._lock:
+                if self._source:
+                    self._push(picture, width, height)
+
+    def _push(self, picture: bytes, width: int, height: int) -> None:
+        if self._l.app.gst_app_src_get_current_level_bytes(self._source) > MOST_QUEUED * len(picture):
+            return
+        if (width, height) != self._size:
+            self._size = (width, height)
+            text = f"video/x-raw,format=BGR,width={width},height={height},framerate=0/1"
+            caps = P(self._l.gst.gst_caps_from_string(text.encode()))
+            self._l.app.gst_app_src_set_caps(self._source, caps)
+            self._l.gst.gst_mini_object_unref(caps)
+        # GStreamer pads rows of BGR to four bytes.
+        row, padded = width * 3, -(-width * 3 // 4) * 4
+        if row != padded:
+            gap = bytes(padded - row)
+            picture = b"".join(picture[i * row : (i + 1) * row] + gap for i in range(height))
+        buffer = self._l.gst.gst_buffer_new_allocate(None, len(picture), None)
+        self._l.gst.gst_buffer_fill(buffer, 0, picture, len(picture))
+        self._l.app.gst_app_src_push_buffer(self._source, P(buffer))
+
+
+def encoder_of(libraries: Libraries, wanted: List[str]) -> str:
+    for name in wanted:
+        if libraries.gst.gst_element_factory_find(name.encode()):
+            return name
+    fail(f"none of these encoders is installed: {', '.join(wanted)}", MISSING)
+    return ""
+
+
+def clean_up(libraries: Libraries, server: Any) -> Callable[[Any], int]:
+    def now(_: Any) -> int:
+        pool = P(libraries.rtsp.gst_rtsp_server_get_session_pool(server))
+        libraries.rtsp.gst_rtsp_session_pool_cleanup(pool)
+        libraries.gobject.g_object_unref(pool)
+        return 1
+
+    return now
+
+
+def main() -> None:
+    settings: Dict[str, Any] = json.loads(sys.stdin.buffer.readline())
+    try:
+        libraries = Libraries()
+    except (OSError, AttributeError) as e:
+        fail(f"GStreamer's RTSP server cannot be loaded: {e}", MISSING)
+    libraries.gst.gst_init(None, None)
+    encoder = encoder_of(libraries, settings["encoders"])
+    kbps, gop = int(settings["kbps"]), max(1, int(settings["rate"] * 2))
+    chain = ENCODERS[encoder] % {"kbps": kbps, "bps": kbps * 1000, "gop": gop}
+    launch = f"( appsrc name=edgedla is-live=true format=time do-timestamp=true max-bytes=0 ! queue max-size-buffers=2 ! {chain} )"
+    server = P(libraries.rtsp.gst_rtsp_server_new())
+    libraries.rtsp.gst_rtsp_server_set_address(server, settings["host"].encode())
+    libraries.rtsp.gst_rtsp_server_set_service(server, str(settings["port"]).encode())
+    mounts = P(libraries.rtsp.gst_rtsp_server_get_mount_points(server))
+    streams = [
+        Stream(libraries, n, stream["fd"], stream["path"], launch, mounts)
+        for n, stream in enumerate(settings["streams"])
+    ]
+    if not libraries.rtsp.gst_rtsp_server_attach(server, None):
+        fail(f"the address {settings['host']}:{settings['port']} cannot be listened at: is it in use?")
+    cleaner = _TIMEOUT(clean_up(libraries, server))
+    libraries.glib.g_timeout_add_seconds(CLEAN_UP_S, cleaner, None)
+    say(f"up {encoder}")
+    threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
+    libraries.glib.g_main_loop_run(P(libraries.glib.g_main_loop_new(None, 0)))
+    del streams
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""Pictures by RTSP: read back by our own source, encoded only while somebody watches, served again after the server's death."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import shutil
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+from waiting import until
+
+from edgedla.errors import DocumentError, EnvironmentMissing, RunError
+from edgedla.runtime.decode.detections import Detection
+from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.outputs import rtsp as module
+from edgedla.runtime.outputs.rtsp import Rtsp, RtspConfig, encoders
+from edgedla.runtime.pipeline.config import load_config
+from edgedla.runtime.sources import parse_source
+from edgedla.runtime.sources.gst_launch import GstLaunchSource
+
+cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
+BOX = Detection((20.0, 60.0, 60.0, 110.0), 0.9, 0, "person")
+
+
+def has_server():
+    try:
+        ctypes.CDLL("libgstrtspserver-1.0.so.0")
+    except OSError:
+        return False
+    return shutil.which("gst-launch-1.0") is not None
+
+
+needs_server = pytest.mark.skipif(not has_server(), reason="GStreamer's RTSP server is not installed")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def feed(sink, stop, colours):
+    """Frames whose width and height are odd: H.264 has even ones, and GStreamer pads rows."""
+    i = 0
+    while not stop.wait(0.03):
+        for name, colour in colours.items():
+            frame = Frame(i, np.full((121, 163, 3), colour, np.uint8), time.monotonic())
+            sink.write(FrameResult(frame, (BOX,), "DLA0", True, 1.0, 2.0, name, "objects"))
+        i += 1
+
+
+@pytest.fixture
+def serving():
+    port, stop = free_port(), threading.Event()
+    sink = Rtsp(RtspConfig(f"rtsp://127.0.0.1:{port}/site/{{source}}", rate=20), ("gate", "yard"))
+    thread = threading.Thread(target=feed, args=(sink, stop, {"gate": (0, 0, 240), "yard": (240, 0, 0)}))
+    thread.start()
+    yield sink, f"rtsp://127.0.0.1:{port}/site/"
+    stop.set()
+    thread.join(10)
+    sink.close()
+
+
+def watch(address, count=5):
+    source = GstLaunchSource(parse_source(address))
+    try:
+        assert source.open()[0] >= 120
+        return [source.read() for _ in range(count)][-1]
+    finally:
+        source.close()
+
+
+@needs_server
+def test_what_is_drawn_comes_back_from_each_sources_address(serving):
+    sink, address = serving
+    assert sink.to_dict()["watched"] == 0
+    assert all(not pictures.latest.number or pictures.failed == 0 for pictures in sink._pictures.values())
+    for name, channel in (("gate", 2), ("yard", 0)):
+        picture = watch(address + name).astype(int)
+        plain = picture[80:110, 100:150].reshape(-1, 3).mean(axis=0)
+        assert plain[channel] > 180
+        assert plain[1] < 60
+        # The box's left edge.
+        assert abs(picture[75:105, 18:24] - plain).sum(axis=2).max() > 100
+    assert until(lambda: sink.to_dict()["watched"] == 0), "nothing is encoded once nobody watches"
+
+
+@needs_server
+@pytest.mark.slow
+def test_a_server_that_dies_is_started_again_and_the_pipeline_goes_on(serving, monkeypatch, caplog):
+    monkeypatch.setattr(module, "AGAIN_S", 0.1)
+    sink, address = serving
+    watch(address + "gate")
+    sink._process.kill()
+    assert until(lambda: sink.starts == 2)
+    assert watch(address + "gate")[100, 140, 2] > 150
+    assert "started again" in caplog.text
+
+
+@needs_server
+def test_a_port_in_use_and_an_encoder_that_is_not_there_are_told(caplog):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        with pytest.raises(RunError, match="is it in use"):
+            Rtsp(RtspConfig(f"rtsp://127.0.0.1:{s.getsockname()[1]}/x"), ("",))
+    with pytest.raises(EnvironmentMissing, match="nvv4l2h264enc") as e:
+        Rtsp(RtspConfig(f"rtsp://127.0.0.1:{free_port()}/x", encoder="nvv4l2h264enc"), ("",))
+    assert "apt install" in str(e.value)
+
+
+@needs_server
+def test_an_address_for_everybody_is_said_and_nothing_is_left_behind(caplog):
+    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    with caplog.at_level(logging.WARNING):
+        sink = Rtsp(RtspConfig(f"rtsp://:{free_port()}/{{source}}"), ("gate",))
+    assert "whoever reaches this machine can watch" in caplog.text
+    process = sink._process
+    sink.close()
+    assert process.poll() is not None
+    assert until(lambda: threading.active_count() <= threads)
+    assert len(os.listdir("/proc/self/fd")) <= files
+
+
+def test_a_jetsons_own_encoder_comes_first_and_an_orin_nano_has_none(monkeypatch):
+    assert encoders("auto") == ["x264enc", "openh264enc", "jpegenc"]
+    assert encoders("jpegenc") == ["jpegenc"]
+    monkeypatch.setattr(module, "on_jetson", lambda: True)
+    for target, first in (("agx-orin-64gb", "nvv4l2h264enc"), ("orin-nano-8gb", "x264enc"), (None, "nvv4l2h264enc")):
+        board = type("Board", (), {"target": target})()
+        monkeypatch.setattr(module, "this_board", lambda _, board=board: board)
+        assert encoders("auto")[0] == first
+
+
+FILE = """
+version: 2
+sources: {gate: "synthetic://", yard: "synthetic://"}
+models: {objects: {artifact: a, decode: yolov8}}
+outputs: {rtsp: {%s}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("url: 'rtsp://:8554/one'", "a path with {source}"),
+        ("url: 'rtsp://user:secret@h:8554/{source}'", "without user and password"),
+        ("url: 'http://:8554/{source}'", "no address to serve at"),
+        ("url: 'rtsp://:99999/{source}'", "no address to serve at"),
+        ("url: 'rtsp://:8554/{model}'", "no address to serve at"),
+        ("url: 'rtsp://:8554'", "no address to serve at"),
+        ("url: 'rtsp://:8554/{source}', rate: 0", "rate is 0"),
+        ("url: 'rtsp://:8554/{source}', width: 4", "width is 4"),
+        ("url: 'rtsp://:8554/{source}', kbps: 0", "kbps is 0"),
+        ("url: 'rtsp://:8554/{source}', encoder: h264", "auto, nvv4l2h264enc, x264enc, openh264enc, jpegenc"),
+        ("url: 'rtsp://:8554/{source}', bitrate: 5", "unknown key 'outputs.rtsp.bitrate'"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(tmp_path, settings, says):
+    file = tmp_path / "p.yaml"
+    file.write_text(FILE % settings)
+    with pytest.raises(DocumentError) as e:
+        load_config(str(file))
+    assert says in str(e.value)
+    assert "secret" not in str(e.value)
