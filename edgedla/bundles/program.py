@@ -78,8 +78,8 @@ def _run(config: PipelineConfig) -> int:
 
 @contextlib.contextmanager
 def _numbers(opened: Any, config: PipelineConfig) -> Any:
-    from edgedla.runtime.pipeline.metrics import serve_metrics
-    from edgedla.runtime.pipeline.service import as_service
+    from edgedla.runtime.health.metrics import serve_metrics
+    from edgedla.runtime.health.service import as_service
 
     with serve_metrics(opened, config.metrics), as_service(opened):
         yield

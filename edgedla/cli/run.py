@@ -149,11 +149,11 @@ def _read(file: str, devices: Tuple[str, ...], placement: str, given: Mapping[st
 def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str, Any]:
     """Runs to the end; a changed file, and SIGHUP, replace models on the way."""
     from edgedla.cli.terminal.live_line import live_line
+    from edgedla.runtime.health.metrics import serve_metrics
+    from edgedla.runtime.health.service import as_service
     from edgedla.runtime.live.server import serve_view
-    from edgedla.runtime.pipeline.metrics import serve_metrics
     from edgedla.runtime.pipeline.open_pipeline import open_pipeline
     from edgedla.runtime.pipeline.reload import Reloader, reloading
-    from edgedla.runtime.pipeline.service import as_service
 
     config = read()
     with open_pipeline(config) as opened, contextlib.ExitStack() as stack:

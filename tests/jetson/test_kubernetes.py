@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from edgedla.runtime.health.endpoint import HEALTH_PATH, PATHS
 from edgedla.runtime.pipeline.config import load_config
-from edgedla.runtime.pipeline.endpoint import HEALTH_PATH, PATHS
 
 FOLDER = Path(__file__).resolve().parents[2] / "jetson/kubernetes"
 MANIFEST = FOLDER / "edgedla.yaml"

@@ -26,7 +26,7 @@ SUMMARY = {
 @pytest.fixture(scope="module")
 def page():
     prometheus = pytest.importorskip("prometheus_client")
-    from edgedla.runtime.pipeline.metrics import PipelineCollector
+    from edgedla.runtime.health.metrics import PipelineCollector
 
     registry = prometheus.CollectorRegistry()
     registry.register(PipelineCollector(lambda: SUMMARY))

@@ -21,10 +21,10 @@ from edgedla.placement import place
 from edgedla.placement.result.document import read_placement
 from edgedla.runtime import runners as runners_module
 from edgedla.runtime.decode.make_decoder import DecodeOptions
+from edgedla.runtime.health.metrics import PipelineCollector
 from edgedla.runtime.measure.timing import random_inputs
 from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.devices import open_devices, placed_on
-from edgedla.runtime.pipeline.metrics import PipelineCollector
 from edgedla.runtime.pipeline.open_pipeline import open_pipeline
 from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig

@@ -105,7 +105,7 @@ def test_healthz_says_whether_results_are_fresh() -> None:
     import urllib.error
     import urllib.request
 
-    from edgedla.runtime.pipeline.metrics import health_of
+    from edgedla.runtime.health.metrics import health_of
 
     age = {"last_result_age_s": None}
 

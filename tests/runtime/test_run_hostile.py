@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from edgedla.errors import RunError, UsageError
-from edgedla.runtime.pipeline.metrics import serve_metrics
+from edgedla.runtime.health.metrics import serve_metrics
 from edgedla.runtime.pipeline.settings import MetricsConfig
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,9 +17,9 @@ from typing import Any, Dict, Iterator, List, Optional
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from edgedla.errors import RunError
+from edgedla.runtime.health.endpoint import BoundedServer
 from edgedla.runtime.live.scenes import Scene, Scenes
 from edgedla.runtime.live.state import State, Warnings
-from edgedla.runtime.pipeline.endpoint import BoundedServer
 from edgedla.runtime.pipeline.pipeline import Pipeline
 from edgedla.runtime.pipeline.settings import ViewConfig
 

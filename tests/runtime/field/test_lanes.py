@@ -265,7 +265,7 @@ def test_prometheus_tells_sources_and_models_apart():
     core = pytest.importorskip("prometheus_client.core", reason="prometheus-client is not installed")
     from prometheus_client import generate_latest
 
-    from edgedla.runtime.pipeline.metrics import PipelineCollector
+    from edgedla.runtime.health.metrics import PipelineCollector
 
     p = pipeline([camera("a", counter(5)), camera("b", counter(3))], [lane(engine(), "ab", name="objects")])
     p.run()

@@ -10,12 +10,12 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from edgedla.errors import EnvironmentMissing, RunError
+from edgedla.runtime.health.endpoint import serve
 from edgedla.runtime.outputs.sinks import JsonLines
-from edgedla.runtime.pipeline.endpoint import serve
 from edgedla.runtime.pipeline.pipeline import Pipeline
 from edgedla.runtime.pipeline.settings import MetricsConfig
 
-log = logging.getLogger("edgedla.runtime.pipeline.metrics")
+log = logging.getLogger("edgedla.runtime.health.metrics")
 
 
 class PipelineCollector:
