@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from edgedla.runtime.pipeline import endpoint
+from edgedla.runtime.health import endpoint
 
 
 def page(port: int, path: str = "/metrics") -> tuple:

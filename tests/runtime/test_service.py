@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from edgedla.runtime.pipeline import service
+from edgedla.runtime.health import service
 
 
 @pytest.mark.parametrize(
