@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Mapping, Optional
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.of_plan import already_built
@@ -20,7 +20,7 @@ def standing(
     work: Path,
     plan: str,
     backend: str,
-    source: Mapping[str, Any],
+    source: Mapping[str, object],
     request: BuildRequest,
     say: Optional[Say],
 ) -> Optional[Artifact]:

@@ -17,7 +17,7 @@ Contents = Dict[Tuple[str, str], bytes]
 
 
 def already_built(
-    folder: Path, plan: str, backend: str, source: Mapping[str, Any], samples: bool = False
+    folder: Path, plan: str, backend: str, source: Mapping[str, object], samples: bool = False
 ) -> Optional[Artifact]:
     """The artifact in the folder, if it is whole and of the same plan, model and backend.
 

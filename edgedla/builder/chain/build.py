@@ -20,6 +20,7 @@ from edgedla.builder.decoder import decoder_contents, decoder_notes
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.plan.explained import explained
 from edgedla.builder.plan.measured_scales import Explain
+from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.request import preprocess_of
 from edgedla.builder.standing import STAGES, discard_stages, standing, tell
 from edgedla.documents import header
@@ -102,13 +103,13 @@ def _plan_text(chain: ChainPlan) -> str:
     return json.dumps(plans_document([s.plan for s in chain.stages]), indent=1, sort_keys=True) + "\n"
 
 
-def plans_document(plans: Sequence[Any]) -> Dict[str, Any]:
+def plans_document(plans: Sequence[BuildPlan]) -> Dict[str, Any]:
     """The plans of a chain as one document."""
     return {**header("edgedla.plan-list"), "stages": [p.to_dict() for p in plans]}
 
 
 def _already_built(
-    folder: Path, work: Path, k: int, stage: StagePlan, backend: str, identity: Mapping[str, Any], given: bool
+    folder: Path, work: Path, k: int, stage: StagePlan, backend: str, identity: Mapping[str, object], given: bool
 ) -> Optional[Artifact]:
     """The stage, if it stands in the folder or was finished by a build that was killed."""
     for place in (work / STAGES, folder):
@@ -136,7 +137,7 @@ def _build_stage(
     k: int,
     work: Path,
     backend: str,
-    identity: Mapping[str, Any],
+    identity: Mapping[str, object],
     request: BuildRequest,
     build_one: BuildOne,
     samples: Optional[Samples],
@@ -162,7 +163,7 @@ def _build_stage(
 
 
 def _artifact(
-    chain: ChainPlan, stages: Sequence[Stage], source: Mapping[str, Any], accuracy: Optional[Mapping[str, Any]]
+    chain: ChainPlan, stages: Sequence[Stage], source: Mapping[str, object], accuracy: Optional[Mapping[str, Any]]
 ) -> Artifact:
     """What the stages have in common, and the layers under the names of the whole network."""
     first = stages[0].artifact

@@ -82,7 +82,7 @@ def _of_kind(want: Layer, got: Layer, counted: Mapping[str, _Pairs]) -> str:
     return ""
 
 
-def _plain(params: Mapping[str, Any]) -> Dict[str, Any]:
+def _plain(params: Mapping[str, object]) -> Dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in params.items()}
 
 

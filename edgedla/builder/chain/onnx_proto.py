@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple
 from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 
 def reads(node: NodeProto) -> Iterator[str]:
@@ -20,7 +20,7 @@ def reads(node: NodeProto) -> Iterator[str]:
             yield from _captured(inner)
 
 
-def _captured(graph: Any) -> Iterator[str]:
+def _captured(graph: GraphProto) -> Iterator[str]:
     made = {i.name for i in graph.input} | {i.name for i in graph.initializer}
     made |= {t for node in graph.node for t in node.output}
     for node in graph.node:
@@ -49,7 +49,7 @@ def without_graph(model: ModelProto) -> Any:
     return rest
 
 
-def sized(entry: Any, dims: Optional[Tuple[int, ...]]) -> Any:
+def sized(entry: ValueInfoProto, dims: Optional[Tuple[int, ...]]) -> Any:
     """A network input with the sizes of the build."""
     import onnx
 

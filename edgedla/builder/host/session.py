@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping
+from typing import Dict, Mapping
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class HostSession:
         names = [b.name for b in self.artifact.outputs]
         return dict(zip(names, self._session.run(names, feed)))
 
-    def _check_names(self, inputs: Mapping[str, Any]) -> None:
+    def _check_names(self, inputs: Mapping[str, object]) -> None:
         wanted = {b.name for b in self.artifact.inputs}
         if set(inputs) != wanted:
             raise UsageError(f"inputs {sorted(inputs)}", allowed=", ".join(sorted(wanted)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.documents import header, require
 from edgedla.errors import DocumentError
@@ -169,7 +169,7 @@ class BuildPlan:
         return json.dumps(self.to_dict(), indent=1, sort_keys=True) + "\n"
 
 
-def _plain(value: Any) -> Dict[str, Any]:
+def _plain(value: Union[LayerPlan, IoPlan, Pools, Calibration]) -> Dict[str, Any]:
     entry: Dict[str, Any] = {}
     for f in fields(value):
         item = getattr(value, f.name)

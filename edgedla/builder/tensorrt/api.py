@@ -220,7 +220,7 @@ def _module(plan: BuildPlan) -> Any:
 _LETTERS = {"INTERNAL_ERROR": "F", "ERROR": "E", "WARNING": "W", "INFO": "I", "VERBOSE": "V"}
 
 
-def _checked_builder(trt: ModuleType, logger: Any, plan: BuildPlan) -> Any:
+def _checked_builder(trt: ModuleType, logger: object, plan: BuildPlan) -> Any:
     try:
         builder = trt.Builder(logger)
     except (TypeError, RuntimeError) as e:
@@ -235,7 +235,7 @@ def _checked_builder(trt: ModuleType, logger: Any, plan: BuildPlan) -> Any:
     return builder
 
 
-def _parse(trt: ModuleType, network: Any, logger: Any, model: Path, lines: List[str]) -> None:
+def _parse(trt: ModuleType, network: Any, logger: object, model: Path, lines: List[str]) -> None:
     # The parser makes plugins of InstanceNormalization (8.x), EfficientNMS_TRT and others; trtexec registers them too.
     trt.init_libnvinfer_plugins(logger, "")
     parser = trt.OnnxParser(network, logger)
@@ -312,7 +312,7 @@ def _run(
 
 
 def _inspect(
-    trt: ModuleType, logger: Any, plan: BuildPlan, data: bytes, lines: List[str]
+    trt: ModuleType, logger: object, plan: BuildPlan, data: bytes, lines: List[str]
 ) -> Tuple[Optional[Mapping[str, Any]], Dict[str, str]]:
     """What the built engine holds: the inspector's JSON, and the border formats where named tensors exist (8.5 on)."""
     runtime = trt.Runtime(logger)
