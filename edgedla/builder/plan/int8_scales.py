@@ -14,8 +14,6 @@ from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import INT8_MAX, read_cache
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
-
     from edgedla.builder.onnx_source import OnnxSource
     from edgedla.preprocess.settings import PreprocessSettings
     from edgedla.quantization.samples import Samples
@@ -80,7 +78,7 @@ def _own_ranges(source: OnnxSource) -> Dict[str, float]:
     return {} if inside is None or inside.scale is None else {inside.input: inside.scale * INT8_MAX}
 
 
-def _key(model: ModelProto, samples: Samples, method: str) -> str:
+def _key(model: Any, samples: Samples, method: str) -> str:
     key = hashlib.sha256(f"{method} {samples.synthetic} {samples.detail} {samples.identity}".encode())
     key.update(model.SerializeToString())
     if not samples.identity:
