@@ -85,8 +85,9 @@ def _top(k: int) -> Callable[[Outputs, Any, Optional[Outputs]], float]:
         scores = _scores(outputs)
         if not 0 <= int(label) < len(scores):
             raise DataError(f"label {label} for {len(scores)} classes", allowed=f"0 to {len(scores) - 1}")
-        # How many classes score higher: ties count for the network.
-        return float(np.sum(scores > scores[int(label)]) < k)
+        # Of equal scores the first comes first, as in argmax: a network of one level everywhere must not be right.
+        before = np.sum(scores > scores[int(label)]) + np.sum(scores[: int(label)] == scores[int(label)])
+        return float(before < k)
 
     return value
 

@@ -68,7 +68,7 @@ def quantize(
 
     with as_file(model) as path, plain_model(path) as (plain, stripped):
         work = _Work(plain, request, say, progress, stripped)
-        return work.run(data, holdout, absmax if absmax is not None or stripped is None else stripped.absmax)
+        return work.run(data, holdout, absmax if absmax is not None or stripped is None else stripped.ranges)
 
 
 class _Work:

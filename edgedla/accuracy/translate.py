@@ -79,17 +79,23 @@ def _without(model: Any, platform: Platform) -> Translated:
     stripped = strip_qdq(model)
     with as_file(stripped.model) as path:
         graph = load_onnx(path, trt=platform.release.trt)
-    scales = dla_scales(graph, stripped.absmax, platform)
+    scales = dla_scales(graph, stripped.ranges, platform)
     nodes = set(stripped.fp16_nodes)
     layers = tuple(x.name for x in graph.layers if x.onnx_node in nodes)
     notes = [f"{stripped.pairs} Q/DQ pairs and {stripped.weights} quantised weights taken out"]
+    if stripped.rounded_anew:
+        most = max(stripped.rounded_anew.values())
+        notes.append(
+            f"{len(stripped.rounded_anew)} weights have scales above absmax / 127 (by up to {most:.1%}): "
+            "TensorRT rounds them to other levels than the model does"
+        )
     moved = sum(c.before is None for c in scales.changes)
     if moved:
         notes.append(f"{moved} tensors between them got a scale by rule (rules/int8_scales.yaml)")
     if layers:
         notes.append(f"{len(layers)} layers read or write a tensor without Q/DQ and stay in FP16")
     # What the model says stays as it is, bit for bit; only tensors that it says nothing of are filled in.
-    absmax = {**{c.tensor: c.after for c in scales.changes if c.before is None}, **stripped.absmax}
+    absmax = {**{c.tensor: c.after for c in scales.changes if c.before is None}, **stripped.ranges}
     return Translated(
         "cache",
         stripped.model.SerializeToString(),

@@ -136,7 +136,6 @@ REFUSED: Dict[str, Callable[[], Any]] = {
     "UINT8.*|w/q|xd/q": lambda: qdq_net(weights={"z": np.uint8(0)}),
     "zero point other than 0": lambda: qdq_net(weights={"z": np.int8(3)}),
     "one scale for all channels": lambda: qdq_net(weights={"ws": np.float32(SCALES.max()), "wz": np.int8(0)}),
-    "off absmax / 127": lambda: qdq_net(weights={"ws": SCALES * np.float32(1.01)}),
     "quantised with two scales": lambda: _concat("s2"),
     "no positive number": lambda: qdq_net(weights={"s": np.float32(0)}),
 }
@@ -147,6 +146,36 @@ def test_what_a_cache_cannot_say_is_refused(why: str) -> None:
     with pytest.raises(ModelError, match=why) as error:
         strip_qdq(REFUSED[why]())
     assert error.value.where
+
+
+def weight_of(model: Any) -> np.ndarray:
+    weight: np.ndarray = next(numpy_helper.to_array(i) for i in model.graph.initializer if i.name == "wd")
+    return weight
+
+
+def test_a_scale_that_training_left_behind_rounds_the_weights_once() -> None:
+    """Weights under a scale 4 % too large: TensorRT's absmax / 127 has no such levels, so they stay as trained."""
+    stripped = strip_qdq(qdq_net(weights={"ws": SCALES * np.float32(1.04)}))
+    assert stripped.rounded_anew == {"w/dq": pytest.approx(0.041, abs=0.005)}
+    np.testing.assert_array_equal(weight_of(stripped.model), WEIGHT)
+    assert strip_qdq(qdq_net()).rounded_anew == {}
+
+
+def test_weights_that_grew_over_their_scale_keep_the_models_levels() -> None:
+    """TensorRT has no level -128: with it the channel's scale, and all of its levels, would be others."""
+    small = SCALES * np.float32(0.9)
+    stripped = strip_qdq(qdq_net(weights={"ws": small}))
+    assert stripped.rounded_anew == {}
+    levels = weight_of(stripped.model) / small.reshape(4, 1, 1, 1)
+    np.testing.assert_allclose(levels, np.clip(np.rint(WEIGHT / small.reshape(4, 1, 1, 1)), -127, 127), rtol=1e-6)
+    assert np.abs(levels).max() == pytest.approx(127)
+
+
+def test_a_tensor_that_is_never_stored_gets_the_range_of_what_follows() -> None:
+    """TensorRT runs a Conv in INT8 only where its output has a scale, also where the Relu after it is merged."""
+    stripped = strip_qdq(qdq_net())
+    assert stripped.inner == {"c": stripped.absmax["r"]}
+    assert set(stripped.ranges) == {"x", "c", "r"}
 
 
 def test_unequal_scales_at_a_concat_are_refused() -> None:

@@ -14,8 +14,6 @@ QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 DOMAINS = ("", "ai.onnx", "com.microsoft")
 #: The metadata entry in which a stripped model keeps where its pairs stood.
 METADATA = "edgedla_qdq"
-#: Relative difference up to which a weight's scale counts as absmax / 127 of its channel.
-WEIGHT_TOLERANCE = 1e-3
 HINT_SYMMETRIC = (
     "quantise symmetrically: ActivationSymmetric and WeightSymmetric in ONNX Runtime, --target_dla in ModelOpt"
 )

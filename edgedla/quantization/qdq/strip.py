@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
@@ -13,7 +13,6 @@ from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.qdq.fold import drop_unread, fold_scales
 from edgedla.quantization.qdq.nodes import (
     METADATA,
-    WEIGHT_TOLERANCE,
     Quantizer,
     constants_of,
     is_dequantize,
@@ -21,13 +20,8 @@ from edgedla.quantization.qdq.nodes import (
     label,
     read_quantizer,
 )
+from edgedla.quantization.qdq.unscaled import Unscaled
 from edgedla.quantization.weights import channel_axis, per_channel_absmax
-
-#: Operators that only move values: TensorRT gives them the scale around them, so they need no pair of their own.
-_TRANSPARENT = frozenset({"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Constant", "Shape"})
-#: What TensorRT merges into the operator before it: the tensor between them is never stored.
-_MERGED = frozenset({"Relu", "Clip", "BatchNormalization", "LeakyRelu", "PRelu", "Add"})
-_WORKING = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 @dataclass(frozen=True)
@@ -39,6 +33,9 @@ class Stripped:
         absmax: tensor -> range; scale = range / 127, exactly the model's scale in FP32.
         fp16_nodes: ONNX nodes that read or write a float tensor without Q/DQ: they stay in FP16 (--layerPrecisions).
         pairs: how many Q/DQ pairs there were on activations. weights: how many weights were quantised.
+        inner: tensor between a Conv and what TensorRT merges into it -> range of what follows; it is never stored.
+        rounded_anew: DQ node of a weight -> by how much (relative) its scale exceeds absmax / 127 of a channel. TensorRT
+            takes absmax / 127, so it rounds this channel to other levels than the model does.
     """
 
     model: Any
@@ -46,6 +43,13 @@ class Stripped:
     fp16_nodes: Tuple[str, ...]
     pairs: int
     weights: int
+    inner: Mapping[str, float] = field(default_factory=dict)
+    rounded_anew: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def ranges(self) -> Mapping[str, float]:
+        """Tensor -> range for a calibration cache: TensorRT runs a layer in INT8 only where each of its tensors has one."""
+        return {**self.inner, **self.absmax}
 
 
 def has_qdq(model: Any) -> bool:
@@ -58,8 +62,7 @@ def strip_qdq(model: Any) -> Stripped:
 
     Raises:
         ModelError: something that a calibration cache cannot say, with the node: a zero point, UINT8, weights with one
-            scale for all channels or another than absmax / 127, two scales for one tensor, unequal scales at a Concat,
-            a Q without DQ.
+            scale for all channels, two scales for one tensor, unequal scales at a Concat, a Q without DQ.
     """
     import onnx
 
@@ -68,7 +71,11 @@ def strip_qdq(model: Any) -> Stripped:
     fold_scales(changed)
     work = _Stripper(changed)
     work.run()
-    return Stripped(changed, work.absmax, work.fp16_nodes(), work.pairs, len(work.weight_scales))
+    unscaled = Unscaled(changed.graph, work.absmax, work.constants)
+    return Stripped(
+        changed, work.absmax, unscaled.fp16_nodes(), work.pairs, len(work.weight_scales), unscaled.inner_ranges(),
+        work.rounded_anew,
+    )  # fmt: skip
 
 
 class _Stripper:
@@ -86,6 +93,7 @@ class _Stripper:
         self.edges: Dict[str, List[List[Any]]] = {}
         self.through: Set[str] = set()
         self.weight_scales: Dict[str, Any] = {}
+        self.rounded_anew: Dict[str, float] = {}
         self.renamed: Dict[str, str] = {}
         self.pairs = 0
 
@@ -155,50 +163,62 @@ class _Stripper:
 
         levels = numpy_helper.to_array(self.constants[source])
         found = read_quantizer(node, self.constants, weights=str(levels.dtype))
-        values = _dequantized(levels, found)
         if levels.dtype == np.int8:
-            self._check_weight(node, np.abs(levels.astype(np.float64)) * _spread(found, levels.ndim), found)
-        self._constant(node.output[0], values)
+            self._weight(node, levels, found)
+        else:
+            self._constant(node.output[0], _dequantized(levels, found))
 
     def _float_weight(self, node: Any, producer: Any, inner: str) -> None:
-        """A FP32 constant behind Q and DQ: it stays, as TensorRT quantises it with the same scales."""
+        """A FP32 constant behind Q and DQ: becomes the FP32 constant that they give."""
         from onnx import numpy_helper
 
         values = numpy_helper.to_array(self.constants[inner])
         found = read_quantizer(producer, self.constants)
-        self._check_weight(node, np.abs(values), found)
         levels = np.clip(np.rint(values / _spread(found, values.ndim)), -128, 127)
-        self._constant(node.output[0], _dequantized(levels, found))
+        self._weight(node, levels, found, values)
 
-    def _check_weight(self, node: Any, magnitude: np.ndarray, found: Quantizer) -> None:
-        readers = self.readers.get(node.output[0], [])
-        axes = {channel_axis(r, slot, magnitude.ndim) for r, slot in readers}
-        if axes == {None}:
+    def _weight(self, node: Any, levels: np.ndarray, found: Quantizer, values: Optional[np.ndarray] = None) -> None:
+        """Writes the constant that TensorRT, which takes absmax / 127 of each channel, rounds to the same levels.
+
+        Training moves weights under scales that stay: where a channel's largest level is below 127 there is no such
+        constant, and its weights as trained (`values`) are rounded once instead of twice.
+        """
+        axis = self._weight_axis(node, levels.shape, found)
+        constant = _dequantized(levels, found)
+        if axis is None:
             # An operand of Add or Mul, a bias: TensorRT keeps it as it is.
+            self._constant(node.output[0], constant)
             return
-        axis = next(a for a in sorted(axes, key=str) if a is not None)
-        expected = per_channel_absmax(magnitude, axis) / INT8_MAX
-        channels = magnitude.shape[axis]
-        if found.per_tensor and channels > 1:
+        largest = per_channel_absmax(levels.astype(np.int16), axis)
+        # TensorRT has no level -128: one such weight would move the scale of its channel.
+        constant = _dequantized(np.maximum(levels, -INT8_MAX), found)
+        low = (largest > 0) & (largest < INT8_MAX)
+        if low.any():
+            self.rounded_anew[label(node)] = float(INT8_MAX / largest[low].min() - 1)
+            if values is not None:
+                shape = [-1 if i == axis else 1 for i in range(levels.ndim)]
+                constant = np.where(low.reshape(shape), values, constant)
+        self._constant(node.output[0], constant)
+        self.weight_scales[node.output[0]] = {"axis": axis, "scales": found.scales.astype(">f4").tobytes().hex()}
+
+    def _weight_axis(self, node: Any, shape: Tuple[int, ...], found: Quantizer) -> Optional[int]:
+        """Axis of the output channels that the scales stand along; None for a constant that is no weight."""
+        axes = {channel_axis(r, slot, len(shape)) for r, slot in self.readers.get(node.output[0], [])}
+        axis = next((a for a in sorted(axes, key=str) if a is not None), None)
+        if axis is None:
+            return None
+        if found.per_tensor and shape[axis] > 1:
             raise ModelError(
                 "the weights have one scale for all channels",
                 where=label(node),
                 allowed="one scale an output channel",
                 hint="quantise with per_channel=True: TensorRT takes absmax / 127 of every channel",
             )
-        if not found.per_tensor and (found.axis % magnitude.ndim != axis or found.scales.size != channels):
+        if not found.per_tensor and (found.axis % len(shape) != axis or found.scales.size != shape[axis]):
             raise ModelError(
                 f"the weights have a scale along axis {found.axis}", where=label(node), allowed=f"axis {axis}"
             )
-        used = expected > 0
-        off = np.abs(found.scales[used] / expected[used] - 1)
-        if off.size and off.max() > WEIGHT_TOLERANCE:
-            raise ModelError(
-                f"a weight's scale is {off.max():.2%} off absmax / 127 of its channel",
-                where=label(node),
-                allowed=f"within {WEIGHT_TOLERANCE:.1%}: TensorRT takes absmax / 127",
-            )
-        self.weight_scales[node.output[0]] = {"axis": axis, "scales": found.scales.astype(">f4").tobytes().hex()}
+        return axis
 
     def _constant(self, name: str, values: np.ndarray) -> None:
         from onnx import numpy_helper
@@ -259,33 +279,6 @@ class _Stripper:
         entry.key = METADATA
         kept = {"edges": self.edges, "outputs": sorted(self.through), "weights": self.weight_scales}
         entry.value = json.dumps(kept, sort_keys=True, separators=(",", ":"))
-
-    def fp16_nodes(self) -> Tuple[str, ...]:
-        """Working nodes with a float activation that has no scale and is stored."""
-        readers: Dict[str, List[Any]] = {}
-        for node in self.graph.node:
-            for name in node.input:
-                readers.setdefault(name, []).append(node)
-        found = []
-        for node in self.graph.node:
-            if node.op_type in _TRANSPARENT:
-                continue
-            tensors = [t for t in node.input if t and t not in self.constants]
-            lacking = [t for t in tensors if t not in self.absmax and not self._inner(t, readers)]
-            lacking += [t for t in node.output if t and t not in self.absmax and not self._inner(t, readers)]
-            if lacking and node.name:
-                found.append(node.name)
-        return tuple(found)
-
-    def _inner(self, tensor: str, readers: Mapping[str, List[Any]]) -> bool:
-        """True for a tensor between a Conv and what TensorRT merges into it: never stored, so without a scale."""
-        producer: Optional[Any] = self.producer.get(tensor)
-        users = readers.get(tensor, [])
-        merges = len(users) == 1 and users[0].op_type in _MERGED and tensor not in self.outputs
-        if producer is None or not merges:
-            return False
-        constant = any(t in self.constants for t in users[0].input)
-        return producer.op_type in (_WORKING | {"BatchNormalization"}) and (users[0].op_type != "Add" or constant)
 
 
 def _spread(found: Quantizer, rank: int) -> np.ndarray:
