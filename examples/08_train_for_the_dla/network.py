@@ -45,11 +45,13 @@ class Network(nn.Module):
 
     Args:
         width: factor of all channel counts. depth: blocks in each of the three stages. act: activation of the blocks.
+        dropout: share of the features that the classifier does not see in training.
     """
 
     def __init__(
-        self, width: float = 0.5, depth: int = 2, classes: int = 24, act: type = nn.Hardswish, expansion: int = 4
-    ) -> None:
+        self, width: float = 0.5, depth: int = 2, classes: int = 24, act: type = nn.Hardswish, expansion: int = 4,
+        dropout: float = 0.1,
+    ) -> None:  # fmt: skip
         super().__init__()
         sizes: Tuple[int, ...] = tuple(max(8, int(c * width) // 8 * 8) for c in (16, 32, 64, 128))
         layers = [nn.Conv2d(3, sizes[0], 3, 1, 1, bias=False), nn.BatchNorm2d(sizes[0]), act()]
@@ -60,7 +62,7 @@ class Network(nn.Module):
                 channels = out
         self.features = nn.Sequential(*layers)
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.classifier = nn.Sequential(nn.Dropout(0.1), nn.Linear(channels, classes))
+        self.classifier = nn.Sequential(nn.Dropout(dropout), nn.Linear(channels, classes))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.classifier(torch.flatten(self.pool(self.features(x)), 1))

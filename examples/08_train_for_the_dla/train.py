@@ -2,7 +2,7 @@
 
     python pictures.py small.npz --train 2000 --held-out 400
     python train.py small.npz --out run --epochs 3 --qat-epochs 1
-    accelerate launch --num_processes 2 --cpu train.py small.npz --out run2 --epochs 3
+    ACCELERATE_USE_CPU=true torchrun --nproc-per-node 2 train.py small.npz --out run2 --epochs 3
 
 It goes on from the last checkpoint of --out. Written to be copied: the parts that have nothing to do with the DLA are
 `Batches` (pictures stay UINT8 until they are on the device), `epoch_of` and `Progress`.
@@ -15,14 +15,14 @@ import json
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Iterator, Optional, Tuple
+from typing import Any, Callable, Iterator, Optional, Tuple
 
 import network
 import numpy as np
 import pictures
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
-from accelerate.utils import DDPCommunicationHookType, set_seed
+from accelerate.utils import DataLoaderConfiguration, DDPCommunicationHookType, set_seed
 from torch import nn
 from torch.nn import functional as F
 
@@ -33,7 +33,8 @@ class Batches:
     """Batches of one process, drawn on the device: nothing is copied but indices.
 
     Each epoch shuffles by its own seed, the same in every process, so that a resumed run sees what it would have seen.
-    Picture i of a global batch goes to process i mod `processes`: with any number of them the global batches are alike.
+    A process takes its share of each global batch in order, so two processes see what one process sees that accumulates
+    two batches of half the size: the losses are the same.
     """
 
     def __init__(self, x: Any, y: Any, batch: int, accelerator: Accelerator, channels_last: bool) -> None:
@@ -47,7 +48,7 @@ class Batches:
     def epoch(self, number: int) -> Iterator[Tuple[torch.Tensor, torch.Tensor]]:
         order = torch.randperm(len(self.x), generator=torch.Generator().manual_seed(number)).to(self.x.device)
         for i in range(len(self)):
-            mine = order[i * self.batch : (i + 1) * self.batch][self.rank :: self.processes]
+            mine = order[i * self.batch : (i + 1) * self.batch].tensor_split(self.processes)[self.rank]
             yield self.inputs(self.x[mine]), self.y[mine]
 
     def inputs(self, x: torch.Tensor) -> torch.Tensor:
@@ -89,22 +90,40 @@ def top1(module: nn.Module, x: np.ndarray, y: np.ndarray, batches: Batches) -> f
     return right / len(x)
 
 
+def validation_loss(module: nn.Module, x: np.ndarray, y: np.ndarray, batches: Batches) -> float:
+    """Mean loss on pictures that are neither trained on nor held out."""
+    module.eval()
+    losses = []
+    with torch.no_grad():
+        for i in range(0, len(x), 200):
+            scores = module(batches.inputs(torch.from_numpy(x[i : i + 200]).to(batches.x.device))).flatten(1)
+            classes = torch.from_numpy(y[i : i + 200]).to(scores.device)
+            losses.append(F.cross_entropy(scores, classes, reduction="sum"))
+    return float(sum(losses)) / len(x)
+
+
 class Progress:
-    """Trains in epochs that survive a kill: Accelerate's checkpoint after each, the last one is where a run goes on."""
+    """Trains in epochs that survive a kill: Accelerate's checkpoint after each, the last one is where a run goes on.
+
+    With `validate` it gives the module as it was after the epoch of the lowest value; epoch 0 is the module that came,
+    so INT8 training ends no worse than INT8 after training, on the validation pictures.
+    """
 
     def __init__(self, accelerator: Accelerator, folder: Path) -> None:
         self.accelerator, self.folder = accelerator, folder
 
     def train(
-        self, module: nn.Module, batches: Batches, epochs: int, rate: float, decay: float, **more: Any
-    ) -> nn.Module:
+        self, module: nn.Module, batches: Batches, epochs: int, rate: float, decay: float,
+        validate: Optional[Callable[[nn.Module], float]] = None, **more: Any,
+    ) -> nn.Module:  # fmt: skip
         parts = self.accelerator
         optimizer = torch.optim.AdamW(module.parameters(), rate, weight_decay=decay)
-        # Each process steps the schedule once for all of them.
-        steps = max(epochs * len(batches) * parts.num_processes, 2)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps + parts.num_processes)
+        steps = max(epochs * len(batches) // parts.gradient_accumulation_steps, 2)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps + 1)
         prepared, optimizer, schedule = parts.prepare(module, optimizer, schedule)
         done = self._resumed()
+        if validate is not None and done == 0:
+            self._keep(parts.unwrap_model(prepared), validate, 0)
         for number in range(done, epochs):
             start = time.perf_counter()
             loss = epoch_of(prepared, batches, number, optimizer, schedule, parts, **more)
@@ -112,11 +131,29 @@ class Progress:
             parts.print(
                 f"{self.folder.name} {number + 1}/{epochs}: loss {loss:.4f}, {len(batches.x) / seconds:.0f} pictures/s"
             )
+            if validate is not None:
+                self._keep(parts.unwrap_model(prepared), validate, number + 1)
             parts.save_state(str(self.folder))
             if parts.is_main_process:
                 (self.folder / "epochs").write_text(str(number + 1))
             parts.wait_for_everyone()
-        return parts.unwrap_model(prepared)
+        final = parts.unwrap_model(prepared)
+        if validate is not None:
+            final.load_state_dict(torch.load(self.folder / "best.pt", map_location="cpu"))
+        return final
+
+    def _keep(self, module: nn.Module, validate: Callable[[nn.Module], float], epoch: int) -> None:
+        """Writes the module down where it is the best so far; every process comes to the same value."""
+        record = self.folder / "best.json"
+        value = validate(module)
+        best = json.loads(record.read_text())["value"] if record.exists() else float("inf")
+        self.accelerator.print(f"{self.folder.name} {epoch}: validation loss {value:.5f}")
+        self.accelerator.wait_for_everyone()
+        if self.accelerator.is_main_process and value < best:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            torch.save(module.state_dict(), self.folder / "best.pt")
+            record.write_text(json.dumps({"epoch": epoch, "value": value}))
+        self.accelerator.wait_for_everyone()
 
     def _resumed(self) -> int:
         if not (self.folder / "epochs").exists():
@@ -131,14 +168,19 @@ def main() -> None:
     accelerator = Accelerator(
         mixed_precision=given.mixed_precision, gradient_accumulation_steps=given.accumulate,
         kwargs_handlers=[DistributedDataParallelKwargs(comm_hook=hook)], step_scheduler_with_optimizer=True,
+        # --batch is of all processes: otherwise each of them steps the schedule once per process.
+        dataloader_config=DataLoaderConfiguration(split_batches=True),
     )  # fmt: skip
     set_seed(0)
     data = np.load(given.data)
     held, classes = data["held_out"], data["held_out_classes"]
-    batches = Batches(data["train"], data["train_classes"], given.batch, accelerator, given.channels_last)
+    x, y = data["train"], data["train_classes"]
+    # A tenth of the training pictures chooses the epoch; the held-out ones judge once, at the end.
+    count = len(x) - len(x) // 10
+    batches = Batches(x[:count], y[:count], given.batch, accelerator, given.channels_last)
     one = torch.zeros(1, 3, pictures.SIDE, pictures.SIDE)
-    adapted = adapt(network.Network(given.width), one, target=given.target, outputs_4d=True)
-    accelerator.print(str(adapted).splitlines()[0])
+    adapted = adapt(network.Network(given.width, dropout=given.dropout), one, target=given.target, outputs_4d=True)
+    accelerator.print(f"{str(adapted).splitlines()[0]}; {accelerator.num_processes} processes")
     DlaCheck(one, target=given.target, precision="int8", demand=True, max_loadables=1)(accelerator, adapted.module)
     plain = torch.compile(adapted.module) if given.compile else adapted.module
     trainer = Progress(accelerator, given.out / "fp32")
@@ -151,8 +193,9 @@ def main() -> None:
     # Rounding is trained in FP32: half precision would round what is to be learned.
     with nullcontext():
         qat = Progress(accelerator, given.out / "qat").train(
-            prepared, batches, given.qat_epochs, given.qat_rate, 0.0, teacher=teacher
-        )
+            prepared, batches, given.qat_epochs, given.qat_rate, 0.0, teacher=teacher,
+            validate=lambda module: validation_loss(module, x[count:], y[count:], batches),
+        )  # fmt: skip
     int8 = top1(qat, held, classes, batches)
     if accelerator.is_main_process:
         export_qat(qat).save(given.out)
@@ -176,10 +219,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--target", default="agx-orin-64gb")
     parser.add_argument("--width", type=float, default=0.5)
+    parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--epochs", type=int, default=14)
     parser.add_argument("--qat-epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=256, help="of all processes together")
-    parser.add_argument("--accumulate", type=int, default=1, help="batches a step")
+    parser.add_argument("--accumulate", type=int, default=1, help="batches per step")
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--qat-rate", type=float, default=1e-4)
     parser.add_argument("--distill", action="store_true", help="QAT also learns from the FP32 network's answers")

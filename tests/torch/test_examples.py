@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Dict
 
 import pytest
 
@@ -20,6 +23,7 @@ def run(folder: Path, *command: str) -> str:
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
+        "ACCELERATE_USE_CPU": "true",
         "PYTHONPATH": os.pathsep.join([str(EXAMPLE.parents[1]), *sys.path]),
     }
     done = subprocess.run(
@@ -58,6 +62,28 @@ def test_the_trainer_goes_on_and_its_artifact_has_its_accuracy(tmp_path: Path) -
     trained = json.loads((tmp_path / "run" / "result.json").read_text())["int8"]
     # Where two scores have one level, the metric and argmax may name different classes.
     assert json.loads(shown)["score"]["value"] == pytest.approx(trained, abs=0.026)
+
+
+def losses(shown: str) -> Dict[str, float]:
+    """ "fp32 1/1" and so on -> the loss that the trainer printed after it."""
+    return {name: float(value) for name, value in re.findall(r"^(\w+ \d+/\d+): loss ([\d.]+)", shown, re.MULTILINE)}
+
+
+@pytest.mark.slow
+def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
+    """Gloo on the CPU. BatchNormalization sees the pictures of one process, so one process accumulates two halves."""
+    run(tmp_path, str(EXAMPLE / "pictures.py"), "small.npz", "--train", "142", "--held-out", "8")
+    train = [str(EXAMPLE / "train.py"), "small.npz", "--width", "0.25", "--dropout", "0", "--epochs", "1"]
+    two = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *train, "--batch", "32"]
+    one = losses(run(tmp_path, *train, "--out", "one", "--batch", "16", "--accumulate", "2", "--qat-epochs", "1"))
+    assert set(one) == {"fp32 1/1", "qat 1/1"}
+    shown = run(tmp_path, *two, "--out", "two", "--qat-epochs", "0")
+    assert "2 processes" in shown
+    assert losses(shown) == {"fp32 1/1": pytest.approx(one["fp32 1/1"], abs=2e-4)}
+    # INT8 training goes on from the same FP32 network: its statistics are those of the first process alone.
+    shutil.copytree(tmp_path / "one" / "fp32", tmp_path / "again" / "fp32")
+    shown = run(tmp_path, *two, "--out", "again", "--qat-epochs", "1")
+    assert losses(shown) == {"qat 1/1": pytest.approx(one["qat 1/1"], abs=2e-4)}
 
 
 @pytest.mark.slow

@@ -29,12 +29,14 @@ class QatModule(nn.Module):
         absmax: range of each tensor, (tensors,); buffer. shift: exponents of the ranges by group, (groups,): a learned
             range is absmax 2^shift, so that weight decay draws it to where it began; None where ranges are observed.
         observing: observed ranges follow the batches in training mode; set it to False for the last epochs.
+        freeze_statistics: BatchNormalization keeps the statistics it came with, so that training sees the network that
+            is exported, at any batch size and in any number of processes. Read when train() is called.
     """
 
     absmax: torch.Tensor
     _group: torch.Tensor
 
-    def __init__(self, module: nn.Module, places: Places, learned: bool = True) -> None:
+    def __init__(self, module: nn.Module, places: Places, learned: bool = True, freeze_statistics: bool = True) -> None:
         super().__init__()
         self.module, self.places = module, places
         self.index: Mapping[str, int] = {name: i for i, name in enumerate(places.tensors)}
@@ -43,7 +45,16 @@ class QatModule(nn.Module):
         groups = max(places.groups, default=-1) + 1
         self.shift = nn.Parameter(torch.zeros(groups)) if learned else None
         self.observing = not learned
+        self.freeze_statistics = freeze_statistics
         self.watch: Optional[Watch] = None
+
+    def train(self, mode: bool = True) -> QatModule:
+        super().train(mode)
+        if self.freeze_statistics:
+            for part in self.module.modules():
+                if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                    part.eval()
+        return self
 
     def group_ranges(self) -> torch.Tensor:
         """The range of each group of tensors that share one: the largest of theirs. (groups,), FP32."""

@@ -31,6 +31,7 @@ def prepare_qat(
     calibration: Union[None, Iterable[Any], Mapping[str, float]] = None,
     method: str = DEFAULT,
     ranges: str = "learned",
+    freeze_statistics: bool = True,
     fp16: Sequence[str] = (),
     opset: int = OPSET,
 ) -> QatModule:
@@ -46,6 +47,8 @@ def prepare_qat(
             ONNX tensor, for example `edgedla.quantize(...).absmax`. None takes the example inputs.
         method: of `edgedla quantize`, for batches.
         ranges: "learned" trains them with the weights; "observed" follows the batches by a moving average.
+        freeze_statistics: BatchNormalization keeps the statistics it came with. False is for modules that are not trained
+            yet, or for many epochs of large batches.
         fp16: patterns of module paths whose layers stay in FP16, for example ("head.*",).
 
     Raises:
@@ -56,7 +59,7 @@ def prepare_qat(
     exported = export(module, example_inputs, opset=opset)
     places = places_of(exported, platform, "int8", fp16)
     _refuse_unmergeable(module, places)
-    prepared = QatModule(module, places, learned=ranges == "learned")
+    prepared = QatModule(module, places, learned=ranges == "learned", freeze_statistics=freeze_statistics)
     prepared.train(module.training)
     if isinstance(calibration, Mapping):
         prepared.set_ranges(calibration)
