@@ -152,13 +152,14 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
     from edgedla.runtime.health.metrics import serve_metrics
     from edgedla.runtime.health.service import as_service
     from edgedla.runtime.live.server import serve_view
-    from edgedla.runtime.pipeline.open_pipeline import open_pipeline
+    from edgedla.runtime.pipeline.open_pipeline import opened_parts
     from edgedla.runtime.pipeline.reload import Reloader, reloading
 
     config = read()
-    with open_pipeline(config) as opened, contextlib.ExitStack() as stack:
+    with opened_parts(config) as parts, contextlib.ExitStack() as stack:
+        opened = parts.pipeline
         if file:
-            reloader = stack.enter_context(reloading(Reloader(opened, read, (file,))))
+            reloader = stack.enter_context(reloading(Reloader(parts, read, (file,))))
             if hasattr(signal, "SIGHUP"):
                 before = signal.signal(signal.SIGHUP, lambda *_: reloader.ask())
                 stack.callback(signal.signal, signal.SIGHUP, before)

@@ -65,12 +65,15 @@ class Scenes:
     """
 
     def __init__(self, sources: Tuple[str, ...], rate: float = 10.0, width: int = 960) -> None:
+        self._rate, self._width = rate, width
         self.by_source = {name: Scene(rate, width) for name in sources}
 
+    def of(self, source: str) -> Scene:
+        """The source's scene; a source may come while the pipeline runs."""
+        return self.by_source.setdefault(source, Scene(self._rate, self._width))
+
     def write(self, result: FrameResult) -> None:
-        scene = self.by_source.get(result.source)
-        if scene is not None:
-            scene.put(result)
+        self.of(result.source).put(result)
 
     def close(self) -> None:
         return None

@@ -111,13 +111,13 @@ class State:
             for lane in self._pipeline.lanes
             if name in lane.ages and lane.ages[name].count
         ]
-        scene = self._scenes.by_source[name]
+        scene = self._scenes.of(name)
         return {
             "name": name or "camera",
             "key": name or "-",
             "word": word,
             "level": WORDS[word],
-            "rate": round(rates[f"source {name}"], 1),
+            "rate": round(rates.get(f"source {name}", 0.0), 1),
             "of": round(c.rate, 1) or None,
             "age_ms": round(max(ages), 1) if ages else None,
             "dropped": c.dropped,

@@ -136,6 +136,10 @@ class Events:
         self._count = 0
         self.began = 0
 
+    def tell(self, sinks: Sequence[EventSink]) -> None:
+        """Other outputs from now on."""
+        self._tell = list(sinks)
+
     def write(self, result: FrameResult) -> None:
         if self._recorder is not None:
             self._recorder.put(result)

@@ -231,7 +231,10 @@ class Rtsp:
             self._watched[source] = False
 
     def write(self, result: FrameResult) -> None:
-        self._pictures[result.source].latest.put(result)
+        # A source that came later is served once the output is opened anew.
+        pictures = self._pictures.get(result.source)
+        if pictures is not None:
+            pictures.latest.put(result)
 
     def close(self) -> None:
         self._closing.set()

@@ -15,7 +15,7 @@ from edgedla.runtime.frames import Frame
 from edgedla.runtime.outage import Outages
 from edgedla.runtime.pipeline.slots import Share, Slots
 from edgedla.runtime.runners.base import describe
-from edgedla.runtime.sources.base import Source, check_image, interrupt
+from edgedla.runtime.sources.base import RateCap, Source, check_image, interrupt
 
 log = logging.getLogger("edgedla.runtime.pipeline.capture")
 
@@ -63,8 +63,7 @@ class Capture:
         patient: bool = False,
     ) -> None:
         self._factory, self.options = factory, options or CaptureOptions()
-        self.name, self._max_rate, self._patient = name, max_rate, patient
-        self._due_s = 0.0
+        self.name, self.cap, self._patient = name, RateCap(max_rate), patient
         first = factory()
         self.uri, self.live, self.pixels = first.uri, first.live, first.pixels
         every = self.options.every_frame
@@ -84,7 +83,8 @@ class Capture:
         self._opening = True
         self._source: Optional[Source] = None
         self._threads: List[threading.Thread] = []
-        self._index = 0
+        #: Of the next frame. One that stands in for another goes on counting where that one ended.
+        self.index = 0
         self.frame_hw: Tuple[int, int] = (0, 0)
         self.rate = 0.0
         self.captured = self.skipped = self.reconnects = self.stalls = 0
@@ -200,31 +200,20 @@ class Capture:
     def _put(self, image: np.ndarray, mine: int, source: Source) -> None:
         now = time.monotonic()
         with self._condition:
-            if mine != self._generation:
+            # After a stop another capture may stand in its place.
+            if mine != self._generation or self._stop.is_set():
                 return
             self._beat = self.last_frame_s = now
-            frame = Frame(self._index, image, now, getattr(source, "truth", None), time.time())
-            self._index += 1
+            frame = Frame(self.index, image, now, getattr(source, "truth", None), time.time())
+            self.index += 1
             self.captured += 1
             self.outages.frame()
-            if self._skips(now):
+            if self.cap.skips(now):
                 self.skipped += 1
                 return
         for slots, every in self._readers:
             if frame.index % every == 0:
                 slots.put(self.name, frame, self.every_frame, self._given_up)
-
-    def _skips(self, now: float) -> bool:
-        """True where the frame comes sooner than the rate cap allows."""
-        if not self._max_rate:
-            return False
-        period_s = 1 / self._max_rate
-        # A camera's jitter: a frame that is a little early is on time.
-        if now < self._due_s - period_s * 0.05:
-            return True
-        # The schedule holds the mean rate; after a pause no burst makes up for it.
-        self._due_s = max(self._due_s, now - period_s / 2) + period_s
-        return False
 
     def _given_up(self) -> bool:
         """Asked while a file's frame waits for its slot: that is no stall."""

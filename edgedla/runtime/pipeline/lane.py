@@ -110,6 +110,19 @@ class Lane:
         self.last_result_s: Optional[float] = None
         self.prepared_all, self.done = threading.Event(), threading.Event()
 
+    def admit(self, source: str, share: Share) -> None:
+        """Takes frames of a source from now on, or gives it another share."""
+        self.results_of = {source: 0, **self.results_of}
+        self.ages = {source: Latency(), **self.ages}
+        self.slots.admit(source, share)
+
+    def dismiss(self, source: str) -> None:
+        """Takes no more frames of a source; what is under way is finished. Its counts begin again if it comes back."""
+        self.slots.dismiss(source)
+        self.results_of = {s: n for s, n in self.results_of.items() if s != source}
+        self.ages = {s: age for s, age in self.ages.items() if s != source}
+        self._trackers.pop(source, None)
+
     def feed(self, more: Callable[[], bool], stopped: Callable[[], bool]) -> None:
         """Takes, prepares and submits until `more()` is false and the slots are empty, or `stopped()`."""
         try:
@@ -201,7 +214,8 @@ class Lane:
         now = time.monotonic()
         age_ms = (now - job.frame.captured_s) * 1e3
         self.stages["age"].add(age_ms)
-        self.ages[job.source].add(age_ms)
+        if job.source in self.ages:
+            self.ages[job.source].add(age_ms)
         result = FrameResult(
             job.frame, results, item.runner, item.simulated, item.inference_ms, age_ms, job.source, self.name
         )
@@ -213,7 +227,8 @@ class Lane:
                 child.slots.put(job.source, Crops(job.frame, crops, wait), wait, child.prepared_all.is_set)
         self.stages["output"].add((time.monotonic() - now) * 1e3)
         self.results += 1
-        self.results_of[job.source] += 1
+        if job.source in self.results_of:
+            self.results_of[job.source] += 1
         self.last_result_s = time.monotonic()
 
     def _look(self, item: Collected) -> None:
@@ -290,6 +305,7 @@ class Lane:
                     "age": self.ages[s].to_dict(),
                 }
                 for s in self.slots.names
+                if s in self.ages
             },
             "stages": {name: stage.to_dict() for name, stage in self.stages.items()},
             "runners": self.engine.pool.to_dict(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Callable, Dict, List, Mapping, Optional
+from typing import Callable, Dict, Mapping, Optional, Sequence
 
 from edgedla.runtime.outputs.by_stream import ByStream, stream_path
 from edgedla.runtime.outputs.clips import Clips
@@ -66,8 +66,32 @@ MAKERS: Mapping[str, Callable[[PipelineConfig, Rate], Optional[Sink]]] = {
 }
 
 
-def open_outputs(config: PipelineConfig, rate_of: Rate) -> Dict[str, Sink]:
+def settings_of(name: str, config: PipelineConfig) -> object:
+    """What an output depends on: where it is the same, the output stays as it is."""
+    out = config.outputs
+    streams = (tuple(config.named_sources), tuple(config.named_models))
+    return {
+        "jsonl": (out.jsonl, out.rotate_mb, out.keep),
+        "images": (out.images, out.every, out.limit, out.images_keep, bool(config.sources), len(config.models) > 1),
+        "video": (
+            out.video, out.segment_s, out.segment_mb, out.segments_keep, bool(config.sources), len(config.models) > 1
+        ),
+        "mqtt": out.mqtt,
+        "rtsp": (out.rtsp, streams[0] if out.rtsp.url else ()),
+        "events": (dict(config.events), out.clips),
+    }[name]  # fmt: skip
+
+
+def open_outputs(
+    config: PipelineConfig,
+    rate_of: Rate,
+    kept: Optional[Mapping[str, Sink]] = None,
+    names: Optional[Sequence[str]] = None,
+) -> Dict[str, Sink]:
     """Outputs by name, in the order in which they take results and are closed. Where one cannot be made, none stays open.
+
+    Args:
+        kept: outputs that stay as they are. names: those to open; all of them if None.
 
     Raises:
         UsageError, RunError, EnvironmentMissing: an output cannot be opened.
@@ -75,17 +99,17 @@ def open_outputs(config: PipelineConfig, rate_of: Rate) -> Dict[str, Sink]:
     made: Dict[str, Sink] = {}
     with contextlib.ExitStack() as stack:
         for name, make in MAKERS.items():
-            sink = make(config, rate_of)
+            old = (kept or {}).get(name)
+            sink = make(config, rate_of) if names is None or name in names else None
             if sink is not None:
-                made[name] = sink
                 stack.callback(sink.close)
-        if config.events:
-            # First: its last words at the end go to outputs that are open still.
-            made = {"events": make_events(config, made), **made}
+            if sink is not None or old is not None:
+                made[name] = sink or old  # type: ignore[assignment]
+        events, tell = (kept or {}).get("events"), [sink for sink in made.values() if isinstance(sink, EventSink)]
+        if config.events and (names is None or "events" in names):
+            events = Events(config.events, tell, Clips(config.outputs.clips) if config.outputs.clips.folder else None)
+        elif isinstance(events, Events):
+            events.tell(tell)
         stack.pop_all()
-    return made
-
-
-def make_events(config: PipelineConfig, others: Mapping[str, Sink]) -> Sink:
-    tell: List[EventSink] = [sink for sink in others.values() if isinstance(sink, EventSink)]
-    return Events(config.events, tell, Clips(config.outputs.clips) if config.outputs.clips.folder else None)
+    # First: its last words at the end go to outputs that are open still.
+    return made if events is None else {"events": events, **made}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 from edgedla.runtime.frames import FrameResult
-from edgedla.runtime.outputs.sinks import Callback
+from edgedla.runtime.outputs.sinks import Callback, Sink
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import check_names, load_config, sees
 from edgedla.runtime.pipeline.devices import placed_together
@@ -17,7 +18,7 @@ from edgedla.runtime.pipeline.open_engine import Model, Preparers, open_engine, 
 from edgedla.runtime.pipeline.open_outputs import open_outputs
 from edgedla.runtime.pipeline.pipeline import Pipeline
 from edgedla.runtime.pipeline.pool import Pool
-from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
+from edgedla.runtime.pipeline.settings import PipelineConfig
 from edgedla.runtime.pipeline.slots import Share
 from edgedla.runtime.sources import open_source
 from edgedla.runtime.track.bytetrack import ByteTracker
@@ -47,11 +48,28 @@ def open_pipeline(
         RunError: the source cannot be opened; of several cameras, one that is away is tried again.
     """
     config = pipeline if isinstance(pipeline, PipelineConfig) else load_config(str(pipeline))
+    with opened_parts(config, on_result, pool) as parts:
+        yield parts.pipeline
+
+
+@dataclass
+class Opened:
+    """A pipeline with its outputs by name: what a reload exchanges parts of."""
+
+    pipeline: Pipeline
+    outputs: Dict[str, Sink]
+
+
+@contextlib.contextmanager
+def opened_parts(
+    config: PipelineConfig, on_result: Optional[Callable[[FrameResult], object]] = None, pool: Pools = None
+) -> Iterator[Opened]:
+    """As open_pipeline."""
     check_names(config)
     models = [read_model(name, model) for name, model in config.named_models.items()]
     devices = devices_of(config, models)
     with contextlib.ExitStack() as stack:
-        captures = _captures(config)
+        captures = {name: make_capture(name, config) for name in config.named_sources}
         for capture in captures.values():
             stack.callback(capture.stop, 2.0)
         lanes, preparers = [], []
@@ -65,11 +83,14 @@ def open_pipeline(
         opened = Pipeline(list(captures.values()), lanes, [], config.stop_after, every)
         opened.start()
         _prepare_known(captures, lanes, preparers)
-        for sink in open_outputs(config, lambda source: captures[source].rate).values():
+        outputs = open_outputs(config, lambda source: captures[source].rate)
+        for sink in outputs.values():
             opened.add_sink(sink)
         if on_result is not None:
             opened.add_sink(Callback(on_result))
-        yield opened
+        # A reload may have put others in their place.
+        stack.callback(lambda: [capture.stop(2.0) for capture in opened.captures.values()])
+        yield Opened(opened, outputs)
 
 
 def devices_of(config: PipelineConfig, models: Sequence[Model]) -> List[Sequence[str]]:
@@ -84,19 +105,22 @@ def devices_of(config: PipelineConfig, models: Sequence[Model]) -> List[Sequence
     return [model.config.devices for model in models]
 
 
-def _captures(config: PipelineConfig) -> Dict[str, Capture]:
-    sources = config.named_sources
-    return {name: _capture(name, source, config, len(sources) > 1) for name, source in sources.items()}
-
-
-def _capture(name: str, source: SourceConfig, config: PipelineConfig, patient: bool) -> Capture:
+def make_capture(name: str, config: PipelineConfig) -> Capture:
+    """A source that has not been started."""
+    source, patient = config.named_sources[name], len(config.named_sources) > 1
     return Capture(lambda: open_source(source.uri, source.options), config.capture, name, source.max_rate, patient)
+
+
+def sources_of_lane(config: PipelineConfig, model: str) -> List[str]:
+    """Names of the sources that a model sees, or whose crops it sees."""
+    settings = config.named_models[model]
+    return [n for n in config.named_sources if sees(settings, n) and _sees_crops(config, settings.crops.of, n)]
 
 
 def _lane(config: PipelineConfig, model: Model, engine: Engine) -> Lane:
     sources, settings = config.named_sources, model.config
     rule = settings.crops
-    seen = [n for n in sources if sees(settings, n) and _sees_crops(config, rule.of, n)]
+    seen = sources_of_lane(config, model.name)
     shares = {n: Share(sources[n].weight, sources[n].priority) for n in seen}
     track = ByteTracker if settings.track else None
     if track is not None:

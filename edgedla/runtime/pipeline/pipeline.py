@@ -98,12 +98,27 @@ class Pipeline:
         self.started_s = self.ended_s = 0.0
         by_name = {lane.name: lane for lane in lanes}
         for lane in lanes:
-            lane.waits = lambda source: self.captures[source].every_frame
+            lane.waits = self._waits
             if lane.crops is not None:
                 by_name[lane.crops.of].children.append(lane)
                 continue
             for source in lane.slots.names:
                 self.captures[source].feed(lane.slots, (every or {}).get(lane.name, 1))
+
+    def _waits(self, source: str) -> bool:
+        capture = self.captures.get(source)
+        return capture is not None and capture.every_frame
+
+    def set_capture(self, name: str, capture: Optional[Capture]) -> None:
+        """Puts a capture that has been started in a source's place, or none; the one before it is the caller's."""
+        others = {n: c for n, c in self.captures.items() if n != name or capture is not None}
+        # A copy: other threads go through the captures meanwhile.
+        self.captures = others if capture is None else {**others, name: capture}
+
+    def replace_sinks(self, before: Sequence[Sink], after: Sequence[Sink]) -> None:
+        """Between two results, puts outputs in the place of others; those before are the caller's to close."""
+        with self._sink_lock:
+            self._sinks = [*after, *(s for s in self._sinks if s not in before and s not in after)]
 
     def add_sink(self, sink: Sink) -> None:
         """Adds an output; `run` closes it at its end."""
@@ -251,9 +266,9 @@ class Pipeline:
 
     def _feed(self, lane: Lane) -> None:
         if lane.crops is None:
-            most, sources = self._limits.frames, [self.captures[s] for s in lane.slots.names]
+            most = self._limits.frames
             lane.feed(
-                lambda: not all(c.over for c in sources),
+                lambda: not all(c.over for s, c in self.captures.items() if s in lane.slots.names),
                 lambda: self._stop.is_set() or bool(most and lane.submitted >= most),
             )
             return

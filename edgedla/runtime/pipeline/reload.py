@@ -17,8 +17,8 @@ from edgedla.errors import EdgedlaError
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.lane import Lane
 from edgedla.runtime.pipeline.open_engine import Model, open_engine, read_model
-from edgedla.runtime.pipeline.open_pipeline import devices_of
-from edgedla.runtime.pipeline.pipeline import Pipeline
+from edgedla.runtime.pipeline.open_pipeline import Opened, devices_of
+from edgedla.runtime.pipeline.reload_parts import reload_outputs, reload_sources
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig
 from edgedla.runtime.runners.base import describe
 
@@ -26,6 +26,8 @@ log = logging.getLogger("edgedla.runtime.pipeline.reload")
 
 #: Fields of a model that a running pipeline takes over. The others are part of how sources and models hang together.
 TAKEN_OVER = ("artifact", "devices", "preprocess", "decode")
+#: Fields that are taken over part by part.
+PARTS = ("sources", "source", "outputs", "events")
 WARM_UP_S = 60.0
 
 
@@ -39,17 +41,20 @@ class Reloader:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        opened: Opened,
         read: Callable[[], PipelineConfig],
         files: Tuple[str, ...] = (),
     ) -> None:
-        self._pipeline, self._read, self._files = pipeline, read, files
+        self._opened, self._pipeline = opened, opened.pipeline
+        self._read, self._files = read, files
         self._config = read()
         self._digests = self._now(self._config)
         self._files_now = self._stamps()
         self._asked = threading.Event()
-        #: Names of models that were replaced, in order; and what failed.
+        #: Names of models that were replaced, in order; of sources and outputs that changed; and what failed.
         self.replaced: List[str] = []
+        self.sources: List[str] = []
+        self.outputs: List[str] = []
         self.failed: List[str] = []
 
     def ask(self) -> None:
@@ -81,15 +86,37 @@ class Reloader:
             changed = self._different(config, digests)
             engines = self._open(config, changed)
         except Exception as e:
-            text = str(e) if isinstance(e, EdgedlaError) else describe(e)
-            self.failed.append(text)
-            log.error("the pipeline goes on as it is; the change failed: %s", text)
+            self._fails(e)
             return
         for lane, engine in engines:
             lane.swap(engine)
             self.replaced.append(lane.name)
             log.warning("model %s is replaced by %s", lane.name or "", config.named_models[lane.name].artifact)
-        self._config, self._digests, self._files_now = config, digests, self._stamps()
+        models = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in PARTS}
+        self._digests, self._files_now = digests, self._stamps()
+        self._config, old = dataclasses.replace(self._config, **models), self._config
+        self._reload_parts(old, config)
+
+    def _reload_parts(self, old: PipelineConfig, config: PipelineConfig) -> None:
+        """Outputs, then sources; each of both stays as it was where it fails."""
+        try:
+            outputs = reload_outputs(self._opened, old, config)
+            self._config = dataclasses.replace(self._config, outputs=config.outputs, events=config.events)
+            sources = reload_sources(self._opened, old, config)
+            self._config = dataclasses.replace(self._config, sources=config.sources, source=config.source)
+        except Exception as e:
+            self._fails(e)
+            return
+        for kind, names in (("outputs", outputs), ("sources", sources)):
+            if names:
+                log.warning("%s as the file says now: %s", kind, ", ".join(n or "the only one" for n in names))
+        self.outputs += outputs
+        self.sources += sources
+
+    def _fails(self, error: Exception) -> None:
+        text = str(error) if isinstance(error, EdgedlaError) else describe(error)
+        self.failed.append(text)
+        log.error("the pipeline goes on as it is; the change failed: %s", text)
 
     def _different(self, config: PipelineConfig, digests: Dict[str, str]) -> List[str]:
         """Names of models to replace; what cannot be taken over while it runs is said."""
@@ -98,7 +125,7 @@ class Reloader:
         for name in old:
             if name in new and (_part(old[name]) != _part(new[name]) or digests[name] != self._digests[name]):
                 changed.append(name)
-        rest = [f.name for f in dataclasses.fields(config) if f.name not in ("models", *TAKEN_OVER)]
+        rest = [f.name for f in dataclasses.fields(config) if f.name not in ("models", *TAKEN_OVER, *PARTS)]
         others = [n for n in rest if getattr(config, n) != getattr(self._config, n)]
         if set(old) != set(new) or any(_rest(old[n]) != _rest(new[n]) for n in set(old) & set(new)):
             others.append("models")

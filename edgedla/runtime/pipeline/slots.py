@@ -57,14 +57,35 @@ class Slots(Generic[T]):
 
         Args:
             wait: instead of dropping an item that nobody took yet, wait until somebody does, or until `stopped()`.
+            An item of a source that was dismissed is lost.
         """
         with self._condition:
-            slot = self._slots[name]
-            while wait and slot.full and not stopped():
+            slot = self._slots.get(name)
+            while slot is not None and wait and slot.full and not stopped():
                 self._condition.wait(0.2)
+                slot = self._slots.get(name)
+            if slot is None:
+                return
             if slot.full:
                 slot.dropped += 1
             slot.item, slot.full = item, True
+            self._condition.notify_all()
+
+    def admit(self, name: str, share: Share) -> None:
+        """Gives a source a slot; of one that has it already the share changes from the next frame on."""
+        with self._condition:
+            known = self._slots.get(name)
+            if known is not None:
+                known.share = share
+                return
+            # A copy: others go through the names meanwhile.
+            self._slots = {**self._slots, name: _Slot(share)}
+            self._slots[name].virtual = self._now.get(share.priority, 0.0)
+
+    def dismiss(self, name: str) -> None:
+        """Takes a source's slot away, with what lies in it."""
+        with self._condition:
+            self._slots = {n: slot for n, slot in self._slots.items() if n != name}
             self._condition.notify_all()
 
     def take(self, timeout_s: float) -> Optional[Tuple[str, T]]:
@@ -107,7 +128,8 @@ class Slots(Generic[T]):
             return any(s.full for n, s in self._slots.items() if name in (None, n))
 
     def dropped(self, name: str) -> int:
-        return self._slots[name].dropped
+        slot = self._slots.get(name)
+        return 0 if slot is None else slot.dropped
 
     def taken(self, name: str) -> int:
         return self._slots[name].taken

@@ -64,6 +64,25 @@ class Pace:
         self._count += 1
 
 
+class RateCap:
+    """Thins out frames to at most `rate` of them a second; 0: none is held back."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate, self._due_s = rate, 0.0
+
+    def skips(self, now_s: float) -> bool:
+        """True where the frame of this time comes sooner than the cap allows."""
+        if not self.rate:
+            return False
+        period_s = 1 / self.rate
+        # A camera's jitter: a frame that is a little early is on time.
+        if now_s < self._due_s - period_s * 0.05:
+            return True
+        # The schedule holds the mean rate; after a pause no burst makes up for it.
+        self._due_s = max(self._due_s, now_s - period_s / 2) + period_s
+        return False
+
+
 def check_image(image: object, pixels: str, uri: str) -> None:
     """Raises RunError for what is no frame of `pixels`, before anything downstream trips over it."""
     shape: Tuple[int, ...] = getattr(image, "shape", ())

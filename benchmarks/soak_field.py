@@ -1,0 +1,279 @@
+"""A pipeline with every output at a high rate, whose cameras, broker and viewers come and go: what it holds must not grow.
+
+The pipeline is a process of its own: one camera made here and two by RTSP, a fake runner of RUNNER_MS (a stated figure), a
+decoder by file that finds an object every few seconds, JSON lines, MQTT to a real Mosquitto, events with clips, the live page
+and RTSP out. Every few seconds something happens: a camera dies or hangs, the broker dies, viewers come and go. At the end it
+gets SIGTERM. No number here is one of a Jetson.
+
+usage: python benchmarks/soak_field.py [--minutes 30] [--seed 1] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any, Dict, List
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNNER_MS, SAMPLE_S, GRACE_S = 2.0, 5.0, 10.0
+SYSTEM_PYTHON, MOSQUITTO = "/usr/bin/python3", "/usr/sbin/mosquitto"
+CAMERA = """
+import sys, gi
+gi.require_version("Gst", "1.0"); gi.require_version("GstRtspServer", "1.0")
+from gi.repository import Gst, GstRtspServer, GLib
+Gst.init(None)
+server = GstRtspServer.RTSPServer(); server.set_service(sys.argv[1])
+factory = GstRtspServer.RTSPMediaFactory(); factory.set_shared(True)
+factory.set_launch("( videotestsrc is-live=true ! video/x-raw,format=I420,width=320,height=240,framerate=25/1"
+                   " ! jpegenc ! rtpjpegpay name=pay0 )")
+server.get_mount_points().add_factory("/cam", factory); server.attach(None)
+print("up", flush=True); GLib.MainLoop().run()
+"""
+HEAD = """
+import time
+from edgedla.runtime.decode import Detection
+def decode(outputs, geometry, options):
+    if time.monotonic() % 12 > 5:
+        return []
+    return [Detection((40.0, 40.0, 120.0, 160.0), 0.9, 0, "thing")]
+"""
+FILE = """
+version: 2
+sources:
+  made: {uri: "synthetic://?rate=100&width=320&height=240"}
+  dying: {uri: "rtsp://127.0.0.1:%(camera0)d/cam"}
+  hanging: {uri: "rtsp://127.0.0.1:%(camera1)d/cam"}
+models:
+  objects: {artifact: detector, decode: "head.py:decode"}
+capture: {backoff_first_s: 0.5, backoff_most_s: 5}
+events: {thing: {classes: [thing], frames: 3, end_s: 1}}
+outputs:
+  jsonl: r.jsonl
+  rotate_mb: 5
+  keep: 2
+  mqtt: {url: "mqtt://127.0.0.1:%(broker)d", topic: "site/{source}", queue: 500}
+  clips: {folder: clips, before_s: 2, after_s: 1, most_s: 8, rate: 5, width: 320, keep: 6}
+  rtsp: {url: "rtsp://127.0.0.1:%(out)d/{source}", rate: 10, width: 320}
+metrics: {jsonl: m.jsonl, interval_s: 5, rotate_mb: 5}
+view: {port: %(view)d, rate: 10, width: 320}
+stop_after: {grace_s: %(grace)g}
+"""
+
+
+def run(file: str) -> int:
+    """The pipeline, until SIGTERM."""
+    import numpy as np
+
+    from edgedla.builder.artifact.load import load_artifact
+    from edgedla.runtime.health.metrics import serve_metrics
+    from edgedla.runtime.live.server import serve_view
+    from edgedla.runtime.pipeline.config import load_config
+    from edgedla.runtime.pipeline.open_pipeline import open_pipeline
+    from edgedla.runtime.pipeline.pool import Pool
+    from edgedla.runtime.runners.fake import FakeRunner
+
+    config = load_config(file)
+    artifact = load_artifact(config.models["objects"].artifact)
+    answer = {b.name: np.zeros(b.size_bytes, np.uint8) for b in artifact.outputs}
+    runner = FakeRunner(artifact.bindings, RUNNER_MS, lambda given: answer, name="DLA0")
+    with open_pipeline(config, pool=Pool([runner])) as p, contextlib.ExitStack() as stack:
+        signal.signal(signal.SIGTERM, lambda *_: p.stop())
+        stack.enter_context(serve_metrics(p, config.metrics))
+        stack.enter_context(serve_view(p, config.view, "soak"))
+        summary = p.run()
+    Path(file).with_name("summary.json").write_text(json.dumps(summary))
+    return 0
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+class World:
+    """Cameras, broker and viewers, and what happens to them."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.rng = folder, random.Random(seed)
+        self.ports = {name: free_port() for name in ("camera0", "camera1", "broker", "out", "view")}
+        self.counts: Dict[str, int] = {}
+        self.viewers: List[threading.Thread] = []
+        self.cameras = [self._camera(i) for i in range(2)]
+        self.broker = self._broker()
+
+    def _camera(self, i: int) -> subprocess.Popen:
+        command = [SYSTEM_PYTHON, "-c", CAMERA, str(self.ports[f"camera{i}"])]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        return process
+
+    def _broker(self) -> subprocess.Popen:
+        (self.folder / "broker.conf").write_text(f"listener {self.ports['broker']} 127.0.0.1\nallow_anonymous true\n")
+        return subprocess.Popen(
+            [MOSQUITTO, "-c", str(self.folder / "broker.conf")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def happen(self) -> None:
+        name = self.rng.choice(("camera_dies", "camera_hangs", "broker_dies", "page_viewer", "rtsp_viewer"))
+        self.counts[name] = self.counts.get(name, 0) + 1
+        getattr(self, name)()
+
+    def camera_dies(self) -> None:
+        self.cameras[0].kill()
+        self.cameras[0].wait()
+        time.sleep(self.rng.uniform(0, 4))
+        self.cameras[0] = self._camera(0)
+
+    def camera_hangs(self) -> None:
+        self.cameras[1].send_signal(signal.SIGSTOP)
+        time.sleep(self.rng.uniform(1, 8))
+        self.cameras[1].send_signal(signal.SIGCONT)
+
+    def broker_dies(self) -> None:
+        self.broker.kill()
+        self.broker.wait()
+        time.sleep(self.rng.uniform(0, 4))
+        self.broker = self._broker()
+
+    def page_viewer(self) -> None:
+        self._look(self._page, self.rng.uniform(3, 20))
+
+    def rtsp_viewer(self) -> None:
+        self._look(self._rtsp, self.rng.uniform(3, 20))
+
+    def _look(self, how: Any, seconds: float) -> None:
+        self.viewers = [t for t in self.viewers if t.is_alive()]
+        thread = threading.Thread(target=how, args=(time.monotonic() + seconds,), daemon=True)
+        self.viewers.append(thread)
+        thread.start()
+
+    def _page(self, until_s: float) -> None:
+        with contextlib.suppress(OSError):
+            address = f"http://127.0.0.1:{self.ports['view']}/camera/made.mjpg"
+            with urllib.request.urlopen(address, timeout=5) as stream:
+                while time.monotonic() < until_s and stream.read(4096):
+                    pass
+
+    def _rtsp(self, until_s: float) -> None:
+        address = f"rtspsrc location=rtsp://127.0.0.1:{self.ports['out']}/made protocols=tcp ! fakesink".split()
+        process = subprocess.Popen(
+            ["gst-launch-1.0", "-q", *address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.1, until_s - time.monotonic()))
+        process.kill()
+        process.wait()
+
+    def end(self) -> None:
+        for process in (*self.cameras, self.broker):
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+            process.wait()
+
+
+def sample(pid: int, port: int) -> Dict[str, float]:
+    status = Path(f"/proc/{pid}/status").read_text()
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    results = 0.0
+    address = f"http://127.0.0.1:{port}/state.json"
+    with contextlib.suppress(OSError, ValueError, KeyError), urllib.request.urlopen(address, timeout=10) as answer:
+        results = sum(m["results"] for m in json.load(answer)["models"])
+    return {
+        "rss_mib": int(fields["VmRSS"].split()[0]) / 1024,
+        "threads": int(fields["Threads"]),
+        "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+        "results": results,
+    }
+
+
+def figures(samples: List[Dict[str, float]]) -> Dict[str, Any]:
+    """Means of the second and of the last third, so that growth is seen after the start, and the most of each."""
+    third = max(1, len(samples) // 3)
+    found: Dict[str, Any] = {"samples": len(samples), "results": int(max(s["results"] for s in samples))}
+    for key in ("rss_mib", "threads", "descriptors"):
+        parts = {"second_third": samples[third : 2 * third], "last_third": samples[-third:]}
+        found[key] = {k: round(sum(s[key] for s in v) / max(1, len(v)), 1) for k, v in parts.items()}
+        found[key]["most"] = round(max(s[key] for s in samples), 1)
+    return found
+
+
+def soak(minutes: float, seed: int) -> Dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="soak-field-") as name:
+        folder = Path(name)
+        model = str(ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx")
+        build = [sys.executable, "-m", "edgedla", "build", model, "--precision", "fp16", "-o", str(folder / "detector")]
+        subprocess.run(build, check=True, capture_output=True)
+        (folder / "head.py").write_text(HEAD)
+        world = World(folder, seed)
+        (folder / "p.yaml").write_text(FILE % {**world.ports, "grace": GRACE_S})
+        with open(folder / "log", "wb") as log:
+            pipeline = subprocess.Popen([sys.executable, __file__, "--run", str(folder / "p.yaml")], stderr=log)
+        samples: List[Dict[str, float]] = []
+        end_s, next_s = time.monotonic() + minutes * 60, time.monotonic() + 15
+        try:
+            while time.monotonic() < end_s and pipeline.poll() is None:
+                time.sleep(SAMPLE_S)
+                if pipeline.poll() is None:
+                    samples.append(sample(pipeline.pid, world.ports["view"]))
+                if time.monotonic() >= next_s:
+                    world.happen()
+                    next_s = time.monotonic() + world.rng.uniform(4, 12)
+            alive, asked_s = pipeline.poll() is None, time.monotonic()
+            pipeline.send_signal(signal.SIGTERM)
+            code = pipeline.wait(60)
+            took_s = time.monotonic() - asked_s
+        finally:
+            if pipeline.poll() is None:
+                pipeline.kill()
+            world.end()
+        said = (folder / "log").read_text(errors="replace").strip().splitlines()
+        summary = json.loads((folder / "summary.json").read_text()) if (folder / "summary.json").exists() else {}
+        return {
+            "minutes": minutes,
+            "load": round(os.getloadavg()[0], 1),
+            "alive_to_the_end": alive,
+            "exit_code": code,
+            "seconds_from_sigterm_to_exit": round(took_s, 2),
+            "happened": world.counts,
+            **figures(samples),
+            "outputs": summary.get("outputs"),
+            "sources": {
+                s["name"]: {k: s[k] for k in ("captured", "reconnects", "stalls", "outages")}
+                for s in summary.get("sources", [])
+            },
+            "last_words": said[-3:] if not alive or code else [],
+        }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", default="")
+    parser.add_argument("--run", default="", help=argparse.SUPPRESS)
+    a = parser.parse_args()
+    if a.run:
+        return run(a.run)
+    text = json.dumps(soak(a.minutes, a.seed), indent=1)
+    sys.stdout.write(text + "\n")
+    if a.json:
+        Path(a.json).write_text(text + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""Sources and outputs that a changed file changes in a running pipeline; those that did not change are not touched."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import Dict, List
+
+from edgedla.errors import EdgedlaError, RunError, UsageError
+from edgedla.runtime.outputs.sinks import Sink
+from edgedla.runtime.pipeline.capture import Capture
+from edgedla.runtime.pipeline.open_outputs import MAKERS, open_outputs, settings_of
+from edgedla.runtime.pipeline.open_pipeline import Opened, make_capture, sources_of_lane
+from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
+from edgedla.runtime.pipeline.slots import Share
+
+log = logging.getLogger("edgedla.runtime.pipeline.reload")
+#: A source that is stopped has so long to close its camera.
+STOP_S = 3.0
+#: A new source has so long to open; a camera is tried again later, a file that cannot be read is refused.
+OPEN_S = 10.0
+
+
+def reload_outputs(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> List[str]:
+    """Opens what changed beside what runs, then exchanges both between two results.
+
+    RTSP has one port, which two servers cannot have: there the old one ends first, and is opened again if the new one fails.
+
+    Returns:
+        names of the outputs that were opened, closed or replaced.
+
+    Raises:
+        EdgedlaError: one cannot be opened; everything runs as before.
+    """
+    changed = [n for n in (*MAKERS, "events") if settings_of(n, old) != settings_of(n, new)]
+    if not changed:
+        return []
+    before: Dict[str, Sink] = {n: s for n, s in opened.outputs.items() if n in changed}
+    kept = {n: s for n, s in opened.outputs.items() if n not in changed}
+
+    def rate_of(source: str) -> float:
+        capture = opened.pipeline.captures.get(source)
+        return capture.rate if capture is not None else 0.0
+
+    server = before.get("rtsp")
+    if server is not None:
+        opened.pipeline.replace_sinks([server], [])
+        server.close()
+    try:
+        after = open_outputs(new, rate_of, kept, changed)
+    except EdgedlaError:
+        if server is not None:
+            again = open_outputs(old, rate_of, {n: s for n, s in opened.outputs.items() if n != "rtsp"}, ["rtsp"])
+            opened.pipeline.replace_sinks([], list(again.values()))
+            opened.outputs = again
+        raise
+    opened.pipeline.replace_sinks(list(opened.outputs.values()), list(after.values()))
+    opened.outputs = after
+    for name, sink in before.items():
+        if sink is not server:
+            _close(name, sink)
+    return changed
+
+
+def _close(name: str, sink: Sink) -> None:
+    try:
+        sink.close()
+    except EdgedlaError as e:
+        log.error("closing the output %s: %s", name, e)
+
+
+def reload_sources(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> List[str]:
+    """Adds, removes and replaces sources. A camera cannot be opened twice, so the old one ends before the new one opens.
+
+    Returns:
+        names of the sources that were changed.
+
+    Raises:
+        EdgedlaError: one cannot be opened; it runs as before, those after it in the file too.
+    """
+    was, now = old.named_sources, new.named_sources
+    changed = []
+    for name in was:
+        if name not in now:
+            _remove(opened, name)
+            changed.append(name)
+    for name, source in now.items():
+        if name in was and source == was[name]:
+            continue
+        if name in was and _place(source) == _place(was[name]):
+            opened.pipeline.captures[name].cap.rate = source.max_rate
+        elif name in was:
+            _replace(opened, name, old, new)
+        else:
+            _add(opened, name, new)
+        _share(opened, name, new)
+        changed.append(name)
+    return changed
+
+
+def _place(source: SourceConfig) -> SourceConfig:
+    """Without what can change under an open camera."""
+    return dataclasses.replace(source, weight=1.0, priority=0, max_rate=0.0)
+
+
+def _remove(opened: Opened, name: str) -> None:
+    capture = opened.pipeline.captures[name]
+    for lane in opened.pipeline.lanes:
+        lane.dismiss(name)
+    opened.pipeline.set_capture(name, None)
+    capture.stop(STOP_S)
+
+
+def _replace(opened: Opened, name: str, old: PipelineConfig, new: PipelineConfig) -> None:
+    before = opened.pipeline.captures[name]
+    after = _made(opened, name, new)
+    if after.pixels != before.pixels:
+        raise UsageError(
+            f"the source {name} gives {after.pixels} instead of {before.pixels}", hint="this needs a restart"
+        )
+    before.stop(STOP_S)
+    try:
+        _open(opened, name, after, before.index)
+    except EdgedlaError:
+        after.stop(STOP_S)
+        _open(opened, name, _made(opened, name, old), before.index)
+        raise
+
+
+def _add(opened: Opened, name: str, new: PipelineConfig) -> None:
+    capture = _made(opened, name, new)
+    try:
+        _open(opened, name, capture, 0)
+    except EdgedlaError:
+        capture.stop(STOP_S)
+        raise
+
+
+def _made(opened: Opened, name: str, config: PipelineConfig) -> Capture:
+    """A capture in front of all models that see it, which reads nothing yet."""
+    capture = make_capture(name, config)
+    seen = False
+    for lane in opened.pipeline.lanes:
+        if lane.crops is None and name in sources_of_lane(config, lane.name):
+            capture.feed(lane.slots, config.named_models[lane.name].every)
+            seen = True
+    if not seen:
+        raise RunError(f"no model that runs sees the source {name}", hint="this needs a restart")
+    return capture
+
+
+def _open(opened: Opened, name: str, capture: Capture, index: int) -> None:
+    capture.index = index
+    capture.start(OPEN_S)
+    opened.pipeline.set_capture(name, capture)
+
+
+def _share(opened: Opened, name: str, config: PipelineConfig) -> None:
+    source = config.named_sources[name]
+    for lane in opened.pipeline.lanes:
+        if name in sources_of_lane(config, lane.name):
+            lane.admit(name, Share(source.weight, source.priority))
