@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, Dict, Tuple
+from typing import Callable, Dict, Iterable, Tuple
 
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.sinks import Sink
@@ -22,15 +22,22 @@ def stream_path(path: str, source: str, model: str = "") -> str:
 
 
 class ByStream:
-    """Makes an output with the first result of a stream, and closes all of them.
+    """An output a stream; one that was not known at the start gets its own with its first result.
 
     Args:
         make: (source, model) -> output. models: False where the model's name need not tell streams apart.
+        streams: that are known: what cannot be written is said before a camera opens.
     """
 
-    def __init__(self, make: Callable[[str, str], Sink], models: bool) -> None:
+    def __init__(self, make: Callable[[str, str], Sink], models: bool, streams: Iterable[Tuple[str, str]] = ()) -> None:
         self._make, self._models = make, models
         self._sinks: Dict[Tuple[str, str], Sink] = {}
+        try:
+            for key in streams:
+                self._sinks[key] = make(*key)
+        except BaseException:
+            self.close()
+            raise
 
     def write(self, result: FrameResult) -> None:
         key = (result.source, result.model if self._models else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from edgedla.errors import DocumentError, UsageError
 from edgedla.runtime.decode.make_decoder import DecodeOptions
@@ -91,6 +91,22 @@ def check_names(config: PipelineConfig) -> None:
 
 def sees(model: ModelConfig, source: str) -> bool:
     return not model.sources or source in model.sources
+
+
+def sources_of_lane(config: PipelineConfig, model: str) -> List[str]:
+    """Names of the sources that a model sees, or whose crops it sees."""
+    settings = config.named_models[model]
+    return [n for n in config.named_sources if sees(settings, n) and _sees_crops(config, settings.crops.of, n)]
+
+
+def _sees_crops(config: PipelineConfig, of: str, source: str) -> bool:
+    """True where the models that crops come from see the source."""
+    while of:
+        parent = config.models[of]
+        if not sees(parent, source):
+            return False
+        of = parent.crops.of
+    return True
 
 
 def _check_model(name: str, model: ModelConfig, config: PipelineConfig) -> None:
@@ -236,4 +252,13 @@ def _override(base: PipelineConfig, name: str, changes: Mapping[str, Any]) -> Pi
     return dataclasses.replace(base, **{name: dataclasses.replace(getattr(base, name), **kept)})
 
 
-__all__ = ["check_names", "load_config", "load_preprocess", "name_sources", "read_labels", "sees", "with_overrides"]
+__all__ = [
+    "check_names",
+    "load_config",
+    "load_preprocess",
+    "name_sources",
+    "read_labels",
+    "sees",
+    "sources_of_lane",
+    "with_overrides",
+]

@@ -12,6 +12,7 @@ from edgedla.runtime.outputs.mqtt import Mqtt
 from edgedla.runtime.outputs.rtsp import Rtsp
 from edgedla.runtime.outputs.segments import Segments
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, JsonLines, Sink
+from edgedla.runtime.pipeline.config import sources_of_lane
 from edgedla.runtime.pipeline.settings import PipelineConfig
 
 #: Frames a second of a source, by its name; 0 where it is not known.
@@ -45,7 +46,11 @@ def _video(config: PipelineConfig, rate_of: Rate) -> Optional[Sink]:
 
 
 def _by_stream(config: PipelineConfig, one: Callable[[str, str], Sink]) -> Sink:
-    return ByStream(one, len(config.named_models) > 1) if config.sources else one("", "")
+    if not config.sources:
+        return one("", "")
+    several = len(config.named_models) > 1
+    streams = [(s, m if several else "") for m in config.named_models for s in sources_of_lane(config, m)]
+    return ByStream(one, several, streams)
 
 
 def _mqtt(config: PipelineConfig, rate_of: Rate) -> Optional[Sink]:

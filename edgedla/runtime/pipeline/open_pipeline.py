@@ -10,7 +10,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.sinks import Callback, Sink
 from edgedla.runtime.pipeline.capture import Capture
-from edgedla.runtime.pipeline.config import check_names, load_config, sees
+from edgedla.runtime.pipeline.config import check_names, load_config, sources_of_lane
 from edgedla.runtime.pipeline.devices import placed_together
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.lane import Lane
@@ -75,7 +75,7 @@ def opened_parts(
         lanes, preparers = [], []
         for model, names in zip(models, devices):
             given = pool if isinstance(pool, Pool) or pool is None else pool[model.name]
-            engine, preparing = open_engine(model, names, lambda source: captures[source].pixels, given)
+            engine, preparing = open_engine(model, names, lambda source: opened.captures[source].pixels, given)
             lanes.append(_lane(config, model, engine))
             preparers.append(preparing)
             stack.callback(lanes[-1].close)
@@ -89,8 +89,13 @@ def opened_parts(
         if on_result is not None:
             opened.add_sink(Callback(on_result))
         # A reload may have put others in their place.
-        stack.callback(lambda: [capture.stop(2.0) for capture in opened.captures.values()])
+        stack.callback(_stop_all, opened)
         yield Opened(opened, outputs)
+
+
+def _stop_all(pipeline: Pipeline) -> None:
+    for capture in pipeline.captures.values():
+        capture.stop(2.0)
 
 
 def devices_of(config: PipelineConfig, models: Sequence[Model]) -> List[Sequence[str]]:
@@ -111,12 +116,6 @@ def make_capture(name: str, config: PipelineConfig) -> Capture:
     return Capture(lambda: open_source(source.uri, source.options), config.capture, name, source.max_rate, patient)
 
 
-def sources_of_lane(config: PipelineConfig, model: str) -> List[str]:
-    """Names of the sources that a model sees, or whose crops it sees."""
-    settings = config.named_models[model]
-    return [n for n in config.named_sources if sees(settings, n) and _sees_crops(config, settings.crops.of, n)]
-
-
 def _lane(config: PipelineConfig, model: Model, engine: Engine) -> Lane:
     sources, settings = config.named_sources, model.config
     rule = settings.crops
@@ -127,16 +126,6 @@ def _lane(config: PipelineConfig, model: Model, engine: Engine) -> Lane:
         # That its library is missing is said now, and not at the first frame.
         track()
     return Lane(engine, shares, model.name, rule if rule.of else None, settings.batch_wait_ms / 1e3, track)
-
-
-def _sees_crops(config: PipelineConfig, of: str, source: str) -> bool:
-    """True where the models that crops come from see the source."""
-    while of:
-        parent = config.models[of]
-        if not sees(parent, source):
-            return False
-        of = parent.crops.of
-    return True
 
 
 def _prepare_known(captures: Mapping[str, Capture], lanes: Sequence[Lane], preparers: Sequence[Preparers]) -> None:

@@ -92,26 +92,37 @@ class Reloader:
             lane.swap(engine)
             self.replaced.append(lane.name)
             log.warning("model %s is replaced by %s", lane.name or "", config.named_models[lane.name].artifact)
-        models = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in PARTS}
+        others = {f.name: getattr(config, f.name) for f in dataclasses.fields(config) if f.name not in PARTS}
+        old, self._config = self._config, dataclasses.replace(self._config, **others)
         self._digests, self._files_now = digests, self._stamps()
-        self._config, old = dataclasses.replace(self._config, **models), self._config
-        self._reload_parts(old, config)
+        if set(config.named_models) == {lane.name for lane in self._pipeline.lanes}:
+            self._reload_outputs(old, config)
+            self._reload_sources(old, config)
 
-    def _reload_parts(self, old: PipelineConfig, config: PipelineConfig) -> None:
-        """Outputs, then sources; each of both stays as it was where it fails."""
+    def _reload_outputs(self, old: PipelineConfig, new: PipelineConfig) -> None:
         try:
-            outputs = reload_outputs(self._opened, old, config)
-            self._config = dataclasses.replace(self._config, outputs=config.outputs, events=config.events)
-            sources = reload_sources(self._opened, old, config)
-            self._config = dataclasses.replace(self._config, sources=config.sources, source=config.source)
+            names = reload_outputs(self._opened, old, new)
         except Exception as e:
             self._fails(e)
             return
-        for kind, names in (("outputs", outputs), ("sources", sources)):
-            if names:
-                log.warning("%s as the file says now: %s", kind, ", ".join(n or "the only one" for n in names))
-        self.outputs += outputs
-        self.sources += sources
+        self._config = dataclasses.replace(self._config, outputs=new.outputs, events=new.events)
+        self.outputs += names
+        if names:
+            log.warning("outputs as the file says now: %s", ", ".join(names))
+
+    def _reload_sources(self, old: PipelineConfig, new: PipelineConfig) -> None:
+        names, failed = reload_sources(self._opened, old, new)
+        now = {n: s for n, s in new.named_sources.items() if n not in failed}
+        now.update({n: s for n, s in old.named_sources.items() if n in failed})
+        self._config = dataclasses.replace(
+            self._config, source=now.get("", new.source), sources={n: s for n, s in now.items() if n}
+        )
+        self.sources += names
+        for name, text in failed.items():
+            self.failed.append(text)
+            log.error("the source %s goes on as it is; the change failed: %s", name, text)
+        if names:
+            log.warning("sources as the file says now: %s", ", ".join(n or "the only one" for n in names))
 
     def _fails(self, error: Exception) -> None:
         text = str(error) if isinstance(error, EdgedlaError) else describe(error)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 from edgedla.errors import EdgedlaError, RunError, UsageError
 from edgedla.runtime.outputs.sinks import Sink
 from edgedla.runtime.pipeline.capture import Capture
+from edgedla.runtime.pipeline.config import sources_of_lane
 from edgedla.runtime.pipeline.open_outputs import MAKERS, open_outputs, settings_of
-from edgedla.runtime.pipeline.open_pipeline import Opened, make_capture, sources_of_lane
+from edgedla.runtime.pipeline.open_pipeline import Opened, make_capture
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.pipeline.slots import Share
 
@@ -69,33 +70,39 @@ def _close(name: str, sink: Sink) -> None:
         log.error("closing the output %s: %s", name, e)
 
 
-def reload_sources(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> List[str]:
+def reload_sources(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> Tuple[List[str], Dict[str, str]]:
     """Adds, removes and replaces sources. A camera cannot be opened twice, so the old one ends before the new one opens.
 
     Returns:
-        names of the sources that were changed.
-
-    Raises:
-        EdgedlaError: one cannot be opened; it runs as before, those after it in the file too.
+        (names of the sources that were changed, what failed by name: these are as they were before).
     """
     was, now = old.named_sources, new.named_sources
-    changed = []
-    for name in was:
-        if name not in now:
-            _remove(opened, name)
-            changed.append(name)
-    for name, source in now.items():
-        if name in was and source == was[name]:
+    changed, failed = [], {}
+    for name in (*(n for n in was if n not in now), *now):
+        if name in was and name in now and was[name] == now[name]:
             continue
-        if name in was and _place(source) == _place(was[name]):
-            opened.pipeline.captures[name].cap.rate = source.max_rate
-        elif name in was:
-            _replace(opened, name, old, new)
-        else:
-            _add(opened, name, new)
-        _share(opened, name, new)
-        changed.append(name)
-    return changed
+        try:
+            _change(opened, name, old, new)
+            changed.append(name)
+        except EdgedlaError as e:
+            failed[name] = str(e)
+    return changed, failed
+
+
+def _change(opened: Opened, name: str, old: PipelineConfig, new: PipelineConfig) -> None:
+    was, now = old.named_sources.get(name), new.named_sources.get(name)
+    if now is None:
+        _remove(opened, name)
+        return
+    if was is None:
+        _add(opened, name, new)
+    elif _place(was) == _place(now):
+        opened.pipeline.captures[name].cap.rate = now.max_rate
+    else:
+        _replace(opened, name, old, new)
+    for lane in opened.pipeline.lanes:
+        if name in sources_of_lane(new, lane.name):
+            lane.admit(name, Share(now.weight, now.priority))
 
 
 def _place(source: SourceConfig) -> SourceConfig:
@@ -153,10 +160,3 @@ def _open(opened: Opened, name: str, capture: Capture, index: int) -> None:
     capture.index = index
     capture.start(OPEN_S)
     opened.pipeline.set_capture(name, capture)
-
-
-def _share(opened: Opened, name: str, config: PipelineConfig) -> None:
-    source = config.named_sources[name]
-    for lane in opened.pipeline.lanes:
-        if name in sources_of_lane(config, lane.name):
-            lane.admit(name, Share(source.weight, source.priority))

@@ -13,6 +13,7 @@ from waiting import until
 
 import edgedla
 from edgedla.runtime.pipeline.config import load_config
+from edgedla.runtime.pipeline.open_pipeline import opened_parts
 from edgedla.runtime.pipeline.reload import Reloader
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -31,8 +32,9 @@ OLD, NEW = "a,b,c", "p,q,r"
 def test_a_new_model_takes_over_and_wrong_ones_leave_the_old_one(artifact, tmp_path, caplog):
     file, seen = tmp_path / "p.yaml", []
     file.write_text(FILE % (artifact, OLD))
-    with edgedla.open_pipeline(file, on_result=seen.append) as p:
-        reloader = Reloader(p, lambda: load_config(str(file)), (str(file),))
+    with opened_parts(load_config(str(file)), on_result=seen.append) as parts:
+        p = parts.pipeline
+        reloader = Reloader(parts, lambda: load_config(str(file)), (str(file),))
         thread = threading.Thread(target=p.run)
         thread.start()
         assert until(lambda: len(seen) > 5)
@@ -59,9 +61,9 @@ def test_a_new_model_takes_over_and_wrong_ones_leave_the_old_one(artifact, tmp_p
         assert until(lambda: len(seen) > count + 5)
         assert not reloader.changed(), "nothing is loaded twice"
 
-        file.write_text((FILE % (artifact, NEW)).replace("rate=40", "rate=20"))
+        file.write_text((FILE % (artifact, NEW)) + "metrics: {jsonl: m.jsonl}\n")
         reloader.reload()
-        assert "a restart is needed for what changed in: sources" in caplog.text
+        assert "a restart is needed for what changed in: metrics" in caplog.text
         assert reloader.replaced == ["objects"]
         p.stop()
         thread.join(20)
@@ -82,8 +84,9 @@ def test_a_new_build_in_the_same_folder_is_noticed(artifact, tmp_path):
     shutil.copytree(artifact, copy)
     file = tmp_path / "p.yaml"
     file.write_text(FILE % (copy, OLD))
-    with edgedla.open_pipeline(file) as p:
-        reloader = Reloader(p, lambda: load_config(str(file)), (str(file),))
+    with opened_parts(load_config(str(file))) as parts:
+        p = parts.pipeline
+        reloader = Reloader(parts, lambda: load_config(str(file)), (str(file),))
         assert not reloader.changed()
         manifest = copy / "manifest.json"
         document = json.loads(manifest.read_text())
