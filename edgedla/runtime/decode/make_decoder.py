@@ -14,7 +14,7 @@ from edgedla.errors import UsageError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode import DECODERS, NmsOptions
 from edgedla.runtime.decode.detections import check_labels
-from edgedla.runtime.decode.own import checked_results, is_own, load_function
+from edgedla.runtime.decode.own import call, is_own, load_function
 from edgedla.runtime.frames import Result
 
 Results = List[Result]
@@ -110,9 +110,7 @@ def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], 
 
 def _own(options: DecodeOptions, names: Sequence[str]) -> Decoder:
     function = load_function(options.kind)
-    return lambda arrays, geometry: checked_results(
-        function({n: arrays[n] for n in names}, geometry, options), options.kind
-    )
+    return lambda arrays, geometry: call(function, options.kind, {n: arrays[n] for n in names}, geometry, options)
 
 
 #: Decoders that read the first output alone.

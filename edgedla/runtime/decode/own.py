@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Callable, List
 
-from edgedla.errors import RunError, UsageError
+from edgedla.errors import EdgedlaError, RunError, UsageError
 from edgedla.runtime.frames import Result
 from edgedla.runtime.runners.base import describe
 
@@ -30,8 +30,10 @@ def load_function(text: str) -> Callable[..., Any]:
         raise UsageError(f"the decoder {text!r}", allowed="module:function, or FILE.py:function")
     try:
         module = _of_file(place) if place.endswith(".py") else importlib.import_module(place)
-    except Exception as e:
-        hint = "is its folder on PYTHONPATH? FILE.py:function needs none"
+    except SyntaxError as e:
+        raise UsageError(f"line {e.lineno} is no Python: {e.msg}", where=e.filename or place) from e
+    except (Exception, SystemExit) as e:
+        hint = None if place.endswith(".py") else "is its folder on PYTHONPATH? FILE.py:function needs none"
         raise UsageError(f"the decoder cannot be imported: {describe(e)}", where=text, hint=hint) from e
     function = getattr(module, name, None)
     if not callable(function):
@@ -53,6 +55,20 @@ def _of_file(path: str) -> object:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def call(function: Callable[..., Any], name: str, *arguments: object) -> List[Result]:
+    """What the user's function makes of the arguments.
+
+    Raises:
+        RunError: it fails, ends the process, or returns no results.
+    """
+    try:
+        return checked_results(function(*arguments), name)
+    except EdgedlaError:
+        raise
+    except (Exception, SystemExit) as e:
+        raise RunError(f"the decoder fails: {describe(e)}", where=name) from e
 
 
 def checked_results(found: object, function: str) -> List[Result]:

@@ -183,7 +183,9 @@ def main() -> None:
         for n, stream in enumerate(settings["streams"])
     ]
     if not libraries.rtsp.gst_rtsp_server_attach(server, None):
-        fail(f"the address {settings['host']}:{settings['port']} cannot be listened at: is it in use?")
+        fail(
+            f"the address {settings['host']}:{settings['port']} cannot be listened at: is it in use, is it of this machine?"
+        )
     cleaner = _TIMEOUT(clean_up(libraries, server))
     libraries.glib.g_timeout_add_seconds(CLEAN_UP_S, cleaner, None)
     say(f"up {encoder}")

@@ -45,6 +45,9 @@ def numbers(outputs, geometry, options):
 def fails(outputs, geometry, options):
     raise KeyError("no such output")
 
+def ends(outputs, geometry, options):
+    raise SystemExit(0)
+
 VALUE = 3
 """
 
@@ -81,15 +84,29 @@ def test_a_module_on_the_path_is_found_too(artifact, head, monkeypatch):
         ("HEAD:", "allowed: module:function"),
         (":decode", "allowed: module:function"),
         ("/no/such/file.py:decode", "/no/such/file.py"),
+        ("WRONG:decode", "line 2 is no Python"),
+        ("ENDS:decode", "SystemExit(4)"),
     ],
 )
 def test_what_cannot_be_imported_is_told(artifact, head, kind, says):
+    (head.parent / "wrong.py").write_text("x = 1\ndef f(\n")
+    (head.parent / "ends.py").write_text("raise SystemExit(4)\n")
+    for word, file in (("HEAD", head), ("WRONG", head.parent / "wrong.py"), ("ENDS", head.parent / "ends.py")):
+        kind = kind.replace(word, str(file))
     with pytest.raises(UsageError) as e:
-        make_decoder(DecodeOptions(kind=kind.replace("HEAD", str(head))), load_artifact(str(artifact)))
+        make_decoder(DecodeOptions(kind=kind), load_artifact(str(artifact)))
     assert says in str(e.value)
 
 
-@pytest.mark.parametrize(("name", "says"), [("nothing", "it returned None"), ("numbers", "a result is of type int")])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nothing", "it returned None"),
+        ("numbers", "a result is of type int"),
+        ("fails", "the decoder fails: KeyError"),
+        ("ends", "the decoder fails: SystemExit(0)"),
+    ],
+)
 def test_what_is_no_result_is_told(artifact, head, name, says):
     made = make_decoder(DecodeOptions(kind=f"{head}:{name}"), load_artifact(str(artifact)))
     arrays = {b.name: np.zeros(b.shape_nchw, np.float32) for b in load_artifact(str(artifact)).outputs}
