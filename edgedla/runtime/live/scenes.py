@@ -70,7 +70,8 @@ class Scenes:
 
     def of(self, source: str) -> Scene:
         """The source's scene; a source may come while the pipeline runs."""
-        return self.by_source.setdefault(source, Scene(self._rate, self._width))
+        known = self.by_source.get(source)
+        return known or self.by_source.setdefault(source, Scene(self._rate, self._width))
 
     def write(self, result: FrameResult) -> None:
         self.of(result.source).put(result)

@@ -188,6 +188,8 @@ def main() -> None:
         )
     cleaner = _TIMEOUT(clean_up(libraries, server))
     libraries.glib.g_timeout_add_seconds(CLEAN_UP_S, cleaner, None)
+    # Warnings of months would fill a disk.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     say(f"up {encoder}")
     threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
     libraries.glib.g_main_loop_run(P(libraries.glib.g_main_loop_new(None, 0)))

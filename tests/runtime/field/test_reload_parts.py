@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from waiting import until
 
+from edgedla.runtime.live.scenes import Scenes
+from edgedla.runtime.live.state import State, Warnings
 from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.open_pipeline import opened_parts
 from edgedla.runtime.pipeline.pool import Pool
@@ -86,13 +88,18 @@ def test_a_source_is_added_and_removed_and_the_others_are_not_touched(field):
     with field.running() as (parts, reloader):
         p = parts.pipeline
         assert field.comes("gate")
-        gate = p.captures["gate"]
+        gate, scenes = p.captures["gate"], Scenes(tuple(p.captures))
+        page = State(p, scenes, Warnings())
+        p.add_sink(scenes)
         field.write(source("gate"), source("yard"), source("door"))
         reloader.reload()
         assert reloader.sources == ["yard", "door"]
         assert all(field.comes(n) for n in ("gate", "yard", "door"))
         assert p.captures["gate"] is gate
         assert [s["name"] for s in p.summary()["sources"]] == ["gate", "yard", "door"]
+        assert [(s["name"], s["objects"]) for s in page.document()["sources"]] == [
+            (n, 1) for n in ("gate", "yard", "door")
+        ]
 
         yard = p.captures["yard"]
         field.write(source("gate"), source("door"))
@@ -103,6 +110,7 @@ def test_a_source_is_added_and_removed_and_the_others_are_not_touched(field):
         assert field.comes("gate", 10)
         assert sum(r.source == "yard" for r in field.seen) <= count + 1
         assert list(p.summary()["models"][0]["sources"]) == ["gate", "door"]
+        assert [s["name"] for s in page.document()["sources"]] == ["gate", "door"]
         assert not reloader.failed
         assert p.captures["gate"] is gate
         reloader.reload()

@@ -14,6 +14,7 @@ function make(tag, cls, text) {
 function watch(img, key) {
   let n = 0;
   const next = () => {
+    if (!img.isConnected) return;
     if (document.hidden) { setTimeout(next, 500); return; }
     img.src = "camera/" + encodeURIComponent(key) + ".jpg?n=" + n++;
   };
@@ -77,6 +78,7 @@ function show(d) {
   health.querySelector("time").textContent = d.time + ", every 2 s";
   $("up").textContent = duration(d.up_s);
   d.sources.forEach(tile);
+  for (const t of document.querySelectorAll(".tile")) if (!d.sources.some((s) => s.key === t.dataset.key)) t.remove();
   const most = Math.max(0.001, ...d.stages.map((s) => s.p99_ms || 0));
   $("stages").replaceChildren(...d.stages.map((s) => row(s.name, s.key === "inference" ? "dla" : "", (s.p50_ms || 0) / most,
     s.p50_ms === null ? "-" : s.p50_ms.toFixed(2) + " ms", (s.p99_ms || 0) / most)));
