@@ -302,6 +302,10 @@ def test_an_input_that_is_an_output_cannot_be_cut() -> None:
         (lambda m: m.graph.node[1].CopyFrom(helper.make_node("Sigmoid", ["a"], ["b"])), "alone it is ACTIVATION of Sigmoid"),
         (lambda m: m.graph.node.pop(), "is missing"),
         (lambda m: m.graph.node.append(helper.make_node("Relu", ["b"], ["more"])), "is one more"),
+        (
+            lambda m: setattr(m.graph.input[0].type.tensor_type.shape.dim[2], "dim_value", 9),
+            r"^net: .* it reads x 1x4x6x6 FLOAT and alone x 1x4x9x6 FLOAT\n  pin the layers",
+        ),
     ],
 )  # fmt: skip
 def test_a_stage_that_becomes_other_layers_is_refused(change: Callable[[Any], Any], why: str) -> None:

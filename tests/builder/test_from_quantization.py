@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from edgedla import BuildRequest
 from edgedla.builder.plan.from_quantization import report_of, with_quantization
-from edgedla.errors import DocumentError
+from edgedla.errors import DocumentError, UsageError
 
 
 def folder(root: Path, *names: str) -> Path:
@@ -39,3 +40,31 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path, names: tuple) -> 
     request = BuildRequest("agx-orin-64gb", precision="int8", calib=folder(tmp_path, *names))
     with pytest.raises(DocumentError, match="quantization.json: cannot be read"):
         with_quantization(request, model)
+
+
+def measured(folder_of: Path, schema: str) -> BuildRequest:
+    folder(folder_of, "calib.cache")
+    document = {"document": schema, "schema_version": 1, "precisions": {"a": "fp16"}, "devices": {"b": "GPU"}}
+    (folder_of / "quantization.json").write_text(json.dumps(document), encoding="utf-8")
+    return BuildRequest("agx-orin-64gb", precision="int8", calib=folder_of)
+
+
+def test_a_result_of_quantize_brings_its_cache_and_layers(tmp_path: Path) -> None:
+    options = with_quantization(measured(tmp_path, "edgedla.quantization"), tmp_path / "m.onnx").options
+    assert (options.precisions, options.devices) == ({"a": "fp16"}, {"b": "GPU"})
+
+
+def test_another_document_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match="edgedla.check"):
+        with_quantization(measured(tmp_path, "edgedla.check"), tmp_path / "m.onnx")
+
+
+def test_scales_of_a_changed_model_are_not_for_the_model_as_it_was(tmp_path: Path) -> None:
+    request = measured(tmp_path, "edgedla.quantization")
+    (tmp_path / "model.onnx").write_bytes(b"changed")
+    original = tmp_path / "original.onnx"
+    original.write_bytes(b"as it was")
+    with pytest.raises(UsageError) as caught:
+        with_quantization(request, original)
+    assert (caught.value.what, caught.value.where) == ("quantize changed the model", str(original))
+    assert caught.value.hint == f"build {tmp_path / 'model.onnx'}"

@@ -146,8 +146,10 @@ def test_illegal_plans_are_refused_with_their_rule(
     ],
 )
 def test_wrong_options_are_wrong_use(changes: Dict[str, Any], why: str, chain: Callable[..., Path]) -> None:
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(UsageError, match=why) as caught:
         plan_build(chain(), request(**changes))
+    if why == "unknown device 'TPU'":
+        assert (caught.value.where, caught.value.allowed) == ("conv1", "GPU, DLA, DLA0, DLA1")
 
 
 def test_layers_can_be_moved_to_the_gpu_by_pattern(chain: Callable[..., Path]) -> None:
@@ -234,6 +236,26 @@ def test_tensors_that_are_int8_in_the_model_need_no_scale() -> None:
 def test_dynamic_inputs_are_fixed_and_remembered(chain: Callable[..., Path]) -> None:
     plan = plan_build(chain(dynamic=True), request(batch=1))
     assert [(io.shape_nchw, io.dynamic) for io in plan.inputs] == [((1, 3, 16, 16), True)]
+
+
+def test_an_empty_batch_is_refused_by_its_sizes() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"], name="relu")],
+        "empty",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [0, 3, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [0, 3, 4, 4])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    with pytest.raises(UsageError, match="input 'x' has no fixed size: 0x3x4x4") as caught:
+        plan_build(model.SerializeToString(), request())
+    assert (caught.value.where, caught.value.hint) == ("--shapes", "--shapes x:1x...")
+
+
+def test_a_plan_as_text_has_a_line_for_each_value_and_lives_without_a_hash(chain: Callable[..., Path]) -> None:
+    plan = plan_build(chain(), request())
+    assert plan.to_json().splitlines()[1].startswith(' "')
+    nameless = replace(plan, model={})
+    assert describe(nameless).splitlines()[0] == "plan       ()"
 
 
 def test_equal_requests_give_equal_plans_and_diffs_are_by_name(chain: Callable[..., Path]) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from edgedla.graph.kinds.convolution import Convolution
 from edgedla.graph.kinds.elementwise import Elementwise
+from edgedla.graph.kinds.pooling import Pooling
 from edgedla.rules.apply import element_bytes_of
-from edgedla.rules.predicates import conv_buffer_fits, operand_dims_fit
+from edgedla.rules.predicates import conv_buffer_fits, operand_dims_fit, padding_below_kernel
 from edgedla.targets import platform_for
 
 
@@ -95,3 +96,10 @@ def test_from_tensorrt_11_on_the_tensors_type_decides_its_size(
 ) -> None:
     platform = platform_for("agx-orin-64gb", trt=trt)
     assert element_bytes_of(Convolution(in_dtype=dtype), platform, precision) == expected
+
+
+@pytest.mark.parametrize(("padding", "fits"), [(2, True), (3, False)])
+def test_padding_of_a_window_without_dilation(padding: int, fits: bool) -> None:
+    pooling = Pooling(window=(3, 3), pre_padding=(0, 0), post_padding=(padding, 0))
+    failure = padding_below_kernel(pooling, 2, dilated=True)
+    assert failure == (None if fits else {"padding": 3, "extent": 3})

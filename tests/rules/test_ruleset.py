@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -65,7 +66,24 @@ def test_without_dla_every_layer_is_gpu_with_the_reason():
     assert "no DLA core" in verdict.findings[0].message
 
 
+def test_a_rejection_by_rules_alone_says_so():
+    assert (verdict_of("TOPK", {}).basis, verdict_of("TOPK", {}).findings[0].layer) == ("rules", "L")
+
+
+def test_equal_layers_have_equal_verdicts_under_their_own_names():
+    graph = graph_of("ACTIVATION", {"op": "RELU"}, dtype="INT32")
+    twin = replace(graph.layers[0], index=1, name="M", inputs=("y",), outputs=("z",))
+    tensors = {**graph.tensors, "z": replace(graph.tensors["y"], name="z")}
+    both = LayerGraph("g", (graph.layers[0], twin), tensors, ("x",), ("z",))
+    first, second = load_rules().check(both, platform_for("orin"), "fp16")
+    assert [(v.index, v.layer) for v in (first, second)] == [(0, "L"), (1, "M")]
+    assert (second.support, second.basis) == (first.support, first.basis)
+    assert [f.layer for f in second.findings] == ["M"] * len(first.findings)
+
+
 def test_where_nobody_knows_of_a_dla_nothing_is_supported():
+    first = verdict_of("ACTIVATION", {"op": "RELU"}, "orin-nx-16gb", "11.4.1", dtype="HALF").findings[-1]
+    assert (first.rule, first.layer) == ("GEN000", "L")
     assert verdict_of("ACTIVATION", {"op": "RELU"}, "orin-nx-16gb", "11.4.1", dtype="HALF").support is Support.UNKNOWN
     assert verdict_of("TOPK", {}, "orin-nx-16gb", "11.4.1", dtype="HALF").support is Support.GPU
 
@@ -149,6 +167,13 @@ def test_io_rules_keep_quiet_with_fallback():
     assert io({}, mode="fallback") == ()
 
 
+def test_wrong_words_for_a_border_are_named():
+    for changes, word in (({"mode": "loose"}, "mode"), ({"precision": "fp8"}, "precision")):
+        with pytest.raises(UsageError) as caught:
+            io({}, **changes)
+        assert caught.value.what.startswith(f"unknown {word}")
+
+
 def test_image_format_needs_a_convolution_and_image_channels():
     found = {f.rule for f in io({"x": "int8:dla_hwc4", "y": "int8:chw32"}, kind="ACTIVATION", in_dims=(1, 8, 16, 16))}
     assert found == {"IOFM004", "IOFM005"}
@@ -164,6 +189,7 @@ def test_old_releases_take_two_formats_only():
         ({"sram": 1 << 20, "local_dram": 1 << 30, "dlaGlobalDRAM": 1 << 29}, []),
         ({"sram": 1000000}, ["MEMP002"]),
         ({"dlaSRAM": 2048}, ["MEMP003"]),
+        ({"dla_managed_sram": 4 << 20}, ["MEMP004"]),
         ({"sram": 4 << 20}, ["MEMP004"]),
     ],
 )

@@ -188,3 +188,31 @@ def test_a_check_does_not_read_examples():
     assert all(rule.examples == () for rule in load_file(path).rules)
     assert all(rule.examples for rule in load_file(path, examples=True).rules)
     assert load_file(path).rules == load_file(path, examples=True).rules
+
+
+WITH_AND_WHEN = RULE[RULE.index("    with:") : RULE.index("    sources:")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "what", "allowed"),
+    [
+        (WITH_AND_WHEN, '    message: "kernel"\n    cases: []\n', 9, "'cases' is empty", None),
+        ("    sources: [a]\n", "    sources: [a]\n    fixes: [3]\n", 12, "3 is no remedy", "an id, or {id, where}"),
+        ("    sources: [a]\n", "    sources: [a]\n    stage: late\n", 12, "unknown stage 'late'", "layer, subgraph"),
+        ("target: [orin]", "target: [nano]", 10, "unknown target 'nano'", "xavier, orin"),
+    ],
+)
+def test_a_refusal_names_the_line_of_the_key_and_what_is_allowed(old, new, line, what, allowed):
+    with pytest.raises(RuleError) as caught:
+        read(RULE.replace(old, new))
+    assert (caught.value.what, caught.value.where) == (what, f"layers/x.yaml:{line}")
+    assert caught.value.allowed == allowed
+
+
+def test_a_file_is_named_by_its_folder_and_name(tmp_path):
+    path = tmp_path / "deep" / "layers" / "x.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(RULE.replace("check: in_range", "check: inrange"), encoding="utf-8")
+    with pytest.raises(RuleError) as caught:
+        load_file(path)
+    assert caught.value.where == "layers/x.yaml:7"

@@ -98,13 +98,13 @@ def _of_tensors(
             continue
         one, other = whole.tensors[a], stage.tensors[b]
         if (one.dims, one.dtype, one.is_constant) != (other.dims, other.dtype, other.is_constant):
-            return f"it {what} {_told(one)} and alone {_told(other)}"
+            return f"it {what} {_text_of(one)} and alone {_text_of(other)}"
         if not one.is_constant and not known.pair(a, b):
             return f"it {what} {a} and alone {b}"
     return ""
 
 
-def _told(tensor: Tensor) -> str:
+def _text_of(tensor: Tensor) -> str:
     dims = "x".join(str(d) for d in tensor.dims)
     return f"{tensor.name} {dims} {tensor.dtype}" + (" (constant)" if tensor.is_constant else "")
 
