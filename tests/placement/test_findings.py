@@ -1,0 +1,339 @@
+"""What a comparison with 746 published figures found wrong in the costs and placements of version 0.1, each with its tests.
+
+FINDINGS names the tests; those that stood nowhere else follow. The figures are those of rules/evidence/performance.csv and
+of the sources named here.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Mapping, Tuple
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from placement_models import small_model
+
+import edgedla
+from edgedla.costs.coefficients import coefficients
+from edgedla.costs.fit.evidence import load_rows
+from edgedla.costs.fit.samples import Sample, samples_of
+from edgedla.costs.model import CostModel
+from edgedla.costs.networks import network
+from edgedla.placement.result.placement import Placement, Proof
+from edgedla.reports import render_check
+from edgedla.reports.placement import render_placement
+from edgedla.reports.placement.text import proof_text
+from edgedla.targets import platform_for
+
+TESTS = Path(__file__).resolve().parents[1]
+ORIN = {"target": "agx-orin-64gb", "precision": "int8"}
+
+#: Finding -> (what was wrong, the tests that show it mended: file under tests/ and name).
+FINDINGS: Mapping[int, Tuple[str, Tuple[str, ...]]] = {
+    1: (
+        "a recurrent network ends `place` and the HTML page with an error",
+        (
+            "placement/test_prediction.py::test_a_recurrent_network_is_one_piece_on_the_gpu",
+            "placement/test_placement_goals.py::test_a_network_with_loops_is_placed_as_brute_force_places_it",
+            "placement/test_findings.py::test_the_pages_of_a_recurrent_network",
+        ),
+    ),
+    2: (
+        "slowdown counts the engines in use, not how busy they are, and stretches arithmetic too",
+        (
+            "placement/test_prediction.py::test_traffic_slows_an_engine_down_on_its_transfers_alone",
+            "placement/test_prediction.py::test_traffic_of_others_stretches_transfers_alone",
+            "placement/test_prediction.py::test_resnet50_beside_itself_comes_out_in_the_measured_order",
+            "placement/test_prediction.py::test_alexnet_beside_a_network_on_the_gpu_of_one_process_slows_down_as_measured",
+        ),
+    ),
+    3: (
+        "a DLA stream's visits to the GPU do not queue behind the GPU's stream",
+        (
+            "placement/test_prediction.py::test_each_visit_of_the_gpu_waits_for_one_frame_of_a_stream_that_fills_it",
+            "placement/test_placement_goals.py::test_place_and_predict_agree_on_one_frame_in_flight",
+            "placement/test_placement_goals.py::test_a_visit_of_the_gpu_behind_a_full_gpu_is_in_the_value",
+            "placement/test_findings.py::test_the_streams_of_resnet50_beside_itself",
+        ),
+    ),
+    4: (
+        "the stated spread is the error within the fit",
+        ("costs/test_fit.py::test_the_spread_is_calibrated_on_unseen_sources",),
+    ),
+    5: (
+        "engines with fallback are predicted too fast, with a narrow spread",
+        (
+            "placement/test_findings.py::test_yolo11n_on_the_dla_at_fp16_is_within_its_spread",
+            "placement/test_findings.py::test_fallback_widens_the_spread_and_names_the_measurement",
+            "placement/test_findings.py::test_a_table_costs_its_call_at_fp16_not_its_elements",
+        ),
+    ),
+    6: (
+        "an engine that is wholly on the DLA is not charged its call",
+        ("placement/test_findings.py::test_a_reshape_at_the_end_costs_the_same_behind_a_gemm_and_explicit",),
+    ),
+    7: (
+        "`nothing runs on the DLA: every placement with it costs more` where the proof was stopped",
+        ("placement/test_findings.py::test_what_is_not_proven_is_not_said",),
+    ),
+    8: (
+        "a clock that no source states is taken as the highest",
+        (
+            "costs/test_sweeps.py::test_no_power_mode_is_faster_than_the_next_higher_one_for_want_of_a_clock",
+            "costs/test_cost_model.py::test_a_clock_that_no_source_states_makes_a_guess_and_is_named",
+        ),
+    ),
+    9: (
+        "the DLA's energy follows its time alone, not its multiply-accumulates",
+        (
+            "costs/test_energy.py::test_the_published_advantage_of_the_dla_is_met_though_not_fitted_to",
+            "placement/test_findings.py::test_the_dlas_energy_grows_with_its_arithmetic",
+        ),
+    ),
+    10: (
+        "the GPU's memory term is faster than the DRAM, its launches do not follow the clock",
+        (
+            "placement/test_findings.py::test_the_gpu_is_bound_by_its_dram_and_its_launches_by_the_clock",
+            "costs/test_fit.py::test_networks_of_unseen_sources_lie_within_fifteen_percent",
+            "costs/test_fit.py::test_power_modes_lie_within_eight_percent",
+        ),
+    ),
+    11: (
+        "Xavier's DLA runs INT8 at 91 % of its peak",
+        ("placement/test_findings.py::test_xaviers_int8_is_further_from_its_peak_than_its_fp16",),
+    ),
+    12: (
+        "clocks, formats at the border, and a given assignment cannot be asked for",
+        (
+            "placement/test_prediction.py::test_lower_clocks_take_longer",
+            "placement/test_prediction.py::test_formats_of_the_dla_at_the_border_need_no_reformat",
+            "placement/test_prediction.py::test_a_placement_is_predicted_as_place_says",
+            "placement/test_pareto.py::test_a_wrong_request_says_what_is_wrong",
+        ),
+    ),
+    13: (
+        "large throughput problems end at a baseline; equal models and cores are searched twice; the limit is not kept",
+        (
+            "placement/test_placement_own_sums.py::test_two_models_that_are_the_same",
+            "placement/test_findings.py::test_many_layers_on_three_engines_beat_every_baseline",
+            "placement/test_findings.py::test_the_time_limit_counts_from_reading_the_model",
+        ),
+    ),
+}
+
+
+def test_every_finding_has_a_test_that_exists() -> None:
+    assert sorted(FINDINGS) == list(range(1, 14))
+    for _, names in FINDINGS.values():
+        for name in names:
+            file, _, function = name.partition("::")
+            tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+            assert function in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}, name
+
+
+def recurrent_model() -> onnx.ModelProto:
+    """Convolution, LSTM over its columns, convolution."""
+    w = {"c": (8, 3, 1, 1), "lw": (1, 32, 8), "lr": (1, 32, 8), "d": (8, 8, 1, 1)}
+    weights = [numpy_helper.from_array(np.zeros(dims, np.float32), name) for name, dims in w.items()]
+    sizes = {"steps": [16, 1, 8], "image": [1, 8, 4, 4]}
+    weights += [numpy_helper.from_array(np.array(dims, np.int64), name) for name, dims in sizes.items()]
+    nodes = [
+        helper.make_node("Conv", ["x", "c"], ["a"], "conv", kernel_shape=[1, 1]),
+        helper.make_node("Reshape", ["a", "steps"], ["b"], "columns"),
+        helper.make_node("LSTM", ["b", "lw", "lr"], ["l"], "lstm", hidden_size=8),
+        helper.make_node("Reshape", ["l", "image"], ["e"], "rows"),
+        helper.make_node("Conv", ["e", "d"], ["y"], "last", kernel_shape=[1, 1]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "recurrent",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 4, 4])],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def test_the_pages_of_a_recurrent_network() -> None:
+    model = recurrent_model()
+    for objective in ("latency", "throughput", "energy"):
+        placement = edgedla.place(model, objective=objective, **ORIN)
+        assert "lstm" in render_placement(placement, "html", (), False, True)
+    both = edgedla.place([model, model], objective="makespan", **ORIN)
+    assert both.figures.makespan_us == pytest.approx(both.proof.value)
+    report = edgedla.check(model, target="agx-orin-64gb", precision="int8")
+    assert "lstm" in render_check([report], "html")
+
+
+def test_the_streams_of_resnet50_beside_itself() -> None:
+    """AGX Orin, MAXN, INT8, TensorRT 10.3 (embedded-ai-quantization-guide): the DLA's stream beside the GPU's 211 frames/s,
+    657 alone; sums within 15 %."""
+    graph = network("resnet50_b1")
+    beside = edgedla.predict([graph, graph], devices=["GPU", "DLA0"], trt="10.3", **ORIN)
+    alone = edgedla.predict(graph, devices="DLA0", trt="10.3", **ORIN)
+    assert beside.throughput_fps == pytest.approx(1069, rel=0.15)
+    assert beside.streams[1].throughput_fps < 0.5 * alone.throughput_fps
+    assert beside.streams[1].throughput_fps == pytest.approx(211, rel=0.5)
+
+
+@lru_cache(maxsize=None)
+def yolo11n_samples() -> Mapping[str, Sample]:
+    """Loadable 1, and loadables 2 to 4, of YOLO11n at FP16 on Orin's DLA."""
+    return {s.row.id: s for s in samples_of(load_rows(), "fit") if s.row.id in ("p587", "p588")}
+
+
+def test_yolo11n_on_the_dla_at_fp16_is_within_its_spread() -> None:
+    numbers = coefficients("dla2-fp16")
+    samples = yolo11n_samples()
+    assert len(samples) == 2
+    for sample in samples.values():
+        predicted = sum(numbers.values[name] * value for name, value in sample.features.items())
+        assert predicted == pytest.approx(sample.time_us, rel=numbers.spread)
+
+
+def test_fallback_widens_the_spread_and_names_the_measurement() -> None:
+    prediction = edgedla.predict(small_model(), devices="DLA0", **ORIN)
+    whole = edgedla.predict(small_model(pool=False), devices="DLA0", **ORIN)
+    assert prediction.spread > whole.spread
+    assert any("--export-profile" in note for note in prediction.notes)
+    assert not any("--export-profile" in note for note in whole.notes)
+
+
+def test_a_table_costs_its_call_at_fp16_not_its_elements() -> None:
+    """YOLO11n at 640 x 640: loadable 1 looks 9.27 million elements up in 34 calls, loadables 2 to 4 look 6.83 in 43.
+
+    What the other terms leave of the two figures agrees per call, not per element. The published firmware of the
+    architecture (nvdla/sw, `update_lut`) writes the 65 + 257 entries of a table one by one for each operation.
+    """
+    values = coefficients("dla2-fp16").values
+    calls, elements = {"p587": 34, "p588": 43}, {"p587": 9.27e6, "p588": 6.83e6}
+    left = {}
+    for row, sample in yolo11n_samples().items():
+        left[row] = sample.time_us - sum(values[n] * v for n, v in sample.features.items() if n != "lut")
+        # The feature counts calls, at the clock of the mode (1369.6 MHz).
+        assert sample.features["lut"] * 1369.6 / 1000 == pytest.approx(calls[row], rel=0.01)
+
+    def ratio(by: Mapping[str, float]) -> float:
+        return (left["p588"] / by["p588"]) / (left["p587"] / by["p587"])
+
+    assert ratio(calls) == pytest.approx(1.0, abs=0.1)
+    assert ratio(elements) > 1.5
+
+
+def test_a_reshape_at_the_end_costs_the_same_behind_a_gemm_and_explicit() -> None:
+    """Both engines are called once, wherever their layers are."""
+    weights = [
+        numpy_helper.from_array(np.zeros((16, 64, 1, 1), np.float32), "w"),
+        numpy_helper.from_array(np.array([1, 16], np.int64), "flat"),
+    ]
+
+    def model(explicit: bool) -> onnx.ModelProto:
+        nodes = [helper.make_node("Conv", ["x", "w"], ["c"], "conv", kernel_shape=[1, 1])]
+        output, dims = "c", [1, 16, 1, 1]
+        if explicit:
+            nodes.append(helper.make_node("Reshape", ["c", "flat"], ["y"], "reshape"))
+            output, dims = "y", [1, 16]
+        graph = helper.make_graph(
+            nodes,
+            "end",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 1, 1])],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, dims)],
+            weights,
+        )
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+    plain, explicit = (edgedla.predict(model(e), devices="DLA0", **ORIN) for e in (False, True))
+    call_us = CostModel.load(platform_for("agx-orin-64gb"), "int8").engine().latency_us
+    assert plain.latency_us > call_us
+    assert explicit.latency_us - plain.latency_us < 0.5 * call_us
+
+
+def test_what_is_not_proven_is_not_said() -> None:
+    placement = edgedla.place(small_model(widths=(8,), size=8), **ORIN)
+    assert not placement.models[0].regions
+    texts = {True: "every placement with it costs more", False: "is not proven"}
+    assert any(texts[True] in note for note in placement.notes)
+    stopped = replace(
+        placement,
+        proof=Proof("highs", placement.proof.value, 0.5 * placement.proof.value, 0.5, False, True),
+        notes=(),
+    )
+    for page, proven in ((placement, True), (stopped, False)):
+        text = render_placement(page, "html", (), False, False)
+        assert ("no placement with a loadable costs less" in text) == proven
+        assert ("is not proven" in text) != proven
+    assert proof_text(stopped) == "best found, the optimum is at most 50.00% lower (stopped by the time limit)"
+
+
+def test_the_dlas_energy_grows_with_its_arithmetic() -> None:
+    energy = CostModel.load(platform_for("agx-orin-64gb"), "int8").energy
+    assert energy.of("DLA", 1000.0, 10**9, 1600.0) > energy.of("DLA", 1000.0, 0, 1600.0)
+    # Six dense networks in two modes of power imply 0.84 to 1.18 pJ a multiply-accumulate in all.
+    graph = network("rn34_backbone_1280x768")
+    costs = CostModel.load(platform_for("agx-orin-64gb"), "int8")
+    layers = costs.layer_costs(graph)
+    mj = sum(layers[i, "DLA"].energy_mj for i in range(len(graph.layers)))
+    assert 0.6 < mj / 71.8 < 1.3
+
+
+def test_the_gpu_is_bound_by_its_dram_and_its_launches_by_the_clock() -> None:
+    for chip in ("orin", "xavier"):
+        values = coefficients(f"gpu-{chip}").values
+        assert values["memory"] >= 1.0
+        assert values["mac.dense"] >= 1.0
+    platform = platform_for("agx-orin-64gb")
+    high, low = (CostModel.load(platform, "int8", clocks={"gpu": mhz}).engine().latency_us for mhz in (1300.0, 650.0))
+    assert low == pytest.approx(2 * high)
+
+
+def test_xaviers_int8_is_further_from_its_peak_than_its_fp16() -> None:
+    int8, fp16 = (coefficients(f"dla1-{p}").values["mac.dense"] for p in ("int8", "fp16"))
+    assert int8 >= 1.25 * fp16
+    assert 1 / int8 < 0.8
+
+
+def many_layers(count: int) -> onnx.ModelProto:
+    return small_model(widths=(64,) * count, size=28, pool=False)
+
+
+def baselines_of(placement: Placement) -> float:
+    return min(b.figures.period.latency_us for b in placement.baselines if not b.broken)
+
+
+def test_many_layers_on_three_engines_beat_every_baseline() -> None:
+    placement = edgedla.place(many_layers(60), objective="throughput", time_limit_s=5, **ORIN)
+    assert placement.proof.value < 0.8 * baselines_of(placement)
+    assert placement.proof.gap < 0.02
+
+
+def test_the_time_limit_counts_from_reading_the_model(monkeypatch) -> None:
+    """Whatever comes before the solver is taken off its time: with all of it gone, the best start is returned."""
+    from edgedla.placement import api
+
+    given = []
+    solve = api.solve
+
+    def timed(problem, goal, start, time_limit_s, *rest):
+        given.append(time_limit_s)
+        return solve(problem, goal, start, time_limit_s, *rest)
+
+    clock = [0.0]
+
+    class Slow:
+        """A clock that moves 3 seconds each time it is read."""
+
+        @staticmethod
+        def monotonic() -> float:
+            clock[0] += 3.0
+            return clock[0]
+
+    monkeypatch.setattr(api, "solve", timed)
+    monkeypatch.setattr(api, "time", Slow)
+    edgedla.place(small_model(), objective="throughput", time_limit_s=20.0, **ORIN)
+    assert given
+    assert given[0] <= 20.0 - 2 * 3.0
