@@ -88,8 +88,8 @@ class Cost:
 
         The spreads are of different causes and do not go the same way: spread = sqrt(own^2 + spread^2).
         """
-        own = math.sqrt(self.spread**2 + spread**2)
-        return replace(self, latency_us=self.latency_us * factor, spread=own)
+        spread_together = math.sqrt(self.spread**2 + spread**2)
+        return replace(self, latency_us=self.latency_us * factor, spread=spread_together)
 
     @property
     def latency_range_us(self) -> Tuple[float, float]:

@@ -147,23 +147,23 @@ def clocks_for(
             f"unknown power mode {power_mode!r} of {module.title}",
             allowed=", ".join(module.power_modes) or "none: the module has no modes on record",
         )
-    known: Dict[str, Optional[float]] = {"dla": None, "gpu": None, "emc": None}
+    clocks_mhz: Dict[str, Optional[float]] = {"dla": None, "gpu": None, "emc": None}
     if power_mode is not None:
         mode = module.power_modes[power_mode]
-        known = {"dla": mode.dla_mhz[core], "gpu": mode.gpu_mhz, "emc": mode.emc_mhz}
+        clocks_mhz = {"dla": mode.dla_mhz[core], "gpu": mode.gpu_mhz, "emc": mode.emc_mhz}
     for name, mhz in (overrides or {}).items():
-        if name not in known:
-            raise UsageError(f"unknown clock {name!r}", allowed=", ".join(known))
+        if name not in clocks_mhz:
+            raise UsageError(f"unknown clock {name!r}", allowed=", ".join(clocks_mhz))
         if isinstance(mhz, bool) or not isinstance(mhz, (int, float)) or not 0 < mhz < 1e5:
             raise UsageError(f"the {name} clock {mhz!r} is no number of MHz", allowed="a number above 0")
-        known[name] = float(mhz)
-    assumed = tuple(n for n, mhz in known.items() if mhz is None and not (n == "dla" and not module.dla_cores))
+        clocks_mhz[name] = float(mhz)
+    assumed = tuple(n for n, mhz in clocks_mhz.items() if mhz is None and not (n == "dla" and not module.dla_cores))
     most = _most_of_higher_modes(module, power_mode, top, core)
     clocks = replace(
         top,
-        dla_mhz=known["dla"] or most["dla"],
-        gpu_mhz=known["gpu"] or most["gpu"],
-        emc_mhz=known["emc"] or most["emc"],
+        dla_mhz=clocks_mhz["dla"] or most["dla"],
+        gpu_mhz=clocks_mhz["gpu"] or most["gpu"],
+        emc_mhz=clocks_mhz["emc"] or most["emc"],
         assumed=assumed,
     )
     return replace(clocks, dram_gb_s=module.dram_gb_s * clocks.emc_mhz / top.emc_mhz)

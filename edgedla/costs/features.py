@@ -59,19 +59,19 @@ def dla_features(work: Work, engine: DlaEngine, clocks: Clocks) -> Features:
     if work.kind == "free":
         return {}
     emc = clocks.emc_mhz
-    found: Features = {
+    features: Features = {
         "operator": 1.0,
         "write": (work.write_bytes + work.operand_bytes) / emc,
         **_lut_features(work, clocks),
     }
     if work.macs or work.kind in ("dense", "first", "depthwise"):
-        found[f"mac.{work.kind}"] = rounded_macs(work, engine) / (engine.mac_per_clock * clocks.dla_mhz)
-        found["read"] = work.read_bytes / emc
-        found["weight"] = (work.weight_bytes + reload_bytes(work, engine.convolution_buffer_bytes)) / emc
+        features[f"mac.{work.kind}"] = rounded_macs(work, engine) / (engine.mac_per_clock * clocks.dla_mhz)
+        features["read"] = work.read_bytes / emc
+        features["weight"] = (work.weight_bytes + reload_bytes(work, engine.convolution_buffer_bytes)) / emc
     else:
-        found["stream"] = work.read_bytes / emc
-        found["weight"] = work.weight_bytes / emc
-    return found
+        features["stream"] = work.read_bytes / emc
+        features["weight"] = work.weight_bytes / emc
+    return features
 
 
 def dla_follower_features(work: Work, clocks: Clocks) -> Features:

@@ -56,14 +56,14 @@ def layer_costs_of(
         link_of = {consumer: (producer, consumer) for producer, consumer in operator.links}
         works = [(graph.layers[i], work_of(graph.layers[i], graph, element_bytes)) for i in operator.layers]
         for device in sorted(set(same_as.values())):
-            found = []
+            predicted = []
             for position, (layer, work) in enumerate(works):
                 alone = predict(layer, work, device, False)
-                found.append(predict(layer, work, device, True) if position else alone)
+                predicted.append(predict(layer, work, device, True) if position else alone)
                 if position:
-                    separations.setdefault(link_of[layer.index], {})[device] = _difference(alone, found[-1])
+                    separations.setdefault(link_of[layer.index], {})[device] = _difference(alone, predicted[-1])
             time = measured(operator, device)
-            for index, cost in zip(operator.layers, _replaced(found, time) if time else found):
+            for index, cost in zip(operator.layers, _replaced(predicted, time) if time else predicted):
                 costs[index, device] = cost
     for index in range(len(graph.layers)):
         costs.update({(index, d): costs[index, like] for d, like in same_as.items()})

@@ -62,15 +62,15 @@ class CostModel(Prices):
             raise UsageError(f"unknown precision {precision!r}", allowed=", ".join(PRECISIONS))
         module = platform.module
         mode = power_mode if power_mode is not None else module.default_power_mode
-        found = clocks_for(module, mode, clocks)
+        mode_clocks = clocks_for(module, mode, clocks)
         cores = tuple(clocks_for(module, mode, clocks, core).dla_mhz for core in range(module.dla_cores))
         if sparsity and not (module.dla_version == 2 and precision == "int8"):
             raise UsageError(
                 f"no structured sparsity on the DLA of {module.title} at {precision}", allowed="Orin at int8"
             )
-        energy = energy_for(module, precision, mode or "", found)
-        notes = _notes(platform, mode, found, cores)
-        model = cls(platform, precision, mode or "", found, cores, energy, sparsity, None, notes)
+        energy = energy_for(module, precision, mode or "", mode_clocks)
+        notes = _notes(platform, mode, mode_clocks, cores)
+        model = cls(platform, precision, mode or "", mode_clocks, cores, energy, sparsity, None, notes)
         return model if profile is None else model.with_profile(profile)
 
     def with_profile(self, profile: Profile) -> CostModel:
@@ -79,11 +79,11 @@ class CostModel(Prices):
         Raises:
             UsageError: they were measured on another module or in another power mode.
         """
-        here = (self.platform.module.id, self.power_mode)
-        if (profile.target, profile.power_mode) != here:
+        module_and_mode = (self.platform.module.id, self.power_mode)
+        if (profile.target, profile.power_mode) != module_and_mode:
             raise UsageError(
                 f"the profile was measured on {profile.target} {profile.power_mode}".rstrip(),
-                allowed=" ".join(here).rstrip(),
+                allowed=" ".join(module_and_mode).rstrip(),
                 hint="Measured times hold for one module and power mode.",
             )
         return replace(self, profile=profile)
@@ -91,16 +91,16 @@ class CostModel(Prices):
     def predict(self, layer: Layer, work: Work, device: str, fused: bool) -> Cost:
         """As `Prices.predict`, corrected where the profile holds what one board's measurements say of predictions."""
         cost = super().predict(layer, work, device, fused)
-        known = self.profile.corrections.get((device_kind(device), self.precision)) if self.profile else None
-        if known is None or cost.latency_us <= 0:
+        correction = self.profile.corrections.get((device_kind(device), self.precision)) if self.profile else None
+        if correction is None or cost.latency_us <= 0:
             return cost
-        latency_us = known.factor * cost.latency_us + (0.0 if fused else known.operator_us)
+        latency_us = correction.factor * cost.latency_us + (0.0 if fused else correction.operator_us)
         return replace(
             cost,
             latency_us=latency_us,
             energy_mj=cost.energy_mj * latency_us / cost.latency_us,
-            spread=known.spread,
-            transfer_us=cost.transfer_us * known.factor,
+            spread=correction.spread,
+            transfer_us=cost.transfer_us * correction.factor,
         )
 
     def operators(self, graph: LayerGraph) -> Tuple[Operator, ...]:
@@ -146,9 +146,10 @@ class CostModel(Prices):
         kinds = device_kind(source), device_kind(target)
         if source == target:
             return Cost()
-        own = own_format(self.precision)
+        dla_format = own_format(self.precision)
         formats = [
-            given or (own if kind == "DLA" else "LINEAR") for given, kind in zip((source_format, target_format), kinds)
+            asked or (dla_format if kind == "DLA" else "LINEAR")
+            for asked, kind in zip((source_format, target_format), kinds)
         ]
         for name in formats:
             if name not in FORMATS:
@@ -207,15 +208,15 @@ class CostModel(Prices):
     def traffic_bytes(self, graph: LayerGraph) -> Mapping[Tuple[int, str], float]:
         """DRAM bytes of every layer by (index, device kind), for `contention`."""
         width = PRECISION_BYTES[self.precision]
-        found: Dict[Tuple[int, str], float] = {}
+        traffic: Dict[Tuple[int, str], float] = {}
         for operator in operators_of(graph):
             for position, index in enumerate(operator.layers):
                 work = work_of(graph.layers[index], graph, width)
                 moved = work.operand_bytes + work.weight_bytes if position else work.traffic_bytes
-                found[index, "GPU"] = moved + (work.gpu_pass_bytes if position else 0.0)
+                traffic[index, "GPU"] = moved + (work.gpu_pass_bytes if position else 0.0)
                 if self.platform.has_dla:
-                    found[index, "DLA"] = moved
-        return found
+                    traffic[index, "DLA"] = moved
+        return traffic
 
     @property
     def idle_power_w(self) -> float:
@@ -242,24 +243,24 @@ class CostModel(Prices):
 
 
 def _notes(platform: Platform, mode: Optional[str], clocks: Clocks, cores: Tuple[float, ...]) -> Tuple[str, ...]:
-    found: List[str] = []
+    notes: List[str] = []
     names = {"dla": "DLA", "gpu": "GPU", "emc": "memory"}
     if clocks.assumed:
-        listed = " and ".join(names[a] for a in clocks.assumed) + (" clocks" if len(clocks.assumed) > 1 else " clock")
+        assumed = " and ".join(names[a] for a in clocks.assumed) + (" clocks" if len(clocks.assumed) > 1 else " clock")
         where = " ".join(w for w in (platform.module.title, mode) if w)
-        found.append(
-            f"{where}: no source states the {listed}; those of the next higher mode are assumed, so do not compare modes by it."
+        notes.append(
+            f"{where}: no source states the {assumed}; those of the next higher mode are assumed, so do not compare modes by it."
         )
     for name, mhz in _faster_below(platform, mode, clocks):
-        found.append(
+        notes.append(
             f"{name} states a higher GPU clock ({mhz:g} MHz) than {mode} ({clocks.gpu_mhz:g} MHz): measure before you choose."
         )
     if len(set(cores)) > 1:
-        found.append(
+        notes.append(
             "DLA cores at different clocks: " + ", ".join(f"DLA{i} {mhz:g} MHz" for i, mhz in enumerate(cores))
         )
-    found.append("Energy is above the board's idle power at full duty; at low duty the DLA can cost more than the GPU.")
-    return tuple(found)
+    notes.append("Energy is above the board's idle power at full duty; at low duty the DLA can cost more than the GPU.")
+    return tuple(notes)
 
 
 def _faster_below(platform: Platform, mode: Optional[str], clocks: Clocks) -> List[Tuple[str, float]]:

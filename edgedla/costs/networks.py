@@ -96,9 +96,9 @@ def from_table(text: str, name: str) -> LayerGraph:
             if int(index) != len(layers):
                 raise ValueError(f"layer {index} stands at position {len(layers)}")
             names = tuple(_input(ref, len(layers), i, tensors) for i, ref in enumerate(inputs.split()))
-            made = tuple(f"{index}.{s}" if s else index for s in range(len(outputs.split())))
-            tensors.update({n: _tensor(n, dims) for n, dims in zip(made, outputs.split())})
-            layers.append(Layer(int(index), kind, f"{kind} {index}", "", "", names, made, json.loads(params)))
+            written = tuple(f"{index}.{s}" if s else index for s in range(len(outputs.split())))
+            tensors.update({n: _tensor(n, dims) for n, dims in zip(written, outputs.split())})
+            layers.append(Layer(int(index), kind, f"{kind} {index}", "", "", names, written, json.loads(params)))
         outputs_of = tuple(head["outputs"].split())
         for ref in outputs_of:
             tensors[ref]

@@ -95,16 +95,16 @@ class Profile:
         by_key: Dict[Key, List[Measurement]] = {}
         for m in self.measurements:
             by_key.setdefault((m.signature, m.precision, m.device), []).append(m)
-        for key, found in by_key.items():
-            mean = sum(m.latency_us for m in found) / len(found)
-            apart = math.sqrt(sum((m.latency_us - mean) ** 2 for m in found) / len(found)) / mean if mean > 0 else 0.0
-            self._found[key] = Measurement(*key, mean, max(apart, *(m.spread for m in found)), found[0].layers)
+        for key, entry in by_key.items():
+            mean = sum(m.latency_us for m in entry) / len(entry)
+            apart = math.sqrt(sum((m.latency_us - mean) ** 2 for m in entry) / len(entry)) / mean if mean > 0 else 0.0
+            self._found[key] = Measurement(*key, mean, max(apart, *(m.spread for m in entry)), entry[0].layers)
 
     def operator_us(self, graph: LayerGraph, operator: Operator, precision: str, device: str) -> Optional[Cost]:
         """The measured time of an operator on a device, as a Cost without energy; None where it was not measured."""
         signature = operator_signature(graph, operator)
-        found = self._found.get((signature, precision, device_kind(device)))
-        return Cost(found.latency_us, 0.0, "measured", found.spread) if found else None
+        entry = self._found.get((signature, precision, device_kind(device)))
+        return Cost(entry.latency_us, 0.0, "measured", entry.spread) if entry else None
 
     def to_dict(self, short: bool = False) -> Dict[str, Any]:
         """The document; `short` leaves the measurements out."""

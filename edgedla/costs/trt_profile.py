@@ -70,16 +70,16 @@ def with_measurements(
         return model.with_profile(parse_profile(document, where))
     times = parse_times(document, where)
     info = parse_engine_info(read_json(layer_info), os.fspath(layer_info)) if layer_info is not None else None
-    found: List[Profile] = []
+    profiles: List[Profile] = []
     refused: List[DocumentError] = []
     for graph in graphs:
         try:
-            found.append(assign(times, graph, model, info, where))
+            profiles.append(assign(times, graph, model, info, where))
         except DocumentError as e:
             refused.append(e)
-    if not found:
+    if not profiles:
         raise refused[0]
-    merged = replace(found[0], measurements=tuple(m for p in found for m in p.measurements))
+    merged = replace(profiles[0], measurements=tuple(m for p in profiles for m in p.measurements))
     return model.with_profile(merged)
 
 
@@ -115,11 +115,11 @@ def parse_times(document: Any, where: str = "profile") -> Tuple[LayerTime, ...]:
         raise DocumentError(
             "not trtexec's profile: no list", where=where, hint="write it with trtexec --exportProfile=FILE"
         )
-    found: List[LayerTime] = []
+    times: List[LayerTime] = []
     for i, entry in enumerate(document):
-        here = f"{where}: entry {i}"
+        entry_where = f"{where}: entry {i}"
         if not isinstance(entry, Mapping):
-            raise DocumentError("not an object", where=here)
+            raise DocumentError("not an object", where=entry_where)
         if "count" in entry and "name" not in entry:
             continue
         if "stage" in entry:
@@ -129,18 +129,18 @@ def parse_times(document: Any, where: str = "profile") -> Tuple[LayerTime, ...]:
                 hint="write it with `edgedla bench CHAIN --onnx MODEL --export-profile FILE`, by layers of the whole model",
             )
         if not isinstance(entry.get("name"), str):
-            raise DocumentError("the entry has no name", where=here)
+            raise DocumentError("the entry has no name", where=entry_where)
         median = entry.get("medianMs")
-        found.append(
+        times.append(
             LayerTime(
                 entry["name"],
-                positive(entry.get("averageMs"), "averageMs", here),
-                None if median is None else positive(median, "medianMs", here),
+                positive(entry.get("averageMs"), "averageMs", entry_where),
+                None if median is None else positive(median, "medianMs", entry_where),
             )
         )
-    if not found:
+    if not times:
         raise DocumentError("the profile holds no layer", where=where)
-    return tuple(found)
+    return tuple(times)
 
 
 def assign(
@@ -264,8 +264,8 @@ class _Resolver:
         )
 
     def _listed(self, layer: EngineLayer) -> Set[int]:
-        found = {i for name in layer.network_layers for i in self._known(name)}
-        return found or {i for node in layer.onnx_nodes for i in self._of_node.get(node, ())}
+        indices = {i for name in layer.network_layers for i in self._known(name)}
+        return indices or {i for node in layer.onnx_nodes for i in self._of_node.get(node, ())}
 
     def _known(self, name: str) -> Tuple[int, ...]:
         if name in self._index:

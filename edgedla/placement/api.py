@@ -174,24 +174,24 @@ def devices_of(platform: Platform, objective: str, asked: Optional[Sequence[str]
         UsageError: a device that does not exist, or that the module does not have.
     """
     cores = platform.module.dla_cores if platform.has_dla else 0
-    there = DEVICES[: 1 + cores]
+    present = DEVICES[: 1 + cores]
     if asked is None:
-        return there[:2] if objective in ("latency", "energy") else there
+        return present[:2] if objective in ("latency", "energy") else present
     wanted = [d.upper() for d in asked]
     for d in wanted:
         if d == "DLA" and cores:
             continue
-        if d not in there:
+        if d not in present:
             reason = platform.no_dla if d.startswith("DLA") and not cores else None
             raise UsageError(
                 f"{d} cannot be used on {platform.module.title}" + (f": {reason}" if reason else ""),
                 where="devices",
-                allowed=", ".join(there),
+                allowed=", ".join(present),
             )
-    chosen = {c for d in wanted for c in (there[1:] if d == "DLA" else (d,))}
+    chosen = {c for d in wanted for c in (present[1:] if d == "DLA" else (d,))}
     if not chosen:
-        raise UsageError("no device is left to place on", where="devices", allowed=", ".join(there))
-    return tuple(d for d in there if d in chosen)
+        raise UsageError("no device is left to place on", where="devices", allowed=", ".join(present))
+    return tuple(d for d in present if d in chosen)
 
 
 def _rates_note(problem: Problem, best: Evaluation, pace: Optional[OneInFlight], costs: CostModel) -> str:
@@ -233,10 +233,10 @@ def _solved(
         free = solve(problem, Goal("latency"), start, max(deadline - time.monotonic(), 1.0), solver, gap)
         if free.best is not None:
             best = max(free.best.latency(m).latency_us for m in range(len(problem.models)))
-            said = "the optimum" if free.optimal and len(problem.models) == 1 else "the best found"
+            standing = "the optimum" if free.optimal and len(problem.models) == 1 else "the best found"
             raise NoPlacement(
                 f"no placement keeps every frame within {goal.latency_bound_us:g} us",
-                hint=f"On {', '.join(problem.devices)} {said} is {best:.1f} us.",
+                hint=f"On {', '.join(problem.devices)} {standing} is {best:.1f} us.",
             )
     if solution.timed_out:
         raise NoPlacement(

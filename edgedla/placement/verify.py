@@ -66,11 +66,11 @@ def verify(
         item_of = {layer: i for i in problem.items_of(m) for layer in problem.items[i].layers}
         for i in problem.items_of(m):
             item = problem.items[i]
-            found = sorted({placed.layers[x].device for x in item.layers}) or ["GPU"]
-            if len(found) > 1:
-                text = f"the layers that TensorRT fuses with {item.name} stand on {' and '.join(found)}"
+            devices = sorted({placed.layers[x].device for x in item.layers}) or ["GPU"]
+            if len(devices) > 1:
+                text = f"the layers that TensorRT fuses with {item.name} stand on {' and '.join(devices)}"
                 torn.append(Violation("each-layer-once", text, (i,)))
-            assignment.append(found[0])
+            assignment.append(devices[0])
         for r in placed.regions:
             if any(x not in item_of for x in r.layers):
                 text = f"region {r.id} of {placed.name} names layers that are folded or do not exist"

@@ -45,7 +45,7 @@ def power_mode_errors(fitted: Mapping[str, Fitted]) -> Tuple[Tuple[Row, float], 
 
     The networks' own errors cancel, so the figures themselves are in the fit.
     """
-    found: List[Tuple[Row, float]] = []
+    errors: List[Tuple[Row, float]] = []
     for f in fitted.values():
         top: Dict[Tuple[str, str, str, str], float] = {}
         for sample, error in zip(f.samples, f.errors):
@@ -53,8 +53,8 @@ def power_mode_errors(fitted: Mapping[str, Fitted]) -> Tuple[Tuple[Row, float], 
             if sample.row.power_mode == "MAXN":
                 top[key] = error
             elif key in top:
-                found.append((sample.row, (1 + error) / (1 + top[key]) - 1))
-    return tuple(found)
+                errors.append((sample.row, (1 + error) / (1 + top[key]) - 1))
+    return tuple(errors)
 
 
 def report_lines(fitted: Mapping[str, Fitted]) -> Iterator[str]:
@@ -67,8 +67,8 @@ def report_lines(fitted: Mapping[str, Fitted]) -> Iterator[str]:
     plain = [u for u in rows if not u.fallback]
     yield f"  without fallback ({len(plain)}): {percent(_mean(abs(u.error) for u in plain))}"
     for name in fitted:
-        own = [abs(u.error) for u in rows if u.group == name]
-        yield f"  {name} ({len(own)}): {percent(_mean(iter(own))) if own else '-'}"
+        errors_of_group = [abs(u.error) for u in rows if u.group == name]
+        yield f"  {name} ({len(errors_of_group)}): {percent(_mean(iter(errors_of_group))) if errors_of_group else '-'}"
     modes = power_mode_errors(fitted)
     yield f"power modes, relative to the highest ({len(modes)}): {percent(_mean(abs(e) for _, e in modes))}"
     for sigma in (1, 2):

@@ -63,7 +63,7 @@ def load_rows(path: Path | None = None) -> Tuple[Row, ...]:
         RuleError: a column is missing, a row has no source or licence, an id stands twice; `where` is file:line.
     """
     path = path or rules_dir() / "evidence" / "performance.csv"
-    found: Dict[str, Row] = {}
+    rows_by_id: Dict[str, Row] = {}
     with open(path, encoding="utf-8", newline="") as f:
         reader = csv.DictReader(f)
         if tuple(reader.fieldnames or ()) != COLUMNS:
@@ -75,7 +75,7 @@ def load_rows(path: Path | None = None) -> Tuple[Row, ...]:
                     raise RuleError(f"the column {key!r} is empty", where=where)
             if raw["use"] not in USES:
                 raise RuleError(f"unknown use {raw['use']!r}", where=where, allowed=", ".join(USES))
-            if raw["id"] in found:
+            if raw["id"] in rows_by_id:
                 raise RuleError(f"the id {raw['id']} stands twice", where=where)
             try:
                 clocks = {k: float(v) for k, v in (c.split("=") for c in raw["clocks"].split())}
@@ -83,5 +83,5 @@ def load_rows(path: Path | None = None) -> Tuple[Row, ...]:
             except ValueError as e:
                 raise RuleError(f"not a number: {e}", where=where) from e
             keep = {k: raw[k] for k in Row.__dataclass_fields__ if k not in ("clocks", "value", "includes")}
-            found[raw["id"]] = Row(**keep, clocks=clocks, value=value, includes=tuple(raw["includes"].split()))
-    return tuple(found.values())
+            rows_by_id[raw["id"]] = Row(**keep, clocks=clocks, value=value, includes=tuple(raw["includes"].split()))
+    return tuple(rows_by_id.values())

@@ -84,14 +84,14 @@ def fit_contention(rows: Sequence[Row]) -> Contention:
         ),
     )
     _, total, floor = best
-    found = errors(total, floor)
+    best_errors = errors(total, floor)
     peak = module_for(matrix[0][0].module).dram_gb_s
     return Contention(
         total / peak,
         floor / peak,
-        _mean_abs(found),
+        _mean_abs(best_errors),
         _mean_abs([d / r.value - 1.0 for r, d, _ in matrix]),
-        math.sqrt(sum(x * x for x in found) / len(found)),
+        math.sqrt(sum(x * x for x in best_errors) / len(best_errors)),
         tuple(r.id for r, _, _ in matrix),
     )
 
@@ -99,10 +99,10 @@ def fit_contention(rows: Sequence[Row]) -> Contention:
 def fit_sparsity(rows: Sequence[Row], dense: Fitted) -> Sparsity:
     """The factor on mac.dense that meets the published sparse-to-dense ratios, which cancel the networks' own errors."""
     sparse = [r for r in rows if r.use == "fit" and "sparse" in r.includes]
-    known = {(s.row.work, s.row.power_mode): s for s in dense.samples if s.row.metric == "throughput"}
+    dense_samples = {(s.row.work, s.row.power_mode): s for s in dense.samples if s.row.metric == "throughput"}
     points: List[Tuple[Row, float, float]] = []
     for row in sparse:
-        pair = known[row.work, row.power_mode]
+        pair = dense_samples[row.work, row.power_mode]
         part = dense.coefficients["mac.dense"] * pair.features["mac.dense"]
         points.append((row, sample_of(row).time_us / pair.time_us, part / predicted_us(pair, dense)))
     # time ratio = 1 - (1 - factor) * share, least squares in (1 - factor).

@@ -43,8 +43,8 @@ def guessed_spread(all_fitted: Iterable[Fitted]) -> float:
 
     Standard deviation of a normal distribution with their mean absolute error; single outliers count less so.
     """
-    found = [abs(e) for f in all_fitted for e in f.left_out if e is not None]
-    return math.sqrt(math.pi / 2) * sum(found) / len(found)
+    deviations = [abs(e) for f in all_fitted for e in f.left_out if e is not None]
+    return math.sqrt(math.pi / 2) * sum(deviations) / len(deviations)
 
 
 def engine_yaml(
@@ -190,13 +190,17 @@ def signed(value: Optional[float]) -> str:
 
 
 def _summaries(f: Fitted) -> Dict[str, float]:
-    found = {"in_sample": _mean(f.errors), "figure_left_out": _mean(f.left_one), "source_left_out": _mean(f.left_out)}
-    return {k: v for k, v in found.items() if v is not None}
+    summaries = {
+        "in_sample": _mean(f.errors),
+        "figure_left_out": _mean(f.left_one),
+        "source_left_out": _mean(f.left_out),
+    }
+    return {k: v for k, v in summaries.items() if v is not None}
 
 
 def _mean(errors: Iterable[Optional[float]]) -> Optional[float]:
-    found = [abs(e) for e in errors if e is not None]
-    return sum(found) / len(found) if found else None
+    deviations = [abs(e) for e in errors if e is not None]
+    return sum(deviations) / len(deviations) if deviations else None
 
 
 def _kinds(fitted: Mapping[str, Fitted]) -> List[Tuple[str, List[Tuple[float, Optional[float]]]]]:

@@ -124,11 +124,11 @@ class Fitted:
 
 def fit_all(samples: Sequence[Sample]) -> Dict[str, Fitted]:
     """All groups, by name."""
-    done: Dict[str, Fitted] = {}
+    fitted: Dict[str, Fitted] = {}
     for group in GROUPS:
-        own = [s for s in samples if s.group == group.name]
-        done[group.name] = fit_group(group, own, {name: f.coefficients for name, f in done.items()})
-    return done
+        samples_of_group = [s for s in samples if s.group == group.name]
+        fitted[group.name] = fit_group(group, samples_of_group, {name: f.coefficients for name, f in fitted.items()})
+    return fitted
 
 
 def fit_group(group: Group, samples: List[Sample], done: Mapping[str, Mapping[str, float]]) -> Fitted:
@@ -165,11 +165,11 @@ def fit_group(group: Group, samples: List[Sample], done: Mapping[str, Mapping[st
 
 def tied_features(features: Features, group: Group) -> Features:
     """Features under the names of the coefficients that they share."""
-    found: Features = {}
+    tied: Features = {}
     for name, value in features.items():
         name = group.tied.get(name, name)
-        found[name] = found.get(name, 0.0) + value
-    return found
+        tied[name] = tied.get(name, 0.0) + value
+    return tied
 
 
 def _with_overlap(
@@ -195,10 +195,10 @@ def _solve(
     target = np.array([s.time_us / (overlap if "overlapped" in s.row.includes else 1.0) for s in samples])
     weight = np.array([WEIGHTS.get(s.row.metric, 1.0) for s in samples]) / target
     a = np.array([[f.get(n, 0.0) for n in free] for f in features])
-    known = np.array([sum(fixed.get(n, 0.0) * v for n, v in f.items()) for f in features])
-    rows, right = a * weight[:, None], (target - known - a @ low) * weight
+    fixed_us = np.array([sum(fixed.get(n, 0.0) * v for n, v in f.items()) for f in features])
+    rows, right = a * weight[:, None], (target - fixed_us - a @ low) * weight
     x = low + nnls(*_with_priors(rows, right, free, low, group.priors))
-    residual = (a @ x + known - target) * weight
+    residual = (a @ x + fixed_us - target) * weight
     coefficients = dict(zip(free, (float(v) for v in x)))
     coefficients.update(fixed)
     return coefficients, float(residual @ residual)
@@ -219,10 +219,10 @@ def _with_priors(
 
 def _tells(rest: List[Sample], sample: Sample, group: Group) -> bool:
     """Whether the other figures can say anything of this one: they have all its features, and are as many as unknowns."""
-    known = {n for s in rest for n, v in tied_features(s.features, group).items() if v} | set(group.borrowed)
-    known |= set(group.priors)
+    told_features = {n for s in rest for n, v in tied_features(s.features, group).items() if v} | set(group.borrowed)
+    told_features |= set(group.priors)
     asked = {n for n, v in tied_features(sample.features, group).items() if v} - set(NUISANCE)
-    return asked <= known and len(rest) >= len(known - set(group.borrowed) - set(group.priors))
+    return asked <= told_features and len(rest) >= len(told_features - set(group.borrowed) - set(group.priors))
 
 
 def _error(sample: Sample, coefficients: Mapping[str, float], overlap: float, group: Group) -> float:

@@ -63,10 +63,10 @@ def devices_of_model(problem: Problem, m: int, model: Model, wanted: Assignment)
 
 
 def _filled(problem: Problem, m: int, device: str) -> Tuple[str, ...]:
-    own = set(problem.items_of(m))
+    items_of_model = set(problem.items_of(m))
     whole = greedy(problem, tuple(device if k == m else GPU for k in range(len(problem.models))))
-    kept = after_cap(problem, tuple(d if i in own else GPU for i, d in enumerate(whole)))
-    return tuple(kept[i] for i in sorted(own))
+    kept = after_cap(problem, tuple(d if i in items_of_model else GPU for i, d in enumerate(whole)))
+    return tuple(kept[i] for i in sorted(items_of_model))
 
 
 def _pinned(problem: Problem, m: int, model: Model, pins: Sequence[Tuple[str, str]]) -> Tuple[str, ...]:

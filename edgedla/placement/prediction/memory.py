@@ -31,9 +31,9 @@ def alive_bytes(graph: LayerGraph, layers: Sequence[int], precision: str, packed
     Args:
         packed: in the DLA's own format, channels rounded up to whole vectors.
     """
-    own = set(layers)
+    members = set(layers)
     outputs = set(graph.outputs)
-    order = sorted(own)
+    order = sorted(members)
     position = {i: k for k, i in enumerate(order)}
     border: Dict[str, float] = {}
     change: List[float] = [0.0] * (len(order) + 1)
@@ -44,11 +44,11 @@ def alive_bytes(graph: LayerGraph, layers: Sequence[int], precision: str, packed
 
     for i in order:
         for tensor in graph.activations(graph.layers[i]):
-            if graph.producer(tensor.name) not in own:
+            if graph.producer(tensor.name) not in members:
                 border[tensor.name] = size(tensor.name)
         for name in graph.layers[i].outputs:
             readers = graph.consumers(name)
-            if name in outputs or any(r not in own for r in readers):
+            if name in outputs or any(r not in members for r in readers):
                 border[name] = size(name)
             elif readers:
                 last = max(position[r] for r in readers)

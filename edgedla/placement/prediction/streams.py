@@ -108,8 +108,8 @@ def _gpu_shared(
 ) -> float:
     """What one frame of stream k loses to the kernels of the others, which take turns with its own."""
     # A stream is on the GPU while it works there and while it waits there.
-    there = ((_on_gpu(parts) + waiting[j]) / frame[j] for j, parts in enumerate(slowed) if j != k)
-    return _on_gpu(slowed[k]) * sum(min(share, 1.0) for share in there)
+    shares = ((_on_gpu(parts) + waiting[j]) / frame[j] for j, parts in enumerate(slowed) if j != k)
+    return _on_gpu(slowed[k]) * sum(min(share, 1.0) for share in shares)
 
 
 def _on_gpu(parts: Sequence[Tuple[str, float]]) -> float:
@@ -127,12 +127,12 @@ def _gpu_wait(
     visits = [sum(d == GPU for d, _ in parts) or 1 for parts in slowed]
     wait = 0.0
     for own_us in (t for d, t in slowed[k] if d == GPU):
-        there = own_us + waiting[k] / visits[k]
+        visit_us = own_us + waiting[k] / visits[k]
         for other, parts in enumerate(slowed):
             if other != k:
-                for taken in (t + switch_us for d, t in parts if d == GPU):
-                    meets = max(there, taken + waiting[other] / visits[other]) / frame[other]
-                    wait += taken * min(meets, 1.0)
+                for part_us in (t + switch_us for d, t in parts if d == GPU):
+                    meets = max(visit_us, part_us + waiting[other] / visits[other]) / frame[other]
+                    wait += part_us * min(meets, 1.0)
     return wait
 
 

@@ -19,18 +19,18 @@ TITLES: Mapping[str, str] = {
 
 def baselines(problem: Problem) -> Dict[str, Tuple[str, ...]]:
     """Assignments by name. They keep pins and verdicts, but not always caps and bounds; GPU-only needs no DLA."""
-    found: Dict[str, Tuple[str, ...]] = {}
+    by_name: Dict[str, Tuple[str, ...]] = {}
     if all(GPU in item.allowed for item in problem.items):
-        found["gpu"] = (GPU,) * len(problem.items)
+        by_name["gpu"] = (GPU,) * len(problem.items)
     if problem.cores:
         core = problem.cores[0]
         everything = greedy(problem, (core,) * len(problem.models))
-        found["dla-fallback"] = everything
-        found["tensorrt"] = after_cap(problem, everything)
+        by_name["dla-fallback"] = everything
+        by_name["tensorrt"] = after_cap(problem, everything)
         if len(problem.models) > 1 and GPU in problem.devices:
             turn = [problem.devices[m % len(problem.devices)] for m in range(len(problem.models))]
-            found["one-per-device"] = after_cap(problem, greedy(problem, turn))
-    return found
+            by_name["one-per-device"] = after_cap(problem, greedy(problem, turn))
+    return by_name
 
 
 def greedy(problem: Problem, device_of_model: Sequence[str]) -> Tuple[str, ...]:
@@ -51,8 +51,8 @@ def after_cap(problem: Problem, assignment: Tuple[str, ...]) -> Tuple[str, ...]:
     devices = list(assignment)
     limits = problem.limits
     for core in problem.cores:
-        here = [Region(c, problem.items[g[0]].model, g) for c, g in problem.regions(devices) if c == core]
-        ranked = sorted(here, key=lambda r: (-size(problem, r.items), r.items))
+        loadables = [Region(c, problem.items[g[0]].model, g) for c, g in problem.regions(devices) if c == core]
+        ranked = sorted(loadables, key=lambda r: (-size(problem, r.items), r.items))
         cap = limits.loadables_per_core if limits.max_regions is None else min(
             limits.loadables_per_core, limits.max_regions
         )  # fmt: skip

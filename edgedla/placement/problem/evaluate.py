@@ -134,10 +134,10 @@ def _widening(problem: Problem, devices: Sequence[str], regions: Sequence[Region
 def engine_device(problem: Problem, devices: Sequence[str], model: int) -> Optional[str]:
     """Whose time the call of a model's engine takes: the GPU's where it has layers there, else that of the core with its
     last item. None for a model without layers."""
-    own = [i for i in problem.items_of(model) if problem.items[i].layers]
-    if not own:
+    with_layers = [i for i in problem.items_of(model) if problem.items[i].layers]
+    if not with_layers:
         return None
-    return GPU if any(devices[i] == GPU for i in own) else devices[own[-1]]
+    return GPU if any(devices[i] == GPU for i in with_layers) else devices[with_layers[-1]]
 
 
 def crossings_of(problem: Problem, index: int, devices: Sequence[str]) -> List[Crossing]:

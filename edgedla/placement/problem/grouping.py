@@ -39,12 +39,12 @@ def is_acyclic(edges: Sequence[Tuple[int, int]], group: Dict[int, int]) -> bool:
             successors[ga].add(gb)
             degree[gb] += 1
     ready = [g for g, d in degree.items() if d == 0]
-    done = 0
+    visited = 0
     while ready:
         g = ready.pop()
-        done += 1
+        visited += 1
         for s in successors.get(g, ()):
             degree[s] -= 1
             if degree[s] == 0:
                 ready.append(s)
-    return done == len(degree)
+    return visited == len(degree)

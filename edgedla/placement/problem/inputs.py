@@ -64,7 +64,7 @@ def problem_of(
     flows: List[Flow] = []
     links: List[Link] = []
     graphs: List[UnitGraph] = []
-    held: List[Tuple[int, ...]] = []
+    units_by_item: List[Tuple[int, ...]] = []
     for m, model in enumerate(models):
         require_sizes(model.graph)
         units = fuse(model.graph)
@@ -75,7 +75,7 @@ def problem_of(
         item_of: Dict[int, int] = {}
         for members in in_order(units, whole_operators(model, units, legal, costs.operators(model.graph))):
             item_of.update({u: len(items) for u in members})
-            held.append(members)
+            units_by_item.append(members)
             unit = joined(units, members)
             item = _item(model, m, unit, all(legal[u] for u in members), devices, layer_costs, traffic, costs.precision)
             items.append(replace(item, units=len(members)))
@@ -88,7 +88,7 @@ def problem_of(
         items=tuple(items),
         flows=tuple(flows),
         links=tuple(links),
-        grouping=tensorrt_grouping(graphs, held, costs.precision),
+        grouping=tensorrt_grouping(graphs, units_by_item, costs.precision),
         models=tuple(m.graph.name for m in models),
         engine=costs.engine(),
         loadable=costs.loadable() if any(d != GPU for d in devices) else Cost(),
@@ -167,8 +167,8 @@ def _item(
     if not unit.layers:
         name = f"reshape beside {graph.layers[unit.reshape_of[0]].name}"
         return Item(name, m, (), (GPU,), {"GPU": Cost()}, unit.batch, False, "forced", "a reshape that the GPU runs")
-    there = tuple(d for d in devices if d == GPU or legal)
-    there = there if GPU in there else (GPU, *there)
+    possible = tuple(d for d in devices if d == GPU or legal)
+    possible = possible if GPU in possible else (GPU, *possible)
     outputs = [t for i in unit.layers for t in graph.output_tensors(graph.layers[i])]
     each = WEIGHT_BYTES[precision]
     return Item(
@@ -176,12 +176,12 @@ def _item(
         model=m,
         layers=unit.layers,
         allowed=allowed,
-        costs={d: total(layer_costs[i, d] for i in unit.layers) for d in there},
+        costs={d: total(layer_costs[i, d] for i in unit.layers) for d in possible},
         batch=unit.batch,
         legal=legal,
         why=why,
         reason=reason,
-        traffic_bytes={d: sum(traffic[i, device_kind(d)] for i in unit.layers) for d in there},
+        traffic_bytes={d: sum(traffic[i, device_kind(d)] for i in unit.layers) for d in possible},
         weight_bytes=sum(kind_of(graph.layers[i], graph).weight_elements * each for i in unit.layers),
         activation_bytes=max((t.size_bytes(each) for t in outputs), default=0),
     )
@@ -209,11 +209,11 @@ def _flows(
         for name in unit.outputs:
             if name in outputs:
                 readers.setdefault((item_of[u], name), [])
-    found = []
+    flows = []
     order: List[Tuple[Optional[int], str]] = sorted(readers, key=lambda k: (-1 if k[0] is None else k[0], k[1]))
     for source, name in order:
         tensor = _tensor(graph, name)
-        given = border_format(borders, name, "inputs", costs.precision) if source is None else None
+        input_format = border_format(borders, name, "inputs", costs.precision) if source is None else None
         # A tensor that the network hands out and a layer reads too is needed in the reader's format.
         is_last = name in outputs and not readers[source, name]
         handed_out = border_format(borders, name, "outputs", costs.precision) if is_last else None
@@ -221,20 +221,20 @@ def _flows(
             {}
             if not any_core
             else {
-                ("GPU", "DLA"): costs.transition(tensor, "GPU", "DLA0", source_format=given),
+                ("GPU", "DLA"): costs.transition(tensor, "GPU", "DLA0", source_format=input_format),
                 ("DLA", "GPU"): costs.transition(tensor, "DLA0", "GPU", target_format=handed_out),
                 ("DLA", "DLA"): costs.transition(tensor, "DLA0", "DLA1"),
             }
         )
         consumers = tuple(sorted(set(readers[source, name])))
-        found.append(Flow(outer_name(name, graph.tensors), m, source, consumers, name in outputs, by_kind))
-    return found
+        flows.append(Flow(outer_name(name, graph.tensors), m, source, consumers, name in outputs, by_kind))
+    return flows
 
 
 def _written_outputs(graph: LayerGraph, units: UnitGraph) -> FrozenSet[str]:
     """The tensors that become network outputs; behind a folded layer (a Flatten at the end) that is what it reads."""
     written = {name for unit in units.units for name in unit.outputs}
-    found = set()
+    names = set()
     for name in graph.outputs:
         producer = graph.producer(name)
         while name not in written and producer is not None:
@@ -243,8 +243,8 @@ def _written_outputs(graph: LayerGraph, units: UnitGraph) -> FrozenSet[str]:
                 break
             name = before[0].name
             producer = graph.producer(name)
-        found.add(name)
-    return frozenset(found)
+        names.add(name)
+    return frozenset(names)
 
 
 def _tensor(graph: LayerGraph, name: str) -> Tensor:

@@ -42,8 +42,8 @@ def why_not(model: Model, unit: Unit, use_unknown: bool = False) -> str:
         if verdict.support is Support.UNKNOWN and use_unknown:
             wanted = None
         if wanted is not None:
-            found = next((f for f in verdict.findings if f.effect is wanted), None)
-            return f"{found.rule}: {found.message}" if found else "no rule says that the DLA runs it"
+            reason = next((f for f in verdict.findings if f.effect is wanted), None)
+            return f"{reason.rule}: {reason.message}" if reason else "no rule says that the DLA runs it"
         if verdict.validation:
             return f"{verdict.validation[0].rule}: {verdict.validation[0].message}"
     return "merged into a reshape that the GPU runs"

@@ -23,7 +23,7 @@ def parse_pins(texts: Iterable[str]) -> Tuple[Tuple[str, str], ...]:
     Raises:
         UsageError: another form, or an unknown device.
     """
-    found: List[Tuple[str, str]] = []
+    parsed: List[Tuple[str, str]] = []
     for text in texts:
         for part in re.findall(r"""(?:"[^"]*"|'[^']*'|[^,])+""", text):
             name, colon, device = part.strip().rpartition(":")
@@ -36,8 +36,8 @@ def parse_pins(texts: Iterable[str]) -> Tuple[Tuple[str, str], ...]:
                     where="--layerDeviceTypes",
                     allowed="layer:GPU, layer:DLA, several separated by commas; * in a layer's name matches any text",
                 )
-            found.append((name, device.strip().upper()))
-    return tuple(found)
+            parsed.append((name, device.strip().upper()))
+    return tuple(parsed)
 
 
 def resolve_pins(graph: LayerGraph, pins: Sequence[Tuple[str, str]], strict: bool = True) -> Dict[int, str]:
@@ -52,7 +52,7 @@ def resolve_pins(graph: LayerGraph, pins: Sequence[Tuple[str, str]], strict: boo
     Raises:
         UsageError: a pin matches no layer.
     """
-    found: Dict[int, Tuple[Tuple[int, int], str]] = {}
+    matches: Dict[int, Tuple[Tuple[int, int], str]] = {}
     for pattern, device in pins:
         hits = _matches(graph, pattern)
         if not hits and strict:
@@ -63,9 +63,9 @@ def resolve_pins(graph: LayerGraph, pins: Sequence[Tuple[str, str]], strict: boo
             )
         weight = (1, 0) if "*" not in pattern else (0, len(pattern))
         for i in hits:
-            if i not in found or found[i][0] <= weight:
-                found[i] = (weight, device)
-    return {i: device for i, (_, device) in sorted(found.items())}
+            if i not in matches or matches[i][0] <= weight:
+                matches[i] = (weight, device)
+    return {i: device for i, (_, device) in sorted(matches.items())}
 
 
 def _matches(graph: LayerGraph, pattern: str) -> List[int]:
@@ -99,8 +99,8 @@ def check_pins(
         if not chosen:
             continue
         if len(set(chosen.values())) > 1:
-            said = ", ".join(f"{model.graph.layers[i].name}:{p}" for i, p in sorted(chosen.items()))
-            raise UsageError(f"TensorRT fuses these layers into one, so they share a device: {said}", where="pin")
+            pins_text = ", ".join(f"{model.graph.layers[i].name}:{p}" for i, p in sorted(chosen.items()))
+            raise UsageError(f"TensorRT fuses these layers into one, so they share a device: {pins_text}", where="pin")
         layer, device = next(iter(sorted(chosen.items())))
         name = model.graph.layers[layer].name
         if device != GPU and not is_legal:

@@ -154,12 +154,12 @@ class Problem:
     )
 
     def __post_init__(self) -> None:
-        found: List[Dict[int, None]] = [{} for _ in self.items]
+        sources: List[Dict[int, None]] = [{} for _ in self.items]
         for flow in self.flows:
             if flow.producer is not None:
                 for consumer in flow.consumers:
-                    found[consumer][flow.producer] = None
-        self._predecessors.extend(tuple(sorted(f)) for f in found)
+                    sources[consumer][flow.producer] = None
+        self._predecessors.extend(tuple(sorted(f)) for f in sources)
 
     @property
     def cores(self) -> Tuple[str, ...]:
@@ -181,12 +181,12 @@ class Problem:
 
     def regions(self, assignment: Sequence[str]) -> Tuple[Tuple[str, Tuple[int, ...]], ...]:
         """(core, items) of every loadable that TensorRT forms of an assignment (a device per item), by first item."""
-        found: List[Tuple[str, Tuple[int, ...]]] = []
+        loadables: List[Tuple[str, Tuple[int, ...]]] = []
         for core in self.cores:
             for model in range(len(self.models)):
                 members = tuple(i for i in self.items_of(model) if assignment[i] == core)
                 key = (core, members)
                 if members and key not in self._groups:
                     self._groups[key] = self.grouping(self, core, members)
-                found += [(core, g) for g in self._groups.get(key, ())]
-        return tuple(sorted(found, key=lambda g: (g[1], g[0])))
+                loadables += [(core, g) for g in self._groups.get(key, ())]
+        return tuple(sorted(loadables, key=lambda g: (g[1], g[0])))

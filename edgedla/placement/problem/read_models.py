@@ -40,14 +40,14 @@ def read_models(
         hits = [g for g in graphs if resolve_pins(g, (pin,), strict=False)]
         if not hits:
             resolve_pins(graphs[0], (pin,))
-    found: List[Model] = []
+    models: List[Model] = []
     for m, graph in enumerate(graphs):
         verdicts = rules.check(graph, platform, precision)
-        named = resolve_pins(graph, [p for p in parsed if "*" not in p[0]], strict=False)
+        pinned_by_name = resolve_pins(graph, [p for p in parsed if "*" not in p[0]], strict=False)
         model = Model(graph, verdicts, resolve_pins(graph, parsed, strict=False), 1.0 if rates is None else rates[m])
-        kept = check_pins(model, devices, use_unknown, {i: i not in named for i in model.pins})
-        found.append(Model(graph, verdicts, kept, model.rate))
-    return tuple(found)
+        kept = check_pins(model, devices, use_unknown, {i: i not in pinned_by_name for i in model.pins})
+        models.append(Model(graph, verdicts, kept, model.rate))
+    return tuple(models)
 
 
 def read_graph(

@@ -107,14 +107,14 @@ def segments(problem: Problem, evaluation: Evaluation, model: int) -> Tuple[Segm
             reformat[node] += time_us
         else:
             before[node] = before.get(node, 0.0) + time_us
-    found: List[Segment] = []
+    parts: List[Segment] = []
     for node in order:
         if before.get(node, 0.0) > 0:
-            _append(found, Segment(GPU, model, before[node], (), before[node]))
-        _append(found, Segment(assignment[members[node][0]], model, compute[node], members[node], reformat[node]))
+            _append(parts, Segment(GPU, model, before[node], (), before[node]))
+        _append(parts, Segment(assignment[members[node][0]], model, compute[node], members[node], reformat[node]))
     if tail > 0:
-        _append(found, Segment(GPU, model, tail, (), tail))
-    return tuple(found)
+        _append(parts, Segment(GPU, model, tail, (), tail))
+    return tuple(parts)
 
 
 def _append(found: List[Segment], s: Segment) -> None:

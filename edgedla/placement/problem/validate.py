@@ -52,69 +52,69 @@ def validate(problem: Problem, assignment: Sequence[str], regions: Sequence[Regi
     if len(assignment) != len(problem.items):
         text = f"{len(assignment)} devices are given for {len(problem.items)} layers"
         return (Violation("each-layer-once", text),)
-    found = _devices(problem, assignment)
+    violations = _devices(problem, assignment)
     structural = _membership(problem, assignment, regions)
-    found += structural
-    found += _formats(problem, assignment)
+    violations += structural
+    violations += _formats(problem, assignment)
     if not structural:
-        found += _shapes(problem, assignment, regions)
-        found += limits_broken(problem, regions)
-    if not found:
+        violations += _shapes(problem, assignment, regions)
+        violations += limits_broken(problem, regions)
+    if not violations:
         formed = set(problem.regions(assignment))
         claimed = {(r.core, tuple(sorted(r.items))) for r in regions}
         for core, group in sorted(claimed - formed):
             first = problem.items[group[0]].name
             text = f"TensorRT would not form the region of {len(group)} layers that starts at {first} on {core}"
-            found.append(Violation("regroup", text, group))
+            violations.append(Violation("regroup", text, group))
     order = list(RULES)
-    return tuple(sorted(found, key=lambda v: (order.index(v.rule), v.items, v.message)))
+    return tuple(sorted(violations, key=lambda v: (order.index(v.rule), v.items, v.message)))
 
 
 def limits_broken(problem: Problem, regions: Sequence[Region]) -> List[Violation]:
     """Caps, sizes and pools: what depends on the regions alone. Solvers use it on the regions that TensorRT forms."""
     limits = problem.limits
-    found: List[Violation] = []
+    violations: List[Violation] = []
     for core in sorted({r.core for r in regions}):
-        here = [r for r in regions if r.core == core]
-        if len(here) > limits.loadables_per_core:
-            text = f"{core} would hold {len(here)} loadables, limit {limits.loadables_per_core}"
-            found.append(Violation("loadable-cap", text, tuple(r.items[0] for r in here)))
+        on_core = [r for r in regions if r.core == core]
+        if len(on_core) > limits.loadables_per_core:
+            text = f"{core} would hold {len(on_core)} loadables, limit {limits.loadables_per_core}"
+            violations.append(Violation("loadable-cap", text, tuple(r.items[0] for r in on_core)))
     if limits.max_regions is not None and len(regions) > limits.max_regions:
-        found.append(Violation("max-regions", f"{len(regions)} regions, limit {limits.max_regions}"))
+        violations.append(Violation("max-regions", f"{len(regions)} regions, limit {limits.max_regions}"))
     for r in regions:
         first = problem.items[r.items[0]].name
         size = sum(problem.items[i].units for i in r.items)
         if size < limits.min_region_layers:
             text = f"the region at {first} has {size} layers, at least {limits.min_region_layers} are asked for"
-            found.append(Violation("min-region", text, r.items))
+            violations.append(Violation("min-region", text, r.items))
         weights = sum(problem.items[i].weight_bytes for i in r.items)
         if weights > limits.global_dram_bytes:
             text = f"the region at {first} has {weights} bytes of weights, dlaGlobalDRAM is {limits.global_dram_bytes}"
-            found.append(Violation("memory-pool", text, r.items))
+            violations.append(Violation("memory-pool", text, r.items))
         # The intermediates that are alive together are not known; no tensor of its own may exceed the pool.
         largest = max(problem.items[i].activation_bytes for i in r.items)
         if largest > limits.local_dram_bytes:
             text = f"a tensor in the region at {first} has {largest} bytes, dlaLocalDRAM is {limits.local_dram_bytes}"
-            found.append(Violation("memory-pool", text, r.items))
-    return found
+            violations.append(Violation("memory-pool", text, r.items))
+    return violations
 
 
 def _devices(problem: Problem, assignment: Sequence[str]) -> List[Violation]:
-    found = []
+    violations = []
     for i, (item, device) in enumerate(zip(problem.items, assignment)):
         if device not in problem.devices:
             text = f"{item.name} stands on {device}, allowed: {', '.join(problem.devices)}"
-            found.append(Violation("device", text, (i,)))
+            violations.append(Violation("device", text, (i,)))
         elif device != GPU and not item.legal:
-            found.append(Violation("dla-verdict", f"{item.name} stands on {device} without a DLA verdict", (i,)))
+            violations.append(Violation("dla-verdict", f"{item.name} stands on {device} without a DLA verdict", (i,)))
         elif device not in item.allowed:
             text = f"{item.name} stands on {device}, allowed for it: {', '.join(item.allowed)}"
-            found.append(Violation("pin", text, (i,)))
-    return found
+            violations.append(Violation("pin", text, (i,)))
+    return violations
 
 
 def _membership(problem: Problem, assignment: Sequence[str], regions: Sequence[Region]) -> List[Violation]:
-    found = []
+    violations = []
     times = [0] * len(problem.items)
     for r in regions:
         if not r.items or any(not 0 <= i < len(problem.items) for i in r.items):
@@ -123,17 +123,17 @@ def _membership(problem: Problem, assignment: Sequence[str], regions: Sequence[R
             times[i] += 1
             if assignment[i] != r.core or problem.items[i].model != r.model:
                 text = f"{problem.items[i].name} is named in a region on {r.core}, but stands on {assignment[i]}"
-                found.append(Violation("one-model", text, (i,)))
+                violations.append(Violation("one-model", text, (i,)))
     for i, (item, device) in enumerate(zip(problem.items, assignment)):
         wanted = 0 if device == GPU else 1
         if times[i] != wanted:
             text = f"{item.name} on {device} is in {times[i]} regions, not in {wanted}"
-            found.append(Violation("each-layer-once", text, (i,)))
-    return found
+            violations.append(Violation("each-layer-once", text, (i,)))
+    return violations
 
 
 def _formats(problem: Problem, assignment: Sequence[str]) -> List[Violation]:
-    found = []
+    violations = []
     for flow in problem.flows:
         source = GPU if flow.producer is None else assignment[flow.producer]
         targets = {assignment[c] for c in flow.consumers} | ({GPU} if flow.is_output else set())
@@ -141,17 +141,17 @@ def _formats(problem: Problem, assignment: Sequence[str]) -> List[Violation]:
             if {source, target} <= {*DEVICES} and (device_kind(source), device_kind(target)) not in flow.costs:
                 at = () if flow.producer is None else (flow.producer,)
                 text = f"{flow.name} cannot go from {source} to {target}: no format that both read"
-                found.append(Violation("format", text, at))
-    return found
+                violations.append(Violation("format", text, at))
+    return violations
 
 
 def _shapes(problem: Problem, assignment: Sequence[str], regions: Sequence[Region]) -> List[Violation]:
-    found = []
+    violations = []
     for r in regions:
         batches = sorted({problem.items[i].batch for i in r.items})
         if len(batches) > 1:
             text = f"the region at {problem.items[r.items[0]].name} mixes batches {', '.join(map(str, batches))}"
-            found.append(Violation("batch", text, tuple(r.items)))
+            violations.append(Violation("batch", text, tuple(r.items)))
     edges = [(p, i) for i in range(len(problem.items)) for p in problem.predecessors(i)]
     alone = {i: i for i in range(len(problem.items))}
     bad = []
@@ -160,10 +160,10 @@ def _shapes(problem: Problem, assignment: Sequence[str], regions: Sequence[Regio
         if not is_acyclic(edges, joined):
             bad.append(r)
             text = f"a path leaves the region at {problem.items[r.items[0]].name} and comes back"
-            found.append(Violation("convex", text, tuple(r.items)))
+            violations.append(Violation("convex", text, tuple(r.items)))
     if not bad and wait_in_circle(problem, regions):
-        found.append(Violation("convex", "regions wait for each other in a circle"))
-    return found
+        violations.append(Violation("convex", "regions wait for each other in a circle"))
+    return violations
 
 
 def wait_in_circle(problem: Problem, regions: Sequence[Region]) -> bool:

@@ -123,8 +123,8 @@ def _checked(
 
 def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: str, precision: str) -> p.PlacedModel:
     graph = model.graph
-    own = problem.items_of(m)
-    item_of = {layer: i for i in own for layer in problem.items[i].layers}
+    items = problem.items_of(m)
+    item_of = {layer: i for i in items for layer in problem.items[i].layers}
     regions = [r for r in best.regions if r.model == m]
     region_of = {i: k for k, r in enumerate(regions) for i in r.items}
     why = reasons(problem, best, objective)

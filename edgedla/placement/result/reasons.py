@@ -18,31 +18,31 @@ def reasons(problem: Problem, evaluation: Evaluation, objective: str) -> Tuple[T
     """
     borders_of = Borders(problem, evaluation.assignment, objective)
     unit = "mJ" if objective == "energy" else "us"
-    found = []
+    sentences = []
     for i, item in enumerate(problem.items):
-        here = evaluation.assignment[i]
-        others = [d for d in item.allowed if device_kind(d) != device_kind(here)]
+        device = evaluation.assignment[i]
+        others = [d for d in item.allowed if device_kind(d) != device_kind(device)]
         if item.why or not others:
-            found.append((item.why or "forced", item.reason or f"only {here} may be used"))
+            sentences.append((item.why or "forced", item.reason or f"only {device} may be used"))
             continue
-        there = others[0]
-        own = borders_of.price(item.cost(there)) - borders_of.price(item.cost(here))
-        borders = borders_of.added(i, there)
-        if own >= 0:
-            text = f"{own:.4g} {unit} cheaper than on {there}" if own > 0 else f"as cheap on {there}"
-            found.append(("chosen", text))
-        elif own + borders >= 0 and borders > 0:
-            text = f"{there} would run it {-own:.4g} {unit} faster, its transitions would add {borders:.4g}"
+        other = others[0]
+        saved = borders_of.price(item.cost(other)) - borders_of.price(item.cost(device))
+        borders = borders_of.added(i, other)
+        if saved >= 0:
+            text = f"{saved:.4g} {unit} cheaper than on {other}" if saved > 0 else f"as cheap on {other}"
+            sentences.append(("chosen", text))
+        elif saved + borders >= 0 and borders > 0:
+            text = f"{other} would run it {-saved:.4g} {unit} faster, its transitions would add {borders:.4g}"
             if objective == "energy":
-                text = f"on {there} it would take {-own:.4g} mJ less, its transitions {borders:.4g} mJ more"
-            found.append(("kept", text))
+                text = f"on {other} it would take {-saved:.4g} mJ less, its transitions {borders:.4g} mJ more"
+            sentences.append(("kept", text))
         elif objective in ("throughput", "makespan"):
-            found.append(("chosen", "balances the load of the engines"))
-        elif here == GPU:
-            found.append(("kept", f"on {there} it would need a loadable of its own, or break a limit or the bound"))
+            sentences.append(("chosen", "balances the load of the engines"))
+        elif device == GPU:
+            sentences.append(("kept", f"on {other} it would need a loadable of its own, or break a limit or the bound"))
         else:
-            found.append(("kept", f"part of a region on {here} that pays only as a whole, or keeps the bound"))
-    return tuple(found)
+            sentences.append(("kept", f"part of a region on {device} that pays only as a whole, or keeps the bound"))
+    return tuple(sentences)
 
 
 class Borders:
@@ -86,8 +86,8 @@ class Borders:
 
     def _flow(self, f: int, i: int, device: str) -> float:
         """The transitions of one tensor with item `i` on `device`."""
-        flow, own = self.problem.flows[f], self.read.get(i, Counter())[f]
+        flow, reads = self.problem.flows[f], self.read.get(i, Counter())[f]
         source = GPU if flow.producer is None else device if flow.producer == i else self.devices[flow.producer]
-        targets = {d for d, count in self.readers[f].items() if count > (own if d == self.devices[i] else 0)}
-        targets.update({GPU} if flow.is_output else (), {device} if own else ())
+        targets = {d for d, count in self.readers[f].items() if count > (reads if d == self.devices[i] else 0)}
+        targets.update({GPU} if flow.is_output else (), {device} if reads else ())
         return sum(self.price(flow.cost(source, target)) for target in sorted(targets - {source}))

@@ -13,11 +13,11 @@ def flips(r: Relaxation, model: int, core: str, members: Set[int]) -> Linear:
     """How many items of a model stand otherwise than `members` on, all others off the core."""
     result: Linear = {}
     for i in r.problem.items_of(model):
-        here = r.on(i, core)
+        on_core = r.on(i, core)
         if i in members:
-            add(add(result, {None: 1.0}), here, -1.0)
+            add(add(result, {None: 1.0}), on_core, -1.0)
         else:
-            add(result, here)
+            add(result, on_core)
     return result
 
 

@@ -108,47 +108,47 @@ class Prices:
     def _links(self) -> Dict[Tuple[int, int], np.ndarray]:
         """By (flow, reader), the weighted cost of being torn from the flow's producer, by device of the reader."""
         f = self.frontier
-        found: Dict[Tuple[int, int], np.ndarray] = {}
+        torn: Dict[Tuple[int, int], np.ndarray] = {}
         for consumer, links in f.links.items():
             rate = f.problem.rates[f.problem.items[consumer].model]
             for link in links:
                 if link.producer in f.problem.predecessors(consumer):
                     cost = np.array([link.cost(d).latency_us * rate for d in f.devices])
                     key = self._first_flow(link.producer, consumer), consumer
-                    found[key] = found.get(key, 0.0) + self.weights.T * cost[:, None]
+                    torn[key] = torn.get(key, 0.0) + self.weights.T * cost[:, None]
         for consumer, before in self._trunk.items():
             if before is not None:
                 rate = f.problem.rates[f.problem.items[consumer].model]
                 key = self._first_flow(before, consumer), consumer
-                added = self.weights.T * self._loadable_us * rate
-                added[0] = 0.0
-                found[key] = found.get(key, 0.0) + added
-        return found
+                loadables = self.weights.T * self._loadable_us * rate
+                loadables[0] = 0.0
+                torn[key] = torn.get(key, 0.0) + loadables
+        return torn
 
     def _subtree(self, i: int) -> np.ndarray:
         f, w = self.frontier, self.weights
         item, rate = f.problem.items[i], f.problem.rates[f.problem.items[i].model]
-        own = np.full((len(f.devices), len(w)), np.inf)
+        subtree = np.full((len(f.devices), len(w)), np.inf)
         for k in f.out_of[i]:
             self._message[k] = self._messages(k, f.allowed[i])
         for d in f.allowed[i]:
-            own[d] = w[:, d] * item.time_us(f.devices[d]) * rate
+            subtree[d] = w[:, d] * item.time_us(f.devices[d]) * rate
             for k in f.out_of[i]:
                 flow, has = f.problem.flows[k], 1 << d
                 if flow.is_output and d:
-                    own[d] += w[:, 0] * flow.cost(f.devices[d], "GPU").latency_us * rate
+                    subtree[d] += w[:, 0] * flow.cost(f.devices[d], "GPU").latency_us * rate
                     has |= 1
                 message = self._message[k]
                 assert message is not None
-                own[d] += message[0, d, has]
-        return own
+                subtree[d] += message[0, d, has]
+        return subtree
 
     def _messages(self, k: int, sources: Sequence[int]) -> np.ndarray:
         """By (first reader that is still to come, source, devices that have the tensor), for every weight."""
         f, w = self.frontier, self.weights
         flow, size = f.problem.flows[k], len(f.devices)
         rate, readers = f.problem.rates[flow.model], self._readers[k]
-        found = np.full((len(readers) + 1, size, 1 << size, len(w)), np.inf)
+        messages = np.full((len(readers) + 1, size, 1 << size, len(w)), np.inf)
         for source in sources:
             sets = [s for s in range(1 << size) if s >> source & 1]
             paid: Dict[int, np.ndarray] = {s: np.zeros(len(w)) for s in sets}
@@ -159,11 +159,11 @@ class Prices:
                         paid[s] = paid[s] + w[:, d if source and d else 0] * cost
             rest = {s: paid[s] for s in sets}
             for s in sets:
-                found[len(readers), source, s] = 0.0
+                messages[len(readers), source, s] = 0.0
             for j in reversed(range(len(readers))):
-                own = self._own[readers[j]]
-                assert own is not None
-                term = own * self._share[readers[j]][k]
+                subtree = self._own[readers[j]]
+                assert subtree is not None
+                term = subtree * self._share[readers[j]][k]
                 torn = self._torn.get((k, readers[j]))
                 if torn is not None:
                     stays = term[source].copy()
@@ -173,8 +173,8 @@ class Prices:
                     rest[s] = rest[s] + term[[d for d in range(size) if s >> d & 1]].min(axis=0)
                 for s in sets:
                     more = [rest[t] for t in sets if t & s == s]
-                    found[j, source, s] = np.minimum.reduce(more) - paid[s]
-        return found
+                    messages[j, source, s] = np.minimum.reduce(more) - paid[s]
+        return messages
 
     def _fixed(self) -> Tuple[np.ndarray, List[bool]]:
         """Before each position: what no state changes, and whether the running model must call the GPU later on."""
@@ -191,9 +191,9 @@ class Prices:
             item = problem.items[i]
             constant[i] = constant[i + 1]
             if not f.into[i]:
-                own = self._own[i]
-                assert own is not None
-                constant[i] += own.min(axis=0)
+                subtree = self._own[i]
+                assert subtree is not None
+                constant[i] += subtree.min(axis=0)
             needs = needs or (bool(item.layers) and f.allowed[i] == (0,))
             called[i] = needs
             if i == 0 or problem.items[i - 1].model != item.model:
@@ -209,7 +209,7 @@ class Prices:
     def rest(self, i: int, states: Sequence[State]) -> np.ndarray:
         """By state before item i and by weight, the least that the items from i on add to the weighted loads."""
         f = self.frontier
-        found: np.ndarray = np.repeat(self._constant[i][None, :], len(states), axis=0)
+        least: np.ndarray = np.repeat(self._constant[i][None, :], len(states), axis=0)
         item_at = {j: a for a, j in enumerate(f.live_items[i])}
         source = np.array([[x[0] for x in s.items] for s in states]).reshape(len(states), len(item_at))
         paid = np.array([s.paid for s in states]).reshape(len(states), len(f.live_flows[i]))
@@ -217,10 +217,10 @@ class Prices:
             producer = f.problem.flows[k].producer
             message = self._message[k]
             assert message is not None
-            here = message[bisect_left(self._readers[k], i)]
-            found += here[0 if producer is None else source[:, item_at[producer]], paid[:, a].astype(int)]
+            messages = message[bisect_left(self._readers[k], i)]
+            least += messages[0 if producer is None else source[:, item_at[producer]], paid[:, a].astype(int)]
         if i == 0 or i == len(f.problem.items):
-            return found
+            return least
         model = f.problem.items[i].model
         rate = f.problem.rates[model]
         ahead = self._ahead[i]
@@ -230,11 +230,11 @@ class Prices:
                 # Stretches that come as no new loadable, because another path has had more.
                 at = None if before is None else item_at[before]
                 free = np.array([s.counts[a] if at is None else s.items[at][1 + a] for s in states])
-                found -= free[:, None] * (self.weights[:, core] * self._loadable_us * rate)
+                least -= free[:, None] * (self.weights[:, core] * self._loadable_us * rate)
         if self._called[i]:
             unpaid = np.array([not s.engine for s in states])
-            found += unpaid[:, None] * (self.weights[:, 0] * f.engine_us * rate)
-        return found
+            least += unpaid[:, None] * (self.weights[:, 0] * f.engine_us * rate)
+        return least
 
 
 def _trunk(frontier: Frontier) -> Dict[int, Optional[int]]:
@@ -247,14 +247,14 @@ def _trunk(frontier: Frontier) -> Dict[int, Optional[int]]:
         p = max(inputs, key=lambda q: (depth[q], -q)) if inputs else None
         before.append(p)
         depth.append((0.0 if p is None else depth[p]) + (1.0 if len(frontier.allowed[i]) > 1 else 1e-3))
-    found: Dict[int, Optional[int]] = {}
+    trunk: Dict[int, Optional[int]] = {}
     for m in range(len(problem.models)):
-        own = problem.items_of(m)
-        at = max(own, key=lambda i: (depth[i], -i)) if own else None
+        items = problem.items_of(m)
+        at = max(items, key=lambda i: (depth[i], -i)) if items else None
         while at is not None:
-            found[at] = before[at]
+            trunk[at] = before[at]
             at = before[at]
-    return found
+    return trunk
 
 
 def _least_rates(frontier: Frontier) -> np.ndarray:

@@ -56,9 +56,9 @@ def equal_models(problem: Problem) -> Tuple[Tuple[int, int], ...]:
 
 def _shape(problem: Problem, model: int) -> Tuple[Any, ...]:
     """All that a solver knows of a model, with indices that count from its first item."""
-    own = problem.items_of(model)
-    first = own[0] if own else 0
-    items = tuple(replace(problem.items[i], model=0, name="", reason="") for i in own)
+    items_of_model = problem.items_of(model)
+    first = items_of_model[0] if items_of_model else 0
+    items = tuple(replace(problem.items[i], model=0, name="", reason="") for i in items_of_model)
     flows = tuple(
         (
             None if f.producer is None else f.producer - first,
@@ -69,7 +69,7 @@ def _shape(problem: Problem, model: int) -> Tuple[Any, ...]:
         for f in problem.flows
         if f.model == model
     )
-    inside = set(own)
+    inside = set(items_of_model)
     links = tuple((k.producer - first, k.consumer - first, k.costs) for k in problem.links if k.consumer in inside)
     return items, flows, links
 
@@ -96,11 +96,11 @@ def floor_on(problem: Problem, goal: Goal, engines: Sequence[str]) -> Tuple[floa
     called = np.zeros(count)
     rates = problem.rates if goal.objective == "throughput" else (1.0,) * count
     for i, item in enumerate(problem.items):
-        here = [d for d in devices if d in item.allowed and (d in engines or not item.layers)]
-        for d in here:
+        possible = [d for d in devices if d in item.allowed and (d in engines or not item.layers)]
+        for d in possible:
             mj = item.energy_mj(d) * goal.energy_weight(item.model)
             times[i, devices.index(d)] = mj if energy else item.time_us(d)
-        if item.layers and here == [GPU]:
+        if item.layers and possible == [GPU]:
             mj = problem.engine.energy_mj * goal.energy_weight(item.model)
             called[item.model] = mj if energy else problem.engine.latency_us
     models = np.array([item.model for item in problem.items], dtype=int)

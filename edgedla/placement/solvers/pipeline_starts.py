@@ -54,7 +54,7 @@ def stage_starts(
     measure = measure_of(goal, value_of)
     budget = Budget(problem, deadline)
     n = len(problem.items)
-    found: List[Tuple[float, Tuple[str, ...]]] = []
+    best_by_order: List[Tuple[float, Tuple[str, ...]]] = []
 
     def staged(order: Sequence[str], cuts: Sequence[int]) -> Tuple[str, ...]:
         ends = [*cuts, n]
@@ -91,8 +91,8 @@ def stage_starts(
                                 best, cuts, moved = v, tried, True
                 step = step if moved else step // 2
             if best < INFINITY:
-                found.append((best, staged(order, cuts)))
-    ranked = [assignment for _, assignment in sorted(found)]
+                best_by_order.append((best, staged(order, cuts)))
+    ranked = [assignment for _, assignment in sorted(best_by_order)]
     return [polished(problem, goal, a, Budget(problem, deadline), measure) for a in ranked[:2]] + ranked[2:]
 
 

@@ -88,13 +88,13 @@ def _engines(r: Relaxation) -> None:
     if cost.latency_us <= 0 and cost.energy_mj <= 0:
         return
     for m in range(len(r.problem.models)):
-        there = [r.on(i, GPU) for i in r.problem.items_of(m) if r.problem.items[i].layers]
-        if any(x == {None: 1.0} for x in there):
+        on_gpu = [r.on(i, GPU) for i in r.problem.items_of(m) if r.problem.items[i].layers]
+        if any(x == {None: 1.0} for x in on_gpu):
             _charge(r, m, GPU, {None: 1.0}, cost.latency_us, cost.energy_mj)
-        elif there:
+        elif on_gpu:
             e = r.model.column(upper=1.0)
             _charge(r, m, GPU, {e: 1.0}, cost.latency_us, cost.energy_mj)
-            for x in there:
+            for x in on_gpu:
                 r.model.at_least(add({e: 1.0}, x, -1.0))
             last = max(i for i in r.problem.items_of(m) if r.problem.items[i].layers)
             total: Linear = {e: 1.0}
@@ -104,7 +104,7 @@ def _engines(r: Relaxation) -> None:
                 r.model.at_least(add(add({e: 1.0}, {on_core: 1.0}), r.on(last, core), -1.0))
                 add(total, {on_core: 1.0})
             r.model.at_least(total, 1.0)
-            r.model.at_least(add(_sum(there), {e: 1.0}, -1.0))
+            r.model.at_least(add(_sum(on_gpu), {e: 1.0}, -1.0))
 
 
 def _sum(expressions: object) -> Linear:
@@ -214,21 +214,21 @@ def _count_rows(r: Relaxation, core: str, possible: Sequence[int], count: int) -
     for i in window:
         if i not in before or i not in after:
             continue
-        here = r.on(i, core)
+        on_core = r.on(i, core)
         inputs = [p for p in problem.predecessors(i) if p in level]
-        if not here and len(inputs) == 1:
+        if not on_core and len(inputs) == 1:
             level[i] = level[inputs[0]]
             continue
-        if here and not inputs:
-            level[i] = dict(here)
+        if on_core and not inputs:
+            level[i] = dict(on_core)
         else:
             v = r.model.column()
             level[i] = {v: 1.0}
             for p in inputs:
-                r.model.at_least(add(add(add({v: 1.0}, level[p], -1.0), here, -1.0), r.on(p, core)))
+                r.model.at_least(add(add(add({v: 1.0}, level[p], -1.0), on_core, -1.0), r.on(p, core)))
                 r.model.at_least(add({v: 1.0}, level[p], -1.0))
-            if here:
-                r.model.at_least(add({v: 1.0}, here, -1.0))
+            if on_core:
+                r.model.at_least(add({v: 1.0}, on_core, -1.0))
         if not any(s in after and s in before for s in successors.get(i, ())):
             r.model.at_least(add({count: 1.0}, level[i], -1.0))
 
@@ -295,13 +295,13 @@ def _ask_for_size(r: Relaxation) -> None:
 def _apart(problem: Problem, model: int, possible: Set[int]) -> Dict[int, Set[int]]:
     """For each possible item those that are reached from it past an item that is not possible."""
     successors: Dict[int, List[int]] = {}
-    own = problem.items_of(model)
-    for i in own:
+    items = problem.items_of(model)
+    for i in items:
         for p in problem.predecessors(i):
             successors.setdefault(p, []).append(i)
     behind: Dict[int, Set[int]] = {}
     apart: Dict[int, Set[int]] = {}
-    for i in reversed(own):
+    for i in reversed(items):
         behind[i] = set()
         apart[i] = set()
         for s in successors.get(i, ()):

@@ -48,21 +48,21 @@ def solve(
         swept = solve_stream(problem, goal, start, time_limit_s * (SWEEPING if with_highs else 1.0), gap)
         start, time_limit_s = ([] if swept.best is None else [swept.best.assignment]), time_limit_s - swept.solve_time_s
     if swept is not None and (swept.bound >= swept.value * (1 - gap) or time_limit_s <= 0):
-        found = swept
+        solution = swept
     elif with_highs:
-        found = solve_milp(problem, goal, start, time_limit_s, gap, value_of)
+        solution = solve_milp(problem, goal, start, time_limit_s, gap, value_of)
     else:
-        found = solve_branching(problem, goal, start, time_limit_s, gap, value_of)
-    if swept is not None and found is not swept:
-        found = replace(
-            found,
-            bound=min(max(found.bound, swept.bound), found.value),
-            rounds=found.rounds + swept.rounds,
-            solve_time_s=found.solve_time_s + swept.solve_time_s,
+        solution = solve_branching(problem, goal, start, time_limit_s, gap, value_of)
+    if swept is not None and solution is not swept:
+        solution = replace(
+            solution,
+            bound=min(max(solution.bound, swept.bound), solution.value),
+            rounds=solution.rounds + swept.rounds,
+            solve_time_s=solution.solve_time_s + swept.solve_time_s,
         )
-    if found.timed_out:
-        found = replace(found, bound=max(found.bound, min(floor(problem, goal), found.value)))
-    return first_core_first(problem, goal, found, value_of)
+    if solution.timed_out:
+        solution = replace(solution, bound=max(solution.bound, min(floor(problem, goal), solution.value)))
+    return first_core_first(problem, goal, solution, value_of)
 
 
 def first_core_first(problem: Problem, goal: Goal, found: Solution, value_of: Optional[Value] = None) -> Solution:

@@ -80,13 +80,13 @@ def solve_stream(
                 trimmed[engines] = prices.most_used(WEIGHTS)
             prices = trimmed.get(engines, prices)
             same = len(frontier.devices) == 3 and alike(problem)
-            found = sweep(frontier, prices, factors, value * (1 - gap), width, same, deadline, latency_us)
+            swept = sweep(frontier, prices, factors, value * (1 - gap), width, same, deadline, latency_us)
             rounds += 1
-            bounds[engines] = max(bounds[engines], found.bound)
-            timed_out = found.stopped
-            if found.complete:
+            bounds[engines] = max(bounds[engines], swept.bound)
+            timed_out = swept.stopped
+            if swept.complete:
                 complete.add(engines)
-            if found.assignment is not None:
-                offer(found.assignment)
+            if swept.assignment is not None:
+                offer(swept.assignment)
     bound = min(min(bounds.values(), default=INFINITY), value)
     return Solution(best, value, bound, "sweep", rounds, time.monotonic() - began, timed_out)

@@ -117,7 +117,7 @@ def _continued(frontier: Frontier, i: int, states: List[State], rows: _Rows, ali
     size = len(frontier.devices)
     for device in frontier.allowed[i]:
         target = np.zeros(len(states), int)
-        added = np.zeros((len(states), size))
+        added_loads = np.zeros((len(states), size))
         swapped = np.zeros(len(states), bool)
         for s, state in enumerate(states):
             new, load = frontier.step(i, state, device)
@@ -129,8 +129,8 @@ def _continued(frontier: Frontier, i: int, states: List[State], rows: _Rows, ali
                 if len(symmetric) < len(index):
                     symmetric.append(alike and image == new)
             target[s], swapped[s] = at
-            added[s] = load
-        loads = rows.loads + added[rows.state]
+            added_loads[s] = load
+        loads = rows.loads + added_loads[rows.state]
         turned = swapped[rows.state]
         if turned.any():
             loads[turned] = loads[turned][:, (0, 2, 1)]
@@ -138,13 +138,13 @@ def _continued(frontier: Frontier, i: int, states: List[State], rows: _Rows, ali
         parts.append(
             _Rows(loads, target[rows.state], np.zeros(many), np.arange(many), np.full(many, device, np.int8), turned)
         )
-    found = list(index)
+    new_states = list(index)
     new_rows = _Rows(*(np.concatenate(columns) for columns in zip(*parts)))
     if alike:
         turn = np.array(symmetric)[new_rows.state] & (new_rows.loads[:, 1] < new_rows.loads[:, 2])
         new_rows.loads[turn] = new_rows.loads[turn][:, (0, 2, 1)]
         new_rows.swapped[turn] ^= True
-    return found, new_rows
+    return new_states, new_rows
 
 
 def _undominated(state: np.ndarray, loads: np.ndarray) -> np.ndarray:
@@ -192,11 +192,11 @@ def _enter(table: np.ndarray, edges: np.ndarray, middle: np.ndarray, last: np.nd
 
 def _traced(frontier: Frontier, history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]], row: int) -> Tuple[str, ...]:
     devices = frontier.devices
-    found: List[str] = []
+    reversed_devices: List[str] = []
     mirror = False
     for parent, device, swapped in reversed(history):
         mirror ^= bool(swapped[row])
         d = int(device[row])
-        found.append(devices[(0, 2, 1)[d] if mirror else d])
+        reversed_devices.append(devices[(0, 2, 1)[d] if mirror else d])
         row = int(parent[row])
-    return tuple(reversed(found))
+    return tuple(reversed(reversed_devices))
