@@ -18,12 +18,14 @@ from edgedla.placement.problem.evaluate import evaluate, worth
 from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.problem.validate import validate
+from edgedla.placement.solvers.balanced_stages import balanced_cuts, staged
 from edgedla.placement.solvers.frontier import Frontier, mirrored
-from edgedla.placement.solvers.load_weights import Prices, best_prices, weights_around
+from edgedla.placement.solvers.load_weights import Prices
 from edgedla.placement.solvers.lower_bounds import floor, floor_on
 from edgedla.placement.solvers.solve import solve
 from edgedla.placement.solvers.stream import solve_stream
 from edgedla.placement.solvers.sweep import _undominated
+from edgedla.placement.solvers.weights import best_prices, weights_around
 
 CHECKED = settings(
     max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
@@ -221,3 +223,29 @@ def test_regions_of_two_cores_that_wait_for_each_other_are_no_placement(objectiv
     assert found.best is not None
     assert validate(problem, found.best.assignment, found.best.regions) == ()
     assert found.value > worth(problem, best, objective)
+
+
+@CHECKED
+@given(problems(max_items=7, devices=ALL, pools=False))
+def test_balanced_stages_are_cuts_in_order(problem: Problem) -> None:
+    for order in itertools.permutations(ALL, 2):
+        cuts = balanced_cuts(problem, order)
+        if cuts is not None:
+            assert list(cuts) == sorted(cuts)
+            assert all(0 <= c <= len(problem.items) for c in cuts)
+            devices = staged(problem, order, cuts)
+            assert all(d in item.allowed for d, item in zip(devices, problem.items))
+
+
+def test_a_chain_is_cut_where_its_engines_are_busy_alike() -> None:
+    """300 equal layers, three times as slow on the DLA: the GPU takes three fifths of them."""
+    items = tuple(Item(f"l{k}", 0, (k,), ALL, {"GPU": cost(10), "DLA": cost(30)}, traffic_bytes={}) for k in range(300))
+    free = {pair: cost(0) for pair in (("GPU", "DLA"), ("DLA", "GPU"), ("DLA", "DLA"))}
+    flows = tuple(Flow(f"t{k}", 0, k, (k + 1,) if k < 299 else (), k == 299, free) for k in range(300))
+    problem = Problem(items, flows, (), lambda problem, core, members: (members,), loadable=cost(60))
+    cuts = balanced_cuts(problem, ("GPU", "DLA0", "DLA1"))
+    assert cuts is not None
+    e = evaluate(problem, staged(problem, ("GPU", "DLA0", "DLA1"), cuts))
+    loads = [e.load(problem, d).latency_us for d in ALL]
+    assert max(loads) - min(loads) <= 60
+    assert max(loads) <= 300 * 10 * 0.6 + 60

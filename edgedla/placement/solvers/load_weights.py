@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left
 from typing import Dict, List, Optional, Sequence, Tuple
 
@@ -264,34 +263,3 @@ def _least_rates(frontier: Frontier) -> np.ndarray:
         {frontier.problem.rates[i.model] for i, a in zip(items, frontier.allowed) if c in a} for c in frontier.cores
     ]
     return np.array([min(r, default=0.0) for r in rates])
-
-
-def best_prices(frontier: Frontier, factors: np.ndarray, weights: np.ndarray) -> Tuple[float, Prices]:
-    """(the best bound of the whole problem, prices around the weights that give it); `weights` is where to look first."""
-    around = weights_around(weights)
-    prices = Prices.both_ways(frontier, around * factors)
-    best = float(prices.root.max())
-    better = around[int(prices.root.argmax()) % len(around)]
-    if (better > 0).all() and not np.allclose(better, weights, atol=1e-5):
-        prices = Prices.both_ways(frontier, weights_around(better) * factors)
-        best = max(best, float(prices.root.max()))
-    return best, prices
-
-
-def weights_around(best: np.ndarray) -> np.ndarray:
-    """Weights for the search: the best ones, stretched by device, and those of fewer devices."""
-    size = len(best)
-    rows = [best, *np.eye(size)]
-    stretch = (0.5, 0.75, 1.0, 1.33, 2.0)
-    for factors in itertools.product(stretch, repeat=size - 1):
-        row = best * np.array((1.0, *factors))
-        if row.sum() > 0:
-            rows.append(row / row.sum())
-    if size > 2:
-        for left_out in range(size):
-            for share in (0.2, 0.35, 0.5, 0.65, 0.8):
-                row = np.zeros(size)
-                first, second = (k for k in range(size) if k != left_out)
-                row[first], row[second] = share, 1 - share
-                rows.append(row)
-    return np.unique(np.round(np.array(rows), 6), axis=0)

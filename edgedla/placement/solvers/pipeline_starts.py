@@ -10,6 +10,7 @@ from edgedla.placement.problem.baselines import after_cap, greedy
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure_of
 from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.balanced_stages import balanced_cuts, staged
 from edgedla.vocabulary import GPU
 
 #: Work for the search: so many items are looked at in all, about half a second. It is counted and not timed, so that
@@ -56,42 +57,35 @@ def stage_starts(
     n = len(problem.items)
     best_by_order: List[Tuple[float, Tuple[str, ...]]] = []
 
-    def staged(order: Sequence[str], cuts: Sequence[int]) -> Tuple[str, ...]:
-        ends = [*cuts, n]
-        stage = 0
-        devices = []
-        for i, item in enumerate(problem.items):
-            while i >= ends[stage]:
-                stage += 1
-            devices.append(order[stage] if order[stage] in item.allowed else item.allowed[0])
-        return tuple(devices)
-
     def value(order: Sequence[str], cuts: Sequence[int]) -> float:
         budget.take()
-        e = evaluate(problem, staged(order, cuts))
+        e = evaluate(problem, staged(problem, order, cuts))
         return measure(problem, e)[0] if legal(problem, e, goal) else INFINITY
 
     if any(not item.allowed for item in problem.items) or GPU not in problem.devices:
         return []
-    for size in range(2, len(problem.devices) + 1):
+    begun: List[Tuple[float, Tuple[str, ...], List[int]]] = []
+    for size in range(len(problem.devices), 1, -1):
         for order in itertools.permutations(problem.devices, size):
-            if budget.left < 0:
+            if time.monotonic() > deadline:
                 break
-            cuts = [n * (k + 1) // size for k in range(size - 1)]
-            best = value(order, cuts)
-            step = max(n // 4, 1)
-            while step and budget.left > 0:
-                moved = False
-                for k in range(len(cuts)):
-                    for delta in (-step, step):
-                        tried = [*cuts[:k], min(max(cuts[k] + delta, 0), n), *cuts[k + 1 :]]
-                        if tried == sorted(tried) and tried != cuts:
-                            v = value(order, tried)
-                            if v < best * (1 - 1e-9):
-                                best, cuts, moved = v, tried, True
-                step = step if moved else step // 2
-            if best < INFINITY:
-                best_by_order.append((best, staged(order, cuts)))
+            cuts = balanced_cuts(problem, order) or tuple(n * (k + 1) // size for k in range(size - 1))
+            begun.append((value(order, cuts), order, list(cuts)))
+    # The most promising order first: the budget may not last for all.
+    for best, order, cuts in sorted(begun):
+        step = max(n // 16, 1)
+        while step and budget.left > 0:
+            moved = False
+            for k in range(len(cuts)):
+                for delta in (-step, step):
+                    tried = [*cuts[:k], min(max(cuts[k] + delta, 0), n), *cuts[k + 1 :]]
+                    if tried == sorted(tried) and tried != cuts:
+                        v = value(order, tried)
+                        if v < best * (1 - 1e-9):
+                            best, cuts, moved = v, tried, True
+            step = step if moved else step // 2
+        if best < INFINITY:
+            best_by_order.append((best, staged(problem, order, cuts)))
     ranked = [assignment for _, assignment in sorted(best_by_order)]
     return [polished(problem, goal, a, Budget(problem, deadline), measure) for a in ranked[:2]] + ranked[2:]
 

@@ -12,9 +12,10 @@ from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, legal, measure_of
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.frontier import Frontier
-from edgedla.placement.solvers.load_weights import Prices, best_prices
+from edgedla.placement.solvers.load_weights import Prices
 from edgedla.placement.solvers.lower_bounds import alike, engine_sets, floor_on
 from edgedla.placement.solvers.sweep import sweep
+from edgedla.placement.solvers.weights import best_prices
 
 #: Partial placements that go on from each item to the next, sweep by sweep.
 WIDTHS: Tuple[int, ...] = (250, 2_000, 16_000, 64_000)
