@@ -69,8 +69,8 @@ def stage_starts(
         for order in itertools.permutations(problem.devices, size):
             if time.monotonic() > deadline:
                 break
-            cuts = balanced_cuts(problem, order) or tuple(n * (k + 1) // size for k in range(size - 1))
-            begun.append((value(order, cuts), order, list(cuts)))
+            first = balanced_cuts(problem, order) or tuple(n * (k + 1) // size for k in range(size - 1))
+            begun.append((value(order, first), order, list(first)))
     # The most promising order first: the budget may not last for all.
     for best, order, cuts in sorted(begun):
         step = max(n // 16, 1)
