@@ -239,3 +239,10 @@ def test_a_long_chain_of_nodes_is_followed_without_recursion():
     nodes = [helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(5000)]
     backwards = model(nodes[::-1], [value("t0", [1, 3])], ["t5000"])
     assert len(load_onnx(backwards).layers) == 5000
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize("groups", [0, -1])
+def test_a_convolution_without_groups_is_refused(op, groups):
+    broken = one(op, {"kernel_shape": [3, 3], "group": groups}, initializers=[weights("w", 8, 4, 3, 3)])
+    assert f"{op} of {groups} groups" in refused(broken.SerializeToString())

@@ -12,7 +12,7 @@ from edgedla.importers.network.core import NetTensor
 from edgedla.importers.node import Node
 from edgedla.importers.operand import Value, operand
 from edgedla.importers.ops.pad import padding_tensors
-from edgedla.importers.ops.windows import Window, read_window
+from edgedla.importers.ops.windows import Window, groups_of, read_window
 from edgedla.importers.refuse import Refused
 from edgedla.importers.values import Weights
 
@@ -41,7 +41,7 @@ def conv_transpose(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]
             "The number of spatial dimensions and the kernel shape doesn't match up. "
             f"Number of spatial dimensions = {spatial}, number of kernel dimensions = {len(weights)}."
         )
-    groups = node.integer("group", 1)
+    groups = groups_of(node)
     out_channels = weights[1] * groups
     bias_weights = inputs[2] if len(inputs) > 2 and isinstance(inputs[2], Weights) else None
     if bias_weights is not None:

@@ -29,6 +29,14 @@ class Window:
     excludes_padding: bool = True
 
 
+def groups_of(node: Node) -> int:
+    """Groups of a convolution of any direction."""
+    groups = node.integer("group", 1)
+    if groups < 1:
+        raise Refused(f"{node.op} of {groups} groups: there must be one at least.")
+    return groups
+
+
 def _fitted(values: List[int], rank: int, default: int) -> List[int]:
     return [values[i] if i < len(values) else default for i in range(rank)]
 
@@ -108,7 +116,7 @@ def conv(ctx: Context, node: Node, inputs: List[Value]) -> List[Value]:
             "The size of spatial dimension and the size of kernel shape are not equal for the Conv operator. "
             f"kernel_shape = {w.kernel}, kernel dimensions = {list(weights[2:])}."
         )
-    groups = node.integer("group", 1)
+    groups = groups_of(node)
     if x.dims[1] != -1 and weights[1] * groups != x.dims[1]:
         raise Refused("Kernel weight dimension failed to broadcast to input.")
     out = dense.convolution(
@@ -151,7 +159,7 @@ def _conv_with_inputs(ctx: Context, node: Node, inputs: List[Value]) -> NetTenso
             has_bias = True
         else:
             bias = inputs[2]
-    groups = node.integer("group", 1)
+    groups = groups_of(node)
     if x.dims[1] != -1 and dims[1] * groups != x.dims[1]:
         raise Refused("The attribute group and the kernel shape misalign with the channel size of the input tensor. ")
     out = dense.convolution(
