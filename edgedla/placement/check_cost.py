@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import FrozenSet, List, Optional
+from typing import Optional, Sequence
 
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
+from edgedla.placement.changes import Times, by_time, with_times
 from edgedla.placement.problem.inputs import require_sizes
 from edgedla.placement.worth import CostOptions, Worthiness, worth_of
-from edgedla.regions.ranking import changed
 from edgedla.regions.report import CheckReport
-from edgedla.regions.values import RankedChange
 from edgedla.rules import load_rules
+from edgedla.rules.verdict import Verdict
 
 
 def has_sizes(graph: LayerGraph) -> bool:
@@ -41,15 +41,14 @@ def with_cost(
         return report
     verdicts = report.verdicts or load_rules().check(graph, report.platform, report.precision)
     worth = worth_of(graph, report.platform, report.precision, verdicts, options)
-    ranking: List[RankedChange] = []
-    taken: FrozenSet[str] = frozenset()
-    for place, change in enumerate(report.ranking, 1):
-        taken |= frozenset(change.fixes)
-        if every_change or place == len(report.ranking):
-            after, answers = changed(graph, verdicts, taken)
-            # Measured times are of the network as it is: the changed one is predicted.
-            mode = CostOptions(options.power_mode) if options is not None else None
-            way = Worthiness(after, report.platform, report.precision, answers, mode).way("tensorrt")
-            change = replace(change, latency_us=way.cost.latency_us)
-        ranking.append(change)
-    return replace(report, worth=worth, ranking=tuple(ranking))
+    mode = CostOptions(options.power_mode) if options is not None else None
+
+    def timer(after: LayerGraph, answers: Sequence[Verdict]) -> float:
+        # Measured times are of the network as it is: the changed one is predicted.
+        return Worthiness(after, report.platform, report.precision, answers, mode).way("tensorrt").cost.latency_us
+
+    if report.mode == "fallback":
+        ranking, slower = by_time(report, graph, verdicts, timer, every_change)
+        return replace(report, worth=worth, ranking=ranking, slower=slower)
+    times = Times(graph, verdicts, timer)
+    return replace(report, worth=worth, ranking=with_times(report.ranking, times.of, every_change))

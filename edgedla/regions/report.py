@@ -7,7 +7,7 @@ from typing import Any, Dict, Mapping, Optional, Protocol, Tuple
 
 from edgedla.documents import header
 from edgedla.graph.source import SourceLocation
-from edgedla.regions.values import Cause, Cut, NodePrediction, Placed, RankedChange, Transition
+from edgedla.regions.values import Cause, Cut, NodePrediction, Placed, RankedChange, SlowerChanges, Transition
 from edgedla.rules.verdict import Finding, Support, Verdict
 from edgedla.targets.platform import Platform
 
@@ -202,6 +202,7 @@ class CheckReport:
         stands_in_for: the platform's own release, where its parser was not observed; else "".
         strict: the answer for a build without fallback; None in mode "fallback".
         worth: predicted time and energy of every way to run it (placement.worth), where it was asked for.
+        slower: changes that are left out of the ranking, where costs are known.
         with_fixes: what `edgedla fix` would make of the model (fixes.FixResult.summary), where it was asked for.
     """
 
@@ -224,6 +225,7 @@ class CheckReport:
     stands_in_for: str = ""
     as_exported: Optional[Totals] = None
     with_fixes: Optional[Mapping[str, Any]] = None
+    slower: Optional[SlowerChanges] = None
     verdicts: Tuple[Verdict, ...] = field(default=(), repr=False, compare=False)
 
     @property
@@ -253,6 +255,7 @@ class CheckReport:
             "notes": list(self.notes),
             "cost": None if self.cost is None else list(self.cost),
             "worth": None if self.worth is None else self.worth.to_dict(),
+            **({} if self.slower is None else {"slower": self.slower.to_dict()}),
             **({} if self.as_exported is None else {"as_exported": self.as_exported.to_dict()}),
             **({} if self.with_fixes is None else {"with_fixes": dict(self.with_fixes)}),
         }

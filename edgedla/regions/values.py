@@ -225,6 +225,28 @@ class RankedChange:
 
 
 @dataclass(frozen=True)
+class SlowerChanges:
+    """Changes that put more layers on the DLA and are not ranked, because a frame would take longer with them.
+
+    Attributes:
+        fixes: ids of their remedies.
+        latency_us: of one frame with them and the ranked ones, as TensorRT places it; predicted.
+        without_us: with the ranked ones alone.
+    """
+
+    fixes: Tuple[str, ...]
+    latency_us: float
+    without_us: float
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "fixes": list(self.fixes),
+            "latency_us": round(self.latency_us, 1),
+            "without_us": round(self.without_us, 1),
+        }
+
+
+@dataclass(frozen=True)
 class Prediction:
     """What TensorRT will do with a network: `layers[i].index == i`, regions kept and dropped, and the ranking."""
 

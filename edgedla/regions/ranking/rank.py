@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
-from edgedla.regions.fusions import UnitGraph
+from edgedla.regions.fusions import UnitGraph, fuse
 from edgedla.regions.ranking.outcome import Outcome, Outcomes
 from edgedla.regions.ranking.remedies import Needs, needs_of
 from edgedla.regions.values import LayerPrediction, RankedChange
@@ -60,6 +61,26 @@ def rank_changes(
     return tuple(ranking)
 
 
+def in_order(
+    graph: LayerGraph, verdicts: Sequence[Verdict], changes: Sequence[RankedChange], limit: int, precision: str
+) -> Tuple[RankedChange, ...]:
+    """The changes in this order, each with its figures on top of those before it; one that frees no layer then is left out.
+
+    Args:
+        changes: of `rank_changes` for this network, in any order and number. The rest as for `rank_changes`.
+    """
+    needs, outcomes = needs_of(verdicts), Outcomes(graph, fuse(graph), verdicts, limit, precision)
+    taken: FrozenSet[str] = frozenset()
+    ordered: List[RankedChange] = []
+    for change in changes:
+        step = frozenset(change.fixes)
+        indices = _addressed(needs, step, taken)
+        if indices:
+            ordered.append(replace(change, layers=indices, **_figures(outcomes.of(taken), outcomes.of(taken | step))))
+            taken |= step
+    return tuple(ordered)
+
+
 def _best_step(outcomes: Outcomes, taken: FrozenSet[str], remedies: Sequence[str]) -> Optional[FrozenSet[str]]:
     """The remedy, or where none helps by itself the two, that raise the value most."""
     now = outcomes.of(taken).value
@@ -97,14 +118,20 @@ def _change(
         cause=layers[first].cause,
         message=next((f.message for f in stops), layers[first].reason),
         fixes=tuple(sorted(step)),
-        regions_after=after.candidates,
-        regions_merged=before.candidates - after.candidates,
-        layers_gained=after.layers_dla - before.layers_dla,
-        macs_gained=after.macs_dla - before.macs_dla,
-        kept_after=after.kept,
-        layers_after=after.layers,
-        layers_dla_after=after.layers_dla,
-        macs_after=after.macs,
-        macs_dla_after=after.macs_dla,
+        **_figures(before, after),
         helps_alone=alone,
     )
+
+
+def _figures(before: Outcome, after: Outcome) -> Dict[str, Any]:
+    return {
+        "regions_after": after.candidates,
+        "regions_merged": before.candidates - after.candidates,
+        "layers_gained": after.layers_dla - before.layers_dla,
+        "macs_gained": after.macs_dla - before.macs_dla,
+        "kept_after": after.kept,
+        "layers_after": after.layers,
+        "layers_dla_after": after.layers_dla,
+        "macs_after": after.macs,
+        "macs_dla_after": after.macs_dla,
+    }

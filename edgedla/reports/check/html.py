@@ -48,6 +48,8 @@ def page_values(report: CheckReport, file: str, prefix: str = "") -> Dict[str, A
         "split": _split(report),
         "buys": list(worth.buys(report)),
         "steps": [_step(report, n) for n in range(len(report.ranking))],
+        "no_step": summary.nothing_to_change(report) if report.totals.layers_gpu else "Nothing to change.",
+        "slower": summary.slower_changes(report),
         "command": worth.next_command(report, file),
         "frames": frames,
         "cells": len(report.layers) <= MOST_CELLS,

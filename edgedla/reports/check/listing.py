@@ -24,6 +24,8 @@ def listing(report: CheckReport) -> Iterator[Line]:
         yield from (("", 0, ""), ("title", 0, "Change these layers first"))
         yield from _ranking(report)
         yield from (("dim", 2, line) for line in summary.fix_command(report))
+    if report.slower is not None:
+        yield "dim", 2, summary.slower_changes(report)
     yield from (("", indent, clean(line)) for indent, line in summary.with_fixes(report))
     if report.platform.has_dla:
         for title, tone, groups in summary.sections(report):

@@ -45,6 +45,8 @@ def _report(report: CheckReport) -> Iterator[str]:
             name = f"{escape(change.label)} ({len(change.layers)})"
             yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(summary.fix_text(change.fixes))} |"
         yield ""
+    if report.slower is not None:
+        yield f"{escape(summary.slower_changes(report))}\n"
     for title, _, groups in summary.sections(report):
         yield from _groups(title, groups)
     findings = [(region, finding) for region in report.regions if region.kept for finding in region.findings]

@@ -187,7 +187,9 @@ def _changes(report: CheckReport) -> Iterator[Line]:
     if not report.ranking:
         if refused:
             yield from (("", 0, ""), ("title", 0, "Change these layers first"))
-            yield "", 2, "Nothing is worth changing: no known remedy brings more than its loadables cost."
+            yield "", 2, summary.nothing_to_change(report)
+            if report.slower is not None:
+                yield "dim", 2, summary.slower_changes(report)
         return
     yield from (("", 0, ""), ("title", 0, "Change these layers first (each on top of those above)"))
     for place, change in enumerate(report.ranking, 1):
@@ -195,6 +197,8 @@ def _changes(report: CheckReport) -> Iterator[Line]:
         yield "", 2, f"{place}. {summary.fix_text(change.fixes)}: {count(len(change.layers), 'layer')}{alone}"
         last = place == len(report.ranking) > 1
         yield ("title" if last else "dim"), 5, f"{'together: ' if last else ''}{after(report, change)}"
+    if report.slower is not None:
+        yield "dim", 2, summary.slower_changes(report)
 
 
 def after(report: CheckReport, change: RankedChange) -> str:

@@ -1,0 +1,111 @@
+"""Changes by predicted time: what makes a frame slower is left out, the one that saves most comes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+from typing import Dict, FrozenSet, Sequence, Tuple
+
+import pytest
+
+from edgedla.graph import LayerGraph
+from edgedla.importers import load_onnx
+from edgedla.placement import changes as changes_module
+from edgedla.placement.changes import by_time
+from edgedla.placement.check_cost import with_cost
+from edgedla.regions import check_graph
+from edgedla.regions.report import CheckReport
+from edgedla.rules import load_rules
+from edgedla.rules.verdict import Verdict
+from edgedla.targets import platform_for
+
+NETS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "nets"
+
+
+def checked(name: str, precision: str = "int8", target: str = "orin-nx-16gb") -> Tuple[CheckReport, LayerGraph]:
+    path = NETS / f"{name}.onnx"
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    graph = load_onnx(path, trt=(10, 3) if "orin" in target else (8, 5))
+    return check_graph(graph, platform_for(target), precision), graph
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, times: Dict[str, float]) -> CheckReport:
+    """MobileNetV3's three changes with the times of `times`, by the first letters of the remedies that are applied."""
+    report, graph = checked("tv_mobilenet_v3_small")
+    verdicts = load_rules().check(graph, report.platform, "int8")
+    applied: Dict[int, FrozenSet[str]] = {}
+
+    def note(
+        graph: LayerGraph, verdicts: Sequence[Verdict], remedies: FrozenSet[str]
+    ) -> Tuple[LayerGraph, Sequence[Verdict]]:
+        other = replace(graph)
+        applied[id(other)] = remedies
+        kept.append(other)
+        return other, verdicts
+
+    kept: list = []
+    monkeypatch.setattr(changes_module, "changed", note)
+    ranking, slower = by_time(
+        report, graph, verdicts, lambda g, v: times["".join(sorted(r[0] for r in applied[id(g)]))]
+    )
+    return replace(report, ranking=ranking, slower=slower)
+
+
+def names(report: CheckReport) -> str:
+    return "".join(change.fixes[0][0] for change in report.ranking)
+
+
+#: r(elu-family), a(verage-pool), e(xpand-operand).
+TOGETHER = {"": 100.0, "r": 110.0, "a": 110.0, "e": 110.0, "ar": 100.0, "er": 90.0, "ae": 80.0, "aer": 10.0}
+
+
+def test_changes_that_help_together_only_are_all_kept_the_one_that_saves_most_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    report = timed(monkeypatch, TOGETHER)
+    # Without e a frame takes 100, without a 90, without r 80.
+    assert (names(report), report.slower) == ("ear", None)
+    assert report.ranking[-1].latency_us == 10.0
+    assert [c.latency_us for c in report.ranking[:-1]] == [None, None]
+
+
+def test_what_makes_a_frame_slower_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = timed(monkeypatch, {**TOGETHER, "r": 120.0, "er": 8.0})
+    assert names(report) == "er"
+    assert report.slower is not None
+    assert report.slower.to_dict() == {"fixes": ["average-pool"], "latency_us": 10.0, "without_us": 8.0}
+    # Figures are of this order: more of the layers come with the first one than when it stood third.
+    assert report.ranking[0].layers_dla_after < report.ranking[1].layers_dla_after
+
+
+@pytest.mark.parametrize("alone", [5000.0, 99.95])
+def test_where_nothing_is_faster_nothing_is_ranked(monkeypatch: pytest.MonkeyPatch, alone: float) -> None:
+    times = {"".join(sorted(p)): alone for n in (1, 2, 3) for p in permutations("rae", n)}
+    report = timed(monkeypatch, {**times, "": 100.0})
+    assert report.ranking == ()
+    assert report.slower is not None
+    assert set(report.slower.fixes) == {"relu-family", "average-pool", "expand-operand"}
+    assert report.slower.without_us == 100.0
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_the_joint_result_on_ssd300_is_no_slower_than_the_network_as_it_is(precision: str) -> None:
+    report, graph = checked("det_ssd300_vgg16", precision)
+    assert len(report.ranking) == 5
+    priced = with_cost(report, graph)
+    assert priced.worth is not None
+    now = priced.worth.to_dict()["ways"][0]["latency_us"]
+    assert all(change.latency_us is None or change.latency_us < now for change in priced.ranking)
+    assert priced.slower is not None
+    assert "keep-4d" in priced.slower.fixes
+    assert priced.slower.latency_us > priced.slower.without_us
+
+
+def test_without_a_fallback_every_layer_must_move_whatever_it_costs() -> None:
+    _, graph = checked("tv_mobilenet_v3_small")
+    report = check_graph(graph, platform_for("orin-nx-16gb"), "fp16", "standalone")
+    priced = with_cost(report, graph)
+    assert [c.fixes for c in priced.ranking] == [c.fixes for c in report.ranking]
+    assert priced.slower is None
