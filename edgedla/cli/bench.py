@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import click
 
 from edgedla.cli.board_option import BoardCommand
-from edgedla.cli.options import shape_options
+from edgedla.cli.options import memory_option, shape_options
 from edgedla.cli.output import deliver, destinations, echo
 from edgedla.errors import UsageError
 
@@ -76,6 +76,7 @@ def _trtexec_options(command: Callable) -> Callable:
 @click.option(
     "--power-mode", metavar="NAME", help="With --onnx: nvpmodel mode of the board, where the board does not say it."
 )
+@memory_option()
 @_trtexec_options
 @click.option("--loadEngine", "trtexec_engine", hidden=True)
 @click.option("--useDLACore", "trtexec_core", hidden=True, type=int)

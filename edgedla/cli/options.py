@@ -159,7 +159,8 @@ def memory_option() -> Callable[[Command], Command]:
         callback=_limit_memory,
         expose_value=False,
         metavar="SIZE",
-        help="Refuse, before it begins, what would take more memory than this here, as 4G.  [default: what is free]",
+        help="Refuse, before it begins, what would take more memory than this here, as 4G.  [default: what is free; 1G for a model file "
+        "below 10 MB]",
     )
 
 

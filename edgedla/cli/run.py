@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 import click
 
 from edgedla.cli.board_option import BoardCommand
-from edgedla.cli.options import preprocess_options
+from edgedla.cli.options import memory_option, preprocess_options
 from edgedla.cli.output import deliver, destinations, echo
 from edgedla.cli.source_option import source_options, sources_of
 from edgedla.errors import DocumentError, UsageError
@@ -62,6 +62,7 @@ FORMATS = ("text", "json")
     "--prometheus", type=click.IntRange(0, 65535), metavar="PORT", help="Serve pipeline numbers for Prometheus."
 )
 @click.option("--view", metavar="[HOST:]PORT", help="Serve a live page with pictures and numbers.  [host: 127.0.0.1]")
+@memory_option()
 @click.option("--format", "output_format", type=click.Choice(FORMATS), help="Form of the summary.  [default: text]")
 @click.option("-o", "--output", "output", multiple=True, metavar="FILE", help="Write the summary to FILE.")
 def run(

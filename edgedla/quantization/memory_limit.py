@@ -16,6 +16,11 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)(?:i?B)?\Z", re.IGNORECASE)
 #: A container's limit and use, in bytes; "max" is no limit (Linux kernel documentation, cgroup v2, memory).
 _CGROUP = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"))
 
+#: The limit where nothing else says one, as in a program that calls edgedla.
+VARIABLE = "EDGEDLA_MAX_MEMORY"
+#: A file below this that wants more memory than that is more likely made to harm than a network: it must be asked for.
+SMALL_FILE_BYTES, SMALL_FILE_LIMIT = 10 << 20, 1 << 30
+
 _limit: ContextVar[Optional[int]] = ContextVar("memory_limit", default=None)
 
 
@@ -34,7 +39,7 @@ def parse_size(text: str) -> int:
 
 @contextmanager
 def memory_limit(limit_bytes: Optional[int]) -> Iterator[None]:
-    """Limits the process while sessions are opened inside; None: what the machine has left."""
+    """Limits the process while sessions are opened inside; None: EDGEDLA_MAX_MEMORY, or what the machine has left."""
     token = _limit.set(limit_bytes)
     try:
         yield
@@ -44,23 +49,40 @@ def memory_limit(limit_bytes: Optional[int]) -> Iterator[None]:
 
 def require(memory: SessionMemory) -> None:
     """Raises:
-    EnvironmentMissing: the estimate is beyond the limit, or beyond what the machine has left.
+    EnvironmentMissing: the estimate is beyond the limit, or beyond what the machine has left; or a small file wants more
+        than SMALL_FILE_LIMIT and nobody has set a limit.
+    UsageError: EDGEDLA_MAX_MEMORY is no size.
     """
     limit, held = _limit.get(), resident_bytes()
-    left = available_bytes() if limit is None else limit - held
-    if left is None or memory.total_bytes <= left:
-        return
     if limit is None:
-        allowed = f"{left // MIB} MiB, which is what is free"
+        limit = _of_environment()
+    small = limit is None and memory.file_bytes < SMALL_FILE_BYTES and memory.total_bytes > SMALL_FILE_LIMIT
+    left = available_bytes() if limit is None else limit - held
+    if not small and (left is None or memory.total_bytes <= left):
+        return
+    if small:
+        allowed = (
+            f"{SMALL_FILE_LIMIT // MIB} MiB for a model file below {SMALL_FILE_BYTES // MIB} MiB, unless asked for"
+        )
+    elif limit is None:
+        allowed = f"{(left or 0) // MIB} MiB, which is what is free"
     else:
         allowed = (
-            f"{max(0, left) // MIB} MiB: {limit // MIB} MiB by --max-memory, less {held // MIB} MiB in use already"
+            f"{max(0, left or 0) // MIB} MiB: {limit // MIB} MiB by --max-memory, less {held // MIB} MiB in use already"
         )
     raise EnvironmentMissing(
         f"ONNX Runtime would take {memory}",
         allowed=allowed,
-        hint="give smaller --shapes or a smaller --batch, or a larger --max-memory",
+        hint=f"give smaller --shapes or a smaller --batch, or a larger --max-memory; {VARIABLE} for a program",
     )
+
+
+def _of_environment() -> Optional[int]:
+    text = os.environ.get(VARIABLE, "")
+    try:
+        return parse_size(text) if text else None
+    except UsageError as e:
+        raise UsageError(e.what, where=VARIABLE, allowed=e.allowed) from e
 
 
 def available_bytes() -> Optional[int]:

@@ -19,7 +19,7 @@ from edgedla.cli.main import exit_code_of  # noqa: E402
 from edgedla.errors import EnvironmentMissing, UsageError  # noqa: E402
 from edgedla.quantization import memory_limit as limits  # noqa: E402
 from edgedla.quantization.session import WORTH_SAYING_BYTES, memory_of, open_session  # noqa: E402
-from edgedla.quantization.session_memory import MIB, session_memory, tensor_bytes  # noqa: E402
+from edgedla.quantization.session_memory import MIB, SessionMemory, session_memory, tensor_bytes  # noqa: E402
 from tests.hostile.nasty_models import huge_batch, model  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,6 +124,53 @@ def test_much_is_said_before() -> None:
     assert memory_of(big).total_bytes > WORTH_SAYING_BYTES
     open_session(big, say=said.append)
     assert said == ["ONNX Runtime takes up to 263 MiB of memory"]
+
+
+def test_a_small_file_takes_a_gigabyte_unless_more_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "available_bytes", lambda: 1 << 40)
+    most = limits.SMALL_FILE_LIMIT
+    small, large = limits.SMALL_FILE_BYTES - 1, limits.SMALL_FILE_BYTES
+
+    def memory(file_bytes: int, total: int) -> SessionMemory:
+        rest = total - SessionMemory(file_bytes, 0, 0, 0).total_bytes
+        return SessionMemory(file_bytes, -(-rest // 2), 0, 0)
+
+    limits.require(memory(small, most))
+    limits.require(memory(large, 2 * most))
+    with pytest.raises(EnvironmentMissing, match="1024 MiB for a model file below 10 MiB"):
+        limits.require(memory(small, most + 2))
+    with limits.memory_limit(1 << 40):
+        limits.require(memory(small, 8 * most))
+    monkeypatch.setenv("EDGEDLA_MAX_MEMORY", "900G")
+    limits.require(memory(small, 8 * most))
+    monkeypatch.setenv("EDGEDLA_MAX_MEMORY", "16M")
+    with pytest.raises(EnvironmentMissing, match="16 MiB by --max-memory"):
+        limits.require(memory(small, 64 * MIB))
+    monkeypatch.setenv("EDGEDLA_MAX_MEMORY", "much")
+    with pytest.raises(UsageError, match="'much' is no size") as e:
+        limits.require(memory(small, 64 * MIB))
+    assert e.value.where == "EDGEDLA_MAX_MEMORY"
+
+
+@pytest.mark.parametrize("verb", ["bench", "run", "deploy"])
+def test_verbs_that_open_what_was_built_keep_the_limit(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, built = tmp_path / "m.onnx", tmp_path / "a"
+    onnx.save(huge_batch(1), str(path))
+    assert exit_code_of(["build", str(path), "--backend", "host", "-o", str(built)]) == 0
+    arguments = {
+        "bench": ["bench", str(built)],
+        "run": ["run", str(built), "--source", "synthetic://"],
+        "deploy": ["deploy", str(path), "--backend", "host", "--level", "0", "-o", str(tmp_path / "d")],
+    }[verb]
+    if verb == "run":
+        # A pipeline reads pictures: three channels.
+        onnx.save(model([helper.make_node("Relu", ["x"], ["y"])], dims=(1, 3, 16, 16)), str(path))
+        assert exit_code_of(["build", str(path), "--backend", "host", "-o", str(built)]) == 0
+    capsys.readouterr()
+    assert exit_code_of([*arguments, "--max-memory", "16M"]) == 4
+    assert "16 MiB by --max-memory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["build", "quantize", "evaluate"])

@@ -10,7 +10,7 @@ import click
 
 from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.deploy.sizes import SizesType
-from edgedla.cli.options import platform_options, preprocess_options, preprocess_settings
+from edgedla.cli.options import memory_option, platform_options, preprocess_options, preprocess_settings
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 
@@ -103,6 +103,7 @@ def parse_budget(text: str) -> float:
     "--backend", type=click.Choice(["auto", "tensorrt", "host"]), default="auto", show_default=True,
     help="Of the artifact: tensorrt on a Jetson, host (simulated) elsewhere.",
 )  # fmt: skip
+@memory_option()
 @click.option("--fresh", is_flag=True, help="Forget the steps that an earlier call has finished.")
 @click.option("--format", "output_format", type=click.Choice(FORMATS), default="text", show_default=True)
 def deploy(model: str, out: str, **given: Any) -> int:
