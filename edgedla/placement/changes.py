@@ -19,7 +19,7 @@ Timer = Callable[[LayerGraph, Sequence[Verdict]], float]
 
 
 def by_time(
-    report: CheckReport, graph: LayerGraph, verdicts: Sequence[Verdict], timer: Timer, every: bool = False
+    report: CheckReport, graph: LayerGraph, verdicts: Sequence[Verdict], times: Times, every: bool = False
 ) -> Tuple[Tuple[RankedChange, ...], Optional[SlowerChanges]]:
     """The report's changes without those that make a frame slower, the one that saves most first; and the slower ones.
 
@@ -34,7 +34,6 @@ def by_time(
     """
     if not report.ranking:
         return (), None
-    times = Times(graph, verdicts, timer)
     kept, now = list(report.ranking), times.of(report.ranking)
     without: List[float] = []
     while kept:
@@ -69,11 +68,17 @@ def with_times(
 
 
 class Times:
-    """Time of a frame by the remedies that are applied, each set predicted once."""
+    """Time of a frame by the remedies that are applied, each set predicted once.
 
-    def __init__(self, graph: LayerGraph, verdicts: Sequence[Verdict], timer: Timer) -> None:
+    Args:
+        as_it_is: of the network without a change, where it is known.
+    """
+
+    def __init__(
+        self, graph: LayerGraph, verdicts: Sequence[Verdict], timer: Timer, as_it_is: Optional[float] = None
+    ) -> None:
         self._graph, self._verdicts, self._timer = graph, verdicts, timer
-        self._known: Dict[FrozenSet[str], float] = {}
+        self._known: Dict[FrozenSet[str], float] = {} if as_it_is is None else {frozenset(): as_it_is}
 
     def of(self, changes: Sequence[RankedChange]) -> float:
         key = frozenset(fix for change in changes for fix in change.fixes)

@@ -47,8 +47,10 @@ def with_cost(
         # Measured times are of the network as it is: the changed one is predicted.
         return Worthiness(after, report.platform, report.precision, answers, mode).way("tensorrt").cost.latency_us
 
+    predicted = options is None or options.profile is None
+    as_it_is = next((way.cost.latency_us for way in worth.ways if predicted and way.name == "tensorrt"), None)
+    times = Times(graph, verdicts, timer, as_it_is)
     if report.mode == "fallback":
-        ranking, slower = by_time(report, graph, verdicts, timer, every_change)
+        ranking, slower = by_time(report, graph, verdicts, times, every_change)
         return replace(report, worth=worth, ranking=ranking, slower=slower)
-    times = Times(graph, verdicts, timer)
     return replace(report, worth=worth, ranking=with_times(report.ranking, times.of, every_change))

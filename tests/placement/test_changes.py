@@ -12,7 +12,7 @@ import pytest
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.placement import changes as changes_module
-from edgedla.placement.changes import by_time
+from edgedla.placement.changes import Times, by_time
 from edgedla.placement.check_cost import with_cost
 from edgedla.regions import check_graph
 from edgedla.regions.report import CheckReport
@@ -47,9 +47,8 @@ def timed(monkeypatch: pytest.MonkeyPatch, times: Dict[str, float]) -> CheckRepo
 
     kept: list = []
     monkeypatch.setattr(changes_module, "changed", note)
-    ranking, slower = by_time(
-        report, graph, verdicts, lambda g, v: times["".join(sorted(r[0] for r in applied[id(g)]))]
-    )
+    known = Times(graph, verdicts, lambda g, v: times["".join(sorted(r[0] for r in applied[id(g)]))])
+    ranking, slower = by_time(report, graph, verdicts, known)
     return replace(report, ranking=ranking, slower=slower)
 
 
