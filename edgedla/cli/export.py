@@ -20,7 +20,7 @@ from edgedla.cli.output import echo
 @click.option(
     "--decode", metavar="NAME", default="none", help="What the outputs are, as `run` names it.  [default: none]"
 )
-@click.option("--labels", metavar="A,B,C", help="Class names, or a file with one a line.")
+@click.option("--labels", metavar="A,B,C", help="Class names, or a file with one per line.")
 @click.option(
     "--score", type=click.FloatRange(0, 1), default=0.25, help="Detections below it are dropped.  [default: 0.25]"
 )

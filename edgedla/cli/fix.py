@@ -42,7 +42,7 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
     type=click.Choice(["latency", "throughput", "energy", "loadables"]),
     default="latency",
     show_default=True,
-    help="What a rewrite has to lower, as predicted: a frame's time, the busiest device's time per frame, energy, or the "
+    help="What a rewrite must lower, as predicted: latency, the busiest device's time per frame, energy, or the "
     "number of DLA loadables.",
 )
 @click.option(

@@ -84,7 +84,7 @@ def compare_against(
         return predicted.compared(real_of_engine(real, names))
     placed = _real_of_artifact(real, names)
     if placed is None:
-        raise DocumentError("the artifact does not tell where its layers really run", where=str(real.folder))
+        raise DocumentError("the artifact does not say where its layers really run", where=str(real.folder))
     return predicted.compared(placed)
 
 

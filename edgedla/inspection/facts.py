@@ -171,7 +171,7 @@ def of_cache(absmax: Mapping[str, float]) -> Tuple[Fact, ...]:
 
 def of_plan_header(header: PlanHeader) -> Tuple[Fact, ...]:
     rows = _scalars("TensorRT engine", [
-        ("written by TensorRT", header.version or "not told by this form of the header"),
+        ("written by TensorRT", header.version or "not in this form of the header"),
         ("begins at byte", header.offset or None),
     ])  # fmt: skip
     if header.metadata:

@@ -193,7 +193,7 @@ def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Opt
             break
     feeds = Joined(parts, limit)
     if labels and len(labels) < len(feeds):
-        raise DataError(f"{len(labels)} labels for {len(feeds)} samples", where=str(root), allowed="one a sample")
+        raise DataError(f"{len(labels)} labels for {len(feeds)} samples", where=str(root), allowed="one per sample")
     return Samples(
         feeds, False, f"{len(feeds)} samples of {root.name}", labels[: len(feeds)] or None, identity_of(files)
     )

@@ -69,7 +69,7 @@ def real_of_log(log: BuildLog, names: Sequence[str]) -> Real:
     if log.dla_layers and not log.loadables:
         place.notes.append(
             "the log lists layers before subgraphs are formed and cut off at the limit per core, and no final nodes: "
-            "which of them run on the DLA is not told"
+            "the log does not say which of them run on the DLA"
         )
     if not log.has_dla:
         place.notes.append("the log says nothing about the DLA")
@@ -107,7 +107,7 @@ def real_of_engine(info: EngineInfo, names: Sequence[str]) -> Real:
     place.fill(ranges, complete=True)
     if info.undecided:
         place.notes.append(
-            f"{len(info.undecided)} ForeignNodes have no type, so whether the DLA or the GPU runs them is not told; build "
+            f"{len(info.undecided)} ForeignNodes have no type, so the device that runs them is unknown; build "
             "with --profilingVerbosity=detailed"
         )
     return Real(
@@ -168,7 +168,7 @@ class _Places:
                 f"{len(missing)} nodes name layers that the model does not have, the first is {missing[0]}"
             )
         if nodes and not complete:
-            self.notes.append("the members of nodes named first...last are not told; only those two are counted")
+            self.notes.append("the members of nodes named first...last are unknown; only those two are counted")
 
     def _at(self, name: str, which: int) -> Optional[int]:
         known = [self.order[n] for n in names_in(name) if n in self.order]

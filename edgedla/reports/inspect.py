@@ -55,7 +55,7 @@ def _comparison(comparison: Comparison) -> Iterator[Line]:
         2,
         (
             f"{comparison.agree} of {known} layers are where they were expected; for {comparison.untold} of "
-            f"{comparison.layers} the {comparison.source} tells no device"
+            f"{comparison.layers} the {comparison.source} names no device"
         ),
     )
     if comparison.check_agree is not None:

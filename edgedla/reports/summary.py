@@ -228,7 +228,7 @@ def fix_text(fixes: Iterable[str]) -> str:
 def nothing_to_change(report: CheckReport) -> str:
     """What stands where no change is ranked, though layers are refused."""
     if report.slower is not None:
-        return "No change makes a frame faster."
+        return "No change makes the network faster."
     return "Nothing is worth changing: no known remedy brings more than its loadables cost."
 
 

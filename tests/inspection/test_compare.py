@@ -80,7 +80,7 @@ def test_nodes_without_member_lists_count_only_their_ends():
     log = read_build_log(["[V] [TRT] {ForeignNode[a...c]} successfully offloaded to DLA."])
     real = real_of_log(log, ["a", "b", "c"])
     assert real.devices == {"a": "dla", "c": "dla"}
-    assert any("not told" in note for note in real.notes)
+    assert any("unknown" in note for note in real.notes)
 
 
 def test_engine_layers_by_metadata_or_range():
@@ -101,7 +101,7 @@ def test_engine_layers_by_metadata_or_range():
 def test_names_only_output_leaves_foreign_nodes_open():
     real = real_of_engine(read_engine_info({"Layers": ["{ForeignNode[a...c]}", "d"]}), list("abcd"))
     assert real.devices == {"d": "gpu"}
-    assert any("not told" in note for note in real.notes)
+    assert any("unknown" in note for note in real.notes)
 
 
 def predictions():

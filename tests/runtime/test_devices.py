@@ -103,7 +103,7 @@ def test_runners_opened_before_a_failing_one_are_closed(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("devices", "says"),
-    [(["DLA0", "DLA0=x"], "stands twice"), (["GPU="], "device 'GPU='"), (["=a"], "device '=a'"), ([""], "device ''")],
+    [(["DLA0", "DLA0=x"], "given twice"), (["GPU="], "device 'GPU='"), (["=a"], "device '=a'"), ([""], "device ''")],
 )
 def test_devices_that_say_nothing_are_refused(tmp_path, devices, says):
     with pytest.raises(UsageError, match=says):
@@ -258,7 +258,7 @@ def test_a_chain_runs_beside_the_gpu(faked, tmp_path, devices):
 
 def test_a_core_of_the_chain_takes_no_second_runner(faked, tmp_path):
     main = straight("DLA0", "DLA1")
-    with pytest.raises(UsageError, match="a device stands twice"):
+    with pytest.raises(UsageError, match="a device is given twice"):
         open_devices(main, ["DLA0+DLA1", f"DLA0={tmp_path}"])
 
 

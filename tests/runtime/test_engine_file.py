@@ -113,7 +113,7 @@ def test_the_core_of_the_metadata_is_the_default_and_the_engine_is_read_without_
     ("inspector", "device", "note"),
     [
         (ON_GPU, "GPU", ""),
-        (NAMES_ONLY, "DLA0", "does not tell which layers run on a DLA"),
+        (NAMES_ONLY, "DLA0", "does not say which layers run on a DLA"),
         ({"Layers": []}, "DLA0", "does not"),
     ],
 )

@@ -223,7 +223,7 @@ def test_a_driver_that_never_returns_ends_the_run_before_threads_pile_up(release
         try:
             capture.take(0.01)
         except RunError as e:
-            return "reads of the source never returned" in e.what
+            return "reads from the source never returned" in e.what
         return False
 
     assert until(failed)

@@ -225,7 +225,7 @@ def test_an_engine_that_reports_nothing_is_an_error(tensorrt, jetson, tmp_path, 
     tensorrt(profile=lambda: ())
     engine_artifact(tmp_path / "a")
     bench(tmp_path / "a", "--export-profile", tmp_path / "p.json", code=6)
-    assert "TensorRT reports no layer's time" in capsys.readouterr().err
+    assert "TensorRT reports no layer times" in capsys.readouterr().err
     assert not (tmp_path / "p.json").exists()
 
 
@@ -246,7 +246,7 @@ def test_a_layer_that_runs_several_times_in_an_inference_has_their_sum():
     ("changes", "says", "hint"),
     [
         ({"backend": "host", "simulated": True}, "the artifact is simulated", "edgedla build --backend tensorrt"),
-        ({"kind": "standalone"}, "cuDLA tells no layer's time", "--mode hybrid"),
+        ({"kind": "standalone"}, "cuDLA reports no layer times", "--mode hybrid"),
     ],
 )
 def test_artifacts_without_layer_times_are_refused_before_they_run(tmp_path, capsys, changes, says, hint):
@@ -364,7 +364,7 @@ def test_a_chains_stages_are_one_profile_of_the_whole_network(tmp_path, capsys):
 
 
 def test_a_chain_of_other_runners_tells_no_layer():
-    with pytest.raises(UsageError, match="it tells no layer's time"):
+    with pytest.raises(UsageError, match="it reports no layer times"):
         measure_layers(SimpleNamespace(name="host"), {}, FAST)
 
 

@@ -29,7 +29,7 @@ def to_html(deployment: Deployment, terminal: bool = False) -> str:
         ],
         figures=[
             Figure(what, shown[what].after, note=f"before: {shown[what].before}")
-            for what in ("Latency of a frame", "Frames per second", "Energy per frame", "Layers on the DLA")
+            for what in ("Latency per frame", "Frames per second", "Energy per frame", "Layers on the DLA")
         ],
         rows=table,
         trials=[{**t.to_dict(), "tone": TONES[t.outcome]} for t in deployment.trials],

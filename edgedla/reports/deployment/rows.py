@@ -73,7 +73,7 @@ def rows(deployment: Deployment) -> List[Row]:
         Row("Layers on the DLA", _on_dla(deployment, "layers_before"), _on_dla(deployment, "layers_after"), "predicted"),
         both("MACs the DLA can run", lambda p: percent(p["check"]["share_macs_dla"]), "predicted"),
         both("Loadables", lambda p: str(p["build"]["loadables"]), "predicted"),
-        Row("Latency of a frame", _us(first, a["build"]), _us(best, b["build"]), fitted),
+        Row("Latency per frame", _us(first, a["build"]), _us(best, b["build"]), fitted),
         *on_dla,
         both("Frames per second", lambda p: significant(p["build"]["throughput_fps"]), fitted),
         both("Energy per frame", lambda p: f"{significant(p['build']['energy_mj'])} mJ", fitted),

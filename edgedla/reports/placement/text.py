@@ -128,7 +128,7 @@ def _table(placement: Placement) -> Iterator[Line]:
     if placement.frame_latency_us:
         times = ", ".join(f"{t:.0f} us" for t in placement.frame_latency_us)
         where = "with its waits" if placement.in_flight == "one" else "through the pipeline"
-        yield "", 2, f"latency of a frame {where}: {times}"
+        yield "", 2, f"latency per frame {where}: {times}"
 
 
 def _broken(baseline: Baseline) -> str:

@@ -105,7 +105,7 @@ class PipelineCollector:
         if not any(r["stages"] for r in runners):
             return
         times = SummaryMetricFamily(
-            "edgedla_chain_stage_ms", "time of a frame in each stage of a chain", labels=["runner", "stage", "device"]
+            "edgedla_chain_stage_ms", "time per frame in each stage of a chain", labels=["runner", "stage", "device"]
         )
         for r in runners:
             for stage in r["stages"]:

@@ -58,10 +58,10 @@ def check_has_layers(artifact: Artifact) -> None:
         )
     if any(part.kind == "standalone" for part in parts):
         raise UsageError(
-            "a DLA loadable runs as a whole: cuDLA tells no layer's time",
+            "a DLA loadable runs as a whole: cuDLA reports no layer times",
             where=where,
             allowed="a hybrid artifact",
-            hint="profile the same model built with --mode hybrid: TensorRT tells the time of each DLA node",
+            hint="profile the same model built with --mode hybrid: TensorRT reports the time of each DLA node",
         )
 
 
@@ -82,7 +82,7 @@ def measure_layers(runner: Runner, inputs: Dict[str, np.ndarray], options: Bench
     engines = [part for part in parts if isinstance(part, TensorRtRunner)]
     if len(engines) != len(parts):
         raise UsageError(
-            "it tells no layer's time", where=runner.name, allowed="an artifact built with TensorRT, hybrid"
+            "it reports no layer times", where=runner.name, allowed="an artifact built with TensorRT, hybrid"
         )
     started: List[TensorRtRunner] = []
     try:
@@ -100,7 +100,7 @@ def measure_layers(runner: Runner, inputs: Dict[str, np.ndarray], options: Bench
         found = [engine.stop_profile() for engine in started]
     for engine, times in zip(engines, found):
         if not times.times_ms:
-            raise RunError("TensorRT reports no layer's time", where=engine.name)
+            raise RunError("TensorRT reports no layer times", where=engine.name)
     return tuple(
         EngineTimes(engine.name, k if chain else None, engine.artifact, times)
         for k, (engine, times) in enumerate(zip(engines, found))

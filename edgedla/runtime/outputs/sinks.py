@@ -85,7 +85,7 @@ class JsonLines:
             if self._regular and done:
                 os.ftruncate(self._fd, before)
             raise RunError(
-                f"cannot write: {e.strerror}", where=self.path, hint="every line before this one is whole"
+                f"cannot write: {e.strerror}", where=self.path, hint="every line before this one is complete"
             ) from e
 
     def close(self) -> None:
@@ -210,7 +210,7 @@ class AnnotatedVideo:
             self._writer = cv2.VideoWriter(self.path, cv2.VideoWriter_fourcc(*code), self._rate, self._size_wh)
             if not self._writer.isOpened():
                 self._writer = None
-                raise RunError("OpenCV cannot write this video", where=self.path, hint="is the codec there? try .avi")
+                raise RunError("OpenCV cannot write this video", where=self.path, hint="the codec may be missing: try .avi")
         if image.shape[1::-1] != self._size_wh:
             # The writer drops frames of another size without a word.
             image = cv2.resize(image, self._size_wh)
@@ -223,7 +223,7 @@ class AnnotatedVideo:
             raise RunError(
                 f"the disk is almost full ({free >> 20} MiB left)",
                 where=self.path,
-                hint=f"a video needs {SPACE_BYTES >> 20} MiB of room: what was written before is kept",
+                hint=f"a video needs {SPACE_BYTES >> 20} MiB of free space: what was written before is kept",
             )
 
     def close(self) -> None:

@@ -269,7 +269,7 @@ class Capture:
             if stuck >= MOST_STUCK:
                 hint = "the camera or its driver hangs: a restart of the process, or of the camera, is needed"
                 self._fail(
-                    RunError(f"{stuck} reads of the source never returned", where=self.uri, hint=hint), mine, None
+                    RunError(f"{stuck} reads from the source never returned", where=self.uri, hint=hint), mine, None
                 )
                 return
             self.outages.failed(f"no frame for {limit:.1f} s")

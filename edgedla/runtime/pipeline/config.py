@@ -83,7 +83,7 @@ def check_names(config: PipelineConfig) -> None:
         _check_model(name, model, config)
     stuck = set(config.models) - set(config.named_models)
     if stuck:
-        raise UsageError(f"crops of {', '.join(sorted(stuck))} go round in a circle")
+        raise UsageError(f"crops of {', '.join(sorted(stuck))} form a cycle")
     for name in config.sources:
         if config.models and not any(sees(m, name) for m in config.models.values() if not m.crops.of):
             raise UsageError(f"no model sees sources.{name}", hint="name it in a model's sources, or leave it out")
@@ -229,7 +229,7 @@ def name_sources(texts: Sequence[str]) -> Dict[str, SourceConfig]:
         if not (equals and NAME.fullmatch(name)):
             name, uri = f"cam{i}", text
         if name in named:
-            raise UsageError(f"the source {name} stands twice", where="--source")
+            raise UsageError(f"the source {name} is given twice", where="--source")
         named[name] = SourceConfig(uri)
     return named
 

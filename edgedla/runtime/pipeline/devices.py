@@ -69,7 +69,7 @@ def _check_once(names: Sequence[str]) -> None:
     for name in names:
         parts = {part for part in name.split("+") if part != "GPU"} if "+" in name else {name}
         if parts & set(taken):
-            raise UsageError(f"a device stands twice: {', '.join(names)}")
+            raise UsageError(f"a device is given twice: {', '.join(names)}")
         taken += sorted(parts)
 
 
@@ -131,7 +131,7 @@ def _placed(document: Placement, artifact: Artifact, where: str) -> Tuple[str, .
         raise UsageError(
             f"it spreads {model.name} over {' and '.join(cores)}: one engine uses one DLA core",
             where=where,
-            hint="build the model with `edgedla build --placement` of this file, which makes an engine a stage; or place it "
+            hint="build the model with `edgedla build --placement` of this file, which makes one engine per stage; or place it "
             "with one core (`edgedla place --devices GPU,DLA0`), and give both cores frames in turn: devices: [DLA0, DLA1]",
         )
     for name, device in sorted(devices.items()):

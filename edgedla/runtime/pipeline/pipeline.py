@@ -242,7 +242,7 @@ class Pipeline:
         self._fail(
             RunError(
                 f"{', '.join(hung)} did not end; {lost} submitted frames have no result",
-                hint="an output or a driver hangs; every result handed out before is whole",
+                hint="an output or a driver hangs; every result before it is complete",
             )
         )
 

@@ -205,7 +205,7 @@ def _is_file_name(text: str) -> bool:
 
 
 def read_labels(text: str) -> Tuple[str, ...]:
-    """Class names: of a file with one a line, or separated by commas.
+    """Class names: of a file with one per line, or separated by commas.
 
     Raises:
         UsageError: the text looks like a file's name, and there is none, or it cannot be read as text.
@@ -220,6 +220,6 @@ def read_labels(text: str) -> Tuple[str, ...]:
             raise UsageError(
                 f"the labels cannot be read: {getattr(e, 'strerror', None) or e}",
                 where=text,
-                allowed="a text file with one class a line, or A,B,C",
+                allowed="a text file with one class per line, or A,B,C",
             ) from e
     return tuple(part.strip() for part in text.split(","))

@@ -78,7 +78,7 @@ def open_runners(artifact: Artifact, devices: Optional[Sequence[str]] = None) ->
         if name not in DEVICES and not (artifact.backend == "host" and name == "host"):
             raise UsageError(f"unknown device {name!r}", allowed=", ".join(DEVICES))
     if len(set(wanted)) != len(wanted):
-        raise UsageError(f"a device stands twice: {', '.join(wanted)}")
+        raise UsageError(f"a device is given twice: {', '.join(wanted)}")
     if artifact.backend == "host":
         from edgedla.runtime.runners.host import HostRunner
 

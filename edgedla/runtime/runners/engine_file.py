@@ -159,6 +159,6 @@ def _devices(info: Optional[EngineInfo], core: Optional[int]) -> Tuple[Optional[
         if core is not None:
             return {"the engine": dla}, ()
         return None, (
-            "the engine does not tell which layers run on a DLA: build it with --profilingVerbosity=detailed",
+            "the engine does not say which layers run on a DLA: build it with --profilingVerbosity=detailed",
         )
     return {layer.name: dla if layer.device == "DLA" else "GPU" for layer in info.layers}, ()

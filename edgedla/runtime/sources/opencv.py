@@ -104,7 +104,7 @@ class OpenCvSource:
             ok, image = self._capture.read()
         if not ok:
             if self._endless:
-                raise RunError("the source gives no more frames", where=self.uri)
+                raise RunError("the source has no more frames", where=self.uri)
             self._check_whole()
             return None
         self._left -= 1

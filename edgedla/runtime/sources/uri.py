@@ -144,7 +144,7 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
                 hint=f"did you mean {near[0]}://?" if near else None,
             )
     elif re.match(r"(?i)(rtsps?|https?|rtmp|srt|gst):", text):
-        raise UsageError("this address lacks its //", where=text.partition(":")[0] + ":...", allowed="rtsp://host/path")
+        raise UsageError("this address has no //", where=text.partition(":")[0] + ":...", allowed="rtsp://host/path")
     else:
         scheme = "images" if os.path.isdir(text) or text.lower().endswith(IMAGE_ENDINGS) else "file"
     given: Dict[str, object] = dict(parse_qsl(query, keep_blank_values=True))
@@ -199,5 +199,5 @@ def _with_options(uri: SourceUri, given: Mapping[str, object]) -> SourceUri:
                 raise UsageError(f"{key} is {value!r}", where=uri.text, allowed="a whole number")
             values[name] = number if key == "rate" else int(number)
     if bool(values.get("width")) != bool(values.get("height")):
-        raise UsageError("width and height stand together", where=uri.text, allowed="both or neither")
+        raise UsageError("width and height go together", where=uri.text, allowed="both or neither")
     return replace(uri, **values)  # type: ignore[arg-type]

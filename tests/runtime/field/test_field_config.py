@@ -93,7 +93,7 @@ def test_crops_that_go_round_in_a_circle_are_refused():
         return ModelConfig("x", crops=CropRule(of), decode=DecodeOptions("ssd"))
 
     config = PipelineConfig(sources={"s": SourceConfig("csi://0")}, models={"a": model("b"), "b": model("a")})
-    with pytest.raises(UsageError, match="a, b go round in a circle"):
+    with pytest.raises(UsageError, match="a, b form a cycle"):
         check_names(config)
 
 
@@ -104,7 +104,7 @@ def test_sources_of_the_command_line_have_names_of_their_own_or_numbers():
         "gate": "rtsp://cam/1",
         "cam2": "synthetic://?rate=5",
     }
-    with pytest.raises(UsageError, match="stands twice"):
+    with pytest.raises(UsageError, match="given twice"):
         name_sources(["a=x.mp4", "a=y.mp4"])
 
 
