@@ -13,8 +13,8 @@ from edgedla.importers.model_file.shape_inference import with_inferred_shapes
 #: ONNX Runtime's own code and threads.
 RUNTIME_BYTES = 64 << 20
 #: Copies of what stands in the model file: its bytes, the messages of onnx and of ONNX Runtime, the tensors and their
-#: reordered form, and what the simulation rounds. An estimate, not a bound: sessions of a dozen networks
-#: measured 0.4 to 0.95 of it.
+#: reordered form, and what the simulation rounds. Sessions of 45 networks took 0.07 to 0.57 of the estimate
+#: (benchmarks/bench_memory.py); an operator's own scratch is known of convolutions alone, so that it is no proof.
 FILE_COPIES = 6
 #: A constant that nodes make is folded into the graph, as a message and as a tensor, or made anew by each run.
 MADE_COPIES = 2
