@@ -210,7 +210,9 @@ class AnnotatedVideo:
             self._writer = cv2.VideoWriter(self.path, cv2.VideoWriter_fourcc(*code), self._rate, self._size_wh)
             if not self._writer.isOpened():
                 self._writer = None
-                raise RunError("OpenCV cannot write this video", where=self.path, hint="the codec may be missing: try .avi")
+                raise RunError(
+                    "OpenCV cannot write this video", where=self.path, hint="the codec may be missing: try .avi"
+                )
         if image.shape[1::-1] != self._size_wh:
             # The writer drops frames of another size without a word.
             image = cv2.resize(image, self._size_wh)

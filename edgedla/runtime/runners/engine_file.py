@@ -158,7 +158,5 @@ def _devices(info: Optional[EngineInfo], core: Optional[int]) -> Tuple[Optional[
     if info is None or not info.layers or (info.undecided and not info.dla_nodes):
         if core is not None:
             return {"the engine": dla}, ()
-        return None, (
-            "the engine does not say which layers run on a DLA: build it with --profilingVerbosity=detailed",
-        )
+        return None, ("the engine does not say which layers run on a DLA: build it with --profilingVerbosity=detailed",)
     return {layer.name: dla if layer.device == "DLA" else "GPU" for layer in info.layers}, ()
