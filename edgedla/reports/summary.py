@@ -7,7 +7,6 @@ from typing import Callable, Dict, Iterable, Iterator, List, Tuple
 
 from edgedla.regions.report import CheckReport, LayerReport, NodeReport
 from edgedla.regions.values import Cause, Placed, RankedChange
-from edgedla.reports.page.numbers import milliseconds
 from edgedla.rules.docs import fixes as load_fixes
 from edgedla.rules.remedies import remedies
 from edgedla.rules.verdict import Effect, Finding, Support
@@ -223,25 +222,6 @@ def fix_text(fixes: Iterable[str]) -> str:
     """Remedies by title, with their ids: `Use a narrower input (narrower-input)`."""
     known = load_fixes()
     return "; ".join(f"{known[fix]['title']} ({fix})" if fix in known else fix for fix in fixes)
-
-
-def nothing_to_change(report: CheckReport) -> str:
-    """What stands where no change is ranked, though layers are refused."""
-    if report.slower is not None:
-        return "No change makes the network faster."
-    return "Nothing is worth changing: no known remedy brings more than its loadables cost."
-
-
-def slower_changes(report: CheckReport) -> str:
-    """The changes that are left out because a frame would take longer; "" where there are none."""
-    slower = report.slower
-    if slower is None:
-        return ""
-    with_them, without = milliseconds(slower.latency_us), milliseconds(slower.without_us)
-    return (
-        f"Left out: {', '.join(slower.fixes)}. More layers would run on the DLA, but a frame would take {with_them} instead "
-        f"of {without} (predicted)."
-    )
 
 
 def fix_command(report: CheckReport) -> List[str]:

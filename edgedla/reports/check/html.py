@@ -9,6 +9,7 @@ from edgedla.regions.report import CheckReport
 from edgedla.reports import summary, worth
 from edgedla.reports.check.findings import OPEN, findings_of
 from edgedla.reports.check.ribbon import MOST_CELLS, STYLE_WORDS, common_prefix, reason_of, ribbon, style_of
+from edgedla.reports.check.slower import nothing_to_change, slower_changes
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.page import Bar, Fact, Figure, Part, Verdict, render_page
 from edgedla.reports.page.numbers import MINUS, megabytes, milliseconds, signed_count, significant
@@ -48,8 +49,8 @@ def page_values(report: CheckReport, file: str, prefix: str = "") -> Dict[str, A
         "split": _split(report),
         "buys": list(worth.buys(report)),
         "steps": [_step(report, n) for n in range(len(report.ranking))],
-        "no_step": summary.nothing_to_change(report) if report.totals.layers_gpu else "Nothing to change.",
-        "slower": summary.slower_changes(report),
+        "no_step": nothing_to_change(report) if report.totals.layers_gpu else "Nothing to change.",
+        "slower": slower_changes(report),
         "command": worth.next_command(report, file),
         "frames": frames,
         "cells": len(report.layers) <= MOST_CELLS,

@@ -7,6 +7,7 @@ from typing import Iterator, Sequence
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
 from edgedla.reports import summary
+from edgedla.reports.check.slower import slower_changes
 from edgedla.reports.summary import Group, count, fix_text, macs_text, percent
 from edgedla.reports.text import Line, clean
 
@@ -25,7 +26,7 @@ def listing(report: CheckReport) -> Iterator[Line]:
         yield from _ranking(report)
         yield from (("dim", 2, line) for line in summary.fix_command(report))
     if report.slower is not None:
-        yield "dim", 2, summary.slower_changes(report)
+        yield "dim", 2, slower_changes(report)
     yield from (("", indent, clean(line)) for indent, line in summary.with_fixes(report))
     if report.platform.has_dla:
         for title, tone, groups in summary.sections(report):

@@ -7,6 +7,7 @@ from typing import Iterator, Sequence
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
 from edgedla.reports import summary
+from edgedla.reports.check.slower import slower_changes
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.markdown import code, escape
 from edgedla.reports.summary import Group, macs_text, percent
@@ -46,7 +47,7 @@ def _report(report: CheckReport) -> Iterator[str]:
             yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(summary.fix_text(change.fixes))} |"
         yield ""
     if report.slower is not None:
-        yield f"{escape(summary.slower_changes(report))}\n"
+        yield f"{escape(slower_changes(report))}\n"
     for title, _, groups in summary.sections(report):
         yield from _groups(title, groups)
     findings = [(region, finding) for region in report.regions if region.kept for finding in region.findings]

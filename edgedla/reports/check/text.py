@@ -10,6 +10,7 @@ from edgedla.regions.values import RankedChange
 from edgedla.reports import summary, worth
 from edgedla.reports.check.listing import listing
 from edgedla.reports.check.refusals import by_remedy, pulled_along
+from edgedla.reports.check.slower import nothing_to_change, slower_changes
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.summary import count, macs_text, percent
@@ -187,9 +188,9 @@ def _changes(report: CheckReport) -> Iterator[Line]:
     if not report.ranking:
         if refused:
             yield from (("", 0, ""), ("title", 0, "Change these layers first"))
-            yield "", 2, summary.nothing_to_change(report)
+            yield "", 2, nothing_to_change(report)
             if report.slower is not None:
-                yield "dim", 2, summary.slower_changes(report)
+                yield "dim", 2, slower_changes(report)
         return
     yield from (("", 0, ""), ("title", 0, "Change these layers first (each on top of those above)"))
     for place, change in enumerate(report.ranking, 1):
@@ -198,7 +199,7 @@ def _changes(report: CheckReport) -> Iterator[Line]:
         last = place == len(report.ranking) > 1
         yield ("title" if last else "dim"), 5, f"{'together: ' if last else ''}{after(report, change)}"
     if report.slower is not None:
-        yield "dim", 2, summary.slower_changes(report)
+        yield "dim", 2, slower_changes(report)
 
 
 def after(report: CheckReport, change: RankedChange) -> str:
