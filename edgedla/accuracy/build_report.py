@@ -100,7 +100,7 @@ def report_of_build(built: BuiltScales) -> Quantized:
                if predicted else {}),
         },
         missing_us={t.tensor: times.without_scale_us(n for n in t.layers if n in on_core) for t in covered.missing},
-        histograms=histogram_pictures(collection, errors),
+        histograms=histogram_pictures(collection, errors, final.absmax),
         notes=(_NOTE,),
         cache=write_cache(final.absmax, platform.release.trt),
     )  # fmt: skip

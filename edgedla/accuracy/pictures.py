@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence, Tuple
+from typing import Mapping, Sequence, Tuple
 
 from edgedla.accuracy.result import HistogramPicture
 from edgedla.accuracy.triage import TensorError
@@ -12,13 +12,20 @@ from edgedla.quantization.methods import METHODS
 _PICTURES, _PICTURE_BINS = 6, 96
 
 
-def histogram_pictures(collection: Collection, errors: Sequence[TensorError]) -> Tuple[HistogramPicture, ...]:
-    """Histograms of the tensors that weigh most at the outputs, with every method's threshold."""
+def histogram_pictures(
+    collection: Collection, errors: Sequence[TensorError], absmax: Mapping[str, float]
+) -> Tuple[HistogramPicture, ...]:
+    """Histograms of the tensors that weigh most at the outputs, with every method's threshold.
+
+    Args:
+        absmax: the ranges in use at the end.
+    """
     worst = sorted(errors, key=lambda e: (-(e.output_share or 0.0), -e.loss_db))[:_PICTURES]
-    found = []
+    pictures = []
     for error in worst:
         histogram = collection.histograms[error.tensor]
         marks = {name: method(histogram) for name, method in METHODS.items()}
         counts = tuple(float(c) for c in histogram.binned(_PICTURE_BINS))
-        found.append(HistogramPicture(error.tensor, histogram.absmax, counts, {**marks, "in use": error.absmax}))
-    return tuple(found)
+        in_use = absmax.get(error.tensor, error.absmax)
+        pictures.append(HistogramPicture(error.tensor, histogram.absmax, counts, {**marks, "in use": in_use}))
+    return tuple(pictures)

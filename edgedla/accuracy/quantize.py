@@ -105,6 +105,8 @@ class _Work:
         if stripped is not None:
             self.notes.append(f"{stripped.pairs} Q/DQ pairs taken out; their scales are what is judged and repaired")
         self.calibration = Samples((), False, "")
+        #: Ranges come from these samples, so that they may be chosen anew.
+        self.measured = True
 
     def tell(self, line: str) -> None:
         if self.say is not None:
@@ -121,6 +123,7 @@ class _Work:
             )
         self.tell(f"collecting histograms on {calibration.detail}")
         collection = collect(self.model, calibration, self._progress("collecting"), self.say)
+        self.measured = given is None
         absmax = dict(given) if given is not None else thresholds(collection, request.method)
         if self.embedded is not None and self.embedded.scale is not None:
             absmax[self.embedded.input] = self.embedded.scale * INT8_MAX
@@ -193,6 +196,13 @@ class _Work:
         self.tell(f"measuring {len(names)} tensors alone on {len(few)} samples")
         errors = with_output_shares(errors, simulation, few, used)
         errors = with_accumulated(errors, tensor_noise(state.model, simulation.plan, few[:_ACCUMULATE]))
+        if request.method == "auto" and self.measured:
+            from edgedla.accuracy.repairs.output_thresholds import output_thresholds
+
+            self.tell("choosing thresholds by the error at the outputs")
+            stated = self.embedded.input if self.embedded is not None and self.embedded.scale is not None else ""
+            chosen_on = self.calibration.feeds[: request.triage_samples // 2 or 1]
+            output_thresholds(state, errors, chosen_on, feeds, (stated,), self._progress("thresholds"))
         if request.bias_correction:
             from edgedla.accuracy.repairs.bias_correction import correct_biases
 
@@ -280,7 +290,7 @@ class _Work:
             missing_us={
                 t.tensor: times.without_scale_us(n for n in t.layers if devices[n] != GPU) for t in covered.missing
             },
-            histograms=histogram_pictures(collection, errors),
+            histograms=histogram_pictures(collection, errors, scales.absmax),
             notes=tuple(self.notes),
             cache="" if typed else write_cache(scales.absmax, self.platform.release.trt),
             model=self._typed_model(state, scales.absmax)

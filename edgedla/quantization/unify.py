@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Callable, Container, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.graph import LayerGraph
 from edgedla.graph.layer import Layer
@@ -147,7 +147,27 @@ def _equalise(
     platform: Optional[Platform],
     on_dla: Optional[Callable[[int], bool]],
 ) -> List[ScaleChange]:
-    """Groups of tensors that share a scale, by union-find: a tensor may stand in the rules of two layers."""
+    changes = []
+    for group in equal_groups(graph, known, platform, on_dla):
+        top = max(known[n] for n in group)
+        changes += [ScaleChange(n, *why, known[n], top) for n, why in group.items() if known[n] != top]
+    return changes
+
+
+def equal_groups(
+    graph: LayerGraph,
+    known: Container[str],
+    platform: Optional[Platform] = None,
+    on_dla: Optional[Callable[[int], bool]] = None,
+) -> List[Dict[str, Tuple[str, str]]]:
+    """Tensors that share one scale, by union-find, as a tensor may stand in the rules of two layers.
+
+    Args:
+        known: the tensors that have a scale.
+
+    Returns:
+        For each group its tensors, with the rule and the layer that name them.
+    """
     parent: Dict[str, str] = {}
     why: Dict[str, Tuple[str, str]] = {}
 
@@ -166,11 +186,7 @@ def _equalise(
             for name in names:
                 why.setdefault(name, (rule.id, layer.name))
                 parent[root(name)] = root(names[0])
-    groups: Dict[str, List[str]] = {}
+    groups: Dict[str, Dict[str, Tuple[str, str]]] = {}
     for name in parent:
-        groups.setdefault(root(name), []).append(name)
-    changes = []
-    for names in groups.values():
-        top = max(known[n] for n in names)
-        changes += [ScaleChange(n, *why[n], known[n], top) for n in names if known[n] != top]
-    return changes
+        groups.setdefault(root(name), {})[name] = why[name]
+    return list(groups.values())

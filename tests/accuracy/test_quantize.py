@@ -118,7 +118,7 @@ def test_biases_take_up_the_mean_error(network: Any, data: Data) -> None:
             tensor.CopyFrom(numpy_helper.from_array(rounded.astype(np.float32), "w1"))
     plain = run(skewed, data)
     corrected = run(skewed, data, bias_correction=True)
-    assert [(s.name, s.kept) for s in corrected.steps] == [("bias correction", True)]
+    assert ("bias correction", True) in [(s.name, s.kept) for s in corrected.steps]
     assert corrected.sqnr_db > plain.sqnr_db + 1
     assert corrected.model is not None
     names = {i.name for i in onnx.load_from_string(corrected.model).graph.initializer}

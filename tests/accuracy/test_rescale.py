@@ -125,7 +125,7 @@ def test_equalisation_helps_where_channels_differ(network: Any, data: Data) -> N
     request = QuantizeRequest(everywhere=True)
     plain = quantize(skewed, data[0], request, holdout=data[1])
     result = quantize(skewed, data[0], QuantizeRequest(everywhere=True, equalize=True), holdout=data[1])
-    assert [(s.name, s.kept) for s in result.steps] == [("cross-layer equalisation", True)]
+    assert ("cross-layer equalisation", True) in [(s.name, s.kept) for s in result.steps]
     assert result.sqnr_db > plain.sqnr_db + 3
     assert result.model is not None
     np.testing.assert_allclose(
