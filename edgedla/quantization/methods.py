@@ -119,7 +119,10 @@ def _least_divergence(counts: np.ndarray) -> int:
 
 
 def auto(histogram: Histogram) -> float:
-    """T of least squared error, but never below the percentile 99.99: clipped outliers can matter more than they weigh."""
+    """T of least squared error, but never below the percentile 99.99: clipped outliers can matter more than they weigh.
+
+    Where a network can be run, `quantize` goes on from here: accuracy.repairs.output_thresholds.
+    """
     return max(mse(histogram), percentile(histogram))
 
 

@@ -1,0 +1,80 @@
+"""Thresholds by the error at the outputs: chosen where a tensor's own error misleads, left alone where ranges were given."""
+
+from __future__ import annotations
+
+from typing import Any, List, Tuple
+
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from edgedla.accuracy.quantize import quantize
+from edgedla.accuracy.request import QuantizeRequest
+from edgedla.accuracy.state import Step
+from edgedla.quantization.samples import Samples
+
+Data = Tuple[Samples, Samples]
+STEP = "thresholds of least output error"
+
+
+@pytest.fixture
+def deaf(network: Any) -> Any:
+    """The first channel of r0 is 20 times as large as it was, and what reads it hardly hears it."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(network)
+    for tensor in changed.graph.initializer:
+        values = numpy_helper.to_array(tensor).copy()
+        if tensor.name == "w0":
+            values[0] *= 20
+        elif tensor.name == "w1":
+            values[:, 0] *= 1e-3
+        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    return changed
+
+
+def steps(result: Any) -> List[Step]:
+    return [s for s in result.steps if s.name == STEP]
+
+
+def test_what_the_outputs_do_not_hear_is_clipped(deaf: Any, data: Data) -> None:
+    plain = quantize(deaf, data[0], QuantizeRequest(method="mse"), holdout=data[1])
+    result = quantize(deaf, data[0], QuantizeRequest(), holdout=data[1])
+    (step,) = steps(result)
+    assert step.kept
+    assert "r0" in step.detail
+    assert result.sqnr_db > step.before_db + 3
+    assert result.sqnr_db > plain.sqnr_db + 3
+    assert result.absmax["r0"] < 0.6 * plain.absmax["r0"]
+    # Histograms show the threshold that the cache holds.
+    drawn = next(h for h in result.histograms if h.tensor == "r0")
+    assert drawn.thresholds["in use"] == pytest.approx(result.absmax["r0"])
+
+
+def test_given_ranges_and_named_methods_stay_as_they_are(deaf: Any, data: Data) -> None:
+    auto = quantize(deaf, data[0], QuantizeRequest(), holdout=data[1])
+    given = quantize(deaf, data[0], QuantizeRequest(), holdout=data[1], absmax=auto.absmax)
+    assert not steps(given)
+    assert given.absmax == auto.absmax
+    assert not steps(quantize(deaf, data[0], QuantizeRequest(method="minmax"), holdout=data[1]))
+
+
+def test_tensors_of_one_scale_move_together(network: Any, data: Data) -> None:
+    result = quantize(network, data[0], QuantizeRequest(), holdout=data[1])
+    # p is the pooling of r2: the DLA wants one scale for both.
+    assert result.absmax["r2"] == result.absmax["p"]
+
+
+def test_a_stated_range_is_not_tried(deaf: Any, data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgedla.accuracy.repairs import output_thresholds as module
+
+    seen: List[Any] = []
+    monkeypatch.setattr(module, "_best", lambda simulation, group, *rest: seen.append(group))
+    asked = module.output_thresholds
+
+    def with_stated(state: Any, errors: Any, few: Any, held: Any, fixed: Any, progress: Any) -> None:
+        asked(state, errors, few, held, ("x", "r0"), progress)
+
+    monkeypatch.setattr(module, "output_thresholds", with_stated)
+    quantize(deaf, data[0], QuantizeRequest(), holdout=data[1])
+    assert seen
+    assert not {"x", "r0"} & {name for group in seen for name in group}
