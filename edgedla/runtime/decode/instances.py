@@ -69,8 +69,8 @@ def decode_instances(
     with the prototypes resized to the network input bilinearly, and where its centre lies in the box.
 
     Args:
-        outputs: the prototypes (1, k, h, w), which are the array of four dimensions with the most cells, and what
-            `read_candidates` reads, with k coefficients a candidate.
+        outputs: the prototypes (1, k, h, w), which are the array of four dimensions with the most cells, the last
+            of several; and what `read_candidates` reads, with k coefficients a candidate.
 
     Raises:
         RunError: other shapes.
@@ -100,7 +100,8 @@ def _prototypes(outputs: Sequence[np.ndarray], input_hw: Tuple[int, int]) -> Tup
             f"outputs of shapes {', '.join(str(list(o.shape)) for o in outputs)}",
             allowed="prototypes (1, k, h, w), and candidates with k mask coefficients",
         )
-    chosen = max(maps, key=lambda o: o.shape[2] * o.shape[3])
+    # A head of stride 4 has as many cells; exporters write the prototypes last.
+    chosen = max(reversed(maps), key=lambda o: o.shape[2] * o.shape[3])
     h, w = chosen.shape[2:]
     if chosen.shape[0] != 1 or h < 1 or input_hw[0] % h or input_hw[0] // h * w != input_hw[1]:
         raise RunError(

@@ -14,7 +14,7 @@ from edgedla.runtime.decode.instances import Instance, decode_instances
 from edgedla.runtime.frames import Frame, FrameResult
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
-HW, REG_MAX, CLASSES, K, SCALE = (64, 96), 4, 2, 6, 4
+HW, REG_MAX, CLASSES, K, SCALE = (32, 48), 4, 2, 6, 4
 OPTIONS = NmsOptions(score=0.5, iou=1.0)
 #: Nearer to the border between object and background than this, rounding decides.
 UNSURE = 1e-3
@@ -25,7 +25,7 @@ def network(seed, dtype=np.float32):
     rng = np.random.default_rng(seed)
     prototypes = rng.normal(0, 1, (1, K, HW[0] // SCALE, HW[1] // SCALE)).astype(dtype)
     channels = 4 * REG_MAX + CLASSES + K
-    return prototypes, [rng.normal(0, 1.2, (1, channels, 64 // s, 96 // s)).astype(dtype) for s in (8, 16)]
+    return prototypes, [rng.normal(0, 1.2, (1, channels, HW[0] // s, HW[1] // s)).astype(dtype) for s in (8, 16)]
 
 
 def sigmoid(x):
@@ -96,7 +96,7 @@ def check(found, prototypes, heads):
                 if abs(value) > UNSURE:
                     pixels += 1
                     assert bool(one.mask[y - top, x - left]) == (sigmoid(value) > 0.5), (x, y, value)
-    assert pixels > 1000
+    assert pixels > 500
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -121,6 +121,14 @@ def test_rows_that_the_network_decoded_and_parts_in_another_order_give_the_same(
     cuts = (4 * REG_MAX, 4 * REG_MAX + CLASSES)
     parts = [part for head in heads for part in np.split(head, cuts, axis=1)]
     again = decode_instances([prototypes, *parts], HW, OPTIONS, None, (), REG_MAX)
+    assert [a.to_dict() for a in again] == [w.to_dict() for w in whole]
+
+
+def test_a_head_as_fine_as_the_prototypes_stands_before_them():
+    prototypes, heads = network(6)
+    fine = np.full((1, heads[0].shape[1], *prototypes.shape[2:]), -20, np.float32)
+    whole = decode_instances([*heads, prototypes], HW, OPTIONS, None, (), REG_MAX)
+    again = decode_instances([fine, *heads, prototypes], HW, OPTIONS, None, (), REG_MAX)
     assert [a.to_dict() for a in again] == [w.to_dict() for w in whole]
 
 
@@ -154,10 +162,10 @@ def test_outlines_enclose_the_mask_and_move_with_it():
     ("outputs", "says"),
     [
         ([np.zeros((1, 40, 500), np.float32)], "prototypes"),
-        ([np.zeros((1, K, 16, 24), np.float32)], "prototypes"),
-        ([np.zeros((1, K, 15, 24), np.float32), np.zeros((1, 12, 500), np.float32)], "whole number of times"),
-        ([np.zeros((1, K, 16, 16), np.float32), np.zeros((1, 12, 500), np.float32)], "whole number of times"),
-        ([np.zeros((1, K, 16, 24), np.float32), np.zeros((1, 10, 500), np.float32)], "hold no class"),
+        ([np.zeros((1, K, 8, 12), np.float32)], "prototypes"),
+        ([np.zeros((1, K, 7, 12), np.float32), np.zeros((1, 12, 500), np.float32)], "whole number of times"),
+        ([np.zeros((1, K, 8, 8), np.float32), np.zeros((1, 12, 500), np.float32)], "whole number of times"),
+        ([np.zeros((1, K, 8, 12), np.float32), np.zeros((1, 10, 500), np.float32)], "hold no class"),
     ],
 )
 def test_other_shapes_are_named(outputs, says):
