@@ -4,7 +4,7 @@ Runners are fake ones that sleep RUNNER_MS (a stated figure), cameras are synthe
 preparing and decoding do nothing: what is measured is the pipeline's own work. Compared cases run in turn, several times, and
 the median ratio is given, because a laptop's clock and its other work move. No number here is one of a Jetson.
 
-usage: python benchmarks/bench_field.py [--seconds 4] [--rounds 3] [--frames 200000] [--json FILE]
+usage: python benchmarks/bench_field.py [--seconds 4] [--rounds 3] [--frames 200000] [--only PART] [--json FILE]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 
@@ -209,19 +209,25 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--frames", type=int, default=200_000)
+    parser.add_argument("--only", action="append", default=[], help="a part; others stay as they are in the file")
     parser.add_argument("--json", default="")
     a = parser.parse_args()
-    document = {
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
-        "load_before": round(os.getloadavg()[0], 2),
-        "runner_ms": RUNNER_MS,
-        "cpu": cpu(a.seconds, a.rounds),
-        "shares": shares(a.seconds),
-        "bad_camera": bad_cameras(a.seconds, a.rounds),
-        "viewers": viewers(a.seconds, a.rounds),
-        "memory": memory(a.frames),
+    parts: Dict[str, Callable[[], Any]] = {
+        "cpu": lambda: cpu(a.seconds, a.rounds),
+        "shares": lambda: shares(a.seconds),
+        "bad_camera": lambda: bad_cameras(a.seconds, a.rounds),
+        "viewers": lambda: viewers(a.seconds, a.rounds),
+        "memory": lambda: memory(a.frames),
     }
-    document["load_after"] = round(os.getloadavg()[0], 2)
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}"
+    document: Dict[str, Any] = {"machine": machine, "runner_ms": RUNNER_MS, "load_before": {}}
+    if a.only and os.path.exists(a.json):
+        with open(a.json, encoding="utf-8") as f:
+            document = json.load(f)
+    for name, measure in parts.items():
+        if not a.only or name in a.only:
+            document["load_before"][name] = round(os.getloadavg()[0], 2)
+            document[name] = measure()
     text = json.dumps(document, indent=1)
     sys.stdout.write(text + "\n")
     if a.json:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -19,7 +20,7 @@ from waiting import until
 
 from edgedla.errors import UsageError
 from edgedla.runtime.frames import Frame, FrameResult
-from edgedla.runtime.outputs.mqtt import Mqtt, MqttConfig, check_mqtt
+from edgedla.runtime.outputs.mqtt import MOST_IN_FLIGHT, Mqtt, MqttConfig, check_mqtt
 
 MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 
@@ -156,6 +157,34 @@ def test_each_result_is_a_message_with_the_fields_of_the_lines_and_the_status_is
     assert sink.to_dict()["published"] == 50
     for r in (reader, late):
         r.close()
+
+
+def test_what_needs_no_acknowledgement_leaves_nothing_behind(broker):
+    sink = Mqtt(config(broker, qos=0))
+    assert until(lambda: sink.connected)
+    for n in range(500):
+        sink.write(result(n))
+    assert until(lambda: sink.published == 500)
+    sink.close()
+    assert not sink._early
+    assert not sink._in_flight
+
+
+def test_a_broker_that_hangs_fills_neither_our_queue_nor_the_clients(broker):
+    sink = Mqtt(config(broker, qos=0, queue=30))
+    assert until(lambda: sink.connected)
+    broker.process.send_signal(signal.SIGSTOP)
+    try:
+        # More than the sockets' buffers hold.
+        for _ in range(3000):
+            sink.publish("site/gate", "x" * 20_000)
+            assert len(sink._client._out_packet) <= MOST_IN_FLIGHT + 5
+        assert len(sink._queue) <= 30
+    finally:
+        broker.process.send_signal(signal.SIGCONT)
+    sink.write(result(7))
+    assert until(lambda: not sink._queue and not sink._in_flight)
+    sink.close()
 
 
 def test_events_go_to_a_topic_of_their_own(broker):

@@ -18,7 +18,8 @@ log = logging.getLogger("edgedla.runtime.outputs.mqtt")
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 PASSWORD_VARIABLE = "EDGEDLA_MQTT_PASSWORD"
-#: Of QoS 1: messages that the broker has not acknowledged yet.
+#: Messages that the broker has not acknowledged yet, or, with QoS 0, that are not written to its connection: the client's own
+#: queue has no bound, and a broker that hangs would fill it.
 MOST_IN_FLIGHT = 20
 #: The close waits so long for what is queued.
 FLUSH_S = 3.0
@@ -145,6 +146,7 @@ class Mqtt:
             return
         client.publish(self._config.status_topic, "online", qos=1, retain=True)
         with self._condition:
+            self._forget_unsent()
             self.connected = True
             self.connects += 1
             self._condition.notify_all()
@@ -152,8 +154,17 @@ class Mqtt:
     def _on_disconnect(self, *arguments: object) -> None:
         with self._condition:
             was, self.connected = self.connected, False
+            self._forget_unsent()
         if was and not self._ending:
             log.warning("%s: the broker is gone; results wait for it, the newest %d", self._broker, self._config.queue)
+
+    def _forget_unsent(self) -> None:
+        """With QoS 0 the client drops what it has not written when the connection ends; nobody tells of these any more."""
+        if self._config.qos == 0:
+            self.dropped += len(self._in_flight)
+            self.published -= len(self._in_flight)
+            self._in_flight.clear()
+            self._early.clear()
 
     def _on_publish(self, client: object, userdata: object, number: int, *more: object) -> None:
         with self._condition:
@@ -196,7 +207,7 @@ class Mqtt:
                 self.published += 1
                 if sent.mid in self._early:
                     self._early.discard(sent.mid)
-                elif self._config.qos:
+                else:
                     self._in_flight.add(sent.mid)
 
     def close(self) -> None:
