@@ -60,9 +60,11 @@ for t in threads:
 GEOMETRY = Geometry.fit((48, 64), (48, 64))
 
 
-def camera(name: str, rate: float = FPS, frames: int = 0, size: str = "width=64&height=48") -> Capture:
+def camera(
+    name: str, rate: float = FPS, frames: int = 0, size: str = "width=64&height=48", max_rate: float = 0.0
+) -> Capture:
     uri = f"synthetic://?pattern=counter&{size}&rate={rate}&frames={frames}"
-    return Capture(lambda: open_source(uri), name=name, patient=True)
+    return Capture(lambda: open_source(uri), name=name, max_rate=max_rate, patient=True)
 
 
 class Bad:
@@ -135,10 +137,12 @@ def bad_cameras(seconds: float, rounds: int) -> Dict[str, Any]:
     """Age p99 of three good cameras beside a good, dead, hanging or flooding fourth one; ratios to the good one."""
     ages: Dict[str, List[float]] = collections.defaultdict(list)
     for _ in range(rounds):
-        for how in ("good", "dies", "hangs", "floods"):
-            fourth = {"good": lambda: camera("d"), "floods": lambda: camera("d", 1000.0)}.get(
-                how, lambda how=how: Capture(lambda: Bad(how), name="d", patient=True)
-            )()
+        for how in ("good", "dies", "hangs", "floods", "floods, max_rate 30"):
+            fourth = {
+                "good": lambda: camera("d"),
+                "floods": lambda: camera("d", 1000.0),
+                "floods, max_rate 30": lambda: camera("d", 1000.0, max_rate=FPS),
+            }.get(how, lambda how=how: Capture(lambda: Bad(how), name="d", patient=True))()
             seen: List[float] = []
             keep = Callback(lambda r, seen=seen: seen.append(r.age_ms) if r.source != "d" else None)
             run([*(camera(n) for n in "abc"), fourth], [lane("m", list("abcd"), RUNNER_MS)], seconds, [keep])
