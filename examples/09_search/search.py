@@ -1,7 +1,7 @@
 """Searches a network for the DLA: width, depth, activation and expansion against accuracy and predicted time and energy.
 
-    python search.py --data small.npz --trials 4 --storage sqlite:///search.db
-    python search.py --data small.npz --trials 100 --storage sqlite:///search.db --picture pareto.html
+    python search.py --data small.npz --trials 4 --storage search.journal
+    python search.py --data small.npz --trials 100 --storage search.journal --picture pareto.html
 
 Trials stand in Optuna's storage: a search that was killed goes on, and several processes or machines share one storage.
 """
@@ -16,6 +16,8 @@ from typing import Any, Tuple
 import numpy as np
 import optuna
 import torch
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from torch import nn
 from torch.nn import functional as F
 
@@ -63,6 +65,13 @@ def objective(trial: optuna.Trial, data: Any, epochs: int, target: str) -> Tuple
     return trained(adapted.module, data, epochs), cost.latency_us / 1000, cost.energy_mj
 
 
+def storage_of(place: str) -> Any:
+    """A database by its address, or a journal by its file, which processes may also begin at the same time."""
+    if "://" in place:
+        return place
+    return JournalStorage(JournalFileBackend(place))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -70,14 +79,17 @@ def main() -> None:
         "--trials", type=int, default=20, help="complete ones in all, with those that stand in the storage"
     )
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--storage", default="sqlite:///search.db")
+    parser.add_argument("--storage", default="search.journal", help="a file, or a database's address")
     parser.add_argument("--target", default="agx-orin-64gb")
     parser.add_argument("--picture", type=Path, help="the Pareto front as a page (needs plotly)")
     given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     data = dict(np.load(given.data))
     study = optuna.create_study(
-        study_name="dla", storage=given.storage, load_if_exists=True, directions=["maximize", "minimize", "minimize"]
+        study_name="dla",
+        storage=storage_of(given.storage),
+        load_if_exists=True,
+        directions=["maximize", "minimize", "minimize"],
     )
     complete = (optuna.trial.TrialState.COMPLETE,)
     known = len(study.get_trials(states=complete))

@@ -197,6 +197,24 @@ def test_lines_in_published_networks(family: str, exporter: str) -> None:
     assert layer.source.line == line_of(function, text)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["torchvision", "timm"])
+@pytest.mark.parametrize("exporter", exporters())
+def test_resnet_50_names_the_line_of_its_average(family: str, exporter: str) -> None:
+    if family == "torchvision":
+        models = pytest.importorskip("torchvision.models", reason="torchvision is not installed")
+        module, function, text = models.resnet50(), models.ResNet._forward_impl, "self.avgpool(x)"
+    else:
+        timm = pytest.importorskip("timm", reason="timm is not installed")
+        from timm.layers.adaptive_avgmax_pool import SelectAdaptivePool2d
+
+        module, function, text = timm.create_model("resnet50"), SelectAdaptivePool2d.forward, "self.pool(x)"
+    report = check(module, torch.zeros(1, 3, 224, 224), exporter=exporter, precision="int8", **TARGET)
+    on_gpu = [x for x in report.layers if x.placed is Placed.GPU and x.cause.is_root]
+    place = inspect.getsourcefile(function), line_of(function, text)
+    assert place in [(x.source.file, x.source.line) for x in on_gpu if x.source is not None]
+
+
 def test_the_public_names_can_be_imported() -> None:
     for name in edgedla.torch.__all__:
         assert getattr(edgedla.torch, name) is not None

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Dict
 
@@ -96,3 +97,16 @@ def test_a_search_that_was_stopped_goes_on(tmp_path: Path) -> None:
     unchanged = run(tmp_path, *search, "--trials", "3")
     assert unchanged.startswith("3 trials, 3 of them from before\n")
     assert "predicted" in unchanged
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_search_that_they_begin_together(tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="Optuna is not installed")
+    run(tmp_path, str(EXAMPLE / "pictures.py"), "small.npz", "--train", "64", "--held-out", "8")
+    search = [str(EXAMPLE.parent / "09_search" / "search.py"), "--data", "small.npz", "--epochs", "1", "--trials", "3"]
+    with ThreadPoolExecutor(2) as pool:
+        shown = list(pool.map(lambda _: run(tmp_path, *search), range(2)))
+    counts = [int(text.split()[0]) for text in shown]
+    # The trial that the other process is at when the third is complete is kept too.
+    assert max(counts) in (3, 4)
+    assert (tmp_path / "search.journal").exists()

@@ -151,6 +151,24 @@ def test_observed_ranges_follow_the_batches_until_they_are_frozen() -> None:
     assert prepared.ranges()["x"] == second
 
 
+def test_statistics_stay_unless_they_are_asked_to_follow() -> None:
+    module = networks.settled(networks.Small())
+    before = module.block.bn1.running_mean.clone()
+    frozen = trained(prepare_qat(copy.deepcopy(module), images(1), TARGET, calibration=[images(8)]))
+    assert torch.equal(frozen.module.block.bn1.running_mean, before)
+    follow = prepare_qat(copy.deepcopy(module), images(1), TARGET, calibration=[images(8)], freeze_statistics=False)
+    assert not torch.equal(trained(follow).module.block.bn1.running_mean, before)
+
+
+def test_with_frozen_statistics_training_sees_what_is_exported() -> None:
+    prepared = prepare_qat(networks.settled(networks.Small()), images(1), TARGET, calibration=[images(8)])
+    for part in prepared.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+    with torch.no_grad():
+        torch.testing.assert_close(prepared.train()(images()), prepared.eval()(images()), rtol=1e-5, atol=1e-5)
+
+
 def test_a_checkpoint_goes_on_where_it_stopped() -> None:
     prepared = trained(prepare_qat(networks.settled(networks.Small()), images(1), TARGET, calibration=[images(8)]))
     other = prepare_qat(networks.Small(), images(1), TARGET)
