@@ -3,38 +3,68 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import onnx
 
-from edgedla.acceptance.nets import SINGLE, detector, many_loadables, tensors_of
+from edgedla.acceptance.nets import RANGES, SINGLE, detector, many_loadables, near_sram, numerics, tensors_of
 from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding, Skip
 from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.building import build, plan_build
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.builder.tensorrt.api import ask_tensorrt, installed_version
 from edgedla.builder.trtexec.script import DEFAULT_TRTEXEC, trtexec_script
 from edgedla.errors import BuildError, EdgedlaError
+from edgedla.placement.result.placement import Placement
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.records.engine_info import parse_engine_info
 from edgedla.targets.board import this_board
-from edgedla.vocabulary import PRECISIONS
+from edgedla.vocabulary import DEVICES, PRECISIONS
 
-#: name -> (network, mode, precision, formats that need no copy).
-BUILDS: Mapping[str, Tuple[Callable[[], Any], str, str, bool]] = {
-    "hybrid-fp16": (detector, "hybrid", "fp16", False),
-    "standalone-fp16": (detector, "standalone", "fp16", False),
-    "standalone-int8": (detector, "standalone", "int8", False),
-    "hybrid-int8": (detector, "hybrid", "int8", False),
-    "reformat-free-int8": (detector, "hybrid", "int8", True),
-    "many-loadables": (many_loadables, "hybrid", "fp16", False),
+#: To build a chain over both cores, in place of one engine.
+CHAIN = "chain"
+
+
+#: Layers of the detector that a chain pins.
+HALVES = {"conv0": "DLA0", "conv1": "DLA0", "conv2": "DLA1", "scores": "DLA1", "boxes": "DLA1"}
+
+
+class Build(NamedTuple):
+    """One build of P4.
+
+    Attributes:
+        free: formats that need no copy. devices: for --layer-devices; CHAIN stands for a placement over both cores.
+    """
+
+    make: Callable[[], Any]
+    mode: str
+    precision: str
+    free: bool = False
+    devices: str = ""
+
+
+BUILDS: Mapping[str, Build] = {
+    "hybrid-fp16": Build(detector, "hybrid", "fp16"),
+    "standalone-fp16": Build(detector, "standalone", "fp16"),
+    "standalone-int8": Build(detector, "standalone", "int8"),
+    "numerics-int8": Build(numerics, "standalone", "int8"),
+    "numerics-fp16": Build(numerics, "standalone", "fp16"),
+    "hybrid-int8": Build(detector, "hybrid", "int8"),
+    "reformat-free-int8": Build(detector, "hybrid", "int8", True),
+    "chain-fp16": Build(detector, "hybrid", "fp16", devices=CHAIN),
+    "gpu-fp16": Build(detector, "hybrid", "fp16", devices="*:GPU"),
+    "near-sram": Build(near_sram, "hybrid", "fp16"),
+    "many-loadables": Build(many_loadables, "hybrid", "fp16"),
 }
-QUICK_BUILDS = ("hybrid-fp16", "standalone-fp16", "standalone-int8")
+QUICK_BUILDS = ("hybrid-fp16", "standalone-fp16", "standalone-int8", "numerics-int8")
 
 
 def rules(context: Context) -> List[Finding]:
@@ -68,13 +98,18 @@ def rules(context: Context) -> List[Finding]:
 def builds(context: Context) -> List[Finding]:
     """P4: each kind of build, kept below work/artifacts for the steps after it."""
     findings: List[Finding] = []
-    for name, (make, mode, precision, free) in BUILDS.items():
+    for name, row in BUILDS.items():
         if context.quick and name not in QUICK_BUILDS:
             continue
+        mode, precision = row.mode, row.precision
         folder = Path(context.work) / "artifacts" / name
-        path, request = prepare(Path(context.work) / "models", name, make(), mode, precision, free)
+        path, request = prepare(
+            Path(context.work) / "models", name, row.make(), mode, precision, row.free, devices=row.devices
+        )
         started = time.monotonic()
         try:
+            if row.devices == CHAIN:
+                request = replace(request, placement=over_both_cores(path, request))
             artifact = build(path, folder, request)
         except EdgedlaError as e:
             findings.append(Finding(name, f"{type(e).__name__}: {e.what}", "built", "edgedla build"))
@@ -87,9 +122,25 @@ def builds(context: Context) -> List[Finding]:
 
 
 def prepare(
-    folder: Path, name: str, model: Any, mode: str, precision: str, reformat_free: bool = False
+    folder: Path,
+    name: str,
+    model: Any,
+    mode: str,
+    precision: str,
+    reformat_free: bool = False,
+    *,
+    backend: str = "tensorrt",
+    devices: str = "",
+    numerics: Optional[Mapping[str, str]] = None,
 ) -> Tuple[Path, BuildRequest]:
-    """The model as a file, and the request to build it for this board with the TensorRT that is here."""
+    """The model as a file, and the request to build it for this board with the TensorRT that is here.
+
+    Args:
+        backend: "host" simulates the same build. devices: of BUILDS. numerics: of a simulated build.
+
+    Raises:
+        Skip: no TensorRT, or an unknown module.
+    """
     trt, board = installed_version(), this_board()
     if trt is None:
         raise Skip("TensorRT's Python bindings cannot be imported")
@@ -99,19 +150,33 @@ def prepare(
     folder.mkdir(parents=True, exist_ok=True)
     path, cache = folder / f"{name}.onnx", folder / f"{name}.cache"
     onnx.save(model, str(path))
-    cache.write_text(write_cache(tensors_of(model), version), encoding="utf-8")
+    cache.write_text(write_cache({**tensors_of(model), **RANGES.get(name, {})}, version), encoding="utf-8")
     request = BuildRequest(
         target=board.target,
         trt=".".join(str(n) for n in version),
         precision=precision,
         mode=mode,
-        backend="tensorrt",
+        backend=backend,
         calib=cache if precision == "int8" and version < (11,) else None,
-        options=PlanOptions(reformat_free=reformat_free),
-        allow_drift=mode == "hybrid",
+        options=PlanOptions(
+            reformat_free=reformat_free,
+            devices={"*": "GPU"} if devices == "*:GPU" else {},
+            numerics=dict(numerics or {}),
+        ),
+        allow_drift=mode == "hybrid" and backend == "tensorrt",
         force=True,
     )
     return path, request
+
+
+def over_both_cores(path: Path, request: BuildRequest) -> Placement:
+    """The detector with its first half on one core and its second on the other: a chain of two engines."""
+    from edgedla.placement import place
+
+    pins = [f"{layer}:{core}" for layer, core in HALVES.items()]
+    return place(
+        path, target=request.target, trt=request.trt, precision=request.precision, pins=pins, devices=list(DEVICES)
+    )
 
 
 def _platform(plan: BuildPlan) -> Dict[str, Any]:
@@ -142,13 +207,14 @@ def _placement(name: str, artifact: Artifact) -> List[Finding]:
 
 def trtexec(context: Context) -> List[Finding]:
     """P11: the emitted script with the board's own trtexec; does it place as the Python API does?"""
-    if not Path(DEFAULT_TRTEXEC).exists():
-        raise Skip(f"no {DEFAULT_TRTEXEC} (package libnvinfer-bin)")
+    program = os.environ.get("TRTEXEC", DEFAULT_TRTEXEC)
+    if not Path(program).exists():
+        raise Skip(f"no {program} (package libnvinfer-bin)")
     findings: List[Finding] = []
     for name in ("hybrid-int8", "standalone-fp16"):
-        make, mode, precision, free = BUILDS[name]
+        row = BUILDS[name]
         folder = Path(context.work) / "trtexec" / name
-        path, request = prepare(folder, name, make(), mode, precision, free)
+        path, request = prepare(folder, name, row.make(), row.mode, row.precision, row.free)
         script = trtexec_script(plan_build(path, request))
         (folder / "build.sh").write_text(script.text, encoding="utf-8")
         command = ["bash", str(folder / "build.sh"), str(path), str(folder / "out")]
@@ -159,7 +225,7 @@ def trtexec(context: Context) -> List[Finding]:
             Finding(f"{name} script", f"exit code {done.returncode}", "exit code 0", "trtexec script", data)
         )
         nodes = _dla_nodes(folder / "out" / "layers.json")
-        ours = _dla_nodes(Path(context.work) / "artifacts" / name / "layers.json")
+        ours = _built_nodes(Path(context.work) / "artifacts" / name)
         if nodes is not None and ours is not None:
             findings.append(Finding(f"{name} DLA nodes", nodes, ours, "P4"))
     return findings
@@ -171,3 +237,12 @@ def _dla_nodes(path: Path) -> Optional[str]:
     except (OSError, ValueError, BuildError):
         return None
     return "; ".join(sorted(layer.name for layer in info.dla_nodes))
+
+
+def _built_nodes(folder: Path) -> Optional[str]:
+    """Of what P4 built; the names of an artifact's files hold their hash, so the manifest is asked."""
+    try:
+        artifact = load_artifact(folder)
+        return _dla_nodes(artifact.file("layers")) if artifact.has("layers") else None
+    except EdgedlaError:
+        return None

@@ -5,19 +5,24 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Tuple
 
 import yaml
 
 from edgedla.acceptance.archive import unpack
+from edgedla.acceptance.nets import LADDER
 from edgedla.acceptance.text import summary
+from edgedla.costs.profile import Profile, parse_profile, write_profile
 from edgedla.errors import EnvironmentMissing
 from edgedla.files import write_atomic
 
 #: Times hold for one clock: a row whose clocks moved by more is refused.
 CLOCK_SHARE = 0.01
-COLUMNS = ("network", "precision", "mode", "runner", "count", "p50", "p99", "mean_ms", "clocks_mhz")
+COLUMNS = (
+    "network", "precision", "mode", "runner", "count", "p50", "p99", "mean_ms", "predicted_ms", "clocks_mhz",
+)  # fmt: skip
 
 
 class Learned(NamedTuple):
@@ -29,17 +34,22 @@ class Learned(NamedTuple):
     times: int
     refused_times: Tuple[str, ...]
     samples: int
+    profiled: int = 0
+    numerics: int = 0
 
 
 def ingest(path: Path, into: Path) -> Learned:
-    """Reads a report and writes `into`/<its id>/: verdicts.yaml, times.csv, samples/, SUMMARY.md.
+    """Reads a report and writes `into`/<its id>/: verdicts.yaml, times.csv, profile.json, models/, samples/, SUMMARY.md.
+
+    profile.json holds the operators' times and models/ the networks that they were measured on: both are for
+    `edgedla costs fit`, and are missing where no time counts.
 
     Raises:
         DocumentError: no truth report. EnvironmentMissing: the folder cannot be written.
     """
     report, members = unpack(path)
     folder = into / hashlib.sha256(members["report.json"]).hexdigest()[:12]
-    verdicts = list(verdicts_of(report))
+    verdicts, numerics = list(verdicts_of(report)), list(numerics_of(report))
     rows, refused = times_of(report)
     samples = {name: data for name, data in members.items() if name.startswith("files/")}
     page = summary(report)
@@ -47,9 +57,11 @@ def ingest(path: Path, into: Path) -> Learned:
         folder.mkdir(parents=True, exist_ok=True)
         head = "# What a board's TensorRT said of single layers, beside the rules' verdict. Evidence only: no rule follows by itself.\n"
         write_atomic(
-            folder / "verdicts.yaml", head + yaml.safe_dump({"verdicts": verdicts}, sort_keys=False, width=120)
+            folder / "verdicts.yaml",
+            head + yaml.safe_dump({"verdicts": verdicts, "numerics": numerics}, sort_keys=False, width=120),
         )
         write_atomic(folder / "times.csv", _table(rows))
+        profiled = _profile(report, folder, refused)
         for name, data in samples.items():
             target = folder / "samples" / name[len("files/") :]
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +70,16 @@ def ingest(path: Path, into: Path) -> Learned:
     except OSError as e:
         raise EnvironmentMissing(f"cannot write: {e.strerror or e}", where=str(folder)) from e
     contradicted = sum(v["status"] == "contradicted" for v in verdicts)
-    return Learned(folder, len(verdicts) - contradicted, contradicted, len(rows), tuple(refused), len(samples))
+    return Learned(
+        folder,
+        len(verdicts) - contradicted,
+        contradicted,
+        len(rows),
+        tuple(refused),
+        len(samples),
+        profiled,
+        len(numerics),
+    )
 
 
 def verdicts_of(report: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
@@ -75,6 +96,16 @@ def verdicts_of(report: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
         }
 
 
+def numerics_of(report: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    """P5's word on the simulation: for each feature the variant that the silicon matched, with the distances."""
+    for finding in _findings(report, "P5"):
+        if finding["source"] == "rules/numerics.yaml" and finding["expected"] is not None:
+            yield {
+                "status": "contradicted" if finding["differs"] else "observed", "network": finding["name"],
+                "default": finding["expected"], "matched": finding["seen"], **finding["data"],
+            }  # fmt: skip
+
+
 def times_of(report: Mapping[str, Any]) -> Tuple[List[Dict[str, Any]], List[str]]:
     """(rows for the cost fit, why others are none): simulated times, moving clocks and throttling are refused."""
     rows: List[Dict[str, Any]] = []
@@ -83,20 +114,52 @@ def times_of(report: Mapping[str, Any]) -> Tuple[List[Dict[str, Any]], List[str]
         data = finding["data"]
         if "p50" not in data:
             continue
-        before, after = data["clocks_before"], data["clocks_after"]
-        moved = [k for k in before if k in after and abs(after[k] - before[k]) > CLOCK_SHARE * max(before[k], 1e-9)]
-        # A core's own clock is gated while it idles, before and after the run.
-        moved = [k for k in moved if not k.startswith("dla")]
-        if data["simulated"]:
-            refused.append(f"{finding['name']}: simulated")
-        elif data["throttled"]:
-            refused.append(f"{finding['name']}: the board throttled")
-        elif moved:
-            refused.append(f"{finding['name']}: clocks moved: {', '.join(moved)}")
+        why = _refusal(data)
+        if why:
+            refused.append(f"{finding['name']}: {why}")
         else:
-            clocks = " ".join(f"{k}={v:g}" for k, v in sorted(before.items()))
+            clocks = " ".join(f"{k}={v:g}" for k, v in sorted(data["clocks_before"].items()))
             rows.append({**{c: data.get(c, "") for c in COLUMNS[:-1]}, "clocks_mhz": clocks})
     return rows, refused
+
+
+def _refusal(data: Mapping[str, Any]) -> str:
+    """Why a time says nothing; "" where it counts."""
+    before, after = data["clocks_before"], data["clocks_after"]
+    moved = [k for k in before if k in after and abs(after[k] - before[k]) > CLOCK_SHARE * max(before[k], 1e-9)]
+    # A core's own clock is gated while it idles, before and after the run.
+    moved = [k for k in moved if not k.startswith("dla")]
+    if data["simulated"]:
+        return "simulated"
+    if data["throttled"]:
+        return "the board throttled"
+    return f"clocks moved: {', '.join(moved)}" if moved else ""
+
+
+def _profile(report: Mapping[str, Any], folder: Path, refused: List[str]) -> int:
+    """Writes profile.json and models/ of the operators whose times count; returns how many there are."""
+    profiles: List[Profile] = []
+    for finding in _findings(report, "P8"):
+        data = finding["data"]
+        if "profile" not in data or data.get("network") not in LADDER:
+            continue
+        why = _refusal(data)
+        if why:
+            refused.append(f"{finding['name']}: {why}")
+            continue
+        profiles.append(parse_profile(data["profile"], f"P8 {finding['name']}"))
+        # The network is made here by the same code; nothing of a report is run.
+        (folder / "models").mkdir(exist_ok=True)
+        write_atomic(folder / f"models/{data['network']}.onnx", LADDER[data["network"]]().SerializeToString())
+    modes = {(p.target, p.power_mode) for p in profiles}
+    if len(modes) != 1:
+        return 0
+    measurements = tuple(m for p in profiles for m in p.measurements)
+    write_profile(
+        replace(profiles[0], source="edgedla doctor --deep", measurements=measurements, unresolved=()),
+        folder / "profile.json",
+    )
+    return len(measurements)
 
 
 def _findings(report: Mapping[str, Any], step_id: str) -> Iterator[Mapping[str, Any]]:

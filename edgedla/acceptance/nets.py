@@ -62,6 +62,32 @@ def many_loadables(count: int = 20) -> Any:
     return net.model(y=[1, 8, 16, 16])
 
 
+def numerics() -> Any:
+    """What tells variants of the arithmetic apart: long sums, ties, a pooling and a concatenation of unlike ranges, a gate."""
+    net = Net(x=[1, 64, 16, 16])
+    net.conv("x", "c", [32, 64, 3, 3])
+    net.add("AveragePool", ["c"], "p", kernel_shape=[2, 2], strides=[2, 2])
+    net.add("Sigmoid", ["p"], "s")
+    net.add("Relu", ["p"], "r")
+    net.add("Concat", ["p", "r"], "y", axis=1)
+    return net.model(y=[1, 64, 8, 8], s=[1, 32, 8, 8])
+
+
+def near_sram() -> Any:
+    """Tensors of 448 KiB in FP16 between convolutions: two of them fill what a core has of SRAM."""
+    net = Net(x=[1, 64, 56, 64])
+    x = "x"
+    for i in range(4):
+        x = net.add("Relu", [net.conv(x, f"conv{i}", [64, 64, 3, 3])], f"relu{i}" if i < 3 else "y")
+    return net.model(y=[1, 64, 56, 64])
+
+
+#: Network -> tensor -> largest value, where it is not 1: ranges that the DLA's rules would make alike.
+RANGES: Mapping[str, Mapping[str, float]] = {
+    "numerics-int8": {"c": 4.0, "p": 2.0, "r": 1.5, "y": 3.0, "s": 1.0},
+}
+
+
 def _conv(c_in: int, c_out: int, kernel: int, size: int, **attributes: Any) -> Callable[[], Any]:
     def make() -> Any:
         net = Net(x=[1, c_in, size, size])
@@ -141,8 +167,10 @@ SINGLE: Mapping[str, Callable[[], Any]] = {
 #: The ladder of the cost model: what one layer of a kind takes.
 LADDER: Mapping[str, Callable[[], Any]] = {
     "conv-64-k1": _conv(64, 64, 1, 56), "conv-64-k3": _conv(64, 64, 3, 56), "conv-256-k3": _conv(256, 256, 3, 14),
-    "conv-large": _conv(16, 16, 3, 224), "depthwise-64": _conv(64, 64, 3, 56, group=64), "pool-2": _pool("MaxPool", 2, 224),
-    "add": _binary("Add", 1, 16, 16, 16), "deconv": _deconv(2, 2),
+    "conv-512-k1": _conv(512, 512, 1, 7), "conv-large": _conv(16, 16, 3, 224), "conv-k7-stride-2": _conv(3, 64, 7, 224, strides=[2, 2]),
+    "depthwise-64": _conv(64, 64, 3, 56, group=64), "max-pool-2": _pool("MaxPool", 2, 224),
+    "average-pool-2": _pool("AveragePool", 2, 112), "relu": _unary("Relu"), "add": _binary("Add", 1, 16, 16, 16),
+    "deconv": _deconv(2, 2),
 }  # fmt: skip
 
 

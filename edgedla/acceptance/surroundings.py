@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import glob
+import json
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import List, Sequence
 
+from edgedla.acceptance.archive import unpack
 from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding, Skip
+from edgedla.data import jetson_dir
 from edgedla.targets.board import on_jetson
 
+#: Keys of the unit that make its sandbox; those of its start, watchdog and end belong to a pipeline.
+SANDBOX = (
+    "SupplementaryGroups", "StateDirectory", "NoNewPrivileges", "ProtectSystem", "ProtectHome", "ProtectControlGroups",
+    "RestrictSUIDSGID", "LockPersonality", "UMask",
+)  # fmt: skip
 #: What runtime/sources/gstreamer.py names on a Jetson.
 ELEMENTS = (
     "nvarguscamerasrc",
@@ -28,6 +38,11 @@ CONVERSION = (
     "videotestsrc num-buffers=30 ! video/x-raw,format=NV12,width=1920,height=1080 ! nvvidconv flip-method=2 ! "
     "video/x-raw,format=BGRx,width=640,height=360 ! videoconvert ! video/x-raw,format=BGR ! fakesink"
 )
+#: The same picture through encoder and decoder, as a network camera's comes.
+CODEC = (
+    "videotestsrc num-buffers=60 ! video/x-raw,format=NV12,width=1280,height=720 ! nvvidconv ! "
+    "video/x-raw(memory:NVMM),format=NV12 ! nvv4l2h264enc ! h264parse ! nvv4l2decoder ! nvvidconv ! video/x-raw,format=BGRx ! fakesink"
+)
 
 
 def media(context: Context) -> List[Finding]:
@@ -40,10 +55,29 @@ def media(context: Context) -> List[Finding]:
         code, _ = _run(("gst-inspect-1.0", "--exists", element), 15)
         findings.append(Finding(element, "there" if code == 0 else "missing", expected, "runtime/sources/gstreamer.py"))
     if on_jetson() and not context.quick:
-        code, text = _run(("gst-launch-1.0", "-q", *CONVERSION.split()), 20)
-        findings.append(
-            Finding("nvvidconv scales and turns", f"exit code {code}", "exit code 0", CONVERSION, {"output": text})
-        )
+        for title, pipeline, limit_s in (
+            ("nvvidconv scales and turns", CONVERSION, 20),
+            ("encoded and decoded", CODEC, 20),
+        ):
+            code, text = _run(("gst-launch-1.0", "-q", *pipeline.split()), limit_s)
+            # An Orin Nano has no encoder.
+            wanted = "exit code 0" if pipeline is CONVERSION else None
+            findings.append(Finding(title, f"exit code {code}", wanted, pipeline, {"output": text}))
+        findings += _cameras()
+    return findings
+
+
+def _cameras() -> List[Finding]:
+    """Three seconds of each V4L2 camera and of the first CSI camera, where there is one."""
+    pipelines = {
+        path: f"v4l2src device={path} num-buffers=30 ! fakesink" for path in sorted(glob.glob("/dev/video*"))[:4]
+    }
+    if os.path.exists("/tmp/argus_socket") and pipelines:
+        pipelines["CSI"] = "nvarguscamerasrc num-buffers=30 ! fakesink"
+    findings = []
+    for name, pipeline in pipelines.items():
+        code, text = _run(("gst-launch-1.0", "-q", *pipeline.split()), 8)
+        findings.append(Finding(f"camera {name}", f"exit code {code}", None, pipeline, {"output": text}))
     return findings
 
 
@@ -53,14 +87,11 @@ def service(context: Context) -> List[Finding]:
         raise Skip("no systemd-run")
     if os.geteuid() != 0:
         raise Skip("systemd-run with a sandbox needs root: sudo edgedla doctor --deep")
-    code, text = _run(
-        ("systemd-run", "--wait", "--pipe", "--quiet", "-p", "ProtectSystem=strict", "-p", "ProtectHome=true",
-         "-p", "NoNewPrivileges=true", "-p", "StateDirectory=edgedla edgedla/tmp",
-         "-E", "TMPDIR=/var/lib/edgedla/tmp", "-p", "SupplementaryGroups=video render",
-         sys.executable, "-m", "edgedla.acceptance.child", "P2", f"{context.work}/context.json", "/var/lib/edgedla/tmp/p2.json"),
-        20,
-    )  # fmt: skip
-    return [
+    result = Path(context.work) / "sandbox.json"
+    command = ["systemd-run", "--wait", "--pipe", "--quiet", *sandbox(), "-p", f"ReadWritePaths={context.work}",
+               sys.executable, "-m", "edgedla.acceptance.child", "P2", f"{context.work}/context.json", str(result)]  # fmt: skip
+    code, text = _run(command, 20)
+    findings = [
         Finding(
             "P2 in the sandbox",
             f"exit code {code}",
@@ -69,22 +100,50 @@ def service(context: Context) -> List[Finding]:
             {"output": text},
         )
     ]
+    if code == 0 and result.is_file():
+        inside = json.loads(result.read_text(encoding="utf-8"))["findings"]
+        findings += [Finding(f"in the sandbox: {f['name']}", f["seen"], f["expected"], f["source"]) for f in inside]
+    return findings
+
+
+def sandbox() -> List[str]:
+    """Options of systemd-run for what the unit says of user, groups, folders, environment and protection."""
+    unit = (jetson_dir() / "edgedla-pipeline@.service").read_text(encoding="utf-8")
+    options: List[str] = []
+    for line in unit.splitlines():
+        key, equals, value = line.partition("=")
+        if equals and key in SANDBOX:
+            options += ["-p", f"{key}={value}"]
+        elif equals and key == "Environment":
+            options += [word for pair in value.split() for word in ("-E", pair)]
+    return options
 
 
 def container(context: Context) -> List[Finding]:
-    """P13: `edgedla doctor` in the image that the user names."""
+    """P13: P2, P4 and P6 in the image that the user names, as a quick run of its own."""
     if not context.container:
         raise Skip("no image was named: --container IMAGE")
     if shutil.which("docker") is None:
         raise Skip("no docker")
+    folder = Path(context.work) / "container"
+    folder.mkdir(exist_ok=True)
     code, text = _run(
         ("docker", "run", "--rm", "--runtime", "nvidia", "-v", "/etc/nv_tegra_release:/etc/nv_tegra_release:ro",
-         context.container, "doctor", "--format", "json"),
-        18,
+         "-v", f"{folder}:/truth", context.container,
+         "doctor", "--deep", "--quick", "--steps", "P2,P4,P6", "-o", "/truth/truth.tar.gz"),
+        58,
     )  # fmt: skip
-    return [
-        Finding("doctor in the container", f"exit code {code}", "exit code 0", "jetson/Dockerfile", {"output": text})
-    ]
+    findings = [Finding("the image", f"exit code {code}", "exit code 0", "jetson/Dockerfile", {"output": text})]
+    if code == 0 and (folder / "truth.tar.gz").is_file():
+        report, _ = unpack(folder / "truth.tar.gz")
+        for step in report["steps"]:
+            state = step["state"] if not step["reason"] else f"{step['state']}: {step['reason'].splitlines()[-1]}"
+            findings.append(Finding(f"{step['id']} in the image", state, "ok", "jetson/Dockerfile"))
+            differing = [f for f in step["findings"] if f["differs"]]
+            findings += [
+                Finding(f"in the image: {f['name']}", f["seen"], f["expected"], f["source"]) for f in differing
+            ]
+    return findings
 
 
 def _run(command: Sequence[str], limit_s: float) -> tuple[int | None, str]:

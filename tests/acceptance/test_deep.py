@@ -7,18 +7,28 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Dict
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 
+from edgedla.acceptance import builds
 from edgedla.acceptance.archive import pack, unpack
+from edgedla.acceptance.builds import BUILDS
+from edgedla.acceptance.built import given
 from edgedla.acceptance.ingest import ingest, times_of
+from edgedla.acceptance.nets import LADDER
+from edgedla.acceptance.outputs import numeric_findings, variants_of
 from edgedla.acceptance.process import run_steps
 from edgedla.acceptance.redact import Redactor
-from edgedla.acceptance.steps import STEPS
+from edgedla.acceptance.steps import STEPS, Context
+from edgedla.builder.building import build
+from edgedla.cli.main import main
 from edgedla.documents import header, schema
 from edgedla.errors import DocumentError
+from edgedla.quantization.numerics import single_departures
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "fake_tensorrt"))
@@ -69,7 +79,7 @@ def on_board(libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             "FAKE_TENSORRT_RELEASE": release, "XDG_CACHE_HOME": str(tmp_path / "cache"), **how.pop("environment", {}),
         }.items():  # fmt: skip
             monkeypatch.setenv(name, value)
-        report = run_steps(tmp_path / "run", quick=True, **how)
+        report = run_steps(tmp_path / "run", **{"quick": True, **how})
         jsonschema.validate(report, schema("edgedla.acceptance"))
         assert json.loads((tmp_path / "run/report.json").read_text()) == report
         return report
@@ -98,6 +108,164 @@ def test_all_steps_on_both_jetpacks(release: str, on_board: Callable[..., Dict[s
     assert found["standalone-fp16"]["seen"] == "built"
     assert found["standalone-fp16 mapped against copied"]["seen"] == "the same bytes"
     assert (tmp_path / "run/files/root/etc/nvpmodel.conf").is_file()
+
+
+#: What stands in for a board's programs: each as Python code behind this interpreter's name.
+PROGRAMS = {
+    "trtexec": """
+for word in sys.argv[1:]:
+    name, _, value = word.partition("=")
+    if name == "--saveEngine":
+        Path(value).write_bytes(b"engine")
+    if name == "--exportLayerInfo":
+        node = {"Name": "{ForeignNode[conv0...boxes]}", "LayerType": "DLA"}
+        Path(value).write_text(json.dumps({"Layers": [node], "Bindings": []}))
+print("&&&& PASSED TensorRT.trtexec")
+""",
+    "systemd-run": """
+words = sys.argv[1:]
+while words and words[0].startswith("-"):
+    with open(os.environ["FAKE_SANDBOX"], "a") as f:
+        f.write(" ".join(words[: 2 if words[0] in ("-p", "-E") else 1]) + "\\n")
+    words = words[2 if words[0] in ("-p", "-E") else 1 :]
+os.execv(words[0], words)
+""",
+    "docker": """
+mounts = dict(reversed(w.rsplit(":", 1)) for k, w in zip(sys.argv, sys.argv[1:]) if k == "-v" and not w.endswith(":ro"))
+words = [w.replace("/truth", mounts["/truth"]) for w in sys.argv[sys.argv.index("image") + 1 :]]
+os.execv(sys.executable, [sys.executable, "-m", "edgedla", *words])
+""",
+    "gst-inspect-1.0": "sys.exit(sys.argv[-1] == 'nvjpegdec')",
+    "gst-launch-1.0": "",
+}
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Dict[str, str]:
+    """Environment in which these programs are found first."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, code in PROGRAMS.items():
+        head = f"#!{sys.executable}\nimport json, os, sys\nfrom pathlib import Path\n"
+        (folder / name).write_text(head + code)
+        (folder / name).chmod(0o755)
+    return {
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "TRTEXEC": str(folder / "trtexec"),
+        "FAKE_SANDBOX": str(tmp_path / "sandbox.txt"), "FAKE_BUILD_S": "0.4",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_whole_run_tries_builds_faults_scripts_sandbox_and_container(
+    on_board: Callable[..., Dict[str, Any]], programs: Dict[str, str], tmp_path: Path
+) -> None:
+    steps = ("P4", "P5", "P6", "P7", "P10", "P11", "P12", "P13")
+    report = on_board("10.3.0", only=steps, quick=False, container="image", environment=programs)
+    assert set(states(report).values()) <= {"ok", "differs", "skipped"}, reasons(report)
+    by_step = {s["id"]: {f["name"]: f for f in s["findings"]} for s in report["steps"]}
+    built = {name: f["seen"] for name, f in by_step["P4"].items() if name in BUILDS}
+    assert built == dict.fromkeys(BUILDS, "built"), built
+    assert by_step["P4"]["many-loadables loadables"]["seen"] == "16"
+    # The fake engines compute in FP32, the fake DLA nonsense with NaN in it.
+    assert by_step["P5"]["hybrid-fp16 on DLA0"]["seen"] == "as the simulation"
+    assert "NaN" not in (tmp_path / "run/report.json").read_text()
+    assert by_step["P5"]["standalone-fp16 on DLA0"]["seen"] == "not as the simulation"
+    assert by_step["P5"]["numerics-int8 on DLA0: int8-gates"]["seen"] == "undecided"
+    assert by_step["P6"]["standalone-fp16: two processes on one core"]["seen"] == "both run"
+    for name in ("a loadable cut short", "memory that was not registered"):
+        assert by_step["P7"][f"standalone-fp16: {name}"]["seen"] == "refused"
+    assert by_step["P7"]["Ctrl-C in a build"]["seen"] == "exit code 130"
+    assert [name for name, f in by_step["P10"].items() if f["differs"]] == ["nvjpegdec"]
+    assert by_step["P11"]["hybrid-int8 script"]["seen"] == "exit code 0"
+    assert by_step["P11"]["hybrid-int8 DLA nodes"]["differs"] is False
+    assert by_step["P13"]["P4 in the image"]["seen"] == "ok", by_step["P13"]
+    if os.geteuid() == 0:
+        assert by_step["P12"]["in the sandbox: libcudla.so.1"]["seen"] == "loads"
+        told = (tmp_path / "sandbox.txt").read_text().splitlines()
+        assert "-p ProtectSystem=strict" in told, "what the unit says is what is tried"
+        assert "-E TMPDIR=/var/lib/edgedla/tmp" in told
+
+
+#: A step with shorter measurements: argv is NAME=VALUE of its module, then what the child takes.
+SHORT = """
+import sys
+import edgedla.acceptance.power as power, edgedla.acceptance.times as times
+times.FULL = times.QUICK = times.RUNG = (3, 0.02)
+times.TOGETHER_S = 0.1
+power.STATE_S, power.STEP_S = 0.4, 0.2
+from edgedla.acceptance.child import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_times_of_operators_fit_the_cost_model(
+    on_board: Callable[..., Dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgedla.acceptance import process
+
+    popen = process.subprocess.Popen
+
+    def short(command: Any, **how: Any) -> Any:
+        return popen(
+            [sys.executable, "-c", SHORT, *command[3:]] if "edgedla.acceptance.child" in command else command, **how
+        )
+
+    monkeypatch.setattr(process.subprocess, "Popen", short)
+    report = on_board("10.3.0", only=("P4", "P8", "P9"), quick=False)
+    by_step = {s["id"]: {f["name"]: f for f in s["findings"]} for s in report["steps"]}
+    assert set(LADDER) <= set(by_step["P8"]), reasons(report)
+    assert by_step["P8"]["hybrid-fp16"]["data"]["predicted_ms"] > 0
+    assert len(by_step["P8"]["DLA0 beside GPU"]["data"]["together_per_s"]) == 2
+    assert by_step["P9"]["rails"]["data"]["idle_mw"] == {"VDD_GPU_SOC": 9500.0}
+    assert by_step["P9"]["GPU busy"]["data"]["inferences"] > 0
+    pack(tmp_path / "run", tmp_path / "truth.tar.gz", Redactor())
+    learned = ingest(tmp_path / "truth.tar.gz", tmp_path / "evidence")
+    assert learned.profiled == len(LADDER)
+    models = sorted(str(p) for p in (learned.folder / "models").glob("*.onnx"))
+    assert len(models) == len(LADDER)
+    fitted = tmp_path / "fitted.json"
+    done = CliRunner().invoke(
+        main,
+        [
+            "costs",
+            "fit",
+            *models,
+            "--evidence",
+            str(learned.folder / "profile.json"),
+            "-o",
+            str(fitted),
+            "--format",
+            "json",
+        ],
+    )
+    assert done.exit_code == 0, done.exception
+    dla = next(e for e in json.loads(done.stdout)["engines"] if e["device"] == "DLA")
+    assert dla["operators"] == len(LADDER)
+    assert dla["after"] < dla["before"] / 2, "the fake's operators take half as long again as predicted"
+
+
+def test_the_silicon_says_which_arithmetic_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulations with one variant each play the silicon: P5 names that variant, and only its feature differs."""
+    monkeypatch.setattr(builds, "installed_version", lambda: "10.3.0")
+    monkeypatch.setattr(builds, "this_board", lambda: SimpleNamespace(target="agx-orin-64gb"))
+    context = Context(str(tmp_path), str(tmp_path), True, "")
+    for name in ("numerics-int8", "numerics-fp16"):
+        row = builds.BUILDS[name]
+        path, request = builds.prepare(tmp_path / "m", name, row.make(), row.mode, row.precision, backend="host")
+        artifact = build(path, tmp_path / name, request)
+        arrays = [given(artifact, seed)[0] for seed in range(3)]
+        simulated = variants_of(context, name, artifact, arrays)
+        told = set()
+        for variant, silicon in simulated.items():
+            findings = {f.name.split(": ")[1]: f for f in numeric_findings("x", silicon, simulated)}
+            told |= set(findings)
+            feature, _, value = variant.partition("=")
+            assert {n for n, f in findings.items() if f.differs} == ({feature} & set(findings)), (variant, findings)
+            if feature in findings:
+                assert findings[feature].seen == value
+        expected = {f.name for f, _ in single_departures() if f.name.startswith(row.precision)}
+        assert expected - told <= {"int8-accumulation"}, "the network tells every other feature apart"
 
 
 def test_the_environment_is_captured_and_nothing_private_leaves(

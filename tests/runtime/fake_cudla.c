@@ -117,7 +117,8 @@ int cudlaModuleLoadFromMemory(void *device, const uint8_t *data, size_t size, vo
     ENTER;
     if (!live(device)) return 8;
     if (size >= 4 && !memcmp(data, "OLD\n", 4)) return 10;
-    if (size < 5 || memcmp(data, "FAKE\n", 5)) return 7;
+    // Cut short in a line, it is damaged.
+    if (size < 5 || memcmp(data, "FAKE\n", 5) || data[size - 1] != '\n') return 7;
     char *text = strndup((const char *)data, size);
     Module *m = calloc(1, sizeof *m);
     for (char *line = strtok(text + 5, "\n"); line; line = strtok(0, "\n")) {

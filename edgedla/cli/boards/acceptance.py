@@ -41,4 +41,11 @@ def ingest(file: Path, into: Path) -> None:
     echo(f"{learned.times} times, {len(learned.refused_times)} refused")
     for reason in learned.refused_times:
         echo(f"  {reason}")
+    if learned.numerics:
+        echo(f"{learned.numerics} findings on the arithmetic of the DLA (rules/numerics.yaml)")
     echo(f"{learned.samples} samples; written to {learned.folder}")
+    if learned.profiled:
+        echo(f"{learned.profiled} operators' times for the cost model:")
+        echo(
+            f"  edgedla costs fit {learned.folder}/models/*.onnx --evidence {learned.folder}/profile.json -o fitted.json"
+        )
