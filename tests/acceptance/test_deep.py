@@ -132,7 +132,7 @@ os.execv(words[0], words)
 """,
     "docker": """
 mounts = dict(reversed(w.rsplit(":", 1)) for k, w in zip(sys.argv, sys.argv[1:]) if k == "-v" and not w.endswith(":ro"))
-words = [w.replace("/truth", mounts["/truth"]) for w in sys.argv[sys.argv.index("image") + 1 :]]
+words = [w.replace("/truth", mounts["/truth"], 1) for w in sys.argv[sys.argv.index("image") + 1 :]]
 os.execv(sys.executable, [sys.executable, "-m", "edgedla", *words])
 """,
     "gst-inspect-1.0": "sys.exit(sys.argv[-1] == 'nvjpegdec')",
