@@ -16,6 +16,8 @@ from edgedla.remote.board_side.runner import detach, write_json
 from edgedla.remote.board_side.store import KEEP_S, Refused, blob_path, home
 
 JOB_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}\Z")
+#: A job that has just been started has no process yet: what is to end it waits for one.
+PID_S = 30.0
 SIGNALS = {"interrupt": signal.SIGINT, "terminate": signal.SIGTERM, "kill": signal.SIGKILL}
 
 
@@ -59,11 +61,18 @@ def start(job: Dict[str, Any], held: List[int]) -> str:
         for path in job.get("folders", ()):
             os.makedirs(safe_join(os.path.join(new, "out"), path), exist_ok=True)
         write_json(os.path.join(new, "job.json"), dict(job, started=time.time()))
+        # Locked before anybody can see the folder: on a busy board the job's process may take seconds to start.
+        alive = os.open(os.path.join(new, "alive"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(alive, fcntl.LOCK_EX)
         os.rename(new, folder)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
-    detach(folder, job, held)
+    try:
+        detach(folder, job, held, alive)
+    finally:
+        # The job's process has it too, and with it the lock.
+        os.close(alive)
     return str(job["id"])
 
 
@@ -81,8 +90,6 @@ def state_of(folder: str) -> Dict[str, Any]:
     if state["state"] != "ended" and not _alive(folder):
         # It may have ended between the two looks.
         state = _load(os.path.join(folder, "state.json")) or {"state": "starting"}
-        if state["state"] == "starting" and time.time() - os.stat(folder).st_mtime < 5:
-            return state
         if state["state"] != "ended":
             return {"state": "lost", "rc": 4, "outputs": []}
     return state
@@ -119,6 +126,10 @@ def cancel(job: str, how: str) -> None:
     if (_load(os.path.join(folder, "job.json")) or {}).get("kind") == "hold":
         with open(os.path.join(folder, "release"), "w"):
             return
+    until = time.monotonic() + PID_S
+    while not state.get("pid") and state["state"] in ("starting", "running") and time.monotonic() < until:
+        time.sleep(0.05)
+        state = state_of(folder)
     if state.get("pid"):
         # Its number cannot be another's by now: the runner that waits for it lives.
         with contextlib.suppress(ProcessLookupError):

@@ -62,8 +62,13 @@ class Log:
                 return
 
 
-def detach(folder: str, job: Dict[str, Any], held: List[int]) -> None:
-    """Starts the job's process and returns at once. `held` stay open in it: they are the board's lock."""
+def detach(folder: str, job: Dict[str, Any], held: List[int], alive: int) -> None:
+    """Starts the job's process and returns at once.
+
+    Args:
+        held: stay open in it and in what it runs: they are the board's lock.
+        alive: stays open in it alone: the lock on it is how others see that it lives.
+    """
     child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -74,7 +79,7 @@ def detach(folder: str, job: Dict[str, Any], held: List[int]) -> None:
             os._exit(0)
         # The connection's pipes too: sshd would wait for them.
         for fd in range(3, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 65536 else 65536):
-            if fd not in held:
+            if fd not in held and fd != alive:
                 with contextlib.suppress(OSError):
                     os.close(fd)
         null = os.open(os.devnull, os.O_RDWR)
@@ -88,11 +93,7 @@ def detach(folder: str, job: Dict[str, Any], held: List[int]) -> None:
 
 
 def run_job(folder: str, job: Dict[str, Any], held: List[int]) -> None:
-    """Runs the job to its end. `alive` is locked meanwhile: that is how others see that it lives."""
-    import fcntl
-
-    alive = os.open(os.path.join(folder, "alive"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(alive, fcntl.LOCK_EX)
+    """Runs the job to its end."""
     log, state = Log(os.path.join(folder, "log")), os.path.join(folder, "state.json")
     write_json(state, {"state": "running", "pid": 0})
     if job["kind"] == "hold":
