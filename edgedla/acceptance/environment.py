@@ -172,4 +172,4 @@ def _say(target: Path, command: Sequence[str], limit_s: float) -> None:
         done = subprocess.run(list(command), capture_output=True, timeout=limit_s, check=False)
         target.write_bytes(done.stdout[-MAX_CAPTURED:] + done.stderr[-MAX_CAPTURED:])
     except (OSError, subprocess.TimeoutExpired) as e:
-        target.write_text(f"not to be had: {e}\n", encoding="utf-8")
+        target.write_text(f"not available: {e}\n", encoding="utf-8")

@@ -91,7 +91,7 @@ def _run(step: Step, limit_s: float, context_file: Path, work: Path, logs: Path)
         return StepResult(step.id, written["state"], seconds, written["reason"], tuple(written["findings"]))
     if code is None:
         return StepResult(step.id, "failed", seconds, f"out of time after {limit_s:g} s")
-    died = f"ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    died = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
     return StepResult(step.id, "failed", seconds, f"the step's process {died} without a result; logs/{step.id}.log")
 
 

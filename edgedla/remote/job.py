@@ -160,7 +160,7 @@ def _start(connection: Connection, job: str, request: Request, terminal: Termina
     sizes = {f.sha256: f.size for f in request.files}
     total = send_files(connection, request.files, client.client_id(), _progress(terminal, sum(sizes.values())))
     if total:
-        terminal.say(f"{connection.where}: {len(request.files)} files, {_mb(total)} sent")
+        terminal.say(f"{connection.where}: {_files(len(request.files))}, {_mb(total)} sent")
     document = {
         "id": job,
         "kind": "verb",
@@ -272,3 +272,7 @@ def _progress(terminal: Terminal, total: int) -> Callable[[int, int], None]:
 
 def _mb(count: int) -> str:
     return f"{count / 1e6:.1f} MB"
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"

@@ -37,15 +37,15 @@ def ingest(file: Path, into: Path) -> None:
     from edgedla.acceptance.ingest import ingest as take_in
 
     learned = take_in(file, into)
-    echo(f"{learned.observed} verdicts observed, {learned.contradicted} contradicted")
-    echo(f"{learned.times} times, {len(learned.refused_times)} refused")
+    echo(f"verdicts: {learned.observed} observed, {learned.contradicted} contradicted")
+    echo(f"times: {learned.times} taken, {len(learned.refused_times)} refused")
     for reason in learned.refused_times:
         echo(f"  {reason}")
     if learned.numerics:
-        echo(f"{learned.numerics} findings on the arithmetic of the DLA (rules/numerics.yaml)")
-    echo(f"{learned.samples} samples; written to {learned.folder}")
+        echo(f"arithmetic of the DLA: {learned.numerics} findings (rules/numerics.yaml)")
+    echo(f"samples: {learned.samples}; all written to {learned.folder}")
     if learned.profiled:
-        echo(f"{learned.profiled} operators' times for the cost model:")
+        echo(f"operators' times for the cost model: {learned.profiled}; fit it by")
         echo(
             f"  edgedla costs fit {learned.folder}/models/*.onnx --evidence {learned.folder}/profile.json -o fitted.json"
         )

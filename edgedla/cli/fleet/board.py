@@ -201,7 +201,7 @@ def cancel(name: str, job: str, kill: bool) -> None:
     from edgedla.remote.inventory import board_named
 
     boards.cancel(board_named(name), job, "kill" if kill else "interrupt")
-    echo(f"{job} was told to end")
+    echo(f"{job}: asked to end")
 
 
 @board.command()
