@@ -11,12 +11,14 @@ import re
 from pathlib import Path
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
-import yaml
+from edgedla.errors import EnvironmentMissing, RuleError
 
-from edgedla.errors import RuleError
+try:
+    import yaml
+except ImportError:
+    # A bundle reads no rules, and a board may have no PyYAML; what does read some says so.
+    yaml = None  # type: ignore[assignment]
 
-# The C parser reads the rules about eight times faster; PyYAML without libyaml still works.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INT = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.[0-9]+([eE][-+]?[0-9]+)?\Z")
 _WORDS: Dict[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
@@ -138,7 +140,10 @@ def load(path: Path, skip: FrozenSet[str] = frozenset()) -> Any:
 
 def loads(text: str, name: str, skip: FrozenSet[str] = frozenset()) -> Any:
     """As `load`, from a text; `name` stands for the file in errors."""
-    loader = _LOADER(text)
+    if yaml is None:
+        raise EnvironmentMissing("PyYAML cannot be imported", where=name, hint="pip install PyYAML")
+    # The C parser reads the rules about eight times faster; PyYAML without libyaml still works.
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         return _Reader(loader.get_event, name, skip).document()
     except yaml.MarkedYAMLError as e:

@@ -56,10 +56,15 @@ LATE: Mapping[str, Callable[[Choices], bool]] = {
     "edgedla.runtime.sources.synthetic": lambda c: not c.schemes or "synthetic" in c.schemes,
     "edgedla.runtime.sources.opencv": lambda c: not c.schemes or c.schemes != {"synthetic"},
     "edgedla.runtime.sources.gst_launch": lambda c: not c.schemes or bool(c.schemes - {"synthetic", "images", "file"}),
+    "edgedla.runtime.pipeline.endpoint": lambda c: c.prometheus,
     # Settings and devices are worked out when the bundle is made; a board's own table of modules is not asked.
     "edgedla.strict_yaml": lambda c: False,
     "edgedla.placement": lambda c: False,
     "edgedla.targets": lambda c: False,
+    # What a session takes was estimated when the artifact was built.
+    "edgedla.quantization.memory_limit": lambda c: False,
+    "edgedla.quantization.session_memory": lambda c: False,
+    "edgedla.importers.model_file.wire": lambda c: False,
     "edgedla.importers.onnx_model": lambda c: False,
     "edgedla.importers.parser_releases": lambda c: False,
     "edgedla.builder.tensorrt": lambda c: "tensorrt" in c.runners,

@@ -7,7 +7,7 @@ from typing import Any, Optional, Tuple
 
 import numpy as np
 
-from edgedla.errors import UsageError
+from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import Layout, TensorFormat, layout
 from edgedla.formats.pack import pack, quantize
 from edgedla.preprocess.geometry import Geometry
@@ -128,13 +128,13 @@ class CpuPreprocessor:
             out: buffer of `layout.size_bytes` to write to (a pinned or mapped one).
 
         Raises:
-            UsageError: the frame has another shape or type.
+            UsageError: the frame has another shape or type. EnvironmentMissing: it has to be scaled or converted, and there
+            is no OpenCV.
         """
-        import cv2
-
         spec, g = self.spec, self.geometry
         spec.check_frame(frame)
         if spec.pixels == "nv12":
+            cv2 = import_cv2()
             frame = cv2.cvtColor(frame, cv2.COLOR_YUV2BGR_NV12)
         x, y, w, h = g.src_xywh
         ox, oy = g.offset_xy
@@ -143,11 +143,42 @@ class CpuPreprocessor:
         if part.shape == target.shape:
             np.copyto(target, part)
         else:
+            cv2 = import_cv2(f"frames of {w}x{h} pixels are scaled to {g.size_hw[1]}x{g.size_hw[0]}")
             cv2.resize(part, (g.size_hw[1], g.size_hw[0]), dst=target, interpolation=cv2.INTER_LINEAR)
-        looked = cv2.LUT(self._canvas, self._table.view(self._bits)).view(self._table.dtype)
+        looked = self._look_up()
         if self._swap:
             looked = looked[..., ::-1]
         return pack(looked.transpose(2, 0, 1)[None], self.layout, out=out)
 
+    def _look_up(self) -> np.ndarray:
+        """The canvas through the table, (h, w, 3) of the input's element type; by NumPy, slower, where OpenCV is missing."""
+        try:
+            import cv2
+        except ImportError:
+            values: np.ndarray = self._table[0][self._canvas, np.arange(3)]
+            return values
+        looked: np.ndarray = cv2.LUT(self._canvas, self._table.view(self._bits)).view(self._table.dtype)
+        return looked
+
     def close(self) -> None:
         """Nothing to give back."""
+
+
+def import_cv2(why: str = "NV12 frames are converted") -> Any:
+    """OpenCV, for frames that do not come as the network takes them.
+
+    Args:
+        why: what it is needed for.
+
+    Raises:
+        EnvironmentMissing: it cannot be imported.
+    """
+    try:
+        import cv2
+    except ImportError as e:
+        raise EnvironmentMissing(
+            f"OpenCV cannot be imported: {e}; {why}",
+            hint="JetPack or `pip install 'edgedla[camera]'` brings it; a source that gives frames of the network's own "
+            "size (?width=W&height=H) does without",
+        ) from e
+    return cv2

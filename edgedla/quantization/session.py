@@ -8,20 +8,21 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError, RunError, UsageError
-from edgedla.importers.model_file.wire import stripped
-from edgedla.quantization.memory_limit import require
 from edgedla.quantization.samples import NUMPY_OF_ORT, InputSpec
-from edgedla.quantization.session_memory import MIB, SessionMemory, session_memory
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+    from edgedla.quantization.session_memory import SessionMemory
 
 #: From release 1.29 on ONNX Runtime for Linux sends events to Microsoft (device id, model and node names in error texts)
 #: and keeps a queue of them under HOME. It reads this variable once, when it is imported.
 TELEMETRY_SWITCH = "ORT_DISABLE_TELEMETRY"
 _ERROR_CHARACTERS = 300
 #: A session below this is no news.
-WORTH_SAYING_BYTES = 256 * MIB
+WORTH_SAYING_BYTES = 256 << 20
+#: Estimates what a session takes. A bundle goes without: its onnx would cost a start more than everything else.
+_ESTIMATOR = "edgedla.quantization.session_memory"
 
 
 def import_onnxruntime() -> Any:
@@ -91,12 +92,8 @@ def open_session(
         (`memory_limit`).
     """
     ort = import_onnxruntime()
-    # Without onnx, as on a board that runs a bundle, there is no estimate.
-    memory = memory_of(model) if find_spec("onnx") is not None else None
-    if memory is not None:
-        require(memory)
-        if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
-            say(f"ONNX Runtime takes {memory}")
+    if find_spec("onnx") is not None and find_spec(_ESTIMATOR) is not None:
+        _require_memory(model, say)
     options = ort.SessionOptions()
     options.log_severity_level = 4
     level = ort.GraphOptimizationLevel
@@ -116,6 +113,15 @@ def open_session(
         raise ModelError(f"ONNX Runtime refuses the model: {str(e)[:_ERROR_CHARACTERS]}") from e
 
 
+def _require_memory(model: bytes, say: Optional[Callable[[str], None]]) -> None:
+    from edgedla.quantization.memory_limit import require
+
+    memory = memory_of(model)
+    require(memory)
+    if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
+        say(f"ONNX Runtime takes {memory}")
+
+
 def memory_of(data: bytes) -> SessionMemory:
     """The estimate for a serialised model.
 
@@ -123,6 +129,9 @@ def memory_of(data: bytes) -> SessionMemory:
         ModelError: it is no model.
     """
     import onnx
+
+    from edgedla.importers.model_file.wire import stripped
+    from edgedla.quantization.session_memory import session_memory
 
     try:
         light = onnx.ModelProto.FromString(stripped(data))

@@ -151,6 +151,12 @@ def this_board(base: Optional[Path] = None) -> Optional[Board]:
     )
 
 
+def board_target(base: Optional[Path] = None) -> Optional[str]:
+    """The module that this is, as `--target` names it, without any table of releases; None where it is not known."""
+    base = base or root()
+    return _target(_file(base, "model") or "", _file(base, "compatible") or "", base)
+
+
 def on_jetson(base: Optional[Path] = None) -> bool:
     return this_board(base) is not None
 

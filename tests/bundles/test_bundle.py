@@ -214,3 +214,62 @@ def test_packages_above_a_module_come_with_it() -> None:
     modules, others = closure(frozenset({"edgedla.formats.layout"}), lambda module: False)
     assert {"edgedla", "edgedla.formats", "edgedla.formats.layout"} <= set(modules)
     assert "numpy" in others or others
+
+
+#: What a Jetson has: its name, and the release of its system.
+BOARD_FILES = {
+    "etc/nv_tegra_release": "# R36 (release), REVISION: 4.3, GCID: 1, BOARD: generic",
+    "proc/device-tree/model": "NVIDIA Jetson AGX Orin Developer Kit",
+    "proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234",
+    "proc/meminfo": "MemTotal:       64349264 kB",
+}
+
+
+def on_a_board(artifact: Path, tmp_path: Path, *arguments: str, target: str) -> subprocess.CompletedProcess:
+    """A bundle of an engine for `target`, started with NumPy alone on a machine with an AGX Orin's files."""
+    from dataclasses import replace
+
+    from edgedla.builder.artifact.store import save_artifact
+
+    host = edgedla.load_artifact(artifact)
+    engine = replace(
+        host, kind="hybrid", backend="tensorrt", simulated=False, software={"tensorrt": "10.3.0"}, accuracy=None,
+        files=(), platform={**host.platform, "target": target},
+    )  # fmt: skip
+    save_artifact(engine, tmp_path / "engine", {("engine", "engine.plan"): b"engine"})
+    made = bundle(tmp_path / "engine", tmp_path / "out")
+    for name, text in BOARD_FILES.items():
+        path = tmp_path / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environment.update(
+        EDGEDLA_ROOT=str(tmp_path / "root"), BOARD_MANIFEST=str(tmp_path / "engine" / "manifest.json"),
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )  # fmt: skip
+    blocked = set(LIBRARIES) - {"tensorrt"}
+    board = str(Path(__file__).with_name("board.py"))
+    code = BARE.format(names=blocked, place=board, arguments=[str(made.path), *arguments])
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=environment
+    )
+
+
+def test_on_a_board_numpy_alone_runs_frames_of_the_networks_size(artifact: Path, tmp_path: Path) -> None:
+    source = ["--source", "synthetic://?frames=2&width=16&height=16"]
+    done = on_a_board(artifact, tmp_path, *source, target="agx-orin-64gb")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["frames"]["results"] == 2
+
+
+def test_on_a_board_scaling_needs_opencv_and_says_so(artifact: Path, tmp_path: Path) -> None:
+    done = on_a_board(artifact, tmp_path, *SOURCE, target="agx-orin-64gb")
+    assert done.returncode == 4, done.stderr
+    assert "are scaled to" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_on_another_board_the_engine_is_refused(artifact: Path, tmp_path: Path) -> None:
+    done = on_a_board(artifact, tmp_path, *SOURCE, target="agx-xavier-32gb")
+    assert done.returncode == 3, done.stderr
+    assert "agx-xavier-32gb" in done.stderr

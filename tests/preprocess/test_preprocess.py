@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
-from edgedla.errors import UsageError
+from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.formats import TensorFormat
 from edgedla.formats.pack import unpack
 from edgedla.preprocess.geometry import Geometry
@@ -217,3 +219,22 @@ def test_frames_are_prepared_on_another_thread_than_the_one_that_opened_it(cuda)
     thread.join()
     assert_equal_within_rounding(found[0], frame, spec)
     one.close()
+
+
+@pytest.mark.parametrize("dtype", ["FLOAT", "HALF", "INT8", "UINT8"])
+@pytest.mark.parametrize("colour", ["rgb", "bgr"])
+def test_without_opencv_a_frame_of_the_networks_size_becomes_the_same(
+    dtype: str, colour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = Preprocess(
+        (6, 8), (3, 6, 8), dtype=dtype, colour=colour, scale=0.02, mean=(10.0, 20.0, 30.0), std=(2.0, 3.0, 4.0)
+    )
+    frame = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
+    expected = CpuPreprocessor(spec)(frame)
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    result = CpuPreprocessor(spec)(frame)
+    assert result.dtype == expected.dtype
+    np.testing.assert_array_equal(result, expected)
+    larger = Preprocess((12, 16), (3, 6, 8))
+    with pytest.raises(EnvironmentMissing, match="16x12 pixels are scaled to 8x6"):
+        CpuPreprocessor(larger)(np.zeros((12, 16, 3), np.uint8))

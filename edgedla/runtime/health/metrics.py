@@ -149,6 +149,9 @@ def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
         raise EnvironmentMissing(
             f"prometheus-client cannot be imported: {e}", hint="pip install 'edgedla[camera]'"
         ) from e
+    # Python's HTTP server brings TLS and mail along: a start without a port does without.
+    from edgedla.runtime.pipeline.endpoint import serve
+
     registry = CollectorRegistry()
     registry.register(PipelineCollector(pipeline.summary))
     with contextlib.ExitStack() as stack:

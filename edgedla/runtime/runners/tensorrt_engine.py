@@ -18,7 +18,7 @@ from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.runtime.runners.core_proof import CoreProof
 from edgedla.runtime.runners.cuda_base import CudaRunner, Memory
 from edgedla.runtime.runners.layer_clock import LayerClock, LayerTimes
-from edgedla.targets.board import this_board
+from edgedla.targets.board import board_target
 
 log = logging.getLogger("edgedla.runtime.tensorrt")
 
@@ -124,8 +124,7 @@ class TensorRtRunner(CudaRunner):
 
     def _verify(self, version: str) -> None:
         """An engine runs code of whoever built it: hash and origin are verified before TensorRT sees it."""
-        board = this_board()
-        running = Running(target=board.target if board else None, tensorrt=version)
+        running = Running(target=board_target(), tensorrt=version)
         # An engine's file alone has no hash and no origin to compare with.
         if self.artifact.folder is not None and self.artifact.kind != BARE_ENGINE:
             load_artifact(self.artifact.folder, on=running)
