@@ -16,13 +16,15 @@ ROOTS: FrozenSet[str] = frozenset({"edgedla.bundles.program"})
 class Choices:
     """Attributes:
     runners: "host", "tensorrt", "cudla". schemes: of the sources; empty where the source is named at the start.
-    draws: pictures or a video are written. prometheus: numbers are served. cpu: frames are prepared on the CPU.
+    draws: pictures or a video are written. prometheus: numbers are served. rtsp: a stream is.
+    cpu: frames are prepared on the CPU.
     """
 
     runners: FrozenSet[str]
     schemes: FrozenSet[str]
     draws: bool
     prometheus: bool
+    rtsp: bool
     cpu: bool
 
 
@@ -36,6 +38,7 @@ def choices_of(config: PipelineConfig, artifacts: Sequence[Artifact]) -> Choices
         frozenset(parse_source(uri).scheme for uri in uris),
         bool(out.images or out.video),
         bool(config.metrics.prometheus_port),
+        bool(out.rtsp.url),
         "host" in runners or devices != {"cuda"},
     )
 
@@ -56,11 +59,11 @@ LATE: Mapping[str, Callable[[Choices], bool]] = {
     "edgedla.runtime.sources.synthetic": lambda c: not c.schemes or "synthetic" in c.schemes,
     "edgedla.runtime.sources.opencv": lambda c: not c.schemes or c.schemes != {"synthetic"},
     "edgedla.runtime.sources.gst_launch": lambda c: not c.schemes or bool(c.schemes - {"synthetic", "images", "file"}),
-    "edgedla.runtime.pipeline.endpoint": lambda c: c.prometheus,
+    "edgedla.runtime.health.endpoint": lambda c: c.prometheus,
     # Settings and devices are worked out when the bundle is made; a board's own table of modules is not asked.
     "edgedla.strict_yaml": lambda c: False,
     "edgedla.placement": lambda c: False,
-    "edgedla.targets": lambda c: False,
+    "edgedla.targets": lambda c: c.rtsp,
     # What a session takes was estimated when the artifact was built.
     "edgedla.quantization.memory_limit": lambda c: False,
     "edgedla.quantization.session_memory": lambda c: False,

@@ -126,10 +126,9 @@ class Board:
 
 def this_board(base: Optional[Path] = None) -> Optional[Board]:
     base = base or root()
-    release, model = _file(base, "nv_tegra_release"), _file(base, "model")
-    named = model is not None and "jetson" in model.lower()
-    if release is None and not named and not jetson_devices(base):
+    if not on_jetson(base):
         return None
+    release, model = _file(base, "nv_tegra_release"), _file(base, "model")
     match = _L4T.search(release or "")
     l4t = ".".join(match.groups()) if match else None
     jetpack, exact = _jetpack(l4t)
@@ -158,7 +157,10 @@ def board_target(base: Optional[Path] = None) -> Optional[str]:
 
 
 def on_jetson(base: Optional[Path] = None) -> bool:
-    return this_board(base) is not None
+    """Whether this is a Jetson, known or not."""
+    base = base or root()
+    named = "jetson" in (_file(base, "model") or "").lower()
+    return named or _file(base, "nv_tegra_release") is not None or bool(jetson_devices(base))
 
 
 def in_container(base: Path) -> bool:

@@ -192,10 +192,21 @@ def test_what_stands_there_is_not_overwritten(artifact: Path, tmp_path: Path) ->
         ({"schemes": set()}, "edgedla.runtime.sources.gst_launch", True),
         ({}, "edgedla.placement.result.document", False),
         ({}, "edgedla.runtime.decode.yolo", True),
+        ({}, "edgedla.runtime.health.endpoint", False),
+        ({"prometheus": True}, "edgedla.runtime.health.endpoint", True),
+        ({"rtsp": True}, "edgedla.targets.board", True),
     ],
 )
 def test_choices_decide_what_is_imported_late(choices: Dict[str, Any], module: str, answer: bool) -> None:
-    given = {"runners": {"host"}, "schemes": {"synthetic"}, "draws": False, "prometheus": False, "cpu": True, **choices}
+    given = {
+        "runners": {"host"},
+        "schemes": {"synthetic"},
+        "draws": False,
+        "prometheus": False,
+        "rtsp": False,
+        "cpu": True,
+        **choices,
+    }
     assert needed(Choices(**given))(module) is answer
 
 

@@ -10,7 +10,6 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from edgedla.errors import EnvironmentMissing, RunError
-from edgedla.runtime.health.endpoint import serve
 from edgedla.runtime.outputs.sinks import JsonLines
 from edgedla.runtime.pipeline.pipeline import Pipeline
 from edgedla.runtime.pipeline.settings import MetricsConfig
@@ -150,7 +149,7 @@ def _endpoint(pipeline: Pipeline, config: MetricsConfig) -> Iterator[None]:
             f"prometheus-client cannot be imported: {e}", hint="pip install 'edgedla[camera]'"
         ) from e
     # Python's HTTP server brings TLS and mail along: a start without a port does without.
-    from edgedla.runtime.pipeline.endpoint import serve
+    from edgedla.runtime.health.endpoint import serve
 
     registry = CollectorRegistry()
     registry.register(PipelineCollector(pipeline.summary))

@@ -25,8 +25,6 @@ from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.mqtt import ONLY
 from edgedla.runtime.outputs.pictures import PictureThread
 from edgedla.runtime.outputs.rtsp_child import ENCODERS, MISSING
-from edgedla.targets.board import on_jetson, this_board
-from edgedla.targets.device_files import root
 
 log = logging.getLogger("edgedla.runtime.outputs.rtsp")
 PORT = 8554
@@ -97,8 +95,9 @@ def encoders(wanted: str) -> List[str]:
     """Names of GStreamer's encoders, the best first. An Orin Nano has no encoder in hardware (NVIDIA's data sheet)."""
     if wanted != "auto":
         return [wanted]
-    board = this_board(root()) if on_jetson() else None
-    hardware = on_jetson() and "orin-nano" not in ((board.target or "") if board else "")
+    from edgedla.targets.board import board_target, on_jetson
+
+    hardware = on_jetson() and "orin-nano" not in (board_target() or "")
     return [name for name in ENCODERS if hardware or not name.startswith("nv")]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
 
 from edgedla.builder.artifact.artifact import BARE_ENGINE, Artifact, ArtifactFile, Binding
 from edgedla.builder.artifact.load import load_artifact
@@ -16,8 +16,9 @@ from edgedla.records.json_text import parse_json
 from edgedla.records.plan_header import PlanHeader, engine_bytes, engine_header
 from edgedla.records.ultralytics import UltralyticsMetadata, ultralytics_metadata
 from edgedla.runtime.runners.engine_reader import Tensor, read_with_tensorrt
-from edgedla.targets import module_for
-from edgedla.targets.board import Board, this_board
+
+if TYPE_CHECKING:
+    from edgedla.targets.board import Board
 
 UNKNOWN_PRECISION = "unknown"
 
@@ -58,6 +59,10 @@ def read_engine(path: Path, header: PlanHeader) -> Artifact:
         RunError: TensorRT refuses the engine.
         DocumentError: the engine has open dims, a format that is not laid out here, or metadata of a wrong form.
     """
+    # Late: a bundle holds artifacts, which name their module themselves.
+    from edgedla.targets import module_for
+    from edgedla.targets.board import this_board
+
     board = this_board()
     trt = _tensorrt(path, board)
     metadata = ultralytics_metadata(header.metadata, str(path))
