@@ -49,6 +49,9 @@ def kind_of(source: Union[str, Path]) -> Optional[Kind]:
     if path.is_dir():
         return KINDS["savedmodel"] if (path / "saved_model.pb").is_file() else None
     name = path.name.lower()
+    if name.endswith(".json"):
+        # From Paddle 3 on a program is a .json; without its weights beside it, it is any other document.
+        return KINDS["paddle"] if path.with_suffix(".pdiparams").is_file() else None
     if name.endswith(_TORCH_ENDINGS):
         return KINDS[_torch_kind(path)] if path.is_file() else None
     return next((KINDS[kind] for ending, kind in _ENDINGS if name.endswith(ending)), None)

@@ -47,6 +47,9 @@ def test_forms_are_told_by_name_and_first_bytes(tmp_path: Path) -> None:
         "paddle": tmp_path / "a.pdmodel",
     }
     assert {name: kind_of(path) for name, path in told.items()} == dict(KINDS)
+    (tmp_path / "p.pdiparams").write_bytes(b"")
+    assert kind_of(tmp_path / "p.json") == KINDS["paddle"]
+    assert kind_of(tmp_path / "other.json") is None
     assert kind_of(archive(tmp_path / "b.pt", "archive_format")) == KINDS["pt2"]
     assert kind_of(archive(tmp_path / "c.pt", "data.pkl")) == KINDS["pickle"]
     assert [kind_of(tmp_path / n) for n in ("m.onnx", "x.engine", ".")] == [None, None, None]
