@@ -143,34 +143,40 @@ def _deployment(
     from edgedla.targets import platform_for
 
     platform = platform_for(**asked.platform)
-    built, score = _built(asked, steps, best, scores[1])
+    built, score, measured = _built(asked, steps, first, best, scores[1])
     _publish(best, built, folder)
     artifact = load_artifact(folder / "artifact")
     accepted = score["drop"] <= asked.max_drop and bool(best.predicted["bound_kept"])
     details = details_of(first, best)
-    notes = notes_of(best, artifact, parts, conversion, details["layers_after"])
+    notes = notes_of(best, artifact, parts, conversion, details["layers_after"], measured)
     return Deployment(
         steps.source.stem, asked, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
         trials, details, versions_of(artifact),
         {"model": steps.source_sha256, "built_model": best.model_sha256, "artifact": artifact.digest,
          "samples": parts.identity},
-        commands_of(asked, best), notes, conversion, keeper,
+        commands_of(asked, best), notes, conversion, measured, keeper,
     )  # fmt: skip
 
 
 def _built(
-    asked: DeployRequest, steps: Steps, best: Candidate, score: Mapping[str, Any]
-) -> Tuple[Path, Mapping[str, Any]]:
-    """(the artifact by the backend that was asked for, its score on the last samples)."""
+    asked: DeployRequest, steps: Steps, first: Candidate, best: Candidate, score: Mapping[str, Any]
+) -> Tuple[Path, Mapping[str, Any], Dict[str, Any]]:
+    """(the artifact by the backend that was asked for, its score on the last samples, times of both on this device)."""
     from edgedla.builder.building import backend_of
 
     assert best.artifact is not None
     backend = backend_of(asked.backend)
     if backend == "host":
-        return best.artifact, score
+        return best.artifact, score, {}
     step = steps.build(best, backend)
-    folder = step.file("artifact")
-    return folder, steps.score(folder, str(step.value["digest"]), "final", f"{best.name}, on this device").value
+    folder, digest = step.file("artifact"), str(step.value["digest"])
+    score = steps.score(folder, digest, "final", f"{best.name}, on this device").value
+    after = dict(steps.measure(folder, digest, best.name).value)
+    if first is best:
+        return folder, score, {"before": after, "after": after}
+    step = steps.build(first, backend)
+    before = dict(steps.measure(step.file("artifact"), str(step.value["digest"]), first.name).value)
+    return folder, score, {"before": before, "after": after}
 
 
 def _publish(best: Candidate, artifact: Path, folder: Path) -> None:

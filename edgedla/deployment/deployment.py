@@ -38,6 +38,7 @@ class Deployment:
         trials: every step, in the order in which they were tried.
         layers_before, layers_after: the placed layers of both, for the page.
         conversion: of a model of another framework, what `convert` states; None where it came as ONNX.
+        measured: "before" and "after": times on the device that this ran on; {} where no device took part.
         versions: of what took part. hashes: SHA-256 by what it is of.
     """
 
@@ -59,6 +60,7 @@ class Deployment:
     commands: Tuple[str, ...]
     notes: Tuple[str, ...] = ()
     conversion: Optional[Mapping[str, Any]] = None
+    measured: Mapping[str, Any] = field(default_factory=dict)
     #: Keeps the folder of a deployment that was given none.
     keeper: Any = None
     _runner: Optional[ArtifactRunner] = field(default=None, repr=False)
@@ -140,6 +142,7 @@ class Deployment:
             "before": {**self.first.to_dict(), "final_score": dict(self.first_score)},
             "after": {**self.best.to_dict(), "final_score": dict(self.score)},
             "trials": [t.to_dict() for t in self.trials],
+            "measured": {name: dict(times) for name, times in self.measured.items()},
             "artifact": {
                 "kind": self.artifact.kind,
                 "backend": self.artifact.backend,
@@ -149,7 +152,7 @@ class Deployment:
             },
             **self.details,
             "basis": {
-                "predicted": "fitted costs of edgedla's model; no board took part",
+                "predicted": "fitted costs of edgedla's model" + ("" if self.measured else "; no board took part"),
                 "accuracy": "simulated with ONNX Runtime" if self.artifact.simulated else "measured on this device",
             },
             "versions": dict(self.versions),

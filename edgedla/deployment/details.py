@@ -66,12 +66,13 @@ def _precisions(candidate: Candidate) -> Dict[str, str]:
 
 
 def notes_of(
-    best: Candidate, artifact: Artifact, parts: Parts, conversion: Facts, layers: Sequence[Mapping[str, Any]]
+    best: Candidate, artifact: Artifact, parts: Parts, conversion: Facts, layers: Sequence[Mapping[str, Any]],
+    measured: Mapping[str, Any],
 ) -> Tuple[str, ...]:
     """What a reader has to know before trusting a figure.
 
     Args:
-        layers: of the build, as they are placed.
+        layers: of the build, as they are placed. measured: times on this device, before and after; {} without one.
     """
     notes: List[str] = []
     if conversion is not None:
@@ -86,6 +87,9 @@ def notes_of(
             f"{on_gpu} of {sum(bool(layer['device']) for layer in layers)} layers run on the GPU, which the simulation "
             "computes in FP32: only the DLA's rounding is in the accuracy; `edgedla evaluate` on the board has all of it"
         )
+    if measured and measured["after"]["latency_us"] > 1.02 * measured["before"]["latency_us"]:
+        notes.append("measured, a frame takes longer than before, against the prediction: `edgedla costs fit` makes a cost "
+                     "model from this board, and --level 0 keeps the model as it is")  # fmt: skip
     if not best.predicted["optimal"]:
         notes.append("the search for the placement was cut short: a longer one may find a better placement")
     return tuple(notes)

@@ -178,6 +178,21 @@ class Steps:
         }  # fmt: skip
         return self.store.step("score", rests_on, make, f"scoring on the {part} samples: {name}")
 
+    def measure(self, artifact: Path, digest: str, name: str) -> Step:
+        """Times an artifact on this device. Value: "latency_us" (median of one frame), "throughput_fps", "frames"."""
+
+        def make(folder: Path) -> Dict[str, Any]:
+            from edgedla.runtime.measure.bench import bench
+
+            result = bench(artifact).results[0]
+            return {
+                "latency_us": round(1000 * sorted(result.times_ms)[len(result.times_ms) // 2], 3),
+                "throughput_fps": round((result.pipelined or result).throughput_qps, 3),
+                "frames": result.count,
+            }  # fmt: skip
+
+        return self.store.step("measure", {"artifact": digest}, make, f"measuring: {name}")
+
     def reference(self) -> Any:
         """The model as it came, in FP32."""
         from edgedla.accuracy.evaluate import onnx_network

@@ -224,5 +224,5 @@ def test_int8_that_is_not_simulated_is_said(model: Path, samples: Path, tmp_path
     assert result.best.precision == "int8"
     assert not any("computes in FP32" in note for note in result.notes)
     layers = [{**layer, "device": "GPU" if i else "DLA0"} for i, layer in enumerate(result.details["layers_after"])]
-    notes = notes_of(result.best, result.artifact, parts_of(DeployRequest(target="orin"), []), None, layers)
+    notes = notes_of(result.best, result.artifact, parts_of(DeployRequest(target="orin"), []), None, layers, {})
     assert notes[1].startswith(f"{len(layers) - 1} of {len(layers)} layers run on the GPU")

@@ -55,6 +55,16 @@ def gain(deployment: Deployment) -> str:
     return f"Predicted {before:.4g} {unit} before, {after:.4g} after ({before / after:.2f} times better)."
 
 
+def _measured(deployment: Deployment) -> List[Row]:
+    if not deployment.measured:
+        return []
+    before, after = deployment.measured["before"], deployment.measured["after"]
+    return [
+        Row("Latency of a frame", *(milliseconds(m["latency_us"]) for m in (before, after)), "measured"),
+        Row("Frames per second", *(significant(m["throughput_fps"]) for m in (before, after)), "measured"),
+    ]  # fmt: skip
+
+
 def rows(deployment: Deployment) -> List[Row]:
     """Before (the model as it came, FP16) and after."""
     first, best = deployment.first, deployment.best
@@ -75,6 +85,7 @@ def rows(deployment: Deployment) -> List[Row]:
         both("Loadables", lambda p: str(p["build"]["loadables"]), "predicted"),
         Row("Latency per frame", _us(first, a["build"]), _us(best, b["build"]), fitted),
         *on_dla,
+        *_measured(deployment),
         both("Frames per second", lambda p: significant(p["build"]["throughput_fps"]), fitted),
         both("Energy per frame", lambda p: f"{significant(p['build']['energy_mj'])} mJ", fitted),
         both("Weights and activations", lambda p: _memory(p["build"]), "predicted"),
