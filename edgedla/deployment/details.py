@@ -66,7 +66,11 @@ def _precisions(candidate: Candidate) -> Dict[str, str]:
 
 
 def notes_of(
-    best: Candidate, artifact: Artifact, parts: Parts, conversion: Facts, layers: Sequence[Mapping[str, Any]],
+    best: Candidate,
+    artifact: Artifact,
+    parts: Parts,
+    conversion: Facts,
+    layers: Sequence[Mapping[str, Any]],
     measured: Mapping[str, Any],
 ) -> Tuple[str, ...]:
     """What a reader has to know before trusting a figure.

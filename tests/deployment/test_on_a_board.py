@@ -25,7 +25,12 @@ def test_the_engine_is_built_scored_and_measured_on_the_device(hard_swish: Path,
     words = ["deploy", str(hard_swish), "--target", "agx-orin-64gb", "--backend", "tensorrt", "--place", "dla", "--level", "1",
              "--format", "json", "-o", str(tmp_path / "out")]  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-m", "edgedla", *words], capture_output=True, text=True, timeout=300, env=environment, check=False
+        [sys.executable, "-m", "edgedla", *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

@@ -59,10 +59,12 @@ def _measured(deployment: Deployment) -> List[Row]:
     if not deployment.measured:
         return []
     before, after = deployment.measured["before"], deployment.measured["after"]
+    times = milliseconds(before["latency_us"]), milliseconds(after["latency_us"])
+    rates = significant(before["throughput_fps"]), significant(after["throughput_fps"])
     return [
-        Row("Latency of a frame", *(milliseconds(m["latency_us"]) for m in (before, after)), "measured"),
-        Row("Frames per second", *(significant(m["throughput_fps"]) for m in (before, after)), "measured"),
-    ]  # fmt: skip
+        Row("Latency of a frame", times[0], times[1], "measured"),
+        Row("Frames per second", rates[0], rates[1], "measured"),
+    ]
 
 
 def rows(deployment: Deployment) -> List[Row]:
