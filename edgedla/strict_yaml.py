@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
-from edgedla.errors import EnvironmentMissing, RuleError
+from edgedla.errors import RuleError
 
 try:
     import yaml
@@ -141,7 +141,7 @@ def load(path: Path, skip: FrozenSet[str] = frozenset()) -> Any:
 def loads(text: str, name: str, skip: FrozenSet[str] = frozenset()) -> Any:
     """As `load`, from a text; `name` stands for the file in errors."""
     if yaml is None:
-        raise EnvironmentMissing("PyYAML cannot be imported", where=name, hint="pip install PyYAML")
+        raise ModuleNotFoundError("No module named 'yaml'", name="yaml")
     # The C parser reads the rules about eight times faster; PyYAML without libyaml still works.
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
