@@ -130,8 +130,8 @@ def _build(cls: Type[T], given: object, path: str, at: str) -> T:
         if key not in known:
             _refuse_key(name, str(key), known, path)
         if cls in (PipelineConfig, ModelConfig, OutputConfig) and key in _NESTED:
-            if key == "decode" and not isinstance(value, dict):
-                value = {"kind": _typed(value, "", path, name)}
+            if key == "decode" and isinstance(value, str):
+                value = {"kind": value}
             values[key] = _build(_NESTED[str(key)], value, path, name)
         else:
             default = getattr(cls(), str(key))
