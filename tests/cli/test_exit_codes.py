@@ -176,15 +176,3 @@ def test_every_command_ends_a_mistake_with_its_code(mistake: str, places: Dict[s
         if code != CODES[mistake]:
             others.append(f"{code}: {' '.join(line)}: {said.getvalue().strip()[-200:]}")
     assert not others, f"expected {CODES[mistake]} for {mistake}:\n" + "\n".join(others)
-
-
-@pytest.mark.parametrize(("verb", "code"), [("bench", 3), ("run", 2)])
-def test_an_engine_without_its_manifest_is_told_what_to_do(verb: str, code: int, tmp_path: Path) -> None:
-    # As Ultralytics writes them: a length, JSON, and the engine behind it.
-    text = b'{"task": "detect"}'
-    engine = tmp_path / "yolo.engine"
-    engine.write_bytes(len(text).to_bytes(4, "little") + text + b"ftrt" + bytes(60))
-    said = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
-        assert exit_code_of([verb, str(engine)]) == code
-    assert "build the artifact from the ONNX model" in said.getvalue()

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 #: Input channels that are summed before the sum is rounded: what one FP16 surface of the DLA holds side by side.
 BLOCK = 16
-_FLOAT, _FLOAT16 = 1, 10
+_FLOAT, _UINT8, _INT32, _FLOAT16 = 1, 2, 6, 10
+ZERO_POINT = 128
 
 
 def fp16_sums(node: NodeProto, constants: Dict[str, Any]) -> Sequence[NodeProto]:
@@ -67,8 +68,13 @@ def int32_sums(
     scales = np.where(largest > 0, largest / INT8_MAX, 1.0).astype(np.float64)
     quantized = np.stack([quantize(channel, scale_k) for channel, scale_k in zip(values, scales)])
     made = _Nodes(node.output[0], constants)
-    kernel = made.constant(f"{node.input[1]}/integers", quantized)
-    total = made.like(node, "ConvInteger", [integers, kernel], "sum")
+    # Unsigned with a zero point, which means the same: ONNX Runtime before 1.24 sums no signed integers.
+    kernel = made.constant(f"{node.input[1]}/integers", (quantized.astype(np.int16) + ZERO_POINT).astype(np.uint8))
+    zero = made.constant("zero_point", np.array(ZERO_POINT, np.uint8))
+    shift = made.constant("shift", np.array(ZERO_POINT, np.int32))
+    shifted = made.add("Add", [made.add("Cast", [integers], "wide", to=_INT32), shift], "shifted")
+    unsigned = made.add("Cast", [shifted], "unsigned", to=_UINT8)
+    total = made.like(node, "ConvInteger", [unsigned, kernel, zero, zero], "sum")
     total = made.add("Cast", [total], "float", to=_FLOAT)
     factor = made.constant("factor", (scales * scale).astype(np.float32).reshape(1, -1, *[1] * (values.ndim - 2)))
     total = made.add("Mul", [total, factor], "scaled")
