@@ -79,13 +79,18 @@ def test_through_a_jump_host(laptop):
     assert not laptop.boards["orin1"].jobs.exists(), "the jump host only passes it on"
 
 
-def cut_at_random(laptop, rounds, seed):
-    """Cuts the connection once or more in each build. Whatever happens: no half result, and the job ends."""
-    rng, board = random.Random(seed), laptop.boards["orin1"]
+def cut_at(laptop, shares):
+    """Cuts the connection once in each build, after each share of the time of a build that nobody cuts.
+
+    Whatever happens: no half result, and the job ends.
+    """
+    board, started = laptop.boards["orin1"], time.monotonic()
+    laptop.edgedla("build", MODEL, "-o", "whole", "--backend", "host", "--board", "orin1")
+    whole_s = time.monotonic() - started
     cuts = finished = 0
-    for n in range(rounds):
+    for n, share in enumerate(shares):
         process = laptop.popen("build", MODEL, "-o", f"art{n}", "--backend", "host", "--board", "orin1", "--force")
-        until = time.monotonic() + rng.uniform(0.0, 2.5)
+        until = time.monotonic() + share * whole_s
         while time.monotonic() < until and process.poll() is None:
             time.sleep(0.01)
         cuts += board.cut() > 0
@@ -104,14 +109,15 @@ def cut_at_random(laptop, rounds, seed):
 
 
 def test_a_connection_that_breaks_leaves_nothing_half(laptop):
-    cuts, finished = cut_at_random(laptop, 3, seed=1)
+    cuts, finished = cut_at(laptop, (0.4, 0.6, 3.0))
     assert cuts >= 1
     assert finished >= 1
 
 
 @pytest.mark.slow
 def test_a_connection_that_breaks_at_a_hundred_moments(laptop):
-    cuts, finished = cut_at_random(laptop, 100, seed=2)
+    rng = random.Random(2)
+    cuts, finished = cut_at(laptop, [rng.uniform(0.0, 1.0) for _ in range(100)])
     # How many of the moments lie before the end depends on the machine.
     assert cuts >= 50
     assert finished >= 50
