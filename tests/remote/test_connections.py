@@ -117,10 +117,10 @@ def test_a_connection_that_breaks_leaves_nothing_half(laptop):
 @pytest.mark.slow
 def test_a_connection_that_breaks_at_a_hundred_moments(laptop):
     rng = random.Random(2)
-    cuts, finished = cut_at(laptop, [rng.uniform(0.0, 1.0) for _ in range(100)])
-    # How many of the moments lie before the end depends on the machine.
-    assert cuts >= 50
-    assert finished >= 50
+    cuts, finished = cut_at(laptop, [rng.uniform(0.0, 1.2) for _ in range(100)])
+    # How many of the moments lie before the end, and how many before anything was sent, depends on the machine.
+    assert cuts >= 30
+    assert finished >= 30
 
 
 def test_the_job_goes_on_and_can_be_attached_to(laptop):
