@@ -14,6 +14,9 @@ DLA features (microseconds, times a dimensionless or per-byte coefficient):
     stream = read_bytes / emc_mhz                the input of a layer without weights
     operator = 1                                 each operator
     lut = 1000 / dla_mhz                         an activation that is looked up in a table, alone or behind a convolution
+        A constant at FP16, whatever the tensor: YOLO11n's four loadables leave 240 and 246 us for each table (rows p587, p588),
+        but 0.9 and 1.5 us for each 1000 elements. Tables over fewer than 20,000 elements, as the gates of SE blocks are,
+        lie outside these figures. At INT8 the figures of YOLOv5s and YOLO11n leave nothing for a table.
 GPU features:
     mac.dense, mac.depthwise = macs' / (mac_per_clock * gpu_mhz)
         macs' = macs, with the input channels of a group widened to all channels (to 1024 of them)
