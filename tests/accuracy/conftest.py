@@ -6,9 +6,10 @@ from typing import Any, Tuple
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from edgedla.quantization.samples import Samples
+from tests.models import node, onnx_model
 
 
 def cnn(seed: int = 0) -> Any:
@@ -24,15 +25,8 @@ def cnn(seed: int = 0) -> Any:
         last = f"r{i}"
     weights["wl"] = (rng.standard_normal((10, 16, 1, 1)) * 0.3).astype(np.float32)
     nodes.append(helper.make_node("AveragePool", [last], ["p"], name="pool", kernel_shape=[4, 4], strides=[4, 4]))
-    nodes.append(helper.make_node("Conv", ["p", "wl"], ["y"], name="last"))
-    graph = helper.make_graph(
-        nodes,
-        "cnn",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 10, 4, 4])],
-        [numpy_helper.from_array(v, k) for k, v in weights.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    nodes.append(node("Conv", "p wl", "y", name="last"))
+    return onnx_model(nodes, {"x": (1, 3, 16, 16)}, {"y": (1, 10, 4, 4)}, weights, opset=17, name="cnn")
 
 
 def pictures(count: int, seed: int) -> Samples:

@@ -12,9 +12,10 @@ from typing import Any, Callable
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan, Pools
+from tests.models import node, onnx_model
 
 # Makes `chain_placements` importable for the tests beside it: the test folders are no packages.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -112,27 +113,20 @@ def chain_net(with_gpu_layers: bool = False, dynamic: bool = False) -> Any:
         "w2": rng.standard_normal((8, 8, 3, 3)).astype(np.float32) * 0.2,
     }
     nodes = [
-        helper.make_node("Conv", ["image", "w1", "b1"], ["c1"], name="conv1", pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["c1"], ["r1"], name="relu1"),
-        helper.make_node("MaxPool", ["r1"], ["p1"], name="pool1", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", "image w1 b1", "c1", name="conv1", pads=[1, 1, 1, 1]),
+        node("Relu", "c1", "r1", name="relu1"),
+        node("MaxPool", "r1", "p1", name="pool1", kernel_shape=[2, 2], strides=[2, 2]),
     ]
     if with_gpu_layers:
-        nodes.append(helper.make_node("Erf", ["p1"], ["e1"], name="erf1"))
+        nodes.append(node("Erf", "p1", "e1", name="erf1"))
     last = "c2" if with_gpu_layers else "y"
     source = "e1" if with_gpu_layers else "p1"
     nodes.append(helper.make_node("Conv", [source, "w2"], [last], name="conv2", pads=[1, 1, 1, 1]))
     if with_gpu_layers:
-        nodes.append(helper.make_node("GlobalAveragePool", ["c2"], ["y"], name="gap"))
+        nodes.append(node("GlobalAveragePool", "c2", "y", name="gap"))
     batch: Any = "n" if dynamic else 1
     size = 1 if with_gpu_layers else 8
-    graph = helper.make_graph(
-        nodes,
-        "chain",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [batch, 3, 16, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 8, size, size])],
-        [numpy_helper.from_array(v, k) for k, v in constants.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return onnx_model(nodes, {"image": (batch, 3, 16, 16)}, {"y": (batch, 8, size, size)}, constants, name="chain")
 
 
 @pytest.fixture

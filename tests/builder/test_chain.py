@@ -26,6 +26,7 @@ from edgedla.formats import parse_io_formats
 from edgedla.importers import load_onnx
 from edgedla.inspection.inspect_file import diff, inspect
 from edgedla.placement.result.document import read_placement
+from tests.models import node, onnx_model, save
 
 ROOT = Path(__file__).resolve().parents[2]
 DETECTOR = ROOT / "examples/00_shapes_detector/shapes_detector.onnx"
@@ -108,7 +109,7 @@ def test_layers_keep_the_whole_networks_names_and_the_stages_their_core(tmp_path
 
 def unnamed(path: Path) -> Path:
     """Nodes without names, of which some become several layers: TensorRT counts them anew in every model."""
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import helper
 
     rng = np.random.default_rng(3)
     constants = {
@@ -125,14 +126,7 @@ def unnamed(path: Path) -> Path:
         helper.make_node("Flatten", ["p2"], ["f"]),
         helper.make_node("Gemm", ["f", "g", "b"], ["y"]),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 8])],
-        [numpy_helper.from_array(v, k) for k, v in constants.items()],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+    save(onnx_model(nodes, {"x": ("n", 8, 8, 8)}, {"y": ("n", 8)}, constants), path)
     return path
 
 
@@ -196,25 +190,16 @@ def test_a_placement_on_one_core_stays_one_engine(tmp_path: Path) -> None:
 
 
 def test_a_placement_on_the_second_core_takes_folded_layers_and_those_moved_by_hand_there(tmp_path: Path) -> None:
-    from onnx import TensorProto, helper, numpy_helper
-
     size = [1, 8, 8, 8]
     nodes = [
-        helper.make_node("Conv", ["x", "w"], ["a"], name="conv1", pads=[1, 1, 1, 1]),
-        helper.make_node("Reshape", ["a", "size"], ["b"], name="nothing"),
-        helper.make_node("Relu", ["b"], ["c"], name="relu"),
-        helper.make_node("Conv", ["c", "w"], ["y"], name="conv2", pads=[1, 1, 1, 1]),
+        node("Conv", "x w", "a", name="conv1", pads=[1, 1, 1, 1]),
+        node("Reshape", "a size", "b", name="nothing"),
+        node("Relu", "b", "c", name="relu"),
+        node("Conv", "c w", "y", name="conv2", pads=[1, 1, 1, 1]),
     ]
     values = {"w": np.full((8, 8, 3, 3), 0.01, np.float32), "size": np.asarray(size, np.int64)}
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, size)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, size)],
-        [numpy_helper.from_array(v, k) for k, v in values.items()],
-    )
     path = tmp_path / "net.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+    save(onnx_model(nodes, {"x": size}, {"y": size}, values), path)
     file = placed(path, tmp_path / "p.json", runs("GPU", "DLA1"))
     assert "folded" in file.read_text(encoding="utf-8")
     for by_hand in ({}, {"conv1": "DLA"}):

@@ -14,6 +14,7 @@ from edgedla.builder.chain.extract import StageModel, extract, node_groups
 from edgedla.errors import BuildError
 from edgedla.importers import load_onnx
 from edgedla.quantization.session import open_session
+from tests.models import ints, node, onnx_model
 
 F = TensorProto.FLOAT
 SIZE = [1, 4, 6, 6]
@@ -24,10 +25,6 @@ def weights(name: str, *dims: int) -> Any:
     return numpy_helper.from_array(rng.standard_normal(dims).astype(np.float32) * 0.3, name)
 
 
-def ints(name: str, *values: int) -> Any:
-    return numpy_helper.from_array(np.asarray(values, np.int64), name)
-
-
 def model_of(
     nodes: Sequence[Any],
     outputs: Dict[str, Any],
@@ -35,14 +32,7 @@ def model_of(
     inputs: Sequence[str] = ("x",),
     **more: Any,
 ) -> Any:
-    graph = helper.make_graph(
-        list(nodes),
-        "net",
-        [helper.make_tensor_value_info(n, F, SIZE) for n in inputs],
-        [helper.make_tensor_value_info(n, F, dims) for n, dims in outputs.items()],
-        list(constants),
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8, **more)
+    return onnx_model(nodes, dict.fromkeys(inputs, SIZE), outputs, constants, **more)
 
 
 def conv(source: str, target: str, name: str = "") -> Any:
@@ -65,9 +55,9 @@ def line() -> Any:
 def early_output_and_late_input() -> Any:
     nodes = [
         conv("x", "a", "first"),
-        helper.make_node("Relu", ["a"], ["y1"], name="relu"),
+        node("Relu", "a", "y1", name="relu"),
         conv("y1", "b", "second"),
-        helper.make_node("Add", ["b", "x2"], ["y2"], name="add"),
+        node("Add", "b x2", "y2", name="add"),
     ]
     return model_of(nodes, {"y1": SIZE, "y2": SIZE}, [W], ("x", "x2"))
 
@@ -77,7 +67,7 @@ def skip() -> Any:
         conv("x", "a", "c1"),
         conv("a", "b", "c2"),
         conv("b", "c", "c3"),
-        helper.make_node("Add", ["a", "c"], ["y"], name="add"),
+        node("Add", "a c", "y", name="add"),
     ]
     return model_of(nodes, {"y": SIZE}, [W])
 
@@ -86,11 +76,11 @@ def shape_of_an_earlier_stage() -> Any:
     """Numbers of channels and rows from a Shape, for a Reshape two stages later."""
     nodes = [
         conv("x", "a", "c1"),
-        helper.make_node("Shape", ["a"], ["s"], name="shape"),
+        node("Shape", "a", "s", name="shape"),
         conv("a", "b", "c2"),
-        helper.make_node("Gather", ["s", "one"], ["s1"], name="gather"),
-        helper.make_node("Concat", ["n", "s1", "rest"], ["dims"], name="dims", axis=0),
-        helper.make_node("Reshape", ["b", "dims"], ["y"], name="reshape"),
+        node("Gather", "s one", "s1", name="gather"),
+        node("Concat", "n s1 rest", "dims", name="dims", axis=0),
+        node("Reshape", "b dims", "y", name="reshape"),
     ]
     return model_of(nodes, {"y": [1, 4, 36]}, [W, ints("one", 1), ints("n", 1), ints("rest", -1)])
 
@@ -99,10 +89,10 @@ def shared_constant() -> Any:
     """One Constant node that layers of several stages read."""
     value = numpy_helper.from_array(np.full((1, 4, 1, 1), 0.5, np.float32), "half_value")
     nodes = [
-        helper.make_node("Constant", [], ["half"], name="constant", value=value),
-        helper.make_node("Mul", ["x", "half"], ["a"], name="m1"),
-        helper.make_node("Relu", ["a"], ["b"], name="relu"),
-        helper.make_node("Mul", ["b", "half"], ["y"], name="m2"),
+        node("Constant", "", "half", name="constant", value=value),
+        node("Mul", "x half", "a", name="m1"),
+        node("Relu", "a", "b", name="relu"),
+        node("Mul", "b half", "y", name="m2"),
     ]
     return model_of(nodes, {"y": SIZE})
 
@@ -120,11 +110,11 @@ def branch_that_reads_from_outside() -> Any:
     ]
     nodes = [
         conv("x", "a", "c1"),
-        helper.make_node("ReduceMax", ["a"], ["most"], name="most", keepdims=0),
-        helper.make_node("Greater", ["most", "zero"], ["cond"], name="greater"),
+        node("ReduceMax", "a", "most", name="most", keepdims=0),
+        node("Greater", "most zero", "cond", name="greater"),
         conv("a", "b", "c2"),
-        helper.make_node("If", ["cond"], ["chosen"], name="if", then_branch=branches[0], else_branch=branches[1]),
-        helper.make_node("Add", ["b", "chosen"], ["y"], name="add"),
+        node("If", "cond", "chosen", name="if", then_branch=branches[0], else_branch=branches[1]),
+        node("Add", "b chosen", "y", name="add"),
     ]
     zero = numpy_helper.from_array(np.asarray(0, np.float32), "zero")
     return model_of(nodes, {"y": SIZE}, [W, zero, weights("k", 1, 4, 1, 1)])
@@ -136,7 +126,7 @@ def local_function() -> Any:
     )
     nodes = [
         conv("x", "a", "c1"),
-        helper.make_node("Twice", ["a"], ["b"], name="twice", domain="own"),
+        node("Twice", "a", "b", name="twice", domain="own"),
         conv("b", "y", "c2"),
     ]
     model = model_of(nodes, {"y": SIZE}, [W], functions=[function])

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Sequence
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from edgedla.builder.host.accuracy import ErrorSum, OutputError
 from edgedla.builder.host.backend import build_host
@@ -16,6 +16,7 @@ from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan
 from edgedla.errors import RunError
 from edgedla.formats.pack import dequantize, quantize
 from edgedla.quantization.session import open_session
+from tests.models import node, onnx_model
 
 RNG = np.random.default_rng(0)
 WEIGHT = (RNG.standard_normal((8, 3, 3, 3)) * 0.2).astype(np.float32)
@@ -23,14 +24,7 @@ IMAGE = RNG.standard_normal((1, 3, 6, 6)).astype(np.float32)
 
 
 def network(nodes: Sequence[Any], constants: Dict[str, np.ndarray], shape: Sequence[int] = (1, 3, 6, 6)) -> Any:
-    graph = helper.make_graph(
-        list(nodes),
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, list("nchw"))],
-        [numpy_helper.from_array(v, k) for k, v in constants.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return onnx_model(nodes, {"x": shape}, {"y": list("nchw")}, constants)
 
 
 def conv(output: str = "y") -> Any:
@@ -75,7 +69,7 @@ def test_gpu_nodes_keep_every_bit(dla_plan: Callable[..., BuildPlan]) -> None:
 
 
 def test_int8_rounds_halves_away_from_zero_and_clamps(dla_plan: Callable[..., BuildPlan]) -> None:
-    model = network([helper.make_node("Relu", ["x"], ["y"], name="relu")], {}, (1, 3, 6, 6))
+    model = network([node("Relu", "x", "y", name="relu")], {}, (1, 3, 6, 6))
     plan = dla_plan("int8", {"relu": "DLA0"}, {"x": 127.0, "y": 127.0})
     ties = np.arange(108, dtype=np.float32).reshape(1, 3, 6, 6) + 0.5
     ties.flat[-3:] = [0.4999, 126.5, 4000.0]
@@ -108,8 +102,8 @@ def test_values_between_a_convolution_and_what_it_fuses_with_are_not_rounded(
     ones, zeros = np.ones(8, np.float32), np.zeros(8, np.float32)
     nodes = [
         conv("a"),
-        helper.make_node("BatchNormalization", ["a", "s", "b", "m", "v"], ["c"], name="bn"),
-        helper.make_node("Relu", ["c"], ["y"], name="relu"),
+        node("BatchNormalization", "a s b m v", "c", name="bn"),
+        node("Relu", "c", "y", name="relu"),
     ]
     model = network(nodes, {"w": WEIGHT, "s": ones, "b": zeros, "m": zeros, "v": ones})
     plan = dla_plan("fp16", {"conv": "DLA0", "bn": "DLA0", "relu": "DLA0"})

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 import numpy as np
-import onnx
 import pytest
 from click.testing import CliRunner
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from edgedla.builder.building import build, plan_build
 from edgedla.builder.host.session import HostSession
@@ -20,6 +19,7 @@ from edgedla.cli.main import main
 from edgedla.errors import UsageError
 from edgedla.quantization.numerics import departures, features, parse_numerics, single_departures
 from edgedla.rules.docs import sources
+from tests.models import onnx_model, save
 
 RNG = np.random.default_rng(3)
 
@@ -34,15 +34,15 @@ def network(path: Path, channels: int = 40) -> Path:
         helper.make_node("Relu", ["p"], ["r"], name="relu"),
         helper.make_node("Concat", ["p", "r"], ["y"], name="join", axis=1),
     ]
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, 8, 8])],
-        [
-            helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 16, 4, 4]),
-            helper.make_tensor_value_info("s", TensorProto.FLOAT, [1, 8, 4, 4]),
-        ],
-        [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(RNG.standard_normal(8).astype(np.float32), "b")],
-    )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+    save(
+        onnx_model(
+            nodes,
+            {"x": (1, channels, 8, 8)},
+            {"y": (1, 16, 4, 4), "s": (1, 8, 4, 4)},
+            {"w": weight, "b": RNG.standard_normal(8).astype(np.float32)},
+        ),
+        path,
+    )
     return path
 
 
@@ -101,13 +101,12 @@ def conv_of(plan_for: Callable[..., BuildPlan], precision: str, absmax: Dict[str
 
 
 def convolution(weight: np.ndarray, bias: np.ndarray) -> Any:
-    graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w", "b"], ["y"], name="conv")], "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 40, 4, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 4, 4])],
-        [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(bias, "b")],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return onnx_model(
+        [helper.make_node("Conv", ["x", "w", "b"], ["y"], name="conv")],
+        {"x": (1, 40, 4, 4)},
+        {"y": (1, 4, 4, 4)},
+        {"w": weight, "b": bias},
+    )
 
 
 def run(model: Any, x: np.ndarray) -> np.ndarray:

@@ -8,26 +8,28 @@ from typing import Any, Callable, List
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from edgedla import BuildRequest, build
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.importers.model_file import onnx_file
+from tests.models import node, ones, onnx_model, save
 
 pytest.importorskip("onnxruntime")
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    weights = np.ones((4, 3, 3, 3), np.float32)
-    graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w"], ["y"], name="conv")], "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(weights, "w")],
-    )  # fmt: skip
     path = tmp_path / "m.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+    save(
+        onnx_model(
+            [node("Conv", "x w", "y", name="conv")],
+            {"x": ("n", 3, 8, 8)},
+            {"y": None},
+            [ones("w", 4, 3, 3, 3)],
+        ),
+        path,
+    )
     return path
 
 

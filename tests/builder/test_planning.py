@@ -20,6 +20,7 @@ from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.errors import BuildError, DocumentError, UsageError
 from edgedla.formats import parse_io_formats
 from edgedla.quantization.calibration_cache import write_cache
+from tests.models import node, onnx_model
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "edgedla/schemas/plan.schema.json").read_text(encoding="utf-8")
@@ -184,7 +185,7 @@ def test_sizes_that_are_not_fixed_are_refused_before_anything_is_measured(
     with pytest.raises(UsageError, match=r"leaves width open \(1x3x16x\?\).* give --shapes image:1x3x16xW"):
         plan_build(wide.SerializeToString(), request(precision="int8"))
     graph = helper.make_graph(
-        [helper.make_node("NonZero", ["x"], ["y"], name="where")],
+        [node("NonZero", "x", "y", name="where")],
         "nonzero",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])],
         [helper.make_tensor_value_info("y", TensorProto.INT64, None)],
@@ -198,8 +199,8 @@ def half_net() -> Any:
     weights = np.random.default_rng(0).standard_normal((8, 3, 3, 3)).astype(np.float16)
     graph = helper.make_graph(
         [
-            helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
-            helper.make_node("Relu", ["c"], ["y"], name="relu"),
+            node("Conv", "x w", "c", name="conv", pads=[1, 1, 1, 1]),
+            node("Relu", "c", "y", name="relu"),
         ],
         "half",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [1, 3, 8, 8])],
@@ -222,7 +223,7 @@ def test_in_tensorrt_11_the_models_types_decide_placement_and_border(precision: 
 
 def test_tensors_that_are_int8_in_the_model_need_no_scale() -> None:
     graph = helper.make_graph(
-        [helper.make_node("DequantizeLinear", ["x", "s"], ["y"], name="dequantize")],
+        [node("DequantizeLinear", "x s", "y", name="dequantize")],
         "int8in",
         [helper.make_tensor_value_info("x", TensorProto.INT8, [1, 3, 4, 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 4, 4])],
@@ -239,13 +240,7 @@ def test_dynamic_inputs_are_fixed_and_remembered(chain: Callable[..., Path]) -> 
 
 
 def test_an_empty_batch_is_refused_by_its_sizes() -> None:
-    graph = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["y"], name="relu")],
-        "empty",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [0, 3, 4, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [0, 3, 4, 4])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    model = onnx_model([node("Relu", "x", "y", name="relu")], {"x": (0, 3, 4, 4)}, {"y": (0, 3, 4, 4)}, name="empty")
     with pytest.raises(UsageError, match="input 'x' has no fixed size: 0x3x4x4") as caught:
         plan_build(model.SerializeToString(), request())
     assert (caught.value.where, caught.value.hint) == ("--shapes", "--shapes x:1x...")

@@ -18,6 +18,7 @@ from edgedla.builder.trtexec.script import trtexec_script
 from edgedla.errors import EdgedlaError
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.version import __version__
+from tests.models import onnx_model
 
 RELEASES = ["8.4.1", "8.5.1", "8.5.2", "8.6.1", "10.3.0", "10.7.0", "11.4.1"]
 MODES = [("hybrid", "fp16"), ("hybrid", "int8"), ("standalone", "fp16"), ("standalone", "int8")]
@@ -48,7 +49,7 @@ class Net:
     """A network put together node by node."""
 
     def __init__(self, **inputs: Sequence[Any]) -> None:
-        self.inputs = [helper.make_tensor_value_info(n, FLOAT, list(s)) for n, s in inputs.items()]
+        self.inputs = inputs
         self.nodes: List[Any] = []
         self.constants: List[Any] = []
 
@@ -66,9 +67,7 @@ class Net:
         return str(self.constants[-1].name)
 
     def model(self, **outputs: Sequence[Any]) -> Any:
-        made = [helper.make_tensor_value_info(n, FLOAT, list(s)) for n, s in outputs.items()]
-        graph = helper.make_graph(self.nodes, "net", self.inputs, made, self.constants)
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+        return onnx_model(self.nodes, self.inputs, outputs, self.constants)
 
 
 def plain() -> Any:

@@ -14,13 +14,13 @@ from typing import Any, Dict, Sequence
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import edgedla
 from edgedla.bundles.bundle import bundle
 from edgedla.bundles.choices import Choices, needed
 from edgedla.bundles.closure import closure, imports_of
 from edgedla.errors import UsageError
+from tests.models import node, onnx_model
 
 SOURCE = ["--source", "synthetic://?frames=2&width=64&height=48"]
 #: As in an environment with NumPy alone.
@@ -46,14 +46,13 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bundled")
     rng = np.random.default_rng(0)
     weights = {"w": rng.standard_normal((4, 3, 16, 16)).astype(np.float32)}
-    graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w"], ["y"], name="conv")],
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 1, 1])],
-        [numpy_helper.from_array(v, k) for k, v in weights.items()],
+    model = onnx_model(
+        [node("Conv", "x w", "y", name="conv")],
+        {"x": (1, 3, 16, 16)},
+        {"y": (1, 4, 1, 1)},
+        weights,
+        opset=17,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     edgedla.build(model, folder / "artifact", edgedla.BuildRequest(target="agx-orin-64gb", backend="host"))
     return folder / "artifact"
 

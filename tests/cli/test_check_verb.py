@@ -13,6 +13,7 @@ import pytest
 import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.documents import schema
+from tests.models import node, ones, onnx_model, save
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPES = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
@@ -157,14 +158,9 @@ def test_several_models_make_a_table_in_every_form(street: Path, tmp_path: Path)
 def test_a_platform_whose_parser_refuses_the_model_is_a_cell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from onnx import TensorProto, helper, save
-
-    node = helper.make_node("LayerNormalization", ["x", "scale"], ["y"], name="norm")
-    io = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 8, 4, 4]) for n in ("x", "y")]
-    scale = helper.make_tensor("scale", TensorProto.FLOAT, [4], [1.0] * 4)
-    graph = helper.make_graph([node], "norm", io[:1], io[1:], [scale])
-    path = tmp_path / "norm.onnx"
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    norm = node("LayerNormalization", "x scale", "y", "norm")
+    model = onnx_model([norm], {"x": (1, 8, 4, 4)}, {"y": (1, 8, 4, 4)}, [ones("scale", 4)], opset=17)
+    path = save(model, tmp_path / "norm.onnx")
     assert exit_code_of(["check", str(path), str(path), "--compare", "orin,xavier@jp5.1.4"]) == 1
     text = capsys.readouterr().out
     assert "no build" in text

@@ -7,29 +7,22 @@ import xml.etree.ElementTree
 from pathlib import Path
 from typing import Callable, List, Tuple
 
-import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from edgedla.cli.main import exit_code_of
+from tests.models import node, onnx_model, save
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     """MaxPool, ReLU, Erf: two layers for the DLA, one that it refuses."""
     nodes = [
-        helper.make_node("MaxPool", ["x"], ["a"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
-        helper.make_node("Relu", ["a"], ["b"], "relu"),
-        helper.make_node("Erf", ["b"], ["y"], "erf"),
+        node("MaxPool", "x", "a", "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Relu", "a", "b", "relu"),
+        node("Erf", "b", "y", "erf"),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "tiny",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 64, 64])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 16, 32, 32])],
-    )
     path = tmp_path / "tiny.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+    save(onnx_model(nodes, {"x": (1, 16, 64, 64)}, {"y": (1, 16, 32, 32)}, name="tiny"), path)
     return str(path)
 
 

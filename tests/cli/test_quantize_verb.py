@@ -9,9 +9,9 @@ from typing import Tuple
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from edgedla.cli.main import exit_code_of
+from tests.models import node, onnx_model, save
 
 
 @pytest.fixture
@@ -21,19 +21,21 @@ def files(tmp_path: Path) -> Tuple[Path, Path]:
     weights = {
         "w": rng.standard_normal((8, 3, 3, 3)).astype(np.float32), "v": rng.standard_normal((4, 8, 8, 8)).astype(np.float32)
     }  # fmt: skip
-    graph = helper.make_graph(
-        [
-            helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
-            helper.make_node("Relu", ["c"], ["r"], name="relu"),
-            helper.make_node("Conv", ["r", "v"], ["y"], name="last"),
-        ],
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 1, 1])],
-        [numpy_helper.from_array(v, k) for k, v in weights.items()],
-    )
     model = tmp_path / "net.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(model))
+    save(
+        onnx_model(
+            [
+                node("Conv", "x w", "c", name="conv", pads=[1, 1, 1, 1]),
+                node("Relu", "c", "r", name="relu"),
+                node("Conv", "r v", "y", name="last"),
+            ],
+            {"x": (1, 3, 8, 8)},
+            {"y": (1, 4, 1, 1)},
+            weights,
+            opset=17,
+        ),
+        model,
+    )
     samples = tmp_path / "samples.npz"
     np.savez(samples, x=rng.standard_normal((80, 3, 8, 8)).astype(np.float32), labels=rng.integers(0, 4, 80))
     return model, samples

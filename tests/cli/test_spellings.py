@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import numpy as np
-import onnx
 import pytest
 import yaml
 from onnx import helper, numpy_helper
@@ -15,6 +14,7 @@ from edgedla.cli.arguments.trtexec import options, understood
 from edgedla.cli.main import exit_code_of
 from edgedla.cli.options import parse_shapes
 from edgedla.targets import module_for, platform_for
+from tests.models import onnx_model, save
 
 MODEL = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
 
@@ -37,14 +37,7 @@ def posted_model(path: Path, entry: Dict[str, Any]) -> None:
     for other in list(inputs)[1:]:
         nodes.append(helper.make_node("Relu", [other], [f"{other}_out"], name=f"relu_{other}"))
         ends.append(f"{other}_out")
-    graph = helper.make_graph(
-        nodes,
-        "posted",
-        [helper.make_tensor_value_info(name, 1, dims) for name, dims in inputs.items()],
-        [helper.make_tensor_value_info(name, 1, None) for name in ends],
-        constants,
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    save(onnx_model(nodes, inputs, ends, constants, opset=17, name="posted"), path)
 
 
 def posted_words(entry: Dict[str, Any], folder: Path) -> List[str]:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, save
 
 import edgedla
 from edgedla.conversion import convert as module
 from edgedla.conversion.cached import as_onnx
 from edgedla.conversion.kinds import KINDS, kind_of
 from edgedla.errors import EnvironmentMissing, ModelError, UsageError
+from tests.models import node, onnx_model, save
 
 
 def archive(path: Path, *names: str) -> Path:
@@ -173,10 +173,8 @@ def test_an_interpreter_of_ones_own_is_used(framework: Any) -> None:
 
 
 def test_outputs_of_other_shapes_are_an_error(tmp_path: Path) -> None:
-    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 4]) for n in "xy"]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", info[:1], info[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    save(model, str(tmp_path / "m.onnx"))
+    model = onnx_model([node("Relu", "x", "y")], {"x": (1, 4)}, opset=17)
+    save(model, tmp_path / "m.onnx")
     np.savez(tmp_path / "r.npz", **{"in:x": np.zeros((1, 4), np.float32), "out:0": np.zeros((1, 5), np.float32)})
     with pytest.raises(ModelError, match="its source"):
         module.compared(model, tmp_path / "r.npz")

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper, save
+from onnx import helper, save
+
+from tests.models import node, onnx_model
 
 
 def small_model(last: str = "") -> Any:
@@ -19,21 +21,14 @@ def small_model(last: str = "") -> Any:
         nodes.append(helper.make_node("Conv", [value, f"w{i}"], [f"c{i}"], name=f"conv{i}", pads=[1, 1, 1, 1]))
         nodes.append(helper.make_node("Relu", [f"c{i}"], [f"r{i}"], name=f"relu{i}"))
         value, channels = f"r{i}", 16
-    nodes.append(helper.make_node("Add", ["r1", "r2"], ["s"], name="residual"))
+    nodes.append(node("Add", "r1 r2", "s", name="residual"))
     value = "s"
     if last:
-        nodes.append(helper.make_node(last, ["s"], ["t"], name="last"))
+        nodes.append(node(last, "s", "t", name="last"))
         value = "t"
     weights["wy"] = (rng.standard_normal((8, 16, 1, 1)) * 0.3).astype(np.float32)
     nodes.append(helper.make_node("Conv", [value, "wy"], ["y"], name="head"))
-    graph = helper.make_graph(
-        nodes,
-        "small",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 32, 32])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 32, 32])],
-        [numpy_helper.from_array(v, k) for k, v in weights.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnx_model(nodes, {"x": (1, 3, 32, 32)}, {"y": (1, 8, 32, 32)}, weights, opset=17, name="small")
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from tests.models import ints, onnx_model
+
 F = TensorProto.FLOAT
 
 
@@ -19,18 +21,14 @@ def model(
     outputs: Sequence[str] = ("y",),
     opset: int = 13,
 ) -> ModelProto:
-    graph = helper.make_graph(
-        list(nodes),
-        "nasty",
-        [helper.make_tensor_value_info(name, F, dims) for name in inputs],
-        [helper.make_tensor_value_info(name, F, None) for name in outputs],
-        list(constants),
+    return onnx_model(
+        nodes,
+        dict.fromkeys(inputs, dims),
+        outputs,
+        constants,
+        opset=opset,
+        name="nasty",
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-
-
-def integers(name: str, *values: int) -> TensorProto:
-    return numpy_helper.from_array(np.array(values, np.int64), name)
 
 
 def shape_squares(count: int) -> ModelProto:
@@ -46,7 +44,7 @@ def shape_sums(count: int) -> ModelProto:
     nodes = [helper.make_node("Shape", ["x"], ["s0"])]
     nodes += [helper.make_node("Add", [f"s{i}", "zero"], [f"s{i + 1}"]) for i in range(count)]
     nodes.append(helper.make_node("Reshape", ["x", f"s{count}"], ["y"]))
-    return model(nodes, dims=("N", 8, "H", "W"), constants=[integers("zero", 0)])
+    return model(nodes, dims=("N", 8, "H", "W"), constants=[ints("zero", 0)])
 
 
 def shape_doubles(count: int) -> ModelProto:

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
 from edgedla.importers import load_onnx
+from tests.models import constant, ints, value
+from tests.models import ones as weights
+
+__all__ = ["VERSIONS", "constant", "ints", "model", "one", "output_dims", "types", "value", "weights"]
 
 VERSIONS = ((8, 6), (10, 3))
-
-
-def value(name: str, dims: Optional[Sequence[Any]], kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, dims)
-
-
-def constant(name: str, array: Any) -> onnx.TensorProto:
-    return onnx.numpy_helper.from_array(np.asarray(array), name)
-
-
-def ints(name: str, *numbers: int) -> onnx.TensorProto:
-    return constant(name, np.array(numbers, dtype=np.int64))
-
-
-def weights(name: str, *dims: int) -> onnx.TensorProto:
-    return constant(name, np.ones(dims, dtype=np.float32))
 
 
 def model(

@@ -10,17 +10,18 @@ from edgedla.importers import load_onnx
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper  # noqa: E402
 
+from tests.models import onnx_model  # noqa: E402
+
 
 @pytest.mark.parametrize("trt", [(8, 6), (10, 3)])
 def test_a_shape_of_2_to_the_41_entries_is_refused(trt: tuple) -> None:
     doublings = [helper.make_node("Concat", [f"a{i}", f"a{i}"], [f"a{i + 1}"], axis=0) for i in range(40)]
-    graph = helper.make_graph(
+    model = onnx_model(
         [*doublings, helper.make_node("Reshape", ["x", "a40"], ["y"])],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 4, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        {"x": (1, 8, 4, 4)},
+        {"y": None},
         [helper.make_tensor("a0", TensorProto.INT64, [2], [1, 1])],
+        opset=17,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     with pytest.raises(ModelError, match=f"{2**41} dimensions, TensorRT allows 8"):
         load_onnx(model.SerializeToString(), trt=trt)

@@ -22,6 +22,7 @@ from edgedla.inspection.file_kind import detect
 from edgedla.inspection.inspect_file import diff, inspect
 from edgedla.records.plan_header import plan_header
 from edgedla.reports.inspect import render_diff, render_inspection
+from tests.models import node, ones, onnx_model, save
 
 LOGS = Path(__file__).resolve().parents[1] / "data" / "build_logs"
 RESNET = LOGS / "resnet50_trt10.3_verbose.log"
@@ -34,27 +35,15 @@ _maker = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_maker)
 
 
-def onnx_model(path: Path, op: str = "Relu") -> Path:
+def two_convolutions(path: Path, op: str = "Relu") -> Path:
     """Two convolutions with an activation between them, 1x3x32x32."""
-    import numpy as np
-    from onnx import TensorProto, helper, numpy_helper, save
-
-    weights = [
-        numpy_helper.from_array(np.zeros(s, np.float32), n) for n, s in (("w1", (8, 3, 3, 3)), ("w2", (4, 8, 1, 1)))
-    ]
+    weights = [ones("w1", 8, 3, 3, 3), ones("w2", 4, 8, 1, 1)]
     nodes = [
-        helper.make_node("Conv", ["x", "w1"], ["a"], "conv1", pads=[1, 1, 1, 1]),
-        helper.make_node(op, ["a"], ["b"], "act"),
-        helper.make_node("Conv", ["b", "w2"], ["y"], "conv2"),
+        node("Conv", "x w1", "a", "conv1", pads=[1, 1, 1, 1]),
+        node(op, "a", "b", "act"),
+        node("Conv", "b w2", "y", "conv2"),
     ]
-    graph = helper.make_graph(
-        nodes, "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 32, 32])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 32, 32])],
-        weights,
-    )  # fmt: skip
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
-    return path
+    return save(onnx_model(nodes, {"x": (1, 3, 32, 32)}, {"y": (1, 4, 32, 32)}, weights, opset=17), path)
 
 
 ENGINE = {
@@ -134,15 +123,15 @@ def test_loadable(tmp_path):
     assert facts(found, "Inputs")["0 data"].startswith("1x3x28x28 int8 NCHW feature, 25088 B")
 
 
-def test_onnx_model(tmp_path):
-    found = inspect(onnx_model(tmp_path / "net.onnx"))
+def test_two_convolutions(tmp_path):
+    found = inspect(two_convolutions(tmp_path / "net.onnx"))
     assert found.kind == "onnx"
     assert facts(found, "Inputs") == {"x": "1x3x32x32 FLOAT"}
     assert facts(found, "TensorRT layers by type")["CONVOLUTION"] == "2"
 
 
 def test_onnx_is_recognised_without_its_ending(tmp_path):
-    path = onnx_model(tmp_path / "net.onnx").rename(tmp_path / "blob")
+    path = two_convolutions(tmp_path / "net.onnx").rename(tmp_path / "blob")
     assert detect(path).kind == "onnx"
 
 
@@ -285,7 +274,7 @@ def test_logs_with_zeros_are_logs(tmp_path, data):
 
 
 def test_documents_of_edgedla(tmp_path):
-    found = inspect(check_document(tmp_path / "check.json", onnx_model(tmp_path / "net.onnx")))
+    found = inspect(check_document(tmp_path / "check.json", two_convolutions(tmp_path / "net.onnx")))
     assert found.kind == "check"
     assert facts(found, "Layers")["conv1"] == "dla"
     profile = tmp_path / "profile.json"
@@ -294,7 +283,7 @@ def test_documents_of_edgedla(tmp_path):
 
 
 def test_against_a_model_and_against_a_check_document_agree(tmp_path):
-    model = onnx_model(tmp_path / "net.onnx")
+    model = two_convolutions(tmp_path / "net.onnx")
     layers = tmp_path / "layers.json"
     layers.write_text(json.dumps(ENGINE))
     by_model = inspect(layers, against=model, target="agx-orin-64gb", trt="10.3").comparison
@@ -311,7 +300,7 @@ def test_a_log_decides_the_release_that_is_predicted_for(tmp_path):
         "[W] [TRT] act: DLA cores do not support ROUND Unary operation.\n"
         "[W] [TRT] Layer 'act' (UNARY): Unsupported on DLA. Switching this layer's device type to GPU.\n"
     )
-    comparison = inspect(log, against=onnx_model(tmp_path / "net.onnx", op="Floor")).comparison
+    comparison = inspect(log, against=two_convolutions(tmp_path / "net.onnx", op="Floor")).comparison
     assert comparison.check_agree == 3
 
 
@@ -328,14 +317,14 @@ def test_a_log_decides_the_release_that_is_predicted_for(tmp_path):
 def test_a_log_of_another_release_chip_or_precision_is_told(tmp_path, lines, notes):
     log = tmp_path / "build.log"
     log.write_text(lines + "[V] [TRT] [DlaLayer] {ForeignNode[conv1...conv2]}\n")
-    found = inspect(log, against=onnx_model(tmp_path / "net.onnx"))
+    found = inspect(log, against=two_convolutions(tmp_path / "net.onnx"))
     told = [n for n in found.notes if "prediction" in n or "predicted" in n]
     assert len(told) == len(notes), told
     assert all(expected in text for expected, text in zip(notes, told))
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path):
-    model = onnx_model(tmp_path / "net.onnx")
+    model = two_convolutions(tmp_path / "net.onnx")
     with pytest.raises(UsageError, match="no placement"):
         inspect(model, against=model)
     with pytest.raises(UsageError, match="no prediction"):
@@ -389,7 +378,7 @@ def test_damaged_files_of_every_kind_are_an_answer_or_an_error(tmp_path):
     rng = random.Random(5)
     sources = [
         RESNET.read_bytes(), json.dumps(ENGINE).encode(), _maker.make_loadable(), plan_file(),
-        onnx_model(tmp_path / "net.onnx").read_bytes(),
+        two_convolutions(tmp_path / "net.onnx").read_bytes(),
     ]  # fmt: skip
     path = tmp_path / "damaged"
     for data in sources:
@@ -407,7 +396,7 @@ def test_documents_meet_their_schemas(tmp_path):
         tmp_path / "out",
         contents={("engine", "model.engine"): b"e", ("layers", "layers.json"): json.dumps(ENGINE).encode()},
     )
-    for path in (RESNET, YOLO, folder, onnx_model(tmp_path / "net.onnx")):
+    for path in (RESNET, YOLO, folder, two_convolutions(tmp_path / "net.onnx")):
         jsonschema.validate(json.loads(render_inspection(inspect(path), "json")), schema("edgedla.inspect"))
     found = diff(inspect(RESNET), inspect(YOLO))
     jsonschema.validate(json.loads(render_diff(found, "json")), schema("edgedla.inspect-diff"))
@@ -422,7 +411,7 @@ def test_texts(golden):
 
 
 def test_command_line(tmp_path, capsys):
-    model = onnx_model(tmp_path / "net.onnx")
+    model = two_convolutions(tmp_path / "net.onnx")
     layers = tmp_path / "layers.json"
     layers.write_text(json.dumps(ENGINE))
     assert main.exit_code_of(["inspect", str(layers), "--against", str(model), "--fail-on-difference"]) == 0

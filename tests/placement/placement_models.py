@@ -6,7 +6,9 @@ from typing import List, Sequence
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
+
+from tests.models import node, onnx_model
 
 
 def small_model(widths: Sequence[int] = (64, 128, 256, 256), size: int = 56, pool: bool = True) -> onnx.ModelProto:
@@ -30,22 +32,9 @@ def small_model(widths: Sequence[int] = (64, 128, 256, 256), size: int = 56, poo
         nodes.append(helper.make_node("GlobalAveragePool", [x], ["mean_out"], "mean"))
         x, out_size = "mean_out", 1
     last = conv(x, "head", 16, 1)
-    graph = helper.make_graph(
-        nodes,
-        "small",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, size, size])],
-        [helper.make_tensor_value_info(last, TensorProto.FLOAT, [1, 16, out_size, out_size])],
-        weights,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return onnx_model(nodes, {"image": (1, 3, size, size)}, {last: (1, 16, out_size, out_size)}, weights, name="small")
 
 
 def refused_model() -> onnx.ModelProto:
     """Nothing but an Erf, which no DLA runs."""
-    graph = helper.make_graph(
-        [helper.make_node("Erf", ["x"], ["y"], "erf")],
-        "refused",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 8, 8])],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return onnx_model([node("Erf", "x", "y", "erf")], {"x": (1, 3, 8, 8)}, {"y": (1, 3, 8, 8)}, name="refused")

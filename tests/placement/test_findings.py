@@ -15,7 +15,7 @@ from typing import Mapping, Tuple
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 from placement_models import small_model
 
 import edgedla
@@ -29,6 +29,7 @@ from edgedla.reports import render_check
 from edgedla.reports.placement import render_placement
 from edgedla.reports.placement.text import proof_text
 from edgedla.targets import platform_for
+from tests.models import node, onnx_model
 
 TESTS = Path(__file__).resolve().parents[1]
 ORIN = {"target": "agx-orin-64gb", "precision": "int8"}
@@ -143,20 +144,13 @@ def recurrent_model() -> onnx.ModelProto:
     sizes = {"steps": [16, 1, 8], "image": [1, 8, 4, 4]}
     weights += [numpy_helper.from_array(np.array(dims, np.int64), name) for name, dims in sizes.items()]
     nodes = [
-        helper.make_node("Conv", ["x", "c"], ["a"], "conv", kernel_shape=[1, 1]),
-        helper.make_node("Reshape", ["a", "steps"], ["b"], "columns"),
-        helper.make_node("LSTM", ["b", "lw", "lr"], ["l"], "lstm", hidden_size=8),
-        helper.make_node("Reshape", ["l", "image"], ["e"], "rows"),
-        helper.make_node("Conv", ["e", "d"], ["y"], "last", kernel_shape=[1, 1]),
+        node("Conv", "x c", "a", "conv", kernel_shape=[1, 1]),
+        node("Reshape", "a steps", "b", "columns"),
+        node("LSTM", "b lw lr", "l", "lstm", hidden_size=8),
+        node("Reshape", "l image", "e", "rows"),
+        node("Conv", "e d", "y", "last", kernel_shape=[1, 1]),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "recurrent",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 4, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 4, 4])],
-        weights,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return onnx_model(nodes, {"x": (1, 3, 4, 4)}, {"y": (1, 8, 4, 4)}, weights, name="recurrent")
 
 
 def test_the_pages_of_a_recurrent_network() -> None:
@@ -233,19 +227,12 @@ def test_a_reshape_at_the_end_costs_the_same_behind_a_gemm_and_explicit() -> Non
     ]
 
     def model(explicit: bool) -> onnx.ModelProto:
-        nodes = [helper.make_node("Conv", ["x", "w"], ["c"], "conv", kernel_shape=[1, 1])]
+        nodes = [node("Conv", "x w", "c", "conv", kernel_shape=[1, 1])]
         output, dims = "c", [1, 16, 1, 1]
         if explicit:
-            nodes.append(helper.make_node("Reshape", ["c", "flat"], ["y"], "reshape"))
+            nodes.append(node("Reshape", "c flat", "y", "reshape"))
             output, dims = "y", [1, 16]
-        graph = helper.make_graph(
-            nodes,
-            "end",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 1, 1])],
-            [helper.make_tensor_value_info(output, TensorProto.FLOAT, dims)],
-            weights,
-        )
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+        return onnx_model(nodes, {"x": (1, 64, 1, 1)}, {output: dims}, weights, name="end")
 
     plain, explicit = (edgedla.predict(model(e), devices="DLA0", **ORIN) for e in (False, True))
     call_us = CostModel.load(platform_for("agx-orin-64gb"), "int8").engine().latency_us

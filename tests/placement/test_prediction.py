@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 from placement_models import refused_model, small_model
 
 import edgedla
 from edgedla.errors import UsageError
 from edgedla.placement.prediction.streams import Lane, side_by_side
+from tests.models import node, onnx_model
 
 ORIN = {"target": "agx-orin-64gb", "precision": "int8"}
 
@@ -106,14 +107,13 @@ def test_an_open_batch_costs_what_a_batch_of_one_costs() -> None:
 
 def test_a_recurrent_network_is_one_piece_on_the_gpu() -> None:
     zeros = lambda name, *dims: numpy_helper.from_array(np.zeros(dims, np.float32), name)  # noqa: E731
-    graph = helper.make_graph(
-        [helper.make_node("LSTM", ["x", "w", "r"], ["y"], "lstm", hidden_size=8)],
-        "recurrent",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [5, 1, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [5, 1, 1, 8])],
+    model = onnx_model(
+        [node("LSTM", "x w r", "y", "lstm", hidden_size=8)],
+        {"x": (5, 1, 4)},
+        {"y": (5, 1, 1, 8)},
         [zeros("w", 1, 32, 4), zeros("r", 1, 32, 8)],
+        name="recurrent",
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     assert isinstance(model, onnx.ModelProto)
     for objective in ("latency", "throughput", "energy"):
         placement = edgedla.place(model, objective=objective, **ORIN)

@@ -12,7 +12,7 @@ from typing import List, Tuple
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from edgedla.costs.cost import Cost
 from edgedla.costs.model import CostModel
@@ -22,6 +22,7 @@ from edgedla.placement.problem.inputs import problem_of
 from edgedla.placement.problem.problem import Limits, Problem
 from edgedla.placement.problem.read_models import read_models
 from edgedla.targets import platform_for
+from tests.models import onnx_model
 
 #: Channels of every activation, and its height and width.
 CHANNELS, SIZE = 4, 2
@@ -87,14 +88,7 @@ def tiny_network(seed: int, operators: int = 4, loops: bool = True) -> onnx.Mode
     read = {name for node in network.nodes for name in node.input}
     ends = [t for t in tensors[1:] if t not in read]
     dims = [1, CHANNELS, SIZE, SIZE]
-    graph = helper.make_graph(
-        network.nodes,
-        f"tiny{seed}",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, dims)],
-        [helper.make_tensor_value_info(t, TensorProto.FLOAT, dims) for t in ends],
-        network.weights,
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return onnx_model(network.nodes, {"x": dims}, {t: dims for t in ends}, network.weights, name=f"tiny{seed}")
 
 
 @lru_cache(maxsize=None)

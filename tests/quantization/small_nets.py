@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
 
 from edgedla.quantization.samples import Samples
+from tests.models import onnx_model
 
 SHAPE = (1, 3, 4, 4)
 
@@ -19,14 +19,7 @@ def net(
     shape: Sequence[Any] = SHAPE,
     opset: int = 17,
 ) -> Any:
-    graph = helper.make_graph(
-        list(nodes),
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(shape))],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, list("abcd")) for name in outputs],
-        [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return onnx_model(nodes, {"x": list(shape)}, {name: list("abcd") for name in outputs}, weights, opset=opset)
 
 
 def feeds(*values: np.ndarray) -> Samples:

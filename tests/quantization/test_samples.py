@@ -7,23 +7,22 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 from edgedla.errors import DataError, ModelError, UsageError
 from edgedla.quantization.samples import InputSpec, load_samples, synthetic_samples
 from edgedla.quantization.session import input_specs, open_session
+from tests.models import onnx_model
 
 SPEC = InputSpec("x", (1, 3, 4, 4), np.float32)
 
 
 def relu_net() -> Any:
-    graph = helper.make_graph(
+    return onnx_model(
         [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Neg", ["r"], ["y"])],
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 4, 4])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3, 4, 4])],
+        {"x": ("n", 3, 4, 4)},
+        {"y": ("n", 3, 4, 4)},
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
 def test_synthetic_samples_are_seeded_marked_and_fit() -> None:

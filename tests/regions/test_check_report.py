@@ -14,31 +14,30 @@ from edgedla.regions import Placed, check, check_graph, compare
 from edgedla.targets import platform_for
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from tests.models import node, ones, onnx_model, save  # noqa: E402
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """conv, ReLU, global pooling, 1x1 conv: two regions with the pooling between them."""
-    import numpy as np
-
-    def weights(name: str, *dims: int) -> Any:
-        return numpy_helper.from_array(np.zeros(dims, np.float32), name)
-
-    graph = helper.make_graph(
-        [
-            helper.make_node("Conv", ["x", "w1"], ["c1"], name="conv1", pads=[1, 1, 1, 1]),
-            helper.make_node("Relu", ["c1"], ["r1"], name="relu1"),
-            helper.make_node("GlobalAveragePool", ["r1"], ["p1"], name="pool"),
-            helper.make_node("Conv", ["p1", "w2"], ["y"], name="conv2"),
-        ],
-        "small",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 32, 32])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 1, 1])],
-        [weights("w1", 32, 16, 3, 3), weights("w2", 8, 32, 1, 1)],
-    )
     path = tmp_path / "small.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+    save(
+        onnx_model(
+            [
+                node("Conv", "x w1", "c1", name="conv1", pads=[1, 1, 1, 1]),
+                node("Relu", "c1", "r1", name="relu1"),
+                node("GlobalAveragePool", "r1", "p1", name="pool"),
+                node("Conv", "p1 w2", "y", name="conv2"),
+            ],
+            {"x": (1, 16, 32, 32)},
+            {"y": (1, 8, 1, 1)},
+            [ones("w1", 32, 16, 3, 3), ones("w2", 8, 32, 1, 1)],
+            opset=17,
+            name="small",
+        ),
+        path,
+    )
     return path
 
 

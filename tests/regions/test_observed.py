@@ -12,7 +12,9 @@ import yaml
 from edgedla.regions import check
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx import helper, numpy_helper  # noqa: E402
+
+from tests.models import onnx_model  # noqa: E402
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "regions" / "observed.yaml"
 OBSERVED: Dict[str, Any] = yaml.safe_load(DATA.read_text(encoding="utf-8"))
@@ -53,14 +55,7 @@ def model_of(case: Dict[str, Any]) -> Any:
         outputs = [f"{name}.{k}" for k in range(attributes.pop("outputs", 1))]
         nodes.append(helper.make_node(op, tensors, outputs, name=name, **attributes))
     ends = [o for node in nodes for o in node.output if o not in read]
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, case["x"])],
-        [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in ends],
-        list(weights.values()),
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnx_model(nodes, {"x": case["x"]}, {o: None for o in ends}, list(weights.values()), opset=17)
 
 
 @pytest.mark.parametrize(("case", "run"), RUNS)

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import jsonschema
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from edgedla.documents import schema
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fake_tensorrt"))
 from board_libraries import make_libraries
+
+from tests.models import onnx_model, save
 
 pytestmark = pytest.mark.slow
 TRT = "10.3.0"
@@ -33,11 +34,9 @@ def network(path: Path, channels: int, last: str = "Erf") -> Path:
         nodes.append(helper.make_node("Relu", [f"c{n}"], [f"r{n}"], name=f"secret_relu{n}"))
         at, size = f"r{n}", width
     nodes.append(helper.make_node(last, [at], ["y"], name="secret_last"))
-    graph = helper.make_graph(
-        nodes, "secret_graph", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 64, 64])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, channels + 40, 64, 64])], weights,
-    )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+    save(
+        onnx_model(nodes, {"x": (1, 3, 64, 64)}, {"y": (1, channels + 40, 64, 64)}, weights, name="secret_graph"), path
+    )
     return path
 
 

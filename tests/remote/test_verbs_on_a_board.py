@@ -10,11 +10,11 @@ import onnx
 import pytest
 from click.testing import CliRunner
 from loopback import MODEL
-from onnx import TensorProto, helper, numpy_helper
 
 from edgedla import load_artifact
 from edgedla.cli.board_option import FILES, SHARED, BoardCommand
 from edgedla.cli.main import VERBS, main
+from tests.models import node, ones, onnx_model
 
 
 def build(laptop, *words, model=MODEL, out="art"):
@@ -43,13 +43,7 @@ def test_a_build_comes_back_as_if_built_here(laptop):
 
 
 def test_weights_in_external_files_go_along(laptop):
-    weights = numpy_helper.from_array(__import__("numpy").ones((8, 3, 3, 3), "float32"), "w")
-    graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w"], ["y"])], "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 6, 6])], [weights],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    model = onnx_model([node("Conv", "x w", "y")], outputs={"y": (1, 8, 6, 6)}, constants=[ones("w", 8, 3, 3, 3)])
     path = laptop.folder / "m.onnx"
     onnx.save(model, str(path), save_as_external_data=True, location="w.bin", size_threshold=0)
     done = build(laptop, model=path)

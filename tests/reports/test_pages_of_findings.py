@@ -6,12 +6,11 @@ import json
 import re
 from pathlib import Path
 
-import onnx
 import pytest
-from onnx import helper
 
 from edgedla.cli import main
 from edgedla.pages import SITE_VARIABLE
+from tests.models import node, onnx_model, save
 
 SITE = "https://docs.example/0.2/"
 
@@ -19,11 +18,7 @@ SITE = "https://docs.example/0.2/"
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """One ELU: the DLA refuses it by a rule."""
-    value = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 8, 16, 16]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Elu", ["x"], ["y"], name="elu")], "g", value[:1], value[1:])
-    path = tmp_path / "m.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)]), str(path))
-    return path
+    return save(onnx_model([node("Elu", "x", "y", "elu")], {"x": (1, 8, 16, 16)}, opset=14), tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize("site", ["", SITE])

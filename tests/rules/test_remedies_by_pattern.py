@@ -8,7 +8,6 @@ from typing import Any, Sequence, Set, Tuple
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from onnx import TensorProto, helper, numpy_helper
 
 from edgedla.cli.explain import explain
 from edgedla.importers import load_onnx
@@ -16,27 +15,13 @@ from edgedla.rules import load_rules
 from edgedla.rules.docs import remedy_entry
 from edgedla.rules.remedies import remedies
 from edgedla.targets import platform_for
+from tests.models import constant, node, ones, onnx_model
 
 MAP = (1, 16, 16, 16)
 
 
-def constant(name: str, array: Any) -> Any:
-    return numpy_helper.from_array(np.asarray(array), name)
-
-
-def ones(name: str, *dims: int) -> Any:
-    return constant(name, np.ones(dims, np.float32))
-
-
 def model(nodes: Sequence[Any], constants: Sequence[Any] = (), inputs: Sequence[str] = ("x",), dims: Any = MAP) -> Any:
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, list(dims)) for name in inputs]
-    output = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, None)
-    graph = helper.make_graph(list(nodes), "m", values, [output], list(constants))
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-
-
-def node(op: str, inputs: str, output: str, **attributes: Any) -> Any:
-    return helper.make_node(op, inputs.split(), [output], name=output, **attributes)
+    return onnx_model(nodes, dict.fromkeys(inputs, dims), (nodes[-1].output[0],), constants, name="m")
 
 
 def padded(mode: str, *behind: Any) -> Any:

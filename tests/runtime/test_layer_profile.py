@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import edgedla
 from edgedla.builder.artifact.artifact import Artifact, Binding
@@ -39,6 +38,7 @@ from edgedla.runtime.runners.layer_clock import LayerClock, LayerTimes
 from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
 from edgedla.targets import platform_for
 from edgedla.targets.board import known_mode
+from tests.models import node, ones, onnx_model
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
@@ -128,8 +128,8 @@ def bench(*arguments, code=0):
 def renamed(path):
     """The same network under other names."""
     model = onnx.load(str(MODEL))
-    for node in model.graph.node:
-        node.name = "other" + node.name
+    for renamed in model.graph.node:
+        renamed.name = "other" + renamed.name
     onnx.save(model, str(path))
     return path
 
@@ -373,15 +373,13 @@ def softmaxes(nodes, given):
     made, weights, at = [], [], given
     for name in nodes:
         if name.startswith("c"):
-            weights.append(numpy_helper.from_array(np.ones((4, 4, 1, 1), np.float32), f"w_{name}"))
-            made.append(helper.make_node("Conv", [at, f"w_{name}"], [f"t_{name}"], name))
+            weights.append(ones(f"w_{name}", 4, 4, 1, 1))
+            made.append(node("Conv", f"{at} w_{name}", f"t_{name}", name))
         else:
-            made.append(helper.make_node("Softmax", [at], [f"t_{name}"], name, axis=1))
+            made.append(node("Softmax", at, f"t_{name}", name, axis=1))
         at = f"t_{name}"
-    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, (1, 4, 8, 8)) for n in (given, at)]
-    graph = helper.make_graph(made, "g", ends[:1], ends[1:], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=7)
-    return load_onnx(model, trt=(10, 3))
+    dims = (1, 4, 8, 8)
+    return load_onnx(onnx_model(made, {given: dims}, {at: dims}, weights, opset=11), trt=(10, 3))
 
 
 def test_layers_without_names_are_told_apart_between_stage_and_network():

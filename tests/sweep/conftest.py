@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, List
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
+
+from tests.models import onnx_model, save
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,12 +28,8 @@ def network(path: Path, channels: int = 8, layers: int = 2, activation: str = "R
         nodes.append(helper.make_node("Conv", [at, f"w{n}"], [f"c{n}"], name=f"conv{n}", pads=[1, 1, 1, 1]))
         nodes.append(helper.make_node(activation, [f"c{n}"], [f"a{n}"], name=f"act{n}"))
         at = f"a{n}"
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, 16, 16])],
-        [helper.make_tensor_value_info(at, TensorProto.FLOAT, [1, channels, 16, 16])], weights,
-    )  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(path))
+    save(onnx_model(nodes, {"x": (1, channels, 16, 16)}, {at: (1, channels, 16, 16)}, weights), path)
     return path
 
 
