@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import importlib.util
 import json
 import sys
 import time
@@ -26,15 +25,12 @@ from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Goal
 from edgedla.fixes.rewrites import all_rewrites
 from edgedla.fixes.site import Rewrite
+from edgedla.python_files import import_file
 
 
 def generators() -> Dict[str, Any]:
     path = Path(__file__).resolve().parents[1] / "tests" / "fixes" / "instances.py"
-    spec = importlib.util.spec_from_file_location("instances", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = import_file(path, "instances")
     return dict(module.GENERATORS)
 
 

@@ -9,7 +9,6 @@ scikit-learn). `equal` counts images whose top-1 is the same before and after. E
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import edgedla
+from edgedla.python_files import import_file
 from edgedla.quantization.session import open_session
 
 
@@ -26,11 +26,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--for", dest="purpose", default="standalone")
     options = parser.parse_args()
-    spec = importlib.util.spec_from_file_location("generate", options.folder / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = import_file(options.folder / "generate.py", "generate")
     images, labels = module.gen(options.count, 2, 1297, 1797)
     data = ((images / 255 - 0.5) / 0.25).astype(np.float32).transpose(0, 3, 1, 2)
     differs = 0

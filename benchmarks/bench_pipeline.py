@@ -24,7 +24,7 @@ import numpy as np
 from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.formats import TensorFormat, layout
 from edgedla.preprocess.preprocess import Preprocess
-from edgedla.runtime.decode import DECODERS, NmsOptions
+from edgedla.runtime.decode import DECODERS, BoxSettings, NmsOptions
 from edgedla.runtime.outputs.sinks import JsonLines
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.pipeline import Limits, single
@@ -81,7 +81,9 @@ def one_run(artifact: Artifact, runner_ms: float, frames: int, objects: int, sou
 
     def decode(buffers: Any, geometry: Any) -> Any:
         arrays = outputs_as_arrays(artifact, buffers)
-        return DECODERS["yolov8"]([arrays[o.name] for o in artifact.outputs], (640, 640), options, geometry, ())
+        return DECODERS["yolov8"](
+            [arrays[o.name] for o in artifact.outputs], BoxSettings((640, 640), options, geometry)
+        )
 
     pipeline = single(capture, prepare, Pool([runner]), decode, [JsonLines("/dev/null")], Limits(frames=frames))
     before = time.process_time()

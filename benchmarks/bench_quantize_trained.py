@@ -12,7 +12,6 @@ them with random weights too. Exits with 1 where a bound of the first lines of `
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import random
 import sys
@@ -26,6 +25,7 @@ from edgedla.accuracy.metrics import METRICS
 from edgedla.accuracy.quantize import quantize
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.triage import tensor_errors
+from edgedla.python_files import import_file
 from edgedla.quantization.collect import collect
 from edgedla.quantization.methods import thresholds
 from edgedla.quantization.samples import InputSpec, Samples, synthetic_samples
@@ -39,11 +39,7 @@ COUNTS, DRAWS = (1, 2, 4), 20
 
 
 def generated(folder: Path, count: int, seed: int, low: int, high: int) -> Samples:
-    spec = importlib.util.spec_from_file_location("generate", folder / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = import_file(folder / "generate.py", "generate")
     images, labels = module.gen(count, seed, low, high)
     values = ((images.astype(np.float32) / 255 - 0.5) / 0.25).transpose(0, 3, 1, 2)
     return Samples([{"x": v[None]} for v in np.ascontiguousarray(values)], False, f"{count} digits", list(labels))

@@ -29,18 +29,7 @@ from typing import Any, Dict, List
 ROOT = Path(__file__).resolve().parents[1]
 RUNNER_MS, SAMPLE_S, GRACE_S = 2.0, 5.0, 10.0
 SYSTEM_PYTHON, MOSQUITTO = "/usr/bin/python3", "/usr/sbin/mosquitto"
-CAMERA = """
-import sys, gi
-gi.require_version("Gst", "1.0"); gi.require_version("GstRtspServer", "1.0")
-from gi.repository import Gst, GstRtspServer, GLib
-Gst.init(None)
-server = GstRtspServer.RTSPServer(); server.set_service(sys.argv[1])
-factory = GstRtspServer.RTSPMediaFactory(); factory.set_shared(True)
-factory.set_launch("( videotestsrc is-live=true ! video/x-raw,format=I420,width=320,height=240,framerate=25/1"
-                   " ! jpegenc ! rtpjpegpay name=pay0 )")
-server.get_mount_points().add_factory("/cam", factory); server.attach(None)
-print("up", flush=True); GLib.MainLoop().run()
-"""
+CAMERA = ROOT / "tests" / "rtsp_camera.py"
 HEAD = """
 import time
 from edgedla.runtime.decode import Detection
@@ -115,7 +104,7 @@ class World:
         self.broker = self._broker()
 
     def _camera(self, i: int) -> subprocess.Popen:
-        command = [SYSTEM_PYTHON, "-c", CAMERA, str(self.ports[f"camera{i}"])]
+        command = [SYSTEM_PYTHON, CAMERA, str(self.ports[f"camera{i}"]), "320", "240", "25"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
@@ -203,12 +192,12 @@ def sample(pid: int, port: int) -> Dict[str, float]:
 def figures(samples: List[Dict[str, float]]) -> Dict[str, Any]:
     """Means of the second and of the last third, so that growth is seen after the start, and the most of each."""
     third = max(1, len(samples) // 3)
-    found: Dict[str, Any] = {"samples": len(samples), "results": int(max(s["results"] for s in samples))}
+    report: Dict[str, Any] = {"samples": len(samples), "results": int(max(s["results"] for s in samples))}
     for key in ("rss_mib", "threads", "descriptors"):
         parts = {"second_third": samples[third : 2 * third], "last_third": samples[-third:]}
-        found[key] = {k: round(sum(s[key] for s in v) / max(1, len(v)), 1) for k, v in parts.items()}
-        found[key]["most"] = round(max(s[key] for s in samples), 1)
-    return found
+        report[key] = {k: round(sum(s[key] for s in v) / max(1, len(v)), 1) for k, v in parts.items()}
+        report[key]["most"] = round(max(s[key] for s in samples), 1)
+    return report
 
 
 def soak(minutes: float, seed: int) -> Dict[str, Any]:
@@ -240,7 +229,7 @@ def soak(minutes: float, seed: int) -> Dict[str, Any]:
             if pipeline.poll() is None:
                 pipeline.kill()
             world.end()
-        said = (folder / "log").read_text(errors="replace").strip().splitlines()
+        log_lines = (folder / "log").read_text(errors="replace").strip().splitlines()
         summary = json.loads((folder / "summary.json").read_text()) if (folder / "summary.json").exists() else {}
         return {
             "minutes": minutes,
@@ -255,7 +244,7 @@ def soak(minutes: float, seed: int) -> Dict[str, Any]:
                 s["name"]: {k: s[k] for k in ("captured", "reconnects", "stalls", "outages")}
                 for s in summary.get("sources", [])
             },
-            "last_words": said[-3:] if not alive or code else [],
+            "last_words": log_lines[-3:] if not alive or code else [],
         }
 
 

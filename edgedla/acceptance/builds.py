@@ -20,7 +20,8 @@ from edgedla.builder.artifact.load import load_artifact
 from edgedla.builder.building import build, plan_build
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.request import BuildRequest, PlanOptions
-from edgedla.builder.tensorrt.api import ask_tensorrt, installed_version
+from edgedla.builder.tensorrt.api import ask_tensorrt
+from edgedla.builder.tensorrt.bindings import installed_version
 from edgedla.builder.trtexec.script import DEFAULT_TRTEXEC, trtexec_script
 from edgedla.errors import BuildError, EdgedlaError
 from edgedla.placement.result.placement import Placement

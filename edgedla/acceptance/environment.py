@@ -13,7 +13,7 @@ from typing import Callable, Dict, List, Sequence
 
 from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding, Skip
-from edgedla.builder.tensorrt.api import dla_cores, installed_version
+from edgedla.builder.tensorrt.bindings import dla_cores, installed_version
 from edgedla.errors import EdgedlaError
 from edgedla.runtime.board.doctor import doctor
 from edgedla.runtime.board.tegrastats import PROGRAM

@@ -211,7 +211,7 @@ def backend_of(asked: str) -> str:
     """
     if asked != "auto":
         return asked
-    from edgedla.builder.tensorrt.api import bindings_remedy, dla_cores, installed_version, why_missing
+    from edgedla.builder.tensorrt.bindings import bindings_remedy, dla_cores, installed_version, why_missing
     from edgedla.targets.board import BOARD_VARIABLE, on_jetson
 
     simulate = "--backend host simulates it"

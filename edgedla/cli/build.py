@@ -233,7 +233,7 @@ def _fill_platform(given: Dict[str, Any]) -> None:
 
 
 def _installed() -> Optional[str]:
-    from edgedla.builder.tensorrt.api import installed_version
+    from edgedla.builder.tensorrt.bindings import installed_version
 
     return installed_version()
 

@@ -37,10 +37,10 @@ class Latency:
     def _percentiles(self, percents: Sequence[float]) -> List[float]:
         with self._lock:
             counts, count, highest = list(self._counts), self.count, self.max_ms
-        found = []
+        values = []
         for percent in percents:
             if not count:
-                found.append(float("nan"))
+                values.append(float("nan"))
                 continue
             wanted, seen, value = max(1, math.ceil(count * percent / 100)), 0, highest
             for place, n in enumerate(counts):
@@ -48,8 +48,8 @@ class Latency:
                 if seen >= wanted:
                     value = min(highest, LOWEST_MS * GROWTH ** max(place - 0.5, 0))
                     break
-            found.append(value)
-        return found
+            values.append(value)
+        return values
 
     def to_dict(self) -> Dict[str, Any]:
         """count, mean, p50, p90, p99 and max in milliseconds; None before the first."""

@@ -14,7 +14,7 @@ from shapes import CLASSES, sample
 
 from edgedla.builder import load_artifact
 from edgedla.builder.host.session import HostSession
-from edgedla.runtime.decode import NmsOptions, decode_dfl
+from edgedla.runtime.decode import BoxSettings, NmsOptions, decode_dfl
 from edgedla.runtime.decode.accuracy import Truth, evaluate
 
 MODEL = Path(__file__).with_name("shapes_detector.onnx")
@@ -44,7 +44,9 @@ def main() -> None:
     print(f"{'':40}{'mAP50':>8}{'mAP50-95':>10}{'F1':>8}")
     for name, run in runs:
         found = [
-            decode_dfl(run(network_input(frame)[None]), frame.shape[:2], OPTIONS, labels=CLASSES, reg_max=8)
+            decode_dfl(
+                run(network_input(frame)[None]), BoxSettings(frame.shape[:2], OPTIONS, labels=CLASSES), reg_max=8
+            )
             for frame, _, _ in frames
         ]
         result = evaluate(found, truths, len(CLASSES))

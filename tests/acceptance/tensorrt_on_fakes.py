@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import ctypes
-import importlib.util
 import json
 import os
 import sys
@@ -17,24 +16,15 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
+from edgedla.python_files import import_file
+
 TESTS = Path(__file__).resolve().parents[1]
 #: What a "measured" time is of a predicted one.
 SLOWER = 1.5
 TARGET = os.environ.get("FAKE_TARGET", "agx-orin-64gb")
 
-
-def load(name: str, file: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, TESTS / "fake_tensorrt" / file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-load("fake_surface", "surface.py")
-FAKE = load("fake_tensorrt", "fake.py")
+import_file(TESTS / "fake_tensorrt" / "surface.py", "fake_surface")
+FAKE = import_file(TESTS / "fake_tensorrt" / "fake.py", "fake_tensorrt")
 RELEASE = os.environ.get("FAKE_TENSORRT_RELEASE", "10.3.0")
 module = FAKE.make_module(RELEASE, FAKE.Script(layers=[], inputs={}, outputs={}))
 _fill, _build = module.OnnxParser.parse_from_file, module.Builder.build_serialized_network

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,6 +14,7 @@ import pytest
 from onnx import helper
 
 from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan, Pools
+from edgedla.python_files import import_file
 from tests.models import node, onnx_model
 
 # Makes `chain_placements` importable for the tests beside it: the test folders are no packages.
@@ -23,18 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 FAKE = Path(__file__).resolve().parents[1] / "fake_tensorrt"
 
 
-def load(name: str, path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-SURFACE = load("fake_surface", FAKE / "surface.py")
-FAKE_MODULE = load("fake_tensorrt", FAKE / "fake.py")
+SURFACE = import_file(FAKE / "surface.py", "fake_surface")
+FAKE_MODULE = import_file(FAKE / "fake.py", "fake_tensorrt")
 
 #: conv -> relu -> softmax (GPU) and a constant that only TensorRT sees.
 NETWORK = [

@@ -11,7 +11,8 @@ from typing import Any, Callable, List
 import pytest
 
 from edgedla.builder.plan.plan import BuildPlan, Calibration, LayerPlan
-from edgedla.builder.tensorrt.api import build_engine, installed_version
+from edgedla.builder.tensorrt.api import build_engine
+from edgedla.builder.tensorrt.bindings import installed_version
 from edgedla.errors import BuildError, EnvironmentMissing, ModelError
 
 RELEASES = ["8.4.1", "8.5.2", "8.6.1", "10.3.0", "10.7.0", "11.4.0.106"]

@@ -108,7 +108,7 @@ def test_a_board_without_tensorrts_bindings_builds_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from edgedla.builder.tensorrt.api import bindings_remedy
+    from edgedla.builder.tensorrt.bindings import bindings_remedy
     from edgedla.runtime.board.doctor import doctor
 
     root = board(ORIN_NX)

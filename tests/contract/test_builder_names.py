@@ -7,18 +7,20 @@ class, and an attribute of any other variable than those of the two tables below
 from __future__ import annotations
 
 import ast
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
+from edgedla.python_files import import_file
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [
-    ROOT / "edgedla/builder/tensorrt/api.py",
-    ROOT / "edgedla/builder/tensorrt/callbacks.py",
-    ROOT / "edgedla/builder/tensorrt/config.py",
+    *(
+        ROOT / "edgedla/builder/tensorrt" / f"{name}.py"
+        for name in ("api", "bindings", "callbacks", "config", "inspection", "network")
+    ),
     ROOT / "edgedla/runtime/runners/engine_reader.py",
     ROOT / "edgedla/runtime/runners/tensorrt_engine.py",
 ]
@@ -49,16 +51,8 @@ class Use:
     arguments: Optional[Tuple[int, Tuple[str, ...]]] = None
 
 
-def load_fake_surface() -> Any:
-    spec = importlib.util.spec_from_file_location("fake_surface", ROOT / "tests/fake_tensorrt/surface.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SURFACES: Dict[str, Dict[str, Any]] = {r: load_fake_surface().load_surface(r) for r in RELEASES}
+_SURFACE = import_file(ROOT / "tests/fake_tensorrt/surface.py", "fake_surface")
+SURFACES: Dict[str, Dict[str, Any]] = {r: _SURFACE.load_surface(r) for r in RELEASES}
 
 
 def uses(path: Path) -> Iterator[Use]:

@@ -16,19 +16,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 PYTHON = "/usr/bin/python3"
-SERVER = """
-import sys, gi
-gi.require_version("Gst", "1.0"); gi.require_version("GstRtspServer", "1.0")
-from gi.repository import Gst, GstRtspServer, GLib
-Gst.init(None)
-server = GstRtspServer.RTSPServer(); server.set_service(sys.argv[1])
-factory = GstRtspServer.RTSPMediaFactory(); factory.set_shared(True)
-factory.set_launch("( videotestsrc is-live=true ! video/x-raw,format=I420,width=%s,height=%s,framerate=30/1"
-                   " ! jpegenc ! rtpjpegpay name=pay0 )"
-                   % (sys.argv[2], sys.argv[3]))
-server.get_mount_points().add_factory("/cam", factory); server.attach(None)
-print("up", flush=True); GLib.MainLoop().run()
-"""
+CAMERA = Path(__file__).resolve().parents[1] / "rtsp_camera.py"
 SIZES = (("160", "120"), ("320", "240"), ("64", "48"))
 SAMPLE_S = 5.0
 
@@ -37,8 +25,7 @@ def possible() -> Optional[str]:
     """What is missing for a soak; None where nothing is."""
     if shutil.which("gst-launch-1.0") is None or not os.path.exists(PYTHON):
         return "GStreamer is not installed"
-    probe = 'import gi; gi.require_version("GstRtspServer", "1.0"); from gi.repository import GstRtspServer'
-    missing = subprocess.run([PYTHON, "-c", probe], capture_output=True).returncode
+    missing = subprocess.run([PYTHON, CAMERA, "--probe"], capture_output=True).returncode
     return "gst-rtsp-server's Python binding is not installed" if missing else None
 
 
@@ -87,7 +74,7 @@ def soak(minutes: float, seed: int) -> Dict[str, Any]:
 
 
 def _server(port: int, size: Any) -> subprocess.Popen:
-    process = subprocess.Popen([PYTHON, "-c", SERVER, str(port), *size], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([PYTHON, CAMERA, str(port), *size, "30"], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     return process

@@ -26,6 +26,7 @@ FOUNDATION = {
     "documents",
     "vocabulary",
     "printable",
+    "python_files",
     "pages",
     "topics",
 }
@@ -46,7 +47,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     ),
     # Its telemetry is switched off before the import, which a second place would forget.
     "onnxruntime": ("quantization/session.py",),
-    "tensorrt": ("builder/tensorrt/api.py", "runtime/"),
+    "tensorrt": ("builder/tensorrt/bindings.py", "runtime/"),
     # formats/interleave.py falls back to NumPy where OpenCV is missing.
     "cv2": ("preprocess/", "runtime/", "formats/interleave.py"),
     "pycuda": ("runtime/",),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any, Callable, Optional
 
 import numpy as np
 import pytest
+
+from edgedla.python_files import import_file
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -22,17 +23,10 @@ FAKE = Path(__file__).resolve().parents[1] / "fake_tensorrt"
 def fake_tensorrt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """`fake_tensorrt("10.3.0", run=f)` installs a fake of that release; keywords are those of its Script."""
 
-    def load(name: str, file: str) -> Any:
-        spec = importlib.util.spec_from_file_location(name, FAKE / file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)
-        spec.loader.exec_module(module)
-        return module
-
-    load("fake_surface", "surface.py")
-    fake = load("fake_tensorrt", "fake.py")
+    for name in ("fake_surface", "fake_tensorrt"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import_file(FAKE / "surface.py", "fake_surface")
+    fake = import_file(FAKE / "fake.py", "fake_tensorrt")
 
     def install(version: str, **script: Any) -> Any:
         values = {"layers": [], "inputs": {"x": (1, 3, 8, 8)}, "outputs": {"y": (1, 3, 8, 8)}, **script}

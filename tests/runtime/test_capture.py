@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from edgedla.errors import EnvironmentMissing, RunError
-from edgedla.runtime.pipeline.capture import Capture, CaptureOptions
+from edgedla.runtime.pipeline.capture import Capture
+from edgedla.runtime.sources.reader import CaptureOptions
 
 
 class Scripted:
@@ -92,8 +93,8 @@ def test_the_backoff_doubles_up_to_its_limit():
     waits = []
     steps = [RunError("x"), *["refuse"] * 5, "end"]
     capture = Capture(lambda: Scripted(steps), CaptureOptions(backoff_first_s=1, backoff_most_s=4))
-    capture._stop = _Recorder(waits)
-    capture._run(Scripted(["frame", RunError("x")]), capture._generation, None)
+    capture.reader._stop = _Recorder(waits)
+    capture.reader._run(Scripted(["frame", RunError("x")]), capture.reader._generation)
     assert waits == [1, 2, 4, 4, 4, 4, 4]
 
 

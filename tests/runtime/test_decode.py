@@ -9,7 +9,7 @@ import pytest
 
 from edgedla.errors import RunError, UsageError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.decode import NmsOptions, decode_anchors, decode_dfl, decode_ssd, segmentation, top_k
+from edgedla.runtime.decode import BoxSettings, NmsOptions, decode_anchors, decode_dfl, decode_ssd, segmentation, top_k
 from edgedla.runtime.decode.detections import nms
 from edgedla.runtime.decode.make_decoder import DecodeOptions, make_decoder, parse_anchors
 from edgedla.runtime.decode.rows import decode_final, decode_rows
@@ -96,12 +96,15 @@ def test_dfl_reads_every_channel_where_the_reference_does(nc, reg_max, strides, 
     heads = random_heads(4 * reg_max + nc, input_hw, strides)
     if reg_max == 1:
         heads = [np.concatenate([np.abs(h[:, :4]), h[:, 4:]], 1) for h in heads]
-    same(decode_dfl(heads, input_hw, ALL, reg_max=reg_max), v8_reference(heads, input_hw, nc, reg_max, ALL.score))
+    same(
+        decode_dfl(heads, BoxSettings(input_hw, ALL), reg_max=reg_max),
+        v8_reference(heads, input_hw, nc, reg_max, ALL.score),
+    )
 
 
 def test_dfl_in_fp16_is_the_reference_of_the_same_numbers():
     heads = random_heads(64 + 5, (64, 64), (8, 16), dtype=np.float16)
-    same(decode_dfl(heads, (64, 64), ALL), v8_reference(heads, (64, 64), 5, 16, ALL.score), 5e-3)
+    same(decode_dfl(heads, BoxSettings((64, 64), ALL)), v8_reference(heads, (64, 64), 5, 16, ALL.score), 5e-3)
 
 
 @pytest.mark.parametrize("order", ["boxes first", "classes first", "scales mixed"])
@@ -113,7 +116,7 @@ def test_boxes_and_classes_in_two_outputs_are_one_head(order):
         "classes first": [p[1] for p in pairs] + [p[0] for p in pairs],
         "scales mixed": [pairs[1][1], pairs[0][0], pairs[1][0], pairs[0][1]],
     }[order]
-    got, want = decode_dfl(split, (64, 64), ALL), decode_dfl(heads, (64, 64), ALL)
+    got, want = decode_dfl(split, BoxSettings((64, 64), ALL)), decode_dfl(heads, BoxSettings((64, 64), ALL))
     assert sorted(map(repr, got)) == sorted(map(repr, want))
 
 
@@ -127,19 +130,23 @@ def test_heads_that_do_not_pair_are_named():
 @pytest.mark.parametrize("nc", [0, 1, 4])
 def test_anchors_read_every_channel_where_the_reference_does(nc):
     heads = random_heads(3 * (5 + nc), (64, 96), (8, 16, 32))
-    same(decode_anchors(heads, (64, 96), ALL), v5_reference(heads, (64, 96), nc, YOLOV5_ANCHORS, ALL.score), 3e-3)
+    same(
+        decode_anchors(heads, BoxSettings((64, 96), ALL)),
+        v5_reference(heads, (64, 96), nc, YOLOV5_ANCHORS, ALL.score),
+        3e-3,
+    )
 
 
 def test_anchors_of_other_strides_and_counts_come_from_the_settings():
     table = parse_anchors(["8: 19,27 44,40", "64: 436,615 739,380"])
     heads = random_heads(2 * (5 + 2), (128, 128), (8, 64))
     same(
-        decode_anchors(heads, (128, 128), ALL, anchors=table),
+        decode_anchors(heads, BoxSettings((128, 128), ALL), anchors=table),
         v5_reference(heads, (128, 128), 2, table, ALL.score),
         3e-3,
     )
     with pytest.raises(RunError, match="no anchors for stride 64"):
-        decode_anchors(random_heads(3 * 7, (128, 128), (64,)), (128, 128))
+        decode_anchors(random_heads(3 * 7, (128, 128), (64,)), BoxSettings((128, 128)))
 
 
 @pytest.mark.parametrize("text", ["8", "8:", "8: 10", "8: 10,x", "x: 1,2", "0: 1,2", "8: 0,2", "8: 1,nan", "8: 1,2,3"])
@@ -151,7 +158,7 @@ def test_anchors_of_another_form_are_refused(text):
 def test_heads_in_five_dimensions_are_the_same_numbers():
     heads = random_heads(3 * 8, (64, 64), (8, 16))
     five = [h.reshape(1, 3, 8, *h.shape[2:]).transpose(0, 1, 3, 4, 2) for h in heads]
-    assert decode_anchors(five, (64, 64), ALL) == decode_anchors(heads, (64, 64), ALL)
+    assert decode_anchors(five, BoxSettings((64, 64), ALL)) == decode_anchors(heads, BoxSettings((64, 64), ALL))
 
 
 def rows(count=40, nc=6, objectness=False, seed=1):
@@ -178,13 +185,13 @@ def test_whole_exported_networks_and_their_transpose(transposed, objectness):
     values = rows(objectness=objectness)
     given = values.transpose(0, 2, 1) if transposed else values
     decode = decode_anchors if objectness else decode_dfl
-    same(decode([given], (128, 128), ALL), rows_reference(values, 6, objectness, ALL.score))
+    same(decode([given], BoxSettings((128, 128), ALL)), rows_reference(values, 6, objectness, ALL.score))
 
 
 @pytest.mark.parametrize("shape", [(1, 6, 6), (2, 6, 30), (6, 30), (1, 4, 30)])
 def test_rows_of_another_shape_are_refused(shape):
     with pytest.raises(RunError, match="rows of"):
-        decode_rows(np.zeros(shape, np.float32))
+        decode_rows(np.zeros(shape, np.float32), BoxSettings((32, 32)))
 
 
 def test_final_boxes_are_taken_as_they_are():
@@ -197,20 +204,20 @@ def test_final_boxes_are_taken_as_they_are():
         [0, 0, np.inf, 1, 1, 0],
     ]
     output = np.array([values], np.float32)
-    found = decode_final([output], (32, 32), None, None, ("cat", "dog"))
+    found = decode_final([output], BoxSettings((32, 32), labels=("cat", "dog")))
     assert [(d.label, round(d.score, 2), d.box_xyxy) for d in found] == [
         ("dog", 0.9, (0, 0, 20, 10)), ("dog", 0.8, (1, 0, 20, 10)),
     ]  # fmt: skip
-    halved = decode_final([output], (32, 32), NmsOptions(limit=1), Geometry.fit((64, 64), (32, 32)))
+    halved = decode_final([output], BoxSettings((32, 32), NmsOptions(limit=1), Geometry.fit((64, 64), (32, 32))))
     assert [d.box_xyxy for d in halved] == [(0, 0, 40, 20)]
     with pytest.raises(RunError, match="class 1 of 1 labels"):
-        decode_final([output], (32, 32), labels=("cat",))
+        decode_final([output], BoxSettings((32, 32), labels=("cat",)))
 
 
 @pytest.mark.parametrize("shape", [(1, 300, 7), (2, 300, 6), (300, 6)])
 def test_final_boxes_of_another_shape_are_refused(shape):
     with pytest.raises(RunError, match="outputs of shape"):
-        decode_final([np.zeros(shape, np.float32)], (32, 32))
+        decode_final([np.zeros(shape, np.float32)], BoxSettings((32, 32)))
 
 
 def test_ssd_reads_every_number_where_the_reference_does():
@@ -228,7 +235,7 @@ def test_ssd_reads_every_number_where_the_reference_does():
         cx, cy = px + loc[0, i, 0] * 0.1 * pw, py + loc[0, i, 1] * 0.1 * ph
         w, h = pw * math.exp(loc[0, i, 2] * 0.2), ph * math.exp(loc[0, i, 3] * 0.2)
         want.append((c, p[c], [(cx - w / 2) * 300, (cy - h / 2) * 200, (cx + w / 2) * 300, (cy + h / 2) * 200]))
-    same(decode_ssd(loc, conf, priors, (200, 300), ALL), want)
+    same(decode_ssd(loc, conf, priors, BoxSettings((200, 300), ALL)), want)
 
 
 def nms_reference(boxes, scores, classes, iou, score):
@@ -272,15 +279,15 @@ def test_scores_closer_than_32_bits_tell_keep_their_order():
 
 @pytest.mark.parametrize("decode", [decode_dfl, decode_anchors])
 def test_nothing_above_the_threshold_is_an_empty_list(decode):
-    assert decode([np.full((1, 72, 4, 4), -20, np.float32)], (32, 32)) == []
-    assert decode([np.full((1, 8, 40), 0.01, np.float32)], (32, 32)) == []
+    assert decode([np.full((1, 72, 4, 4), -20, np.float32)], BoxSettings((32, 32))) == []
+    assert decode([np.full((1, 8, 40), 0.01, np.float32)], BoxSettings((32, 32))) == []
 
 
 def test_a_nan_is_no_detection_and_hides_none():
     heads = random_heads(64 + 3, (64, 64), (8,))
-    clean = decode_dfl(heads, (64, 64), ALL)
+    clean = decode_dfl(heads, BoxSettings((64, 64), ALL))
     heads[0][0, :, 2, 3] = np.nan
-    found = decode_dfl(heads, (64, 64), ALL)
+    found = decode_dfl(heads, BoxSettings((64, 64), ALL))
     x, y = 3.5 * 8, 2.5 * 8
     assert [d for d in clean if not (d.box_xyxy[0] < x < d.box_xyxy[2] and d.box_xyxy[1] < y < d.box_xyxy[3])] == [
         d for d in found if not (d.box_xyxy[0] < x < d.box_xyxy[2] and d.box_xyxy[1] < y < d.box_xyxy[3])
@@ -291,7 +298,7 @@ def test_a_nan_is_no_detection_and_hides_none():
 def test_boxes_come_back_into_the_frame():
     values = np.zeros((1, 5, 10), np.float32)
     values[0, :, 0] = 32, 32, 16, 8, 0.9
-    (found,) = decode_dfl([values], (64, 64), NmsOptions(), Geometry.fit((100, 200), (64, 64)))
+    (found,) = decode_dfl([values], BoxSettings((64, 64), NmsOptions(), Geometry.fit((100, 200), (64, 64))))
     # Letterboxed: a network pixel is 200 / 64 frame pixels, and the frame starts 16 pixels down.
     np.testing.assert_allclose(found.box_xyxy, (75.0, 37.5, 125.0, 62.5))
 
@@ -332,10 +339,12 @@ LABELS = ("a", "b", "c")
 @pytest.mark.parametrize(
     "decode",
     [
-        lambda: decode_dfl([np.zeros((1, 64 + 4, 4, 4), np.float32)], (32, 32), labels=LABELS),
-        lambda: decode_dfl([np.zeros((1, 8, 40), np.float32)], (32, 32), labels=LABELS),
-        lambda: decode_anchors([np.zeros((1, 3 * 9, 4, 4), np.float32)], (32, 32), labels=LABELS),
-        lambda: decode_ssd(np.zeros((1, 2, 4)), np.zeros((1, 2, 4)), np.ones((2, 4)), (32, 32), labels=LABELS),
+        lambda: decode_dfl([np.zeros((1, 64 + 4, 4, 4), np.float32)], BoxSettings((32, 32), labels=LABELS)),
+        lambda: decode_dfl([np.zeros((1, 8, 40), np.float32)], BoxSettings((32, 32), labels=LABELS)),
+        lambda: decode_anchors([np.zeros((1, 3 * 9, 4, 4), np.float32)], BoxSettings((32, 32), labels=LABELS)),
+        lambda: decode_ssd(
+            np.zeros((1, 2, 4)), np.zeros((1, 2, 4)), np.ones((2, 4)), BoxSettings((32, 32), labels=LABELS)
+        ),
         lambda: top_k(np.zeros((1, 4)), labels=LABELS),
     ],
 )

@@ -17,20 +17,21 @@ from waiting import until
 from edgedla.errors import DocumentError, RunError, UsageError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
-from edgedla.runtime.decode import decode_anchors, decode_dfl, decode_ssd, top_k
+from edgedla.runtime.decode import BoxSettings, decode_anchors, decode_dfl, decode_ssd, top_k
 from edgedla.runtime.decode.detections import Detection, NmsOptions, finish
 from edgedla.runtime.decode.yolo import any_above
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs import sinks as sinks_module
 from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, Callback, JsonLines
-from edgedla.runtime.pipeline.capture import MOST_STUCK, Capture, CaptureOptions
+from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import load_config, read_labels, with_overrides
 from edgedla.runtime.pipeline.pipeline import Limits, single
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
+from edgedla.runtime.sources.reader import MOST_STUCK, CaptureOptions
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 GEOMETRY = Geometry.fit((48, 64), (48, 64))
@@ -303,7 +304,7 @@ def test_a_gstreamer_pipeline_without_data_does_not_outlive_the_capture():
     uri = parse_source("gst://videotestsrc is-live=true ! video/x-raw,framerate=1/1000")
     capture = Capture(lambda: GstLaunchSource(uri))
     capture.start()
-    process = capture._source._process
+    process = capture.reader._source._process
     assert process.poll() is None
     capture.stop(2.0)
     assert until(lambda: process.poll() is not None)
@@ -411,9 +412,9 @@ def test_decoders_survive_numbers_that_a_network_should_not_give(value):
     priors = np.full((10, 4), 0.5, np.float32)
     geometry = Geometry.fit((90, 100), (32, 32))
     for found in (
-        decode_dfl([v8], (32, 32), options, geometry),
-        decode_anchors([v5], (32, 32), options, geometry),
-        decode_ssd(loc, conf, priors, (32, 32), options, geometry),
+        decode_dfl([v8], BoxSettings((32, 32), options, geometry)),
+        decode_anchors([v5], BoxSettings((32, 32), options, geometry)),
+        decode_ssd(loc, conf, priors, BoxSettings((32, 32), options, geometry)),
     ):
         for d in found:
             assert all(np.isfinite(d.box_xyxy))
@@ -438,14 +439,14 @@ def test_the_fast_comparison_of_fp16_misses_no_candidate(threshold):
 
 def test_one_giant_box_does_not_spoil_the_others():
     boxes = np.array([[0, 0, 1e30, 1e30], [10, 10, 20, 20], [10, 10, 20, 21], [40, 40, 50, 50]], np.float64)
-    found = finish(boxes, np.array([0.9, 0.8, 0.7, 0.6]), np.array([0, 1, 1, 1]), NmsOptions())
+    found = finish(boxes, np.array([0.9, 0.8, 0.7, 0.6]), np.array([0, 1, 1, 1]), BoxSettings((32, 32)))
     assert [d.score for d in found] == [0.9, 0.8, 0.6]
 
 
 def test_boxes_without_area_or_outside_the_frame_are_dropped():
     boxes = np.array([[5, 5, 5, 9], [9, 9, 5, 12], [-30, -30, -2, -2], [1, 1, 4, 4]], np.float64)
     geometry = Geometry.fit((32, 32), (32, 32))
-    found = finish(boxes, np.array([0.9, 0.8, 0.7, 0.6]), np.zeros(4, int), NmsOptions(), geometry)
+    found = finish(boxes, np.array([0.9, 0.8, 0.7, 0.6]), np.zeros(4, int), BoxSettings((32, 32), geometry=geometry))
     assert [d.box_xyxy for d in found] == [(1.0, 1.0, 4.0, 4.0)]
 
 
@@ -454,7 +455,7 @@ def test_boxes_without_area_or_outside_the_frame_are_dropped():
 )
 def test_outputs_of_another_shape_are_refused_by_name(shape):
     with pytest.raises(RunError, match="head|rows of"):
-        decode_anchors([np.zeros(shape, np.float32)], (32, 32))
+        decode_anchors([np.zeros(shape, np.float32)], BoxSettings((32, 32)))
 
 
 def result_of(frame_image, results=()):

@@ -8,36 +8,23 @@ import socket
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from edgedla.runtime.pipeline.capture import Capture, CaptureOptions
+from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.sources import parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
+from edgedla.runtime.sources.reader import CaptureOptions
 
 PYTHON = "/usr/bin/python3"
-SERVER = """
-import sys, gi
-gi.require_version("Gst", "1.0"); gi.require_version("GstRtspServer", "1.0")
-from gi.repository import GLib, Gst, GstRtspServer
-Gst.init(None)
-server = GstRtspServer.RTSPServer(); server.set_service(sys.argv[1])
-factory = GstRtspServer.RTSPMediaFactory()
-factory.set_launch("( videotestsrc is-live=true ! video/x-raw,format=I420,width=160,height=120,framerate=25/1"
-                   " ! jpegenc ! rtpjpegpay name=pay0 )")
-factory.set_shared(True)
-server.get_mount_points().add_factory("/cam", factory)
-assert server.attach(None)
-print("up", flush=True)
-GLib.MainLoop().run()
-"""
+CAMERA = Path(__file__).resolve().parents[1] / "rtsp_camera.py"
 
 
 def has_server() -> bool:
-    probe = 'import gi; gi.require_version("GstRtspServer", "1.0"); from gi.repository import GstRtspServer'
     if shutil.which("gst-launch-1.0") is None or not os.path.exists(PYTHON):
         return False
-    return subprocess.run([PYTHON, "-c", probe], capture_output=True).returncode == 0
+    return subprocess.run([PYTHON, CAMERA, "--probe"], capture_output=True).returncode == 0
 
 
 pytestmark = pytest.mark.skipif(
@@ -53,7 +40,7 @@ def server():
     started = []
 
     def start():
-        process = subprocess.Popen([PYTHON, "-c", SERVER, str(port)], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen([PYTHON, CAMERA, str(port)], stdout=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout.readline() == "up\n"
         return process

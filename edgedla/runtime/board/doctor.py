@@ -145,7 +145,7 @@ def _module(name: str, label: str, needed: bool, remedy: str) -> Check:
 
 
 def _python(board: Optional[Board], base: Path) -> List[Check]:
-    from edgedla.builder.tensorrt.api import bindings_remedy
+    from edgedla.builder.tensorrt.bindings import bindings_remedy
 
     jetson = board is not None
     remedy = bindings_remedy() if jetson else "not needed on a laptop: builds are simulated"
@@ -160,7 +160,7 @@ def _python(board: Optional[Board], base: Path) -> List[Check]:
 
 def _release_pair(board: Optional[Board], base: Path) -> List[Check]:
     """Whether this TensorRT is one of this JetPack's: in a container TensorRT is the image's, the DLA compiler the host's."""
-    from edgedla.builder.tensorrt.api import installed_version
+    from edgedla.builder.tensorrt.bindings import installed_version
 
     installed = installed_version() if board is not None else None
     if board is None or board.jetpack is None or installed is None:

@@ -34,9 +34,9 @@ def parse_line(text: str) -> Line:
     """Never raises: a line of another form gives empty tables."""
     clocks = {f"dla{core}": float(mhz) for core, mhz in _DLA.findall(text)}
     for name, pattern in (("emc", _EMC), ("gpu", _GPU)):
-        found = pattern.search(text)
-        if found:
-            clocks[name] = float(found.group(1))
+        match = pattern.search(text)
+        if match:
+            clocks[name] = float(match.group(1))
     # Sensors that are switched off read -256 C.
     warm = {name: float(c) for name, c in _TEMPERATURE.findall(text) if -40 < float(c) < 150}
     power = {name: float(mw) for name, mw in _POWER.findall(text) if name not in ("RAM", "SWAP", "IRAM")}

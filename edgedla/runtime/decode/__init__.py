@@ -7,7 +7,7 @@ from typing import Callable, Dict
 from edgedla.runtime.decode.centernet import decode_centers
 from edgedla.runtime.decode.dense import ClassScore, segmentation, top_k
 from edgedla.runtime.decode.depth import DepthMap, decode_depth
-from edgedla.runtime.decode.detections import Detection, NmsOptions
+from edgedla.runtime.decode.detections import BoxSettings, Detection, NmsOptions
 from edgedla.runtime.decode.instances import Instance, decode_instances
 from edgedla.runtime.decode.pose import decode_pose
 from edgedla.runtime.decode.rows import decode_final
@@ -30,6 +30,7 @@ DECODERS: Dict[str, Callable] = {
 
 __all__ = [
     "DECODERS",
+    "BoxSettings",
     "ClassScore",
     "DepthMap",
     "Detection",

@@ -50,9 +50,9 @@ def _area(boxes: np.ndarray) -> np.ndarray:
     return area
 
 
-def _matches(found: Sequence[Detection], truth: Truth, cls: int, threshold: float) -> List[Tuple[float, bool]]:
+def _matches(of_frame: Sequence[Detection], truth: Truth, cls: int, threshold: float) -> List[Tuple[float, bool]]:
     """(score, is a true positive) of the frame's detections of one class, best first; each object is matched once."""
-    mine = sorted((d for d in found if d.cls == cls), key=lambda d: -d.score)
+    mine = sorted((d for d in of_frame if d.cls == cls), key=lambda d: -d.score)
     real = np.asarray(truth.boxes_xyxy, np.float64).reshape(-1, 4)[np.asarray(truth.classes) == cls]
     overlap = iou(np.asarray([d.box_xyxy for d in mine], np.float64).reshape(-1, 4), real)
     taken = np.zeros(len(real), bool)
@@ -81,16 +81,16 @@ def average_precision(pairs: Sequence[Tuple[float, bool]], objects: int) -> floa
 
 
 def evaluate(
-    found: Sequence[Sequence[Detection]], truths: Sequence[Truth], classes: int, score: float = 0.5
+    detections: Sequence[Sequence[Detection]], truths: Sequence[Truth], classes: int, score: float = 0.5
 ) -> Accuracy:
-    """Accuracy over frames; `found[i]` are the detections of frame i with a low score threshold (0.01 or so)."""
+    """Accuracy over frames; `detections[i]` are the detections of frame i with a low score threshold (0.01 or so)."""
     thresholds = np.arange(0.5, 1.0, 0.05)
     objects = [sum(int((np.asarray(t.classes) == c).sum()) for t in truths) for c in range(classes)]
     table = np.full((len(thresholds), classes), np.nan)
     tp = fp = 0
     for c in range(classes):
         for k, threshold in enumerate(thresholds):
-            pairs = [p for f, t in zip(found, truths) for p in _matches(f, t, c, float(threshold))]
+            pairs = [p for f, t in zip(detections, truths) for p in _matches(f, t, c, float(threshold))]
             table[k, c] = average_precision(pairs, objects[c])
             if k == 0:
                 tp += sum(hit for s, hit in pairs if s >= score)

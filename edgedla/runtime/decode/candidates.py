@@ -8,7 +8,7 @@ from typing import Dict, List, Sequence, Tuple
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.runtime.decode.detections import NmsOptions, check_labels, nms, sigmoid, softmax
+from edgedla.runtime.decode.detections import BoxSettings, NmsOptions, check_labels, nms, sigmoid, softmax
 from edgedla.runtime.decode.yolo import any_above, logit, stride_of
 
 
@@ -41,43 +41,59 @@ class Candidates:
         )
 
 
-def read_candidates(
-    outputs: Sequence[np.ndarray],
-    input_hw: Tuple[int, int],
-    options: NmsOptions,
-    labels: Sequence[str],
-    reg_max: int,
-    extra: int,
-    hint: str,
-) -> Candidates:
-    """Candidates with `extra` values each.
+@dataclass(frozen=True)
+class HeadLayout:
+    """Channels of a head: bins of a box distribution, values beside box and classes; `hint`: which setting says so."""
+
+    reg_max: int
+    extra: int
+    hint: str
+
+    def classes(self, channels: int, box_channels: int, labels: Sequence[str]) -> int:
+        """How many of the channels are classes.
+
+        Raises:
+            RunError: none, or another number than there are labels.
+        """
+        classes = channels - box_channels - self.extra
+        if classes < 1:
+            raise RunError(
+                f"{channels} values hold no class beside {box_channels} of the box and {self.extra} more",
+                allowed=f"more than {box_channels + self.extra}",
+                hint=self.hint,
+            )
+        check_labels(labels, classes)
+        return classes
+
+
+def read_candidates(outputs: Sequence[np.ndarray], settings: BoxSettings, layout: HeadLayout) -> Candidates:
+    """Candidates with `layout.extra` values each.
 
     Args:
         outputs: one array of three dimensions, (1, 4 + classes + extra, candidates) or its transpose: box centre and size in
             network pixels, class probabilities, the values. Or raw heads, one array a scale,
             (1, 4 * reg_max + classes + extra, h, w), or the three parts of a scale apart in this order.
-        hint: which setting says what the network has.
 
     Raises:
         RunError: another shape.
     """
     if len(outputs) == 1 and outputs[0].ndim == 3:
-        return _rows(outputs[0], options, labels, extra, hint)
+        return _rows(outputs[0], settings, layout)
     scales: Dict[Tuple[int, ...], List[np.ndarray]] = {}
     for output in outputs:
         scales.setdefault(output.shape[2:], []).append(output)
     if not scales:
         raise RunError("there are no heads", allowed="one array a scale")
-    each = [_head(parts, input_hw, options, labels, reg_max, extra, hint) for parts in scales.values()]
+    each = [_head(parts, settings, layout) for parts in scales.values()]
     return Candidates(*(np.concatenate(values) for values in zip(*each)))
 
 
-def _rows(output: np.ndarray, options: NmsOptions, labels: Sequence[str], extra: int, hint: str) -> Candidates:
+def _rows(output: np.ndarray, settings: BoxSettings, layout: HeadLayout) -> Candidates:
     if output.shape[0] != 1 or output.shape[1] == output.shape[2]:
         raise RunError(f"rows of shape {list(output.shape)}", allowed="(1, values, candidates) or its transpose")
     values = output[0] if output.shape[1] < output.shape[2] else output[0].T
-    classes = _classes(len(values), 4, extra, labels, hint)
-    at = np.flatnonzero(values[4 : 4 + classes].max(axis=0) >= options.score)
+    classes = layout.classes(len(values), 4, settings.labels)
+    at = np.flatnonzero(values[4 : 4 + classes].max(axis=0) >= settings.nms.score)
     picked = values[:, at].astype(np.float32)
     half = picked[2:4] / 2
     boxes = np.concatenate([picked[:2] - half, picked[:2] + half]).T
@@ -88,20 +104,12 @@ def _rows(output: np.ndarray, options: NmsOptions, labels: Sequence[str], extra:
     )
 
 
-def _head(
-    parts: Sequence[np.ndarray],
-    input_hw: Tuple[int, int],
-    options: NmsOptions,
-    labels: Sequence[str],
-    reg_max: int,
-    extra: int,
-    hint: str,
-) -> Tuple[np.ndarray, ...]:
+def _head(parts: Sequence[np.ndarray], settings: BoxSettings, layout: HeadLayout) -> Tuple[np.ndarray, ...]:
     head = np.concatenate(parts, 1) if len(parts) > 1 else parts[0]
-    stride = stride_of(head, input_hw)
-    sides_of = 4 * reg_max
-    classes = _classes(head.shape[1], sides_of, extra, labels, hint)
-    ys, xs = np.nonzero(any_above(head[0, sides_of : sides_of + classes], logit(options.score)))
+    stride = stride_of(head, settings.input_hw)
+    reg_max, sides_of = layout.reg_max, 4 * layout.reg_max
+    classes = layout.classes(head.shape[1], sides_of, settings.labels)
+    ys, xs = np.nonzero(any_above(head[0, sides_of : sides_of + classes], logit(settings.nms.score)))
     picked = head[0, :, ys, xs].astype(np.float32)
     sides = picked[:, :sides_of].reshape(-1, 4, reg_max)
     distances = softmax(sides, 2) @ np.arange(reg_max, dtype=np.float32) if reg_max > 1 else sides[..., 0]
@@ -111,15 +119,3 @@ def _head(
     scores = sigmoid(picked[:, sides_of : sides_of + classes])
     best = scores.max(axis=1, initial=-np.inf)
     return boxes, best, scores.argmax(axis=1), picked[:, sides_of + classes :], cell, np.full((len(xs), 1), stride)
-
-
-def _classes(channels: int, before: int, extra: int, labels: Sequence[str], hint: str) -> int:
-    classes = channels - before - extra
-    if classes < 1:
-        raise RunError(
-            f"{channels} values hold no class beside {before} of the box and {extra} more",
-            allowed=f"more than {before + extra}",
-            hint=hint,
-        )
-    check_labels(labels, classes)
-    return classes

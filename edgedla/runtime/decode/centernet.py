@@ -7,18 +7,19 @@ from typing import List, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.decode.detections import FARTHEST, Detection, NmsOptions, check_labels, sigmoid
+from edgedla.runtime.decode.detections import (
+    FARTHEST,
+    BoxSettings,
+    Detection,
+    NmsOptions,
+    check_labels,
+    in_frame,
+    sigmoid,
+)
 from edgedla.runtime.decode.yolo import logit, stride_of
 
 
-def decode_centers(
-    outputs: Sequence[np.ndarray],
-    input_hw: Tuple[int, int],
-    options: Optional[NmsOptions] = None,
-    geometry: Optional[Geometry] = None,
-    labels: Sequence[str] = (),
-) -> List[Detection]:
+def decode_centers(outputs: Sequence[np.ndarray], settings: BoxSettings) -> List[Detection]:
     """CenterNet and its like. A peak is a value that none of its eight neighbours exceeds; there is no NMS.
 
     centre = (cell + offset) * stride, size = size * stride.
@@ -26,16 +27,15 @@ def decode_centers(
     Args:
         outputs: in this order: heatmap (1, classes, h, w), logits or probabilities; width and height (1, 2, h, w) in cells;
             offsets x and y (1, 2, h, w) in cells, which may be missing (then one half).
-        options: `score` and `limit`. A heatmap without a value below 0 or above 1 holds probabilities.
+        settings: of its thresholds `score` and `limit`. A heatmap without a value below 0 or above 1 holds probabilities.
 
     Raises:
         RunError: other shapes.
     """
-    options = options or NmsOptions()
     heat, size, offset = _maps(outputs)
-    stride = stride_of(heat, input_hw)
-    check_labels(labels, heat.shape[1])
-    peaks, values = _peaks(heat[0].astype(np.float32), options)
+    stride = stride_of(heat, settings.input_hw)
+    check_labels(settings.labels, heat.shape[1])
+    peaks, values = _peaks(heat[0].astype(np.float32), settings.nms)
     classes, ys, xs = peaks
     wh = size[0][:, ys, xs].T.astype(np.float64)
     shift = offset[0][:, ys, xs].T.astype(np.float64) if offset is not None else 0.5
@@ -44,12 +44,7 @@ def decode_centers(
     # A network in reduced precision does overflow: such a peak is no detection.
     good = np.isfinite(boxes).all(axis=1)
     boxes = np.clip(np.where(good[:, None], boxes, 0.0), -FARTHEST, FARTHEST)
-    placed = boxes if geometry is None else geometry.to_source(boxes)
-    return [
-        Detection((float(b[0]), float(b[1]), float(b[2]), float(b[3])), float(v), int(c), labels[c] if labels else "")
-        for b, v, c in zip(placed, values, classes)
-        if b[2] > b[0] and b[3] > b[1]
-    ]
+    return in_frame(boxes, values, classes, settings)
 
 
 def _maps(outputs: Sequence[np.ndarray]) -> Tuple[np.ndarray, np.ndarray, Optional[np.ndarray]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -51,6 +51,29 @@ class NmsOptions:
     class_agnostic: bool = False
 
 
+@dataclass(frozen=True)
+class BoxSettings:
+    """What a decoder of boxes needs beside the outputs.
+
+    Attributes:
+        input_hw: of the network, in pixels.
+        geometry: from network pixels to those of the source frame; None leaves network pixels.
+        labels: class names, in the network's order; none where empty.
+    """
+
+    input_hw: Tuple[int, int]
+    nms: NmsOptions = field(default_factory=NmsOptions)
+    geometry: Optional[Geometry] = None
+    labels: Sequence[str] = ()
+
+    def label(self, cls: int) -> str:
+        return self.labels[cls] if 0 <= cls < len(self.labels) else ""
+
+    def to_source(self, boxes_xyxy: np.ndarray) -> np.ndarray:
+        """Boxes of network pixels in pixels of the source frame, clipped to it; those with no part inside have no area."""
+        return boxes_xyxy if self.geometry is None else self.geometry.to_source(boxes_xyxy)
+
+
 def nms(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, options: NmsOptions) -> np.ndarray:
     """Indices of the kept boxes, best first, by OpenCV's NMS, class by class unless `class_agnostic`.
 
@@ -64,19 +87,19 @@ def nms(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, options
         keep = keep[np.argpartition(-scores[keep], options.candidates)[: options.candidates]]
     if not keep.size:
         return keep
-    boxes, found = boxes_xyxy[keep].astype(np.float64), scores[keep].astype(np.float64)
+    boxes, kept_scores = boxes_xyxy[keep].astype(np.float64), scores[keep].astype(np.float64)
     xywh = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1)
     if not options.class_agnostic:
         # Boxes of different classes are moved apart, which makes one NMS call class-wise in every OpenCV version.
         span = float(np.abs(boxes).max() + 1) * 2
         xywh[:, :2] += (classes[keep] * span)[:, None]
     # OpenCV drops a score equal to its threshold, and rounds scores to 32 bits: it gets ranks, best highest, instead.
-    rank = np.empty(len(found))
-    rank[np.argsort(-found, kind="stable")] = np.arange(len(found), 0, -1)
+    rank = np.empty(len(kept_scores))
+    rank[np.argsort(-kept_scores, kind="stable")] = np.arange(len(kept_scores), 0, -1)
     chosen = cv2.dnn.NMSBoxes(xywh.tolist(), rank.tolist(), 0.5, options.iou)
     # OpenCV before 4.5.4 returns (n, 1).
     order: np.ndarray = np.asarray(chosen, np.int64).reshape(-1)
-    order = order[np.argsort(-found[order], kind="stable")][: options.limit]
+    order = order[np.argsort(-kept_scores[order], kind="stable")][: options.limit]
     return keep[order]
 
 
@@ -84,11 +107,9 @@ def finish(
     boxes_xyxy: np.ndarray,
     scores: np.ndarray,
     classes: np.ndarray,
-    options: NmsOptions,
-    geometry: Optional[Geometry] = None,
-    labels: Sequence[str] = (),
+    settings: BoxSettings,
 ) -> List[Detection]:
-    """NMS in network pixels, then boxes mapped to the source frame by `geometry` (see runtime.geometry) and clipped to it.
+    """NMS in network pixels, then boxes mapped to the source frame and clipped to it.
 
     Boxes with a NaN, an infinity or a NaN score are dropped, and those with no part inside the frame.
     """
@@ -97,18 +118,15 @@ def finish(
     # Far outside is outside: sizes of 1e30 would swallow the distances between boxes.
     boxes_xyxy = np.clip(np.asarray(boxes_xyxy, np.float64)[good], -FARTHEST, FARTHEST)
     scores, classes = np.asarray(scores)[good], np.asarray(classes)[good]
-    keep = nms(boxes_xyxy, scores, classes, options)
-    boxes = boxes_xyxy[keep]
-    if geometry is not None:
-        boxes = geometry.to_source(boxes)
+    keep = nms(boxes_xyxy, scores, classes, settings.nms)
+    return in_frame(boxes_xyxy[keep], scores[keep], classes[keep], settings)
+
+
+def in_frame(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, settings: BoxSettings) -> List[Detection]:
+    """Boxes of network pixels as detections of the source frame; those with no part inside are dropped."""
     return [
-        Detection(
-            (float(b[0]), float(b[1]), float(b[2]), float(b[3])),
-            float(scores[i]),
-            int(classes[i]),
-            _label(labels, int(classes[i])),
-        )
-        for b, i in zip(boxes, keep)
+        Detection((float(b[0]), float(b[1]), float(b[2]), float(b[3])), float(s), int(c), settings.label(int(c)))
+        for b, s, c in zip(settings.to_source(boxes_xyxy), scores, classes)
         if b[2] > b[0] and b[3] > b[1]
     ]
 
@@ -119,10 +137,6 @@ def check_labels(labels: Sequence[str], classes: int) -> None:
         raise RunError(
             f"{len(labels)} labels for {classes} classes", allowed=f"{classes} names, in the network's order"
         )
-
-
-def _label(labels: Sequence[str], cls: int) -> str:
-    return labels[cls] if 0 <= cls < len(labels) else ""
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

@@ -10,8 +10,8 @@ import numpy as np
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.decode.candidates import read_candidates
-from edgedla.runtime.decode.detections import Detection, NmsOptions
+from edgedla.runtime.decode.candidates import HeadLayout, read_candidates
+from edgedla.runtime.decode.detections import BoxSettings, Detection
 
 Polygon = Tuple[Tuple[float, float], ...]
 
@@ -42,9 +42,8 @@ class Instance(Detection):
 
         if self.mask is None or not self.mask.size:
             return []
-        found = cv2.findContours(self.mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
-        # OpenCV 3 puts the picture before the outlines.
-        outlines = found[0] if len(found) == 2 else found[1]
+        # OpenCV 3 puts the picture before the outlines, and a hierarchy stands behind them.
+        outlines = cv2.findContours(self.mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)[-2]
         x1, y1, x2, y2 = self.mask_xyxy
         step = np.asarray([(x2 - x1) / self.mask.shape[1], (y2 - y1) / self.mask.shape[0]])
         placed = [(o.reshape(-1, 2) + 0.5) * step + (x1, y1) for o in outlines if len(o) >= 3]
@@ -55,14 +54,7 @@ class Instance(Detection):
         return {**super().to_dict(), "polygons": outlines}
 
 
-def decode_instances(
-    outputs: Sequence[np.ndarray],
-    input_hw: Tuple[int, int],
-    options: Optional[NmsOptions] = None,
-    geometry: Optional[Geometry] = None,
-    labels: Sequence[str] = (),
-    reg_max: int = 16,
-) -> List[Instance]:
+def decode_instances(outputs: Sequence[np.ndarray], settings: BoxSettings, reg_max: int = 16) -> List[Instance]:
     """YOLOv8-seg and YOLO11-seg (masks as in YOLACT, Bolya et al. 2019).
 
     A pixel belongs to the object where sum_k(coefficient_k * prototype_k) > 0, that is where its sigmoid is above one half,
@@ -75,20 +67,17 @@ def decode_instances(
     Raises:
         RunError: other shapes.
     """
-    options = options or NmsOptions()
-    prototypes, rest = _prototypes(outputs, input_hw)
+    prototypes, rest = _prototypes(outputs, settings.input_hw)
     hint = "decode.reg_max says what the network has; `outputs` names the heads and the prototypes"
-    found = read_candidates(rest, input_hw, options, labels, reg_max, len(prototypes), hint).kept(options)
-    boxes = found.boxes_xyxy if geometry is None else geometry.to_source(found.boxes_xyxy)
+    kept = read_candidates(rest, settings, HeadLayout(reg_max, len(prototypes), hint)).kept(settings.nms)
     instances = []
-    for i, b in enumerate(boxes):
+    for i, b in enumerate(settings.to_source(kept.boxes_xyxy)):
         if not (b[2] > b[0] and b[3] > b[1]):
             continue
-        mask, at = mask_of(prototypes, found.extra[i], found.boxes_xyxy[i], input_hw)
-        x1, y1, x2, y2 = _placed(at, geometry)
-        box, cls = (float(b[0]), float(b[1]), float(b[2]), float(b[3])), int(found.classes[i])
-        label = labels[cls] if labels else ""
-        instances.append(Instance(box, float(found.scores[i]), cls, label, None, mask, (x1, y1, x2, y2)))
+        mask, at = mask_of(prototypes, kept.extra[i], kept.boxes_xyxy[i], settings.input_hw)
+        x1, y1, x2, y2 = _placed(at, settings.geometry)
+        box, cls = (float(b[0]), float(b[1]), float(b[2]), float(b[3])), int(kept.classes[i])
+        instances.append(Instance(box, float(kept.scores[i]), cls, settings.label(cls), None, mask, (x1, y1, x2, y2)))
     return instances
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.original_outputs import decoded_names, original_names, original_outputs
 from edgedla.errors import UsageError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.decode import DECODERS, NmsOptions
+from edgedla.runtime.decode import DECODERS, BoxSettings, NmsOptions
 from edgedla.runtime.decode.detections import check_labels
 from edgedla.runtime.decode.own import call, is_own, load_function
 from edgedla.runtime.frames import Result
@@ -84,8 +84,6 @@ def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], 
         if not 0 <= getattr(options, key) <= 1:
             raise UsageError(f"{key} is {getattr(options, key)}", allowed="0 to 1")
     names = list(options.outputs or default)
-    nms = NmsOptions(options.score, options.iou, options.limit)
-    input_hw: Tuple[int, int] = tuple(artifact.inputs[0].shape_nchw[-2:])  # type: ignore[assignment]
     if options.kind == "none":
         return lambda arrays, geometry: [_summary(n, arrays[n]) for n in names]
     if is_own(options.kind):
@@ -96,7 +94,7 @@ def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], 
     if options.kind in _OF_ONE_OUTPUT:
         return _OF_ONE_OUTPUT[options.kind](options, names[0])
     if options.kind == "ssd":
-        return _ssd(options, names, nms, input_hw)
+        return _ssd(options, names, _settings(options, artifact))
     extra: Dict[str, Any] = {}
     if options.kind in ("yolov8", "yolo11", "pose", "instances"):
         extra["reg_max"] = options.reg_max
@@ -104,8 +102,15 @@ def _decoder_of(options: DecodeOptions, artifact: Artifact, default: List[str], 
         extra["anchors"] = parse_anchors(options.anchors)
     if options.kind == "pose":
         extra["keypoints"] = options.keypoints
-    decode, labels = DECODERS[options.kind], options.labels
-    return lambda arrays, geometry: list(decode([arrays[n] for n in names], input_hw, nms, geometry, labels, **extra))
+    decode, settings = DECODERS[options.kind], _settings(options, artifact)
+    return lambda arrays, geometry: list(
+        decode([arrays[n] for n in names], replace(settings, geometry=geometry), **extra)
+    )
+
+
+def _settings(options: DecodeOptions, artifact: Artifact) -> BoxSettings:
+    h, w = artifact.inputs[0].shape_nchw[-2:]
+    return BoxSettings((h, w), NmsOptions(options.score, options.iou, options.limit), labels=options.labels)
 
 
 def _own(options: DecodeOptions, names: Sequence[str]) -> Decoder:
@@ -121,7 +126,7 @@ _OF_ONE_OUTPUT: Mapping[str, Callable[[DecodeOptions, str], Decoder]] = {
 }
 
 
-def _ssd(options: DecodeOptions, names: Sequence[str], nms: NmsOptions, input_hw: Tuple[int, int]) -> Decoder:
+def _ssd(options: DecodeOptions, names: Sequence[str], settings: BoxSettings) -> Decoder:
     if not options.priors:
         raise UsageError("the ssd decoder needs its prior boxes", allowed="priors: FILE.npy of shape (n, 4) in 0..1")
     priors = _priors(options.priors)
@@ -131,7 +136,7 @@ def _ssd(options: DecodeOptions, names: Sequence[str], nms: NmsOptions, input_hw
         )
     locations, confidences = names
     return lambda arrays, geometry: list(
-        DECODERS["ssd"](arrays[locations], arrays[confidences], priors, input_hw, nms, geometry, options.labels)
+        DECODERS["ssd"](arrays[locations], arrays[confidences], priors, replace(settings, geometry=geometry))
     )
 
 

@@ -39,7 +39,7 @@ def map_metric(options: DecodeOptions, outputs: Sequence[str], input_shape: Sequ
     hw = (int(input_shape[-2]), int(input_shape[-1]))
     geometry = Geometry.fit(hw, hw)
 
-    def of_sample(found: Outputs, label: object, _: Optional[Outputs]) -> Tuple[List[Detection], Truth]:
+    def of_sample(arrays: Outputs, label: object, _: Optional[Outputs]) -> Tuple[List[Detection], Truth]:
         rows = np.asarray(label, np.float64)
         if rows.ndim != 2 or rows.shape[1] != 5:
             raise DataError(
@@ -47,7 +47,7 @@ def map_metric(options: DecodeOptions, outputs: Sequence[str], input_shape: Sequ
                 allowed="(objects, 5): class, x1, y1, x2, y2; class -1 is padding",
             )
         rows = rows[rows[:, 0] >= 0]
-        detections = [d for d in decode(dict(found), geometry) if isinstance(d, Detection)]
+        detections = [d for d in decode(dict(arrays), geometry) if isinstance(d, Detection)]
         return detections, Truth(rows[:, 1:], rows[:, 0].astype(int))
 
     def combine(values: Sequence[Tuple[List[Detection], Truth]]) -> float:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
-import sys
 from collections.abc import Iterable
 from typing import Any, Callable, List
 
 from edgedla.errors import EdgedlaError, RunError, UsageError
+from edgedla.python_files import import_file
 from edgedla.runtime.frames import Result
 from edgedla.runtime.runners.base import describe
 
@@ -46,15 +45,7 @@ def load_function(text: str) -> Callable[..., Any]:
 def _of_file(path: str) -> object:
     if not os.path.isfile(path):
         raise FileNotFoundError(path)
-    name = f"edgedla_decoder_{os.path.splitext(os.path.basename(path))[0]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up.
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    return import_file(path, f"edgedla_decoder_{os.path.splitext(os.path.basename(path))[0]}")
 
 
 def call(function: Callable[..., Any], name: str, *arguments: object) -> List[Result]:
@@ -71,15 +62,15 @@ def call(function: Callable[..., Any], name: str, *arguments: object) -> List[Re
         raise RunError(f"the decoder fails: {describe(e)}", where=name) from e
 
 
-def checked_results(found: object, function: str) -> List[Result]:
+def checked_results(returned: object, function: str) -> List[Result]:
     """What the function returned, as results.
 
     Raises:
         RunError: no list, or one with something that has no `to_dict`.
     """
-    if isinstance(found, (str, bytes)) or not isinstance(found, Iterable):
-        raise RunError(f"it returned {_kind(found)}", where=function, allowed="a list of results")
-    results = list(found)
+    if isinstance(returned, (str, bytes)) or not isinstance(returned, Iterable):
+        raise RunError(f"it returned {_kind(returned)}", where=function, allowed="a list of results")
+    results = list(returned)
     wrong = next((r for r in results if not callable(getattr(r, "to_dict", None))), None)
     if wrong is not None:
         raise RunError(

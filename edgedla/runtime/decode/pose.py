@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.decode.candidates import read_candidates
-from edgedla.runtime.decode.detections import Detection, NmsOptions, sigmoid
+from edgedla.runtime.decode.candidates import HeadLayout, read_candidates
+from edgedla.runtime.decode.detections import BoxSettings, Detection, sigmoid
 
 Keypoint = Tuple[float, float, float]
 #: Pairs of COCO's 17 keypoints that a picture joins: nose, eyes, ears, shoulders, elbows, wrists, hips, knees, ankles.
@@ -36,13 +35,7 @@ class Pose(Detection):
 
 
 def decode_pose(
-    outputs: Sequence[np.ndarray],
-    input_hw: Tuple[int, int],
-    options: Optional[NmsOptions] = None,
-    geometry: Optional[Geometry] = None,
-    labels: Sequence[str] = (),
-    reg_max: int = 16,
-    keypoints: int = 17,
+    outputs: Sequence[np.ndarray], settings: BoxSettings, reg_max: int = 16, keypoints: int = 17
 ) -> List[Pose]:
     """YOLOv8-pose and YOLO11-pose.
 
@@ -55,23 +48,21 @@ def decode_pose(
     Raises:
         RunError: another shape.
     """
-    options = options or NmsOptions()
     hint = "decode.keypoints and decode.reg_max say what the network has"
-    found = read_candidates(outputs, input_hw, options, labels, reg_max, 3 * keypoints, hint).kept(options)
-    points = found.extra.reshape(-1, keypoints, 3).astype(np.float64)
+    kept = read_candidates(outputs, settings, HeadLayout(reg_max, 3 * keypoints, hint)).kept(settings.nms)
+    points = kept.extra.reshape(-1, keypoints, 3).astype(np.float64)
     xy, seen = points[..., :2], points[..., 2]
-    if found.strides.all():
-        xy = (xy * 2 + found.cells_xy[:, None]) * found.strides[:, None]
+    if kept.strides.all():
+        xy = (xy * 2 + kept.cells_xy[:, None]) * kept.strides[:, None]
         seen = sigmoid(seen)
-    boxes = found.boxes_xyxy
-    if geometry is not None:
-        boxes, xy = geometry.to_source(boxes), geometry.points_to_source(xy)
+    if settings.geometry is not None:
+        xy = settings.geometry.points_to_source(xy)
     return [
         Pose(
-            (float(b[0]), float(b[1]), float(b[2]), float(b[3])), float(found.scores[i]), int(found.classes[i]),
-            labels[found.classes[i]] if labels else "", None,
+            (float(b[0]), float(b[1]), float(b[2]), float(b[3])), float(kept.scores[i]), int(kept.classes[i]),
+            settings.label(int(kept.classes[i])), None,
             tuple((float(x), float(y), float(v)) for (x, y), v in zip(xy[i], seen[i])),
         )
-        for i, b in enumerate(boxes)
+        for i, b in enumerate(settings.to_source(kept.boxes_xyxy))
         if b[2] > b[0] and b[3] > b[1]
     ]  # fmt: skip

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Sequence
 
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.decode.detections import FARTHEST, Detection, NmsOptions, check_labels, finish
+from edgedla.runtime.decode.detections import FARTHEST, BoxSettings, Detection, check_labels, finish, in_frame
 
 
-def decode_rows(
-    output: np.ndarray,
-    options: Optional[NmsOptions] = None,
-    geometry: Optional[Geometry] = None,
-    labels: Sequence[str] = (),
-    objectness: bool = False,
-) -> List[Detection]:
+def decode_rows(output: np.ndarray, settings: BoxSettings, objectness: bool = False) -> List[Detection]:
     """Boxes (centre x, centre y, width, height in network pixels), objectness if there is one, and class probabilities.
 
     Args:
         output: (1, 4 + classes, candidates) as YOLOv8 and YOLO11 are exported, or its transpose; with `objectness`
             (1, candidates, 5 + classes) as YOLOv5 is. There are more candidates than values of one.
     """
-    options = options or NmsOptions()
     if output.ndim != 3 or output.shape[0] != 1 or output.shape[1] == output.shape[2]:
         raise RunError(
             f"rows of shape {list(output.shape)}", allowed="(1, values, candidates) or (1, candidates, values)"
@@ -33,24 +25,18 @@ def decode_rows(
     first = 5 if objectness else 4
     if len(values) <= first:
         raise RunError(f"rows of {len(values)} values have no class", allowed=f"more than {first}")
-    check_labels(labels, len(values) - first)
+    check_labels(settings.labels, len(values) - first)
     scores = values[first:].astype(np.float32)
     classes = scores.argmax(axis=0)
     best = scores[classes, np.arange(scores.shape[1])]
     if objectness:
         best = best * values[4].astype(np.float32)
-    at = np.flatnonzero(best >= options.score)
+    at = np.flatnonzero(best >= settings.nms.score)
     centre, half = values[:2, at].T.astype(np.float64), values[2:4, at].T.astype(np.float64) / 2
-    return finish(np.concatenate([centre - half, centre + half], 1), best[at], classes[at], options, geometry, labels)
+    return finish(np.concatenate([centre - half, centre + half], 1), best[at], classes[at], settings)
 
 
-def decode_final(
-    outputs: Sequence[np.ndarray],
-    input_hw: Tuple[int, int],
-    options: Optional[NmsOptions] = None,
-    geometry: Optional[Geometry] = None,
-    labels: Sequence[str] = (),
-) -> List[Detection]:
+def decode_final(outputs: Sequence[np.ndarray], settings: BoxSettings) -> List[Detection]:
     """Boxes that are final: the network holds the NMS, or was trained to need none (YOLOv10).
 
     Args:
@@ -59,23 +45,14 @@ def decode_final(
     Raises:
         RunError: another shape, or a class beyond the labels.
     """
-    options = options or NmsOptions()
     if len(outputs) != 1 or outputs[0].ndim != 3 or outputs[0].shape[0] != 1 or outputs[0].shape[2] != 6:
         shapes = ", ".join(str(list(o.shape)) for o in outputs)
         raise RunError(f"outputs of shape {shapes}", allowed="one of (1, boxes, 6)")
     rows = outputs[0][0].astype(np.float64)
-    rows = rows[np.isfinite(rows).all(axis=1) & (rows[:, 4] >= options.score)]
-    rows = rows[np.argsort(-rows[:, 4], kind="stable")][: options.limit]
+    rows = rows[np.isfinite(rows).all(axis=1) & (rows[:, 4] >= settings.nms.score)]
+    rows = rows[np.argsort(-rows[:, 4], kind="stable")][: settings.nms.limit]
     classes = rows[:, 5].astype(np.int64)
+    labels = settings.labels
     if labels and classes.size and not 0 <= classes.min() <= classes.max() < len(labels):
         raise RunError(f"class {int(classes.max())} of {len(labels)} labels", allowed="a name for every class")
-    boxes = np.clip(rows[:, :4], -FARTHEST, FARTHEST)
-    if geometry is not None:
-        boxes = geometry.to_source(boxes)
-    return [
-        Detection(
-            (float(b[0]), float(b[1]), float(b[2]), float(b[3])), float(r[4]), int(c), labels[c] if labels else ""
-        )
-        for b, r, c in zip(boxes, rows, classes)
-        if b[2] > b[0] and b[3] > b[1]
-    ]
+    return in_frame(np.clip(rows[:, :4], -FARTHEST, FARTHEST), rows[:, 4], classes, settings)

@@ -12,8 +12,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.errors import RunError
-from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.decode.detections import Detection, NmsOptions, check_labels, finish, sigmoid, softmax
+from edgedla.runtime.decode.detections import BoxSettings, Detection, check_labels, finish, sigmoid, softmax
 from edgedla.runtime.decode.rows import decode_rows
 
 #: Anchor sizes (w, h) in pixels of the stock YOLOv5 models, by stride.
@@ -88,38 +87,29 @@ def joined(heads: Sequence[np.ndarray], box_channels: int) -> List[np.ndarray]:
     return together
 
 
-def decode_dfl(
-    heads: Sequence[np.ndarray],
-    input_hw: Tuple[int, int],
-    options: Optional[NmsOptions] = None,
-    geometry: Optional[Geometry] = None,
-    labels: Sequence[str] = (),
-    reg_max: int = 16,
-) -> List[Detection]:
+def decode_dfl(heads: Sequence[np.ndarray], settings: BoxSettings, reg_max: int = 16) -> List[Detection]:
     """YOLOv8 and YOLO11 raw heads.
 
     Args:
         heads: one array a scale, (1, 4 * reg_max + classes, h, w): for each side left, top, right, bottom a distribution
             over 0 .. reg_max - 1 strides, then the class logits. Boxes and classes may also be two arrays a scale, in any
             order; and one array of three dimensions is what `decode_rows` reads.
-        input_hw: network input in pixels.
         reg_max: bins of a distribution; 16 in the stock models, 1 where the head gives the distance itself.
     """
-    options = options or NmsOptions()
     if len(heads) == 1 and heads[0].ndim == 3:
-        return decode_rows(heads[0], options, geometry, labels)
-    threshold = logit(options.score)
+        return decode_rows(heads[0], settings)
+    threshold = logit(settings.nms.score)
     boxes, scores, classes = [], [], []
     bins = np.arange(reg_max, dtype=np.float32)
     for head in joined(heads, 4 * reg_max):
-        stride = stride_of(head, input_hw)
+        stride = stride_of(head, settings.input_hw)
         nc = head.shape[1] - 4 * reg_max
         if nc < 1:
             raise RunError(
                 f"a head with {head.shape[1]} channels has no class for reg_max {reg_max}",
                 allowed=f"more than {4 * reg_max}",
             )
-        check_labels(labels, nc)
+        check_labels(settings.labels, nc)
         logits = head[0, 4 * reg_max :]
         ys, xs = np.nonzero(any_above(logits, threshold))
         if not ys.size:
@@ -133,15 +123,12 @@ def decode_dfl(
         classes.append(picked.argmax(axis=0))
     if not boxes:
         return []
-    return finish(np.concatenate(boxes), np.concatenate(scores), np.concatenate(classes), options, geometry, labels)
+    return finish(np.concatenate(boxes), np.concatenate(scores), np.concatenate(classes), settings)
 
 
 def decode_anchors(
     heads: Sequence[np.ndarray],
-    input_hw: Tuple[int, int],
-    options: Optional[NmsOptions] = None,
-    geometry: Optional[Geometry] = None,
-    labels: Sequence[str] = (),
+    settings: BoxSettings,
     anchors: Optional[dict] = None,
 ) -> List[Detection]:
     """YOLOv5 raw heads.
@@ -152,17 +139,16 @@ def decode_anchors(
             (1, anchors, h, w, 5 + classes) is read too, and one array of three dimensions is what `decode_rows` reads.
         anchors: {stride: ((w, h), ...)} in pixels; the stock anchors if not given.
     """
-    options = options or NmsOptions()
     if len(heads) == 1 and heads[0].ndim == 3:
-        return decode_rows(heads[0], options, geometry, labels, objectness=True)
+        return decode_rows(heads[0], settings, objectness=True)
     table = anchors or YOLOV5_ANCHORS
-    threshold = logit(options.score)
+    threshold = logit(settings.nms.score)
     boxes, scores, classes = [], [], []
     for given in heads:
         head = given
         if head.ndim == 5 and head.shape[0] == 1:
             head = head[0].transpose(0, 3, 1, 2).reshape(1, -1, *head.shape[2:4])
-        stride = stride_of(head, input_hw)
+        stride = stride_of(head, settings.input_hw)
         if stride not in table:
             raise RunError(
                 f"no anchors for stride {stride}",
@@ -177,7 +163,7 @@ def decode_anchors(
                 allowed=f"{len(sizes)} * (5 + classes) channels",
             )
         raw = head[0].reshape(len(sizes), -1, h, w)
-        check_labels(labels, max(1, raw.shape[1] - 5))
+        check_labels(settings.labels, max(1, raw.shape[1] - 5))
         # score = objectness * class probability <= objectness, so weak objectness can be dropped before any sigmoid.
         a, ys, xs = np.nonzero(raw[:, 4] >= threshold)
         if not ys.size:
@@ -192,4 +178,4 @@ def decode_anchors(
         classes.append(cls)
     if not boxes:
         return []
-    return finish(np.concatenate(boxes), np.concatenate(scores), np.concatenate(classes), options, geometry, labels)
+    return finish(np.concatenate(boxes), np.concatenate(scores), np.concatenate(classes), settings)

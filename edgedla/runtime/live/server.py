@@ -59,8 +59,10 @@ class Site:
     def allowed_host(self, host: str) -> bool:
         """False for a name that is not this machine's: a web page elsewhere must not read the cameras by a name of its own."""
         name = urlsplit(f"//{host}").hostname or ""
-        own = socket.gethostname().lower()
-        if name in ("localhost", own, f"{own}.local", own.partition(".")[0]) or name.startswith(f"{own}."):
+        host_name = socket.gethostname().lower()
+        if name in ("localhost", host_name, f"{host_name}.local", host_name.partition(".")[0]) or name.startswith(
+            f"{host_name}."
+        ):
             return True
         with contextlib.suppress(ValueError):
             ipaddress.ip_address(name)

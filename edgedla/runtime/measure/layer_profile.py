@@ -97,13 +97,13 @@ def measure_layers(runner: Runner, inputs: Dict[str, np.ndarray], options: Bench
             runner.wait(runner.submit(inputs))
             count += 1
     finally:
-        found = [engine.stop_profile() for engine in started]
-    for engine, times in zip(engines, found):
+        by_engine = [engine.stop_profile() for engine in started]
+    for engine, times in zip(engines, by_engine):
         if not times.times_ms:
             raise RunError("TensorRT reports no layer times", where=engine.name)
     return tuple(
         EngineTimes(engine.name, k if chain else None, engine.artifact, times)
-        for k, (engine, times) in enumerate(zip(engines, found))
+        for k, (engine, times) in enumerate(zip(engines, by_engine))
     )
 
 
@@ -218,23 +218,23 @@ def measured_profile(engines: Sequence[EngineTimes], graph: LayerGraph, model: C
     Raises:
         DocumentError: no engine layer is one of the network's, or a stage's plan is wrong.
     """
-    found: List[Profile] = []
+    profiles: List[Profile] = []
     refused: List[DocumentError] = []
     lost: List[Tuple[str, float]] = []
     for e in engines:
         times = tuple(_layer_time(name, ms, e.times.count) for name, ms in e.times.times_ms.items())
         names = None if e.stage is None else stage_names(_plan(e.artifact), graph)
         try:
-            found.append(assign(times, graph, model, _info(e.artifact), e.device, SOURCE, names))
+            profiles.append(assign(times, graph, model, _info(e.artifact), e.device, SOURCE, names))
         except DocumentError as error:
             refused.append(error)
             lost += [(t.name, t.time_us) for t in times]
-    if not found:
+    if not profiles:
         raise refused[0]
     return replace(
-        found[0],
-        measurements=tuple(m for p in found for m in p.measurements),
-        unresolved=(*(u for p in found for u in p.unresolved), *lost),
+        profiles[0],
+        measurements=tuple(m for p in profiles for m in p.measurements),
+        unresolved=(*(u for p in profiles for u in p.unresolved), *lost),
     )
 
 
@@ -245,13 +245,13 @@ def stage_names(plan: BuildPlan, graph: LayerGraph) -> Dict[str, str]:
     the same order, and a tensor that it writes has its name in both.
     """
     whole: Dict[str, List[Layer]] = {}
-    own: Dict[str, List[LayerPlan]] = {}
+    layers_of: Dict[str, List[LayerPlan]] = {}
     for layer in graph.layers:
         whole.setdefault(layer.onnx_node, []).append(layer)
     for planned in plan.layers:
-        own.setdefault(planned.onnx_node, []).append(planned)
+        layers_of.setdefault(planned.onnx_node, []).append(planned)
     names: Dict[str, str] = {}
-    for node, layers in own.items():
+    for node, layers in layers_of.items():
         there = whole.get(node, [])
         same = [x.type for x in layers] == [x.type for x in there]
         if same and any(set(x.outputs) & set(y.outputs) for x, y in zip(layers, there)):

@@ -69,45 +69,51 @@ def _text(
 
 def _paint(image: np.ndarray, results: Iterable[object], scale: float) -> None:
     line = 0
-    for found in results:
-        if isinstance(found, Detection):
-            _box(image, found, scale)
-            if isinstance(found, Pose):
-                _pose(image, found, scale)
-            if isinstance(found, Instance):
-                _mask(image, found, scale)
-        elif isinstance(found, ClassScore):
+    for one in results:
+        if isinstance(one, Detection):
+            _box(image, one, scale)
+            if isinstance(one, Pose):
+                _pose(image, one, scale)
+            if isinstance(one, Instance):
+                _mask(image, one, scale)
+        elif isinstance(one, ClassScore):
             line += 1
-            text = f"{found.label or found.cls} {found.score:.3f}"
+            text = f"{one.label or one.cls} {one.score:.3f}"
             _text(image, text, (8, int(28 * _size(image) * (line + 1))), COLOURS[0])
-        elif isinstance(found, ClassShares) and found.class_map is not None:
-            _class_map(found.class_map, _area(found.area_xywh, image, scale))
-        elif isinstance(found, DepthMap):
-            _depth(found, _area(found.area_xywh, image, scale))
-        elif hasattr(found, "parent"):
-            _crop(image, found, scale)
-        elif callable(getattr(found, "draw", None)):
-            found.draw(image, scale)  # type: ignore[attr-defined]
+        elif isinstance(one, ClassShares) and one.class_map is not None:
+            _class_map(one.class_map, _area(one.area_xywh, image, scale))
+        elif isinstance(one, DepthMap):
+            _depth(one, _area(one.area_xywh, image, scale))
+        elif hasattr(one, "parent"):
+            _crop(image, one, scale)
+        elif callable(getattr(one, "draw", None)):
+            one.draw(image, scale)  # type: ignore[attr-defined]
 
 
-def _box(image: np.ndarray, found: Detection, scale: float) -> None:
-    if not all(math.isfinite(v) for v in found.box_xyxy):
+def _box(image: np.ndarray, detection: Detection, scale: float) -> None:
+    if not all(math.isfinite(v) for v in detection.box_xyxy):
         return
     cv2: Any = import_cv2()
-    colour = COLOURS[found.cls % len(COLOURS)]
-    x1, y1, x2, y2 = _pixels(found, scale)
+    colour = COLOURS[detection.cls % len(COLOURS)]
+    x1, y1, x2, y2 = _pixels(detection, scale)
     cv2.rectangle(image, (x1, y1), (x2, y2), colour, max(1, int(2 * _size(image))))
-    number = "" if found.track is None else f"#{found.track} "
-    _text(image, f"{number}{found.label or found.cls} {found.score:.2f}", (x1, max(12, y1 - 4)), colour, bold=True)
+    number = "" if detection.track is None else f"#{detection.track} "
+    _text(
+        image,
+        f"{number}{detection.label or detection.cls} {detection.score:.2f}",
+        (x1, max(12, y1 - 4)),
+        colour,
+        bold=True,
+    )
 
 
-def _pose(image: np.ndarray, found: Pose, scale: float) -> None:
+def _pose(image: np.ndarray, pose: Pose, scale: float) -> None:
     cv2: Any = import_cv2()
     radius = max(2, int(3 * _size(image)))
     # Below one half a point is more likely not seen than seen.
     at = [
         (int(x * scale), int(y * scale)) if seen >= 0.5 and abs(x) + abs(y) < 32768 else None
-        for x, y, seen in found.keypoints
+        for x, y, seen in pose.keypoints
     ]
     for a, b in COCO_LIMBS if len(at) == 17 else ():
         start, end = at[a], at[b]
@@ -118,27 +124,27 @@ def _pose(image: np.ndarray, found: Pose, scale: float) -> None:
             cv2.circle(image, point, radius, COLOURS[0], -1, cv2.LINE_AA)
 
 
-def _pixels(found: Detection, scale: float) -> Tuple[int, ...]:
+def _pixels(detection: Detection, scale: float) -> Tuple[int, ...]:
     # OpenCV takes coordinates of 32 bits, and draws slowly what lies far outside.
-    return tuple(int(round(min(max(v * scale, -32768.0), 32767.0))) for v in found.box_xyxy)
+    return tuple(int(round(min(max(v * scale, -32768.0), 32767.0))) for v in detection.box_xyxy)
 
 
-def _crop(image: np.ndarray, found: Any, scale: float) -> None:
+def _crop(image: np.ndarray, crop: Any, scale: float) -> None:
     """What a second model says of a detection: its boxes, and its best class under the detection's box."""
-    _paint(image, [r for r in found.results if isinstance(r, Detection)], scale)
-    best = next((r for r in found.results if isinstance(r, ClassScore)), None)
+    _paint(image, [r for r in crop.results if isinstance(r, Detection)], scale)
+    best = next((r for r in crop.results if isinstance(r, ClassScore)), None)
     if best is not None:
-        x1, _, _, y2 = _pixels(found.parent, scale)
+        x1, _, _, y2 = _pixels(crop.parent, scale)
         text = f"{best.label or best.cls} {best.score:.2f}"
         _text(image, text, (x1, y2 + int(24 * _size(image))), COLOURS[best.cls % len(COLOURS)], bold=True)
 
 
-def _mask(image: np.ndarray, found: Instance, scale: float) -> None:
+def _mask(image: np.ndarray, instance: Instance, scale: float) -> None:
     cv2: Any = import_cv2()
-    outlines = [np.round(np.clip(np.asarray(o) * scale, -32768, 32767)).astype(np.int32) for o in found.polygons]
+    outlines = [np.round(np.clip(np.asarray(o) * scale, -32768, 32767)).astype(np.int32) for o in instance.polygons]
     if not outlines:
         return
-    colour = COLOURS[found.cls % len(COLOURS)]
+    colour = COLOURS[instance.cls % len(COLOURS)]
     left, top, w, h = cv2.boundingRect(np.concatenate(outlines))
     # Blending the whole picture for each object would cost as much as all of them.
     part = image[max(0, top) : max(0, top + h), max(0, left) : max(0, left + w)]
@@ -163,12 +169,12 @@ def _class_map(class_map: np.ndarray, part: np.ndarray) -> None:
     _blend(part, table, class_map.astype(np.uint8), nearest=True)
 
 
-def _depth(found: DepthMap, part: np.ndarray) -> None:
+def _depth(depth: DepthMap, part: np.ndarray) -> None:
     """Dark to bright from the least to the largest value; what is not finite stays dark."""
     cv2: Any = import_cv2()
-    low, high = found.range or (0.0, 0.0)
+    low, high = depth.range or (0.0, 0.0)
     with np.errstate(invalid="ignore", over="ignore"):
-        share = (found.values - low) / max(high - low, 1e-9)
+        share = (depth.values - low) / max(high - low, 1e-9)
     grey = (np.clip(np.nan_to_num(share, nan=0.0), 0, 1) * 255).astype(np.uint8)
     table = cv2.applyColorMap(np.arange(256, dtype=np.uint8).reshape(-1, 1), cv2.COLORMAP_INFERNO)[:, 0]
     _blend(part, table, grey, nearest=False)

@@ -62,18 +62,18 @@ class EventRule:
 
 
 def _detections(results: Sequence[object], box: Tuple[float, float, float, float]) -> List[Detection]:
-    found: List[Detection] = []
+    matching: List[Detection] = []
     best: Optional[ClassScore] = None
     for r in results:
         if isinstance(r, Detection):
-            found.append(r)
+            matching.append(r)
         elif isinstance(r, ClassScore):
             best = r if best is None or r.score > best.score else best
         elif hasattr(r, "parent"):
-            found += _detections(r.results, r.parent.box_xyxy)  # type: ignore[attr-defined]
+            matching += _detections(r.results, r.parent.box_xyxy)  # type: ignore[attr-defined]
     if best is not None:
-        found.append(Detection(box, best.score, best.cls, best.label))
-    return found
+        matching.append(Detection(box, best.score, best.cls, best.label))
+    return matching
 
 
 def inside(point_xy: Tuple[float, float], corners: Sequence[Tuple[float, float]]) -> bool:

@@ -1,43 +1,20 @@
-"""Reads a source on a thread of its own for any number of models: rate cap, reconnect with backoff, watchdog on a stall."""
+"""A source in front of any number of models: its reader's frames are numbered, capped in rate and put into slots."""
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from edgedla.errors import EdgedlaError, EnvironmentMissing, RunError, UsageError
+from edgedla.errors import EdgedlaError, RunError
 from edgedla.runtime.frames import Frame
-from edgedla.runtime.outage import Outages
 from edgedla.runtime.pipeline.slots import Share, Slots
-from edgedla.runtime.runners.base import describe
-from edgedla.runtime.sources.base import RateCap, Source, check_image, interrupt
+from edgedla.runtime.sources.base import RateCap, Source
+from edgedla.runtime.sources.reader import CaptureOptions, Reader
 
 log = logging.getLogger("edgedla.runtime.pipeline.capture")
-
-
-#: Opening may take so long before it counts as a stall: a network camera that is away is noticed by its time-out.
-OPEN_S = 30.0
-#: A source that gives frames for so long has recovered: the next failure is waited for from the first backoff on again.
-RECOVERED_S = 10.0
-#: So many threads may hang inside the driver at once. Each holds memory that only the end of the process gives back.
-MOST_STUCK = 4
-
-
-@dataclass(frozen=True)
-class CaptureOptions:
-    """Seconds. `every_frame` waits for the reader instead of dropping (files by default)."""
-
-    every_frame: Optional[bool] = None
-    reconnect: bool = True
-    backoff_first_s: float = 0.5
-    backoff_most_s: float = 30.0
-    stall_s: float = 5.0
-    give_up_s: float = 0.0
 
 
 class Capture:
@@ -62,37 +39,28 @@ class Capture:
         max_rate: float = 0.0,
         patient: bool = False,
     ) -> None:
-        self._factory, self.options = factory, options or CaptureOptions()
+        self.options = options or CaptureOptions()
         self.name, self.cap, self._patient = name, RateCap(max_rate), patient
         first = factory()
         self.uri, self.live, self.pixels = first.uri, first.live, first.pixels
         every = self.options.every_frame
         self.every_frame = (not self.live) if every is None else every
-        self._first: Optional[Source] = first
-        self._condition = threading.Condition()
+        self.reader = Reader(first, factory, self.options, self, patient)
         self._readers: List[Tuple[Slots[Frame], int]] = []
-        self._own: Optional[Slots[Frame]] = None
-        self._ready = threading.Event()
+        self._own_slots: Optional[Slots[Frame]] = None
         self._ended = False
         self._failure: Optional[EdgedlaError] = None
-        self._stop = threading.Event()
-        self._generation = 0
-        self._beat = time.monotonic()
         #: time.monotonic() of the newest frame.
         self.last_frame_s: Optional[float] = None
-        self._opening = True
-        self._source: Optional[Source] = None
-        self._threads: List[threading.Thread] = []
         #: Of the next frame. One that stands in for another goes on counting where that one ended.
         self.index = 0
         self.frame_hw: Tuple[int, int] = (0, 0)
         self.rate = 0.0
-        self.captured = self.skipped = self.reconnects = self.stalls = 0
-        self.outages = Outages(self.uri)
+        self.captured = self.skipped = 0
 
     def feed(self, slots: Slots[Frame], every: int = 1) -> None:
         """Hands every `every`-th frame to the source's slot there. Call it before `start`."""
-        if self._first is None:
+        if self.reader.started:
             raise RunError("the source has been started already", where=self.uri, hint="make the pipeline first")
         self._readers.append((slots, max(1, every)))
 
@@ -108,117 +76,49 @@ class Capture:
     def begin(self) -> None:
         """Starts to open the source."""
         if not self._readers:
-            self._own = Slots({self.name: Share()})
-            self.feed(self._own)
-        self._spawn(self._first, self._ready)
-        self._first = None
+            self._own_slots = Slots({self.name: Share()})
+            self.feed(self._own_slots)
+        self.reader.begin()
 
     def await_open(self, wait_s: float = 20.0) -> None:
         """Waits for `begin`; raises as `start`."""
-        if not self._ready.wait(wait_s) and not (self._patient and self.live):
+        if not self.reader.ready.wait(wait_s) and not (self._patient and self.live):
             self.stop()
             raise RunError(f"the source did not open within {wait_s:.0f} s", where=self.uri)
         # A failure after the first opening belongs to `take`.
         if self.failure is not None and self.frame_hw == (0, 0):
             raise self.failure
-        threading.Thread(target=self._watch, name="edgedla-watchdog", daemon=True).start()
+        self.reader.watch()
 
-    def _spawn(self, source: Optional[Source], ready: Optional[threading.Event] = None) -> None:
-        with self._condition:
-            self._generation += 1
-            mine = self._generation
-            self._beat, self._opening = time.monotonic(), True
-            self._threads = [t for t in self._threads if t.is_alive()]
-            thread = threading.Thread(
-                target=self._run, args=(source, mine, ready), name=f"edgedla-capture-{mine}", daemon=True
-            )
-            self._threads.append(thread)
-        thread.start()
+    def opened(self, frame_hw: Tuple[int, int], rate: float) -> None:
+        if self.frame_hw not in ((0, 0), frame_hw):
+            log.warning("%s: it came back with frames of %dx%d", self.uri, frame_hw[1], frame_hw[0])
+        self.frame_hw, self.rate = frame_hw, rate
 
-    def _run(self, source: Optional[Source], mine: int, ready: Optional[threading.Event]) -> None:
-        backoff, broken_since, good_since = self.options.backoff_first_s, 0.0, 0.0
-        while not self._stop.is_set() and mine == self._generation:
-            try:
-                self._opening = True
-                source = source or self._factory()
-                self._source = source if mine == self._generation else self._source
-                hw = source.open()
-                if mine != self._generation:
-                    return
-                self.rate = source.rate
-                self._opened(hw, ready)
-                ready = None
-                while not self._stop.is_set() and mine == self._generation:
-                    image = source.read()
-                    if image is None:
-                        self._finish(mine)
-                        return
-                    check_image(image, self.pixels, self.uri)
-                    good_since, broken_since = good_since or time.monotonic(), 0.0
-                    self._put(image, mine, source)
-            except Exception as e:
-                error = (
-                    e if isinstance(e, EdgedlaError) else RunError(f"the source failed: {describe(e)}", where=self.uri)
-                )
-                # A source that is torn down to end the run is no failure.
-                if mine != self._generation or self._stop.is_set():
-                    return
-                if (ready is not None and not self._patient) or not self._may_retry(error):
-                    self._fail(error, mine, ready)
-                    return
-                if ready is not None:
-                    ready.set()
-                broken_since = broken_since or time.monotonic()
-                # One that breaks after its first frame, again and again, is not opened twice a second for months.
-                if good_since and time.monotonic() - good_since > RECOVERED_S:
-                    backoff = self.options.backoff_first_s
-                good_since = 0.0
-                if self.options.give_up_s and time.monotonic() - broken_since > self.options.give_up_s:
-                    self._fail(error, mine, None)
-                    return
-                self.reconnects += 1
-                self.outages.failed(error.what, backoff)
-                self._beat = time.monotonic() + backoff
-                self._stop.wait(backoff)
-                backoff = min(backoff * 2, self.options.backoff_most_s)
-            finally:
-                if source is not None:
-                    _close(source)
-                source = None
+    def number(self, image: np.ndarray, source: Source) -> Optional[Frame]:
+        """The image as the next frame; None where it comes sooner than the rate's cap allows."""
+        now = self.last_frame_s = time.monotonic()
+        index, self.index = self.index, self.index + 1
+        self.captured += 1
+        if self.cap.skips(now):
+            self.skipped += 1
+            return None
+        return Frame(index, image, now, getattr(source, "truth", None), time.time())
 
-    def _may_retry(self, error: EdgedlaError) -> bool:
-        return self.live and self.options.reconnect and not isinstance(error, (EnvironmentMissing, UsageError))
-
-    def _opened(self, hw: Tuple[int, int], ready: Optional[threading.Event]) -> None:
-        if self.frame_hw != (0, 0) and hw != self.frame_hw:
-            log.warning("%s: it came back with frames of %dx%d", self.uri, hw[1], hw[0])
-        self.frame_hw = hw
-        self._beat, self._opening = time.monotonic(), False
-        if ready is not None:
-            ready.set()
-
-    def _put(self, image: np.ndarray, mine: int, source: Source) -> None:
-        now = time.monotonic()
-        with self._condition:
-            # After a stop another capture may stand in its place.
-            if mine != self._generation or self._stop.is_set():
-                return
-            self._beat = self.last_frame_s = now
-            frame = Frame(self.index, image, now, getattr(source, "truth", None), time.time())
-            self.index += 1
-            self.captured += 1
-            self.outages.frame()
-            if self.cap.skips(now):
-                self.skipped += 1
-                return
+    def hand_on(self, frame: Frame) -> None:
+        """Into the slots; with `every_frame` it waits for them to be free."""
         for slots, every in self._readers:
             if frame.index % every == 0:
                 slots.put(self.name, frame, self.every_frame, self._given_up)
 
     def _given_up(self) -> bool:
         """Asked while a file's frame waits for its slot: that is no stall."""
-        self._beat = time.monotonic()
-        return self._stop.is_set()
+        self.reader.beat()
+        return self.reader.stopped
+
+    def finished(self, error: Optional[EdgedlaError]) -> None:
+        self._failure, self._ended = error, error is None
+        self._wake()
 
     @property
     def dropped(self) -> int:
@@ -239,43 +139,13 @@ class Capture:
         for slots, _ in self._readers:
             slots.wake()
 
-    def _finish(self, mine: int) -> None:
-        with self._condition:
-            if mine == self._generation:
-                self._ended = True
-        self._wake()
+    @property
+    def reconnects(self) -> int:
+        return self.reader.reconnects
 
-    def _fail(self, error: EdgedlaError, mine: int, ready: Optional[threading.Event]) -> None:
-        with self._condition:
-            if mine == self._generation:
-                self._failure = error
-        self._wake()
-        if ready is not None:
-            ready.set()
-
-    def _watch(self) -> None:
-        # A camera read blocks inside a driver and cannot be interrupted: the stalled thread is left behind (its frames are
-        # ignored once the generation moved on) and a new one opens the source.
-        while not self._stop.wait(min(0.25, self.options.stall_s / 4)):
-            with self._condition:
-                if self._ended or self._failure is not None:
-                    return
-                limit = max(OPEN_S, self.options.stall_s) if self._opening else self.options.stall_s
-                stalled = self.live and time.monotonic() - self._beat > limit
-                stuck, mine = sum(t.is_alive() for t in self._threads), self._generation
-            if not stalled or not self.options.reconnect:
-                continue
-            self.stalls += 1
-            if stuck >= MOST_STUCK:
-                hint = "the camera or its driver hangs: a restart of the process, or of the camera, is needed"
-                self._fail(
-                    RunError(f"{stuck} reads from the source never returned", where=self.uri, hint=hint), mine, None
-                )
-                return
-            self.outages.failed(f"no frame for {limit:.1f} s")
-            stuck_source = self._source
-            self._spawn(None)
-            interrupt(stuck_source)
+    @property
+    def stalls(self) -> int:
+        return self.reader.stalls
 
     def take(self, timeout_s: float = 0.5) -> Optional[Frame]:
         """The newest frame, removed from the slot; None if none came in time or the stream ended (see `ended`).
@@ -285,8 +155,8 @@ class Capture:
         Raises:
             RunError, EnvironmentMissing: the source failed for good.
         """
-        assert self._own is not None
-        newest = self._own.take(0.0 if self.over else timeout_s)
+        assert self._own_slots is not None
+        newest = self._own_slots.take(0.0 if self.over else timeout_s)
         if newest is not None:
             return newest[1]
         if self._failure is not None:
@@ -300,39 +170,21 @@ class Capture:
 
     def stop(self, wait_s: float = 0.0) -> None:
         """Ends reading; waits at most `wait_s` for the source to be closed (a read that hangs is left behind)."""
-        self._stop.set()
+        self.reader.stop()
         self._wake()
-        with self._condition:
-            threads = list(self._threads)
-        self._join(threads, wait_s / 2)
-        if wait_s and any(t.is_alive() for t in threads):
-            interrupt(self._source)
-            self._join(threads, wait_s / 2)
-
-    def _join(self, threads: List[threading.Thread], wait_s: float) -> None:
-        deadline = time.monotonic() + wait_s
-        for t in threads:
-            if t is not threading.current_thread():
-                t.join(max(0.0, deadline - time.monotonic()))
+        self.reader.join(wait_s)
 
     def to_dict(self) -> Dict[str, Any]:
         state = "failed" if self._failure is not None else "ended" if self._ended else "open"
         return {
             "name": self.name,
             "source": self.uri,
-            "state": "opening" if state == "open" and self._opening else state,
+            "state": "opening" if state == "open" and self.reader.opening else state,
             "captured": self.captured,
             "skipped": self.skipped,
             "dropped": self.dropped,
             "reconnects": self.reconnects,
             "stalls": self.stalls,
-            "outages": self.outages.count,
-            "outage_s": round(self.outages.seconds, 3),
+            "outages": self.reader.outages.count,
+            "outage_s": round(self.reader.outages.seconds, 3),
         }
-
-
-def _close(source: Source) -> None:
-    try:
-        source.close()
-    except Exception as e:
-        log.warning("closing the source: %s", describe(e))

@@ -39,10 +39,10 @@ def with_metadata(config: ModelConfig, artifact: Artifact) -> ModelConfig:
     if metadata is None:
         return config
     decode, asked = config.decode, config.decode.given
-    said: Dict[str, Any] = {"kind": _decoder(metadata), "labels": metadata.labels or None}
+    of_engine: Dict[str, Any] = {"kind": _decoder(metadata), "labels": metadata.labels or None}
     if metadata.keypoints:
-        said["keypoints"] = metadata.keypoints
-    decode = replace(decode, **{k: v for k, v in said.items() if v is not None and k not in asked})
+        of_engine["keypoints"] = metadata.keypoints
+    decode = replace(decode, **{k: v for k, v in of_engine.items() if v is not None and k not in asked})
     preprocess = config.preprocess
     if "fit" not in preprocess.given and metadata.task in FIT_OF:
         preprocess = replace(preprocess, fit=FIT_OF[metadata.task])

@@ -259,9 +259,9 @@ class Pipeline:
     def _fail(self, error: BaseException) -> None:
         with self._lock:
             if self._error is None:
-                own = isinstance(error, EdgedlaError)
-                self._error = error if own else RunError(f"the pipeline failed: {describe(error)}")
-                self._error.__cause__ = None if own else error
+                expected = isinstance(error, EdgedlaError)
+                self._error = error if expected else RunError(f"the pipeline failed: {describe(error)}")
+                self._error.__cause__ = None if expected else error
         self._stop.set()
 
     def _feed(self, lane: Lane) -> None:

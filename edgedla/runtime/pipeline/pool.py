@@ -141,7 +141,7 @@ class Pool:
         try:
             while True:
                 try:
-                    found = self._wait(work)
+                    arrays = self._wait(work)
                     break
                 except RunError as e:
                     self._failed(work, e)
@@ -158,7 +158,7 @@ class Pool:
         ms = (now - max(work.started_s, queued_until)) * 1e3
         member.finished_at, member.failures = now, 0
         member.latency.add(ms)
-        return Collected(work.tag, found, member.runner.name, member.runner.simulated, ms)
+        return Collected(work.tag, arrays, member.runner.name, member.runner.simulated, ms)
 
     def _wait(self, work: _Work) -> Dict[str, np.ndarray]:
         """The outputs. Waits in slices: a hung driver cannot be interrupted, but we can stop waiting for it."""

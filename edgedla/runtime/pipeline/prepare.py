@@ -58,10 +58,10 @@ def open_preprocessor(
         return cuda(spec, slots)
     except Exception as e:
         # pycuda's and nvcc's errors have classes of their own.
-        own = e if isinstance(e, EdgedlaError) else EnvironmentMissing(f"CUDA preprocessing fails: {describe(e)}")
+        error = e if isinstance(e, EdgedlaError) else EnvironmentMissing(f"CUDA preprocessing fails: {describe(e)}")
         if device == "cuda":
-            raise own from e
-        log.warning("preprocessing on the CPU: %s", own.what)
+            raise error from e
+        log.warning("preprocessing on the CPU: %s", error.what)
         return CpuPreprocessor(spec)
 
 

@@ -15,7 +15,6 @@ from edgedla.runtime.outputs.clips import ClipConfig
 from edgedla.runtime.outputs.events import EventRule
 from edgedla.runtime.outputs.mqtt import MqttConfig
 from edgedla.runtime.outputs.rtsp import RtspConfig
-from edgedla.runtime.pipeline.capture import CaptureOptions
 from edgedla.runtime.pipeline.cascade import CropRule
 from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.settings import (
@@ -27,6 +26,7 @@ from edgedla.runtime.pipeline.settings import (
     SourceConfig,
     ViewConfig,
 )
+from edgedla.runtime.sources.reader import CaptureOptions
 from edgedla.runtime.sources.uri import without_secrets
 from edgedla.strict_documents import read_yaml
 

@@ -11,9 +11,9 @@ from edgedla.runtime.outputs.clips import ClipConfig
 from edgedla.runtime.outputs.events import EventRule
 from edgedla.runtime.outputs.mqtt import MqttConfig
 from edgedla.runtime.outputs.rtsp import RtspConfig
-from edgedla.runtime.pipeline.capture import CaptureOptions
 from edgedla.runtime.pipeline.cascade import CropRule
 from edgedla.runtime.pipeline.pipeline import Limits
+from edgedla.runtime.sources.reader import CaptureOptions
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,9 @@ def check_device(artifact: Artifact, name: str) -> None:
 
 def check_chain_devices(chain: Artifact, wanted: Sequence[str]) -> None:
     """Raises UsageError unless `wanted` are the chain's own devices: its name ("DLA0+DLA1"), or each of them, in any order."""
-    own = [stage.device for stage in chain.stages]
+    stage_devices = [stage.device for stage in chain.stages]
     given = [name for text in wanted for name in text.split("+")]
-    if set(given) != set(own):
+    if set(given) != set(stage_devices):
         raise UsageError(
             f"the artifact is a chain over {chain_name(chain)}: it cannot run on {', '.join(wanted)}",
             where=str(chain.folder or chain.model.get("name")),

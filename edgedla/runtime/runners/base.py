@@ -112,7 +112,7 @@ def result_of(ticket: Ticket, name: str, timeout_s: Optional[float]) -> Dict[str
     from concurrent.futures import TimeoutError as Late
 
     try:
-        found: Dict[str, np.ndarray] = ticket.result(timeout_s)
+        outputs: Dict[str, np.ndarray] = ticket.result(timeout_s)
     except BaseException as e:
         # TimeoutError may be the inference's own, and KeyboardInterrupt may be ours: only the ticket knows. That it is done
         # says nothing: the inference may have ended since.
@@ -121,7 +121,7 @@ def result_of(ticket: Ticket, name: str, timeout_s: Optional[float]) -> Dict[str
         if isinstance(e, Late):
             raise RunError(f"no result within {timeout_s} s", where=name) from None
         raise
-    return found
+    return outputs
 
 
 def inference_error(error: BaseException, name: str) -> RunError:
@@ -142,8 +142,8 @@ def describe(error: Optional[BaseException]) -> str:
 def stages_of(runner: Runner) -> List[Dict[str, Any]]:
     """ChainRunner.stages() of a chain; [] for a runner of one engine."""
     tell = getattr(runner, "stages", None)
-    found: List[Dict[str, Any]] = tell() if tell is not None else []
-    return found
+    stages: List[Dict[str, Any]] = tell() if tell is not None else []
+    return stages
 
 
 def open_all(makers: Iterable[Callable[[], Runner]]) -> List[Runner]:

@@ -150,10 +150,10 @@ class ChainRunner:
             frame.stage += 1
             self._enter(frame)
             return
-        found = {b.name: frame.tensors[b.name] for b in self.bindings if not b.is_input}
+        answer = {b.name: frame.tensors[b.name] for b in self.bindings if not b.is_input}
         frame.tensors = {}
         if self._ended(frame):
-            frame.ticket.set_result(found)
+            frame.ticket.set_result(answer)
 
     def _let_go(self, name: str, array: np.ndarray) -> None:
         lender = self._lender.get(name)
@@ -170,8 +170,8 @@ class ChainRunner:
     def _named(self, error: Exception, stage: int) -> RunError:
         """The error with the stage that it comes from."""
         where = f"{self.name}, stage {stage} ({self._stages[stage].device})"
-        own = inference_error(error, where)
-        named = RunError(own.what, where=where, allowed=own.allowed, hint=own.hint)
+        failure = inference_error(error, where)
+        named = RunError(failure.what, where=where, allowed=failure.allowed, hint=failure.hint)
         named.__cause__ = error
         return named
 

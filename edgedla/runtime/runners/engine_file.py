@@ -68,8 +68,8 @@ def read_engine(path: Path, header: PlanHeader) -> Artifact:
     metadata = ultralytics_metadata(header.metadata, str(path))
     core = metadata.dla_core if metadata is not None else None
     written = f"TensorRT {header.version or 'of another release'} wrote it"
-    told = read_with_tensorrt(trt, engine_bytes(path), core, str(path), written)
-    placement, notes = _devices(_layers(told.layers), core)
+    contents = read_with_tensorrt(trt, engine_bytes(path), core, str(path), written)
+    placement, notes = _devices(_layers(contents.layers), core)
     module = module_for(board.target) if board is not None and board.target else None
     chip = module.chip if module is not None else None
     return Artifact(
@@ -81,12 +81,12 @@ def read_engine(path: Path, header: PlanHeader) -> Artifact:
             "target": module.id if module is not None else None,
             "chip": chip,
             "dla_cores": module.dla_cores if module is not None else 0,
-            "trt": told.version,
+            "trt": contents.version,
             "jetpack": board.jetpack if board is not None else None,
         },
-        software={"tensorrt": told.version},
+        software={"tensorrt": contents.version},
         precision=(metadata.precision if metadata is not None else None) or UNKNOWN_PRECISION,
-        bindings=tuple(_binding(tensor, chip, str(path)) for tensor in told.tensors),
+        bindings=tuple(_binding(tensor, chip, str(path)) for tensor in contents.tensors),
         placement_predicted={},
         placement_real=placement,
         notes=notes,

@@ -45,4 +45,4 @@ class LayerClock:
         self._count, self._times, self._under_way = 0, {}, {}
 
     def times(self) -> LayerTimes:
-        return LayerTimes(self._count, {name: tuple(found) for name, found in self._times.items()})
+        return LayerTimes(self._count, {name: tuple(samples) for name, samples in self._times.items()})

@@ -88,8 +88,8 @@ def check_image(image: object, pixels: str, uri: str) -> None:
     shape: Tuple[int, ...] = getattr(image, "shape", ())
     good = len(shape) == 2 and shape[0] % 3 == 0 if pixels == "nv12" else len(shape) == 3 and shape[2] == 3
     if not good or getattr(image, "dtype", None) != np.uint8 or min(shape) < 1:
-        found = f"{getattr(image, 'dtype', type(image).__name__)} {list(shape)}"
-        raise RunError(f"the source gave {found}", where=uri, allowed=f"uint8 pixels, {pixels}")
+        given = f"{getattr(image, 'dtype', type(image).__name__)} {list(shape)}"
+        raise RunError(f"the source gave {given}", where=uri, allowed=f"uint8 pixels, {pixels}")
 
 
 def interrupt(source: Optional[Source]) -> None:

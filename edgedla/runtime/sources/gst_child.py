@@ -53,7 +53,7 @@ def fail(text: str) -> None:
 def watch(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:
     """Prints the caps of the watched pads, in the thread and before the frame that brings them."""
 
-    def said(pad: int, _: object, number: Optional[int]) -> None:
+    def announce(pad: int, _: object, number: Optional[int]) -> None:
         caps = gst.gst_pad_get_current_caps(ctypes.c_void_p(pad))
         if caps:
             name, kind = WATCHED[number or 0]
@@ -61,7 +61,7 @@ def watch(gst: ctypes.CDLL, gobject: ctypes.CDLL, pipeline: int) -> list:
             os.write(1, b"/%s:%s.GstPad:sink: caps = %s\n" % (kind, name, caps_text))
             gst.gst_mini_object_unref(ctypes.c_void_p(caps))
 
-    callback = _CALLBACK(said)
+    callback = _CALLBACK(announce)
     for number, (name, _) in enumerate(WATCHED):
         element = gst.gst_bin_get_by_name(ctypes.c_void_p(pipeline), name)
         pad = element and gst.gst_element_get_static_pad(ctypes.c_void_p(element), b"sink")

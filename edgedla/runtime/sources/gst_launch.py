@@ -108,8 +108,10 @@ class GstLaunchSource:
                     raise self._broken("GStreamer does not say the size of its frames")
                 break
             # Frames that are there already would make every wait return at once.
-            told = self._process.stdout.fileno()
-            ready = select.select([told] if first else [told, self._frames_fd], [], [], min(deadline - now, 0.25))[0]
+            messages_fd = self._process.stdout.fileno()
+            ready = select.select(
+                [messages_fd] if first else [messages_fd, self._frames_fd], [], [], min(deadline - now, 0.25)
+            )[0]
             if self._frames_fd in ready:
                 first = time.monotonic()
             if not self._listen() and self._hw == (0, 0) and self._process.wait():

@@ -10,7 +10,7 @@ import pytest
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode.centernet import decode_centers
-from edgedla.runtime.decode.detections import NmsOptions
+from edgedla.runtime.decode.detections import BoxSettings, NmsOptions
 
 HW, STRIDE, CLASSES = (64, 96), 4, 3
 OPTIONS = NmsOptions(score=0.4, limit=300)
@@ -61,28 +61,31 @@ def check(found, wanted):
 @pytest.mark.parametrize("seed", range(3))
 def test_peaks_give_what_the_reference_gives(seed):
     maps = network(seed)
-    check(decode_centers(maps, HW, OPTIONS), reference(*maps))
+    check(decode_centers(maps, BoxSettings(HW, OPTIONS)), reference(*maps))
 
 
 def test_a_heatmap_of_probabilities_is_recognised():
     heat, size, offset = network(1)
     heat = (1 / (1 + np.exp(-heat))).astype(np.float32)
-    check(decode_centers((heat, size, offset), HW, OPTIONS), reference(heat, size, offset, probabilities=True))
+    check(
+        decode_centers((heat, size, offset), BoxSettings(HW, OPTIONS)),
+        reference(heat, size, offset, probabilities=True),
+    )
 
 
 def test_without_offsets_the_middle_of_the_cell_is_taken():
     heat, size, _ = network(2)
-    check(decode_centers((heat, size), HW, OPTIONS), reference(heat, size, None))
+    check(decode_centers((heat, size), BoxSettings(HW, OPTIONS)), reference(heat, size, None))
 
 
 def test_half_precision_finds_the_same_objects():
     maps = [m.astype(np.float16) for m in network(3)]
-    check(decode_centers(maps, HW, OPTIONS), reference(*maps))
+    check(decode_centers(maps, BoxSettings(HW, OPTIONS)), reference(*maps))
 
 
 def test_boxes_go_back_to_the_frame_clipped_and_the_limit_keeps_the_best():
     maps, geometry = network(4), Geometry.fit((480, 640), HW)
-    found = decode_centers(maps, HW, NmsOptions(score=0.4, limit=5), geometry, ("a", "b", "c"))
+    found = decode_centers(maps, BoxSettings(HW, NmsOptions(score=0.4, limit=5), geometry, ("a", "b", "c")))
     wanted = reference(*maps)[:5]
     assert len(found) <= 5
     for one in found:
@@ -97,13 +100,13 @@ def test_boxes_go_back_to_the_frame_clipped_and_the_limit_keeps_the_best():
 def test_broken_numbers_are_no_objects(value):
     heat, size, offset = network(5)
     size[0, 0] = value
-    assert decode_centers((heat, size, offset), HW, OPTIONS) == []
+    assert decode_centers((heat, size, offset), BoxSettings(HW, OPTIONS)) == []
     heat[:] = value
-    decode_centers((heat, *network(5)[1:]), HW, OPTIONS)
+    decode_centers((heat, *network(5)[1:]), BoxSettings(HW, OPTIONS))
     # A NaN does not make logits of probabilities.
     quiet = np.full_like(heat, 0.1)
     quiet[0, 0, 3, 3], quiet[0, 1, 5, 5] = 0.9, np.nan
-    found = decode_centers((quiet, *network(5)[1:]), HW, OPTIONS)
+    found = decode_centers((quiet, *network(5)[1:]), BoxSettings(HW, OPTIONS))
     assert [f.score for f in found] == [pytest.approx(0.9)]
 
 
@@ -119,5 +122,5 @@ def test_broken_numbers_are_no_objects(value):
 )
 def test_other_shapes_are_named(shapes, says):
     with pytest.raises(RunError) as e:
-        decode_centers([np.zeros(s, np.float32) for s in shapes], HW, OPTIONS)
+        decode_centers([np.zeros(s, np.float32) for s in shapes], BoxSettings(HW, OPTIONS))
     assert says in str(e.value)

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from candidate_cells import cells_above, sigmoid
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.decode.detections import NmsOptions
+from edgedla.runtime.decode.detections import BoxSettings, NmsOptions
 from edgedla.runtime.decode.instances import Instance, decode_instances
 from edgedla.runtime.frames import Frame, FrameResult
 
@@ -28,31 +29,10 @@ def network(seed, dtype=np.float32):
     return prototypes, [rng.normal(0, 1.2, (1, channels, HW[0] // s, HW[1] // s)).astype(dtype) for s in (8, 16)]
 
 
-def sigmoid(x):
-    return 1 / (1 + math.exp(-x))
-
-
 def reference(heads):
     """(score, class, box, coefficients) of each cell above the threshold, best first."""
-    found = []
-    for head in heads:
-        stride = HW[0] // head.shape[2]
-        for y in range(head.shape[2]):
-            for x in range(head.shape[3]):
-                v = [float(a) for a in head[0, :, y, x]]
-                scores = [sigmoid(c) for c in v[4 * REG_MAX : 4 * REG_MAX + CLASSES]]
-                if max(scores) < OPTIONS.score:
-                    continue
-                sides = []
-                for k in range(4):
-                    e = [math.exp(b) for b in v[k * REG_MAX : (k + 1) * REG_MAX]]
-                    sides.append(sum(i * b for i, b in enumerate(e)) / sum(e))
-                box = [
-                    (x + 0.5 - sides[0]) * stride, (y + 0.5 - sides[1]) * stride,
-                    (x + 0.5 + sides[2]) * stride, (y + 0.5 + sides[3]) * stride,
-                ]  # fmt: skip
-                found.append((max(scores), scores.index(max(scores)), box, v[4 * REG_MAX + CLASSES :]))
-    return sorted(found, key=lambda f: -f[0])
+    expected = [cell[:4] for head in heads for cell in cells_above(head, HW[0], REG_MAX, CLASSES, OPTIONS.score)]
+    return sorted(expected, key=lambda e: -e[0])
 
 
 def value_at(prototypes, coefficients, x, y):
@@ -102,7 +82,7 @@ def check(found, prototypes, heads):
 @pytest.mark.parametrize("seed", range(2))
 def test_every_pixel_of_every_mask_is_the_references(seed):
     prototypes, heads = network(seed)
-    check(decode_instances([*heads, prototypes], HW, OPTIONS, None, (), REG_MAX), prototypes, heads)
+    check(decode_instances([*heads, prototypes], BoxSettings(HW, OPTIONS), REG_MAX), prototypes, heads)
 
 
 def test_rows_that_the_network_decoded_and_parts_in_another_order_give_the_same():
@@ -112,31 +92,31 @@ def test_rows_that_the_network_decoded_and_parts_in_another_order_give_the_same(
         scores = [score if c == cls else 0.0 for c in range(CLASSES)]
         rows.append([(x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1, *scores, *coefficients])
     table = np.asarray(rows, np.float32)[None]
-    whole = decode_instances([*heads, prototypes], HW, OPTIONS, None, (), REG_MAX)
+    whole = decode_instances([*heads, prototypes], BoxSettings(HW, OPTIONS), REG_MAX)
     for outputs in ([table, prototypes], [prototypes, table.transpose(0, 2, 1)]):
-        found = decode_instances(outputs, HW, OPTIONS, None, (), REG_MAX)
+        found = decode_instances(outputs, BoxSettings(HW, OPTIONS), REG_MAX)
         assert [f.cls for f in found] == [f.cls for f in whole]
         same = sum(int((a.mask == b.mask).all()) for a, b in zip(found, whole) if a.mask.shape == b.mask.shape)
         assert same >= len(whole) - 1
     cuts = (4 * REG_MAX, 4 * REG_MAX + CLASSES)
     parts = [part for head in heads for part in np.split(head, cuts, axis=1)]
-    again = decode_instances([prototypes, *parts], HW, OPTIONS, None, (), REG_MAX)
+    again = decode_instances([prototypes, *parts], BoxSettings(HW, OPTIONS), REG_MAX)
     assert [a.to_dict() for a in again] == [w.to_dict() for w in whole]
 
 
 def test_a_head_as_fine_as_the_prototypes_stands_before_them():
     prototypes, heads = network(6)
     fine = np.full((1, heads[0].shape[1], *prototypes.shape[2:]), -20, np.float32)
-    whole = decode_instances([*heads, prototypes], HW, OPTIONS, None, (), REG_MAX)
-    again = decode_instances([fine, *heads, prototypes], HW, OPTIONS, None, (), REG_MAX)
+    whole = decode_instances([*heads, prototypes], BoxSettings(HW, OPTIONS), REG_MAX)
+    again = decode_instances([fine, *heads, prototypes], BoxSettings(HW, OPTIONS), REG_MAX)
     assert [a.to_dict() for a in again] == [w.to_dict() for w in whole]
 
 
 def test_masks_go_back_to_the_frame_as_boxes_do():
     prototypes, heads = network(4)
     geometry = Geometry.fit((480, 640), HW)
-    plain = decode_instances([*heads, prototypes], HW, OPTIONS, None, (), REG_MAX)
-    placed = {p.score: p for p in decode_instances([*heads, prototypes], HW, OPTIONS, geometry, (), REG_MAX)}
+    plain = decode_instances([*heads, prototypes], BoxSettings(HW, OPTIONS), REG_MAX)
+    placed = {p.score: p for p in decode_instances([*heads, prototypes], BoxSettings(HW, OPTIONS, geometry), REG_MAX)}
     assert len(placed) > 10
     (sx, sy), (ox, oy) = geometry.step_xy, geometry.offset_xy
     for p in plain:
@@ -170,7 +150,7 @@ def test_outlines_enclose_the_mask_and_move_with_it():
 )
 def test_other_shapes_are_named(outputs, says):
     with pytest.raises(RunError) as e:
-        decode_instances(outputs, HW, OPTIONS, None, (), REG_MAX)
+        decode_instances(outputs, BoxSettings(HW, OPTIONS), REG_MAX)
     assert says in str(e.value)
 
 
@@ -179,10 +159,10 @@ def test_broken_numbers_find_nothing_and_raise_nothing():
     heads[0][0, -1] = np.nan
     prototypes[0, 0, :4] = np.inf
     with np.errstate(invalid="ignore"):
-        found = decode_instances([*heads, prototypes], HW, OPTIONS, None, (), REG_MAX)
+        found = decode_instances([*heads, prototypes], BoxSettings(HW, OPTIONS), REG_MAX)
     assert all(math.isfinite(v) for one in found for v in one.box_xyxy)
     quiet = [np.full_like(h, -20) for h in heads]
-    assert decode_instances([*quiet, prototypes], HW, OPTIONS, None, (), REG_MAX) == []
+    assert decode_instances([*quiet, prototypes], BoxSettings(HW, OPTIONS), REG_MAX) == []
 
 
 def test_a_mask_is_drawn_inside_its_outline_only():

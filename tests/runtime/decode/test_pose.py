@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from candidate_cells import cells_above, sigmoid
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.decode.detections import NmsOptions
+from edgedla.runtime.decode.detections import BoxSettings, NmsOptions
 from edgedla.runtime.decode.pose import Pose, decode_pose
 from edgedla.runtime.frames import Frame, FrameResult
 
@@ -24,39 +25,17 @@ def heads(seed, classes=2, dtype=np.float32):
     return [rng.normal(0, 1.5, (1, channels, 64 // s, 96 // s)).astype(dtype) for s in (8, 16)]
 
 
-def sigmoid(x):
-    return 1 / (1 + math.exp(-x))
-
-
 def reference(arrays, classes=2):
-    """Cell by cell: (score, class, box, points) of each cell above the threshold."""
-    found = []
+    """(score, class, box, points) of each cell above the threshold, best first."""
+    expected = []
     for head in arrays:
-        stride = 64 // head.shape[2]
-        for y in range(head.shape[2]):
-            for x in range(head.shape[3]):
-                v = [float(a) for a in head[0, :, y, x]]
-                scores = [sigmoid(c) for c in v[4 * REG_MAX : 4 * REG_MAX + classes]]
-                if max(scores) < OPTIONS.score:
-                    continue
-                sides = []
-                for k in range(4):
-                    e = [math.exp(b) for b in v[k * REG_MAX : (k + 1) * REG_MAX]]
-                    sides.append(sum(i * b for i, b in enumerate(e)) / sum(e))
-                left, top, right, bottom = sides
-                box = [
-                    (x + 0.5 - left) * stride,
-                    (y + 0.5 - top) * stride,
-                    (x + 0.5 + right) * stride,
-                    (y + 0.5 + bottom) * stride,
-                ]
-                raw = v[4 * REG_MAX + classes :]
-                points = [
-                    ((raw[3 * k] * 2 + x) * stride, (raw[3 * k + 1] * 2 + y) * stride, sigmoid(raw[3 * k + 2]))
-                    for k in range(POINTS)
-                ]
-                found.append((max(scores), scores.index(max(scores)), box, points))
-    return sorted(found, key=lambda f: -f[0])
+        for score, cls, box, raw, (x, y, stride) in cells_above(head, 64, REG_MAX, classes, OPTIONS.score):
+            points = [
+                ((raw[3 * k] * 2 + x) * stride, (raw[3 * k + 1] * 2 + y) * stride, sigmoid(raw[3 * k + 2]))
+                for k in range(POINTS)
+            ]
+            expected.append((score, cls, box, points))
+    return sorted(expected, key=lambda e: -e[0])
 
 
 def check(found, wanted, tolerance=2e-3):
@@ -71,7 +50,7 @@ def check(found, wanted, tolerance=2e-3):
 @pytest.mark.parametrize("seed", range(3))
 def test_raw_heads_give_what_the_reference_gives(seed):
     arrays = heads(seed)
-    found = decode_pose(arrays, INPUT_HW, OPTIONS, None, (), REG_MAX, POINTS)
+    found = decode_pose(arrays, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS)
     check(found, reference(arrays))
 
 
@@ -79,8 +58,8 @@ def test_the_three_parts_of_a_scale_may_come_apart():
     arrays = heads(1)
     cuts = (4 * REG_MAX, 4 * REG_MAX + 2)
     parts = [part for head in arrays for part in np.split(head, cuts, axis=1)]
-    whole = decode_pose(arrays, INPUT_HW, OPTIONS, None, (), REG_MAX, POINTS)
-    assert decode_pose(parts, INPUT_HW, OPTIONS, None, (), REG_MAX, POINTS) == whole
+    whole = decode_pose(arrays, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS)
+    assert decode_pose(parts, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS) == whole
 
 
 def test_rows_that_the_network_decoded_give_the_same():
@@ -91,19 +70,19 @@ def test_rows_that_the_network_decoded_give_the_same():
         rows.append([(x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1, *scores, *(v for p in points for v in p)])
     table = np.asarray(rows, np.float32)[None]
     for output in (table, table.transpose(0, 2, 1)):
-        check(decode_pose([output], INPUT_HW, OPTIONS, None, (), REG_MAX, POINTS), reference(arrays))
+        check(decode_pose([output], BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS), reference(arrays))
 
 
 def test_half_precision_finds_the_same_objects():
     arrays = heads(3, dtype=np.float16)
-    found = decode_pose(arrays, INPUT_HW, OPTIONS, None, (), REG_MAX, POINTS)
+    found = decode_pose(arrays, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS)
     check(found, reference(arrays), tolerance=0.05)
 
 
 def test_points_go_back_to_the_frame_as_boxes_do():
     arrays, geometry = heads(4), Geometry.fit((480, 640), INPUT_HW)
-    plain = decode_pose(arrays, INPUT_HW, OPTIONS, None, (), REG_MAX, POINTS)
-    placed = {p.score: p for p in decode_pose(arrays, INPUT_HW, OPTIONS, geometry, (), REG_MAX, POINTS)}
+    plain = decode_pose(arrays, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS)
+    placed = {p.score: p for p in decode_pose(arrays, BoxSettings(INPUT_HW, OPTIONS, geometry), REG_MAX, POINTS)}
     step, offset = geometry.step_xy, geometry.offset_xy
     for p in plain:
         if p.score in placed:
@@ -123,17 +102,17 @@ def test_points_go_back_to_the_frame_as_boxes_do():
 )
 def test_other_shapes_are_named(outputs, says):
     with pytest.raises(RunError) as e:
-        decode_pose(outputs, INPUT_HW, OPTIONS, None, (), REG_MAX, POINTS)
+        decode_pose(outputs, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS)
     assert says in str(e.value)
 
 
 def test_broken_numbers_are_no_poses_and_nothing_is_found_in_zeros():
     arrays = heads(5)
     arrays[0][0, -1] = np.nan
-    found = decode_pose(arrays, INPUT_HW, OPTIONS, None, (), REG_MAX, POINTS)
+    found = decode_pose(arrays, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS)
     assert all(math.isfinite(v) for p in found for point in p.keypoints for v in point)
     quiet = [np.full_like(a, -20) for a in heads(0)]
-    assert decode_pose(quiet, INPUT_HW, OPTIONS, None, (), REG_MAX, POINTS) == []
+    assert decode_pose(quiet, BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS) == []
 
 
 def test_a_pose_is_drawn_moved_tracked_and_written():

@@ -6,7 +6,7 @@ import numpy as np
 
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.outputs.sinks import Callback
-from edgedla.runtime.pipeline.capture import Capture, CaptureOptions
+from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.lane import Lane
 from edgedla.runtime.pipeline.pipeline import Pipeline
@@ -14,6 +14,7 @@ from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.slots import Share
 from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sources import open_source
+from edgedla.runtime.sources.reader import CaptureOptions
 
 SIDE = 16
 GEOMETRY = Geometry.fit((SIDE, SIDE), (SIDE, SIDE))

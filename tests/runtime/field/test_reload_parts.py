@@ -105,7 +105,7 @@ def test_a_source_is_added_and_removed_and_the_others_are_not_touched(field):
         field.write(source("gate"), source("door"))
         reloader.reload()
         assert reloader.sources == ["yard", "door", "yard"]
-        assert until(lambda: not any(t.is_alive() for t in yard._threads))
+        assert until(lambda: not any(t.is_alive() for t in yard.reader._threads))
         count = sum(r.source == "yard" for r in field.seen)
         assert field.comes("gate", 10)
         assert sum(r.source == "yard" for r in field.seen) <= count + 1

@@ -33,7 +33,7 @@ digest: {description: What was verified., returned: success, type: str}
 CODE = """
 import sys
 from edgedla.builder.artifact.load import Running, load_artifact
-from edgedla.builder.tensorrt.api import installed_version
+from edgedla.builder.tensorrt.bindings import installed_version
 from edgedla.runtime.pipeline.config import load_config
 from edgedla.targets.board import this_board
 board = this_board()

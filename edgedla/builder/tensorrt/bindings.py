@@ -1,0 +1,93 @@
+"""TensorRT's Python bindings on this machine. The only file of the builder that imports tensorrt.
+
+The naming rule of builder/tensorrt/api.py holds here too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any, Optional
+
+from edgedla.builder.plan.plan import BuildPlan
+from edgedla.builder.tensorrt.callbacks import process_logger
+from edgedla.errors import EnvironmentMissing
+
+
+def installed_version() -> Optional[str]:
+    """Version of the TensorRT bindings that can be imported here; None where there are none or they do not load."""
+    try:
+        trt = importlib.import_module("tensorrt")
+    except (ImportError, OSError):
+        return None
+    return str(trt.__version__)
+
+
+def why_missing() -> str:
+    """What Python says when it imports the bindings; "" where it can."""
+    try:
+        importlib.import_module("tensorrt")
+    except (ImportError, OSError) as e:
+        return str(e)
+    return ""
+
+
+def bindings_remedy() -> str:
+    """What brings the bindings to this Jetson."""
+    venv = sys.prefix != sys.base_prefix
+    return "they come with JetPack (apt install python3-libnvinfer)" + (
+        "; make the venv with --system-site-packages" if venv else ""
+    )
+
+
+def dla_cores() -> int:
+    """How many DLA cores TensorRT sees here; 0 where it cannot be imported or makes no builder."""
+    try:
+        trt = importlib.import_module("tensorrt")
+        builder = trt.Builder(process_logger(trt))
+        return int(builder.num_DLA_cores)
+    except (ImportError, OSError, TypeError, RuntimeError):
+        return 0
+
+
+def checked_module(plan: BuildPlan) -> Any:
+    """The tensorrt module, of the release that the plan is for.
+
+    Raises:
+        EnvironmentMissing: there is none, or another.
+    """
+    try:
+        trt = importlib.import_module("tensorrt")
+    except (ImportError, OSError) as e:
+        raise EnvironmentMissing(
+            f"TensorRT's Python bindings cannot be imported: {e}",
+            hint=f"on a Jetson {bindings_remedy()}; on a laptop use --backend host or trtexec",
+        ) from e
+    installed = str(trt.__version__)
+    if tuple(installed.split(".")[:2]) != tuple(str(n) for n in plan.trt[:2]):
+        raise EnvironmentMissing(
+            f"the plan is for TensorRT {plan.platform['trt']}, this is {installed}",
+            hint=f"rules and placement differ by release: plan again with --trt {installed}",
+        )
+    return trt
+
+
+def checked_builder(trt: ModuleType, logger: object, plan: BuildPlan) -> Any:
+    """A builder that sees the DLA core that the plan uses.
+
+    Raises:
+        EnvironmentMissing: there is no CUDA device, or no such core.
+    """
+    try:
+        builder = trt.Builder(logger)
+    except (TypeError, RuntimeError) as e:
+        # pybind11 reports a factory that returned nothing, which is how a missing CUDA device shows, as TypeError.
+        raise EnvironmentMissing(f"TensorRT makes no builder here: {e}", hint="is there a CUDA device?") from e
+    cores = builder.num_DLA_cores
+    if plan.dla_core is not None and plan.dla_core >= cores:
+        raise EnvironmentMissing(
+            f"the plan uses DLA core {plan.dla_core}, TensorRT sees {cores} DLA cores here",
+            hint="`edgedla doctor` says why; in a container the DLA devices must be passed in",
+        )
+    return builder

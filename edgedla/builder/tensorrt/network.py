@@ -1,0 +1,99 @@
+"""From the plan and the model to a network and a config that TensorRT may build: parsed, asked, refused or set.
+
+The naming rule of builder/tensorrt/api.py holds here too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from edgedla.builder.plan.plan import BuildPlan
+from edgedla.builder.tensorrt.config import implicit_precisions, set_devices, set_flags, set_io, set_pools
+from edgedla.builder.tensorrt.drift import Answers, Drift, compare
+from edgedla.builder.tensorrt.log_tail import log_tail
+from edgedla.errors import BuildError, ModelError
+from edgedla.vocabulary import GPU
+
+
+def parse_model(trt: ModuleType, network: Any, logger: object, model: Path, lines: List[str]) -> None:
+    # The parser makes plugins of InstanceNormalization (8.x), EfficientNMS_TRT and others; trtexec registers them too.
+    trt.init_libnvinfer_plugins(logger, "")
+    parser = trt.OnnxParser(network, logger)
+    # From the file, so that weights in external data are found beside it.
+    if not parser.parse_from_file(str(model)):
+        errors = [parser.get_error(i) for i in range(parser.num_errors)]
+        reasons = [f"node {error.node()}: {error.desc()}" for error in errors]
+        raise ModelError(
+            "TensorRT's parser refuses the model: " + ("; ".join(reasons) or "no reason given"),
+            where=str(model),
+            hint=log_tail(lines),
+        )
+
+
+def configure(
+    trt: ModuleType,
+    network: Any,
+    config: Any,
+    plan: BuildPlan,
+    lines: List[str],
+    allow_drift: bool,
+    on_drift: Optional[Callable[[Drift], None]],
+) -> Drift:
+    """Everything that the plan says, set, once TensorRT's answers allow it."""
+    drift, layers = answers_of(trt, network, config, plan, lines)
+    if on_drift is not None:
+        on_drift(drift)
+    _refuse_drift(plan, drift, allow_drift)
+    if drift.missing and plan.mode != "standalone":
+        lines.append(
+            "[W] edgedla: the network has no layers of these names, which the plan puts on the DLA: "
+            + ", ".join(drift.missing)
+        )
+    set_devices(trt, config, layers, plan, drift)
+    return drift
+
+
+def answers_of(
+    trt: ModuleType, network: Any, config: Any, plan: BuildPlan, lines: List[str]
+) -> Tuple[Drift, Dict[str, List[Any]]]:
+    """TensorRT's answers before and after the precisions against the plan, and the network's layers by name."""
+    set_flags(trt, config, plan)
+    set_pools(trt, config, plan)
+    set_io(trt, network, plan)
+    layers: Dict[str, List[Any]] = {}
+    for layer in map(network.get_layer, range(network.num_layers)):
+        layers.setdefault(layer.name, []).append(layer)
+    before = None if plan.strongly_typed else _ask(config, layers)
+    if not plan.strongly_typed:
+        # Before the question that counts: an INT8 layer may get another answer than the FP16 layer that it was.
+        lines += implicit_precisions(trt, config, network, layers, plan)
+    return compare(plan, _ask(config, layers), before), layers
+
+
+def _ask(config: Any, layers: Mapping[str, List[Any]]) -> Answers:
+    """Name -> (LayerType name, can_run_on_DLA) for every layer of that name: TensorRT's own first check."""
+    return {
+        name: tuple((layer.type.name, bool(config.can_run_on_DLA(layer))) for layer in group)
+        for name, group in layers.items()
+    }
+
+
+def _refuse_drift(plan: BuildPlan, drift: Drift, allow_drift: bool) -> None:
+    if plan.mode == "standalone" and drift.refused:
+        raise BuildError(
+            "TensorRT refuses layers on the DLA, and a standalone loadable has no GPU: " + ", ".join(drift.refused),
+            hint="change the model, or build --mode hybrid",
+        )
+    planned_dla = [planned.name for planned in plan.layers if planned.device != GPU]
+    if plan.mode != "standalone" and planned_dla and set(drift.missing) >= set(planned_dla):
+        raise BuildError(
+            "TensorRT's network has none of the layers that the plan puts on the DLA: " + ", ".join(drift.missing),
+            hint="the plan was made from another model, or for another release's parser: plan again",
+        )
+    if drift.refused and not allow_drift:
+        raise BuildError(
+            "TensorRT differs from the plan; of its DLA layers it refuses on the DLA: " + ", ".join(drift.refused),
+            hint="--allow-drift builds with these layers on the GPU and says so in the artifact",
+        )

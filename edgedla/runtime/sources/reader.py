@@ -1,0 +1,267 @@
+"""Reads a source on a thread of its own: opens it again with backoff where it breaks, and beside a read that hangs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import Callable, List, Optional, Protocol, Tuple
+
+import numpy as np
+
+from edgedla.errors import EdgedlaError, EnvironmentMissing, RunError, UsageError
+from edgedla.runtime.frames import Frame
+from edgedla.runtime.outage import Outages
+from edgedla.runtime.runners.base import describe
+from edgedla.runtime.sources.base import Source, check_image, interrupt
+
+log = logging.getLogger("edgedla.runtime.sources.reader")
+
+#: Opening may take so long before it counts as a stall: a network camera that is away is noticed by its time-out.
+OPEN_S = 30.0
+#: A source that gives frames for so long has recovered: the next failure is waited for from the first backoff on again.
+RECOVERED_S = 10.0
+#: So many threads may hang inside the driver at once. Each holds memory that only the end of the process gives back.
+MOST_STUCK = 4
+
+
+@dataclass(frozen=True)
+class CaptureOptions:
+    """Seconds. `every_frame` waits for the reader instead of dropping (files by default)."""
+
+    every_frame: Optional[bool] = None
+    reconnect: bool = True
+    backoff_first_s: float = 0.5
+    backoff_most_s: float = 30.0
+    stall_s: float = 5.0
+    give_up_s: float = 0.0
+
+
+class FrameHandler(Protocol):
+    """Whom a reader tells of its source, on the reader's thread. Of a thread that was left behind nothing comes."""
+
+    def opened(self, frame_hw: Tuple[int, int], rate: float) -> None: ...
+
+    def number(self, image: np.ndarray, source: Source) -> Optional[Frame]:
+        """Counts a frame; None where it is not handed on. Called under the reader's lock."""
+        ...
+
+    def hand_on(self, frame: Frame) -> None:
+        """May wait until somebody takes it; calls `beat` of the reader meanwhile."""
+        ...
+
+    def finished(self, error: Optional[EdgedlaError]) -> None:
+        """No frame comes any more: the stream ended (None), or failed for good."""
+        ...
+
+
+class _Backoff:
+    """How long to wait before a source that broke is opened again, and since when it is broken."""
+
+    def __init__(self, options: CaptureOptions) -> None:
+        self._options, self._next_s = options, options.backoff_first_s
+        self._broken_since_s = self._good_since_s = 0.0
+
+    def good(self) -> None:
+        """A frame came."""
+        self._good_since_s, self._broken_since_s = self._good_since_s or time.monotonic(), 0.0
+
+    def broken(self) -> Optional[float]:
+        """Seconds to wait; None where it is time to give up."""
+        now = time.monotonic()
+        self._broken_since_s = self._broken_since_s or now
+        # One that breaks after its first frame, again and again, is not opened twice a second for months.
+        if self._good_since_s and now - self._good_since_s > RECOVERED_S:
+            self._next_s = self._options.backoff_first_s
+        self._good_since_s = 0.0
+        if self._options.give_up_s and now - self._broken_since_s > self._options.give_up_s:
+            return None
+        wait_s, self._next_s = self._next_s, min(self._next_s * 2, self._options.backoff_most_s)
+        return wait_s
+
+
+class Reader:
+    """The threads that read one source, one after the other.
+
+    A read blocks inside a driver and cannot be interrupted: a watchdog leaves the thread that stalls behind (its frames are
+    ignored once the generation moved on), and a new one opens the source.
+
+    Args:
+        first: the source, made and not opened; `factory` makes those that follow.
+        patient: a live source that cannot be opened at the start is tried again, as one that broke.
+    """
+
+    def __init__(
+        self,
+        first: Source,
+        factory: Callable[[], Source],
+        options: CaptureOptions,
+        handler: FrameHandler,
+        patient: bool,
+    ) -> None:
+        self._first: Optional[Source] = first
+        self.uri, self.live, self._pixels = first.uri, first.live, first.pixels
+        self._factory, self._options, self._handler, self._patient = factory, options, handler, patient
+        self._lock = threading.Lock()
+        self._stop, self._ended = threading.Event(), threading.Event()
+        #: Set once the source was opened, or refused to open, for the first time.
+        self.ready = threading.Event()
+        self._generation = 0
+        self._beat_s = time.monotonic()
+        self.opening = True
+        self._source: Optional[Source] = None
+        self._threads: List[threading.Thread] = []
+        self.reconnects = self.stalls = 0
+        self.outages = Outages(self.uri)
+
+    @property
+    def started(self) -> bool:
+        return self._first is None
+
+    @property
+    def stopped(self) -> bool:
+        return self._stop.is_set()
+
+    def begin(self) -> None:
+        """Starts to open the source."""
+        first, self._first = self._first, None
+        self._spawn(first)
+
+    def watch(self) -> None:
+        """Starts the watchdog."""
+        threading.Thread(target=self._watch, name="edgedla-watchdog", daemon=True).start()
+
+    def beat(self) -> None:
+        """The source is well: it gave a frame, or waits for somebody to take one."""
+        self._beat_s = time.monotonic()
+
+    def _current(self, generation: int) -> bool:
+        """False of a thread that was left behind, and after a stop."""
+        return generation == self._generation and not self._stop.is_set()
+
+    def _spawn(self, source: Optional[Source]) -> None:
+        with self._lock:
+            self._generation += 1
+            generation = self._generation
+            self._beat_s, self.opening = time.monotonic(), True
+            self._threads = [t for t in self._threads if t.is_alive()]
+            thread = threading.Thread(
+                target=self._run, args=(source, generation), name=f"edgedla-capture-{generation}", daemon=True
+            )
+            self._threads.append(thread)
+        thread.start()
+
+    def _run(self, source: Optional[Source], generation: int) -> None:
+        backoff = _Backoff(self._options)
+        while self._current(generation):
+            try:
+                self.opening = True
+                source = source or self._factory()
+                self._source = source if generation == self._generation else self._source
+                self._read(source, generation, backoff)
+                return
+            except Exception as e:
+                error = (
+                    e if isinstance(e, EdgedlaError) else RunError(f"the source failed: {describe(e)}", where=self.uri)
+                )
+                # A source that is torn down to end the run is no failure.
+                if not self._current(generation):
+                    return
+                wait_s = backoff.broken() if self._may_retry(error) else None
+                if wait_s is None:
+                    self._over(error, generation)
+                    return
+                self.ready.set()
+                self.reconnects += 1
+                self.outages.failed(error.what, wait_s)
+                self._beat_s = time.monotonic() + wait_s
+                self._stop.wait(wait_s)
+            finally:
+                if source is not None:
+                    _close(source)
+                source = None
+
+    def _read(self, source: Source, generation: int, backoff: _Backoff) -> None:
+        """Opens the source and hands its frames on until it ends; an exception is its failure."""
+        hw = source.open()
+        if generation != self._generation:
+            return
+        self._handler.opened(hw, source.rate)
+        self._beat_s, self.opening = time.monotonic(), False
+        self.ready.set()
+        while self._current(generation):
+            image = source.read()
+            if image is None:
+                self._over(None, generation)
+                return
+            check_image(image, self._pixels, self.uri)
+            backoff.good()
+            with self._lock:
+                # After a stop another capture may stand in its place.
+                if not self._current(generation):
+                    return
+                self.beat()
+                self.outages.frame()
+                frame = self._handler.number(image, source)
+            if frame is not None:
+                self._handler.hand_on(frame)
+
+    def _may_retry(self, error: EdgedlaError) -> bool:
+        if not self.ready.is_set() and not self._patient:
+            return False
+        return self.live and self._options.reconnect and not isinstance(error, (EnvironmentMissing, UsageError))
+
+    def _over(self, error: Optional[EdgedlaError], generation: int) -> None:
+        with self._lock:
+            if generation != self._generation:
+                return
+            self._ended.set()
+        self._handler.finished(error)
+        self.ready.set()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(min(0.25, self._options.stall_s / 4)):
+            if self._ended.is_set():
+                return
+            with self._lock:
+                limit_s = max(OPEN_S, self._options.stall_s) if self.opening else self._options.stall_s
+                stalled = self.live and time.monotonic() - self._beat_s > limit_s
+                stuck, generation = sum(t.is_alive() for t in self._threads), self._generation
+            if not stalled or not self._options.reconnect:
+                continue
+            self.stalls += 1
+            if stuck >= MOST_STUCK:
+                hint = "the camera or its driver hangs: a restart of the process, or of the camera, is needed"
+                what = f"{stuck} reads from the source never returned"
+                self._over(RunError(what, where=self.uri, hint=hint), generation)
+                return
+            self.outages.failed(f"no frame for {limit_s:.1f} s")
+            stuck_source = self._source
+            self._spawn(None)
+            interrupt(stuck_source)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def join(self, wait_s: float) -> None:
+        """Waits for the source to be closed; a read that hangs is interrupted after half of the time, then left behind."""
+        with self._lock:
+            threads = [t for t in self._threads if t is not threading.current_thread()]
+        _join(threads, wait_s / 2)
+        if wait_s and any(t.is_alive() for t in threads):
+            interrupt(self._source)
+            _join(threads, wait_s / 2)
+
+
+def _join(threads: List[threading.Thread], wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    for t in threads:
+        t.join(max(0.0, deadline - time.monotonic()))
+
+
+def _close(source: Source) -> None:
+    try:
+        source.close()
+    except Exception as e:
+        log.warning("closing the source: %s", describe(e))
