@@ -66,6 +66,7 @@ def run(file: str) -> int:
     import numpy as np
 
     from edgedla.builder.artifact.load import load_artifact
+    from edgedla.runtime.arenas import limit_arenas
     from edgedla.runtime.health.metrics import serve_metrics
     from edgedla.runtime.live.server import serve_view
     from edgedla.runtime.pipeline.config import load_config
@@ -73,6 +74,8 @@ def run(file: str) -> int:
     from edgedla.runtime.pipeline.pool import Pool
     from edgedla.runtime.runners.fake import FakeRunner
 
+    # As `edgedla run` does.
+    limit_arenas()
     config = load_config(file)
     artifact = load_artifact(config.models["objects"].artifact)
     answer = {b.name: np.zeros(b.size_bytes, np.uint8) for b in artifact.outputs}

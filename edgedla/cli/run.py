@@ -150,6 +150,7 @@ def _read(file: str, devices: Tuple[str, ...], placement: str, given: Mapping[st
 def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str, Any]:
     """Runs to the end; a changed file, and SIGHUP, replace models on the way."""
     from edgedla.cli.terminal.live_line import live_line
+    from edgedla.runtime.arenas import limit_arenas
     from edgedla.runtime.health.metrics import serve_metrics
     from edgedla.runtime.health.service import as_service
     from edgedla.runtime.live.server import serve_view
@@ -157,6 +158,7 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
     from edgedla.runtime.pipeline.reload import Reloader, reloading
 
     config = read()
+    limit_arenas()
     with opened_parts(config) as parts, contextlib.ExitStack() as stack:
         opened = parts.pipeline
         if file:

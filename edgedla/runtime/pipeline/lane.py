@@ -25,6 +25,8 @@ log = logging.getLogger("edgedla.runtime.pipeline.lane")
 STAGES = ("wait", "preprocess", "queue", "inference", "decode", "output", "age")
 #: How often a stage with nothing to do looks whether it should end.
 IDLE_S = 0.2
+#: An image is prepared at least so long before a runner will be free: a thread that sleeps may be woken late.
+LEAST_LEAD_S = 0.001
 
 
 @dataclass
@@ -101,6 +103,8 @@ class Lane:
         self._draining: Deque[Engine] = collections.deque()
         self._closing: List[threading.Thread] = []
         self._parts: Deque[_Part] = collections.deque()
+        #: Seconds that preparing a batch takes.
+        self._lead_s = LEAST_LEAD_S
         self.children: List[Lane] = []
         self.waits: Callable[[str], bool] = lambda source: False
         self.stages = {stage: Latency() for stage in STAGES}
@@ -128,6 +132,8 @@ class Lane:
         try:
             while not stopped():
                 self._take_over()
+                if not self.engine.pool.await_room(self._lead_s, IDLE_S):
+                    continue
                 parts = self._gather()
                 if not parts:
                     if not more() and not self.slots.waiting():
@@ -145,7 +151,7 @@ class Lane:
         while len(parts) < self.engine.batch:
             if not self._parts:
                 wait_s = max(0.0, until_s - time.monotonic()) if parts else IDLE_S
-                taken = self.slots.take(wait_s)
+                taken = self.slots.take(wait_s, 0.0 if parts else self.engine.pool.turn_s)
                 if taken is None:
                     # A slot that filled up woke this thread, or the time is over.
                     break
@@ -167,6 +173,8 @@ class Lane:
         inputs, geometries = self.engine.prepare([(part.job.source, part.image) for part in parts])
         ready = time.monotonic()
         self.stages["preprocess"].add((ready - taken) * 1e3)
+        # Upwards at once, slowly downwards: a runner that waits for its input costs more than an image that waits.
+        self._lead_s = max(ready - taken, self._lead_s * 0.98 + (ready - taken) * 0.02, LEAST_LEAD_S)
         batch = _Batch(parts, geometries)
         while not self.engine.pool.submit(inputs, batch, timeout_s=IDLE_S):
             if stopped():

@@ -6,6 +6,7 @@ import collections
 import concurrent.futures
 import contextlib
 import logging
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -100,6 +101,42 @@ class Pool:
         free = [m for m in self._members if m.alive and m.busy < m.limit]
         # The least busy, then the fastest by its own mean.
         return min(free, key=lambda m: (m.load, m.latency.total_ms / max(m.latency.count, 1))) if free else None
+
+    @property
+    def turn_s(self) -> float:
+        """Seconds from one member becoming free to the next, in the mean; 0 where nothing ran yet."""
+        known = [m for m in self._members if m.alive and m.latency.count]
+        per_s = sum(m.limit * m.latency.count / max(m.latency.total_ms, 1e-6) * 1e3 for m in known)
+        return 1 / per_s if per_s else 0.0
+
+    def await_room(self, lead_s: float, timeout_s: float) -> bool:
+        """Waits until an inference could be submitted in `lead_s`, as far as the mean of each member tells; False if none
+        could in time. What is taken from a slot sooner only grows old, and stands before what comes meanwhile.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        with self._condition:
+            while True:
+                now_s = time.monotonic()
+                left_s = self._free_in(now_s) - lead_s
+                if left_s <= 0:
+                    return True
+                if now_s >= deadline_s:
+                    return False
+                self._condition.wait(min(left_s, deadline_s - now_s))
+
+    def _free_in(self, now_s: float) -> float:
+        """Seconds until a member is free; 0 where one is, where none is left (which `submit` says), or nothing is known."""
+        soonest_s = math.inf
+        for m in self._members:
+            if not m.alive:
+                continue
+            if m.busy < m.limit or not m.latency.count:
+                return 0.0
+            oldest = next((w for w in self._queue if w.member is m), None)
+            if oldest is not None:
+                began_s = max(oldest.started_s, m.finished_at if m.stages == 1 else 0.0)
+                soonest_s = min(soonest_s, began_s + m.latency.total_ms / m.latency.count / 1e3 - now_s)
+        return 0.0 if soonest_s == math.inf else soonest_s
 
     def submit(self, inputs: Mapping[str, np.ndarray], tag: object = None, timeout_s: Optional[float] = None) -> bool:
         """Queues one inference on a free member; False if none became free in time.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Generic, Mapping, Optional, Tuple, TypeVar
 
@@ -10,6 +11,9 @@ T = TypeVar("T")
 #: A source that had nothing in its slot when it was its turn keeps the right to so many frames in a row, and no more: one
 #: that was away for an hour does not take the runners for an hour.
 MOST_CREDIT = 8.0
+#: A source's next item is expected after the mean of its last intervals; one that is later than that by this share of it is
+#: no longer waited for. The mean moves by a part of each new interval.
+LATE, NEWEST = 0.25, 0.1
 
 
 @dataclass(frozen=True)
@@ -34,16 +38,38 @@ class _Slot:
         #: Waldspurger and Weihl, MIT/LCS/TM-528, 1995).
         self.virtual = 0.0
         self.dropped = self.taken = 0
+        #: An item lies there that replaced one: the source gives more than it may have.
+        self.floods = False
+        self._last_s, self._interval_s = 0.0, 0.0
+
+    def came(self, now_s: float) -> None:
+        """Counts an item of this moment."""
+        self.floods = self.full
+        self.dropped += self.full
+        if self._last_s:
+            interval_s = now_s - self._last_s
+            self._interval_s += (interval_s - self._interval_s) * (NEWEST if self._interval_s else 1.0)
+        self._last_s = now_s
+
+    def due(self, now_s: float, within_s: float) -> Optional[float]:
+        """Until when to wait for the next item; None where none is expected by then, or one lies there."""
+        due_s = self._last_s + self._interval_s
+        latest_s = due_s + LATE * self._interval_s
+        if self.full or self.floods or not self._interval_s or due_s > now_s + within_s or latest_s <= now_s:
+            return None
+        return latest_s
 
 
 class Slots(Generic[T]):
     """One slot a source. `put` overwrites what nobody took, so memory stays flat and a slow model sees fresh frames.
 
     A source that floods its slot only replaces its own frames; one that hangs leaves its slot empty, and the others share
-    its time by their weights.
+    its time by their weights. What a source gets beyond the others' weights it gets in time that none of them is about to need:
+    an inference cannot be interrupted.
     """
 
-    def __init__(self, shares: Mapping[str, Share]) -> None:
+    def __init__(self, shares: Mapping[str, Share], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._condition = threading.Condition()
         self._slots: Dict[str, _Slot] = {name: _Slot(share) for name, share in shares.items()}
         self._now: Dict[int, float] = {}
@@ -66,8 +92,7 @@ class Slots(Generic[T]):
                 slot = self._slots.get(name)
             if slot is None:
                 return
-            if slot.full:
-                slot.dropped += 1
+            slot.came(self._clock())
             slot.item, slot.full = item, True
             self._condition.notify_all()
 
@@ -88,13 +113,18 @@ class Slots(Generic[T]):
             self._slots = {n: slot for n, slot in self._slots.items() if n != name}
             self._condition.notify_all()
 
-    def take(self, timeout_s: float) -> Optional[Tuple[str, T]]:
-        """(source, item) of the source whose turn it is, removed from its slot; None if none came before the time, or `wake`."""
+    def take(self, timeout_s: float, occupied_s: float = 0.0) -> Optional[Tuple[str, T]]:
+        """(source, item) of the source whose turn it is, removed from its slot; None if none came before the time, or `wake`.
+
+        Args:
+            occupied_s: so long the item will keep others waiting.
+        """
         with self._condition:
             name = self._next()
             if name is None:
                 self._condition.wait(timeout_s)
                 name = self._next()
+            name = self._after_those_due(name, timeout_s, occupied_s)
             if name is None:
                 return None
             slot = self._slots[name]
@@ -109,6 +139,28 @@ class Slots(Generic[T]):
         if not waiting:
             return None
         return min(waiting, key=lambda pair: (-pair[1].share.priority, pair[1].virtual))[0]
+
+    def _after_those_due(self, name: Optional[str], timeout_s: float, occupied_s: float) -> Optional[str]:
+        """Whose turn it is, once those that must not wait for a surplus item have theirs, or are late; None after the time."""
+        if not occupied_s:
+            return name
+        deadline_s = self._clock() + timeout_s
+        while name is not None:
+            slot = self._slots[name]
+            if not slot.floods:
+                return name
+            now_s = self._clock()
+            others = [s for s in self._slots.values() if s is not slot and s.share.priority >= slot.share.priority]
+            surplus = all(slot.virtual > s.virtual for s in others)
+            until = [s.due(now_s, occupied_s) for s in others] if surplus else []
+            waits = [u for u in until if u is not None]
+            if not waits:
+                return name
+            if now_s >= deadline_s:
+                return None
+            self._condition.wait(min(max(waits), deadline_s) - now_s)
+            name = self._next()
+        return None
 
     def _charge(self, slot: _Slot) -> None:
         """Moves the slot ahead by the frame that it got. Slots that fell far behind while they were empty are moved up."""

@@ -96,3 +96,85 @@ def test_waiting_for_a_slot_ends_when_the_pipeline_does():
     slots.put("f", 0)
     slots.put("f", 1, wait=True, stopped=lambda: True)
     assert slots.take(0.0) == ("f", 1)
+
+
+class Clock:
+    """A clock that `wait` moves: what waits for a time gets there at once."""
+
+    def __init__(self):
+        self.now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def with_clock(shares):
+    clock = Clock()
+    slots = Slots(shares, clock)
+
+    def wait(timeout_s):
+        clock.now_s += timeout_s
+        return False
+
+    slots._condition.wait = wait
+    return slots, clock
+
+
+def cameras_and_a_flood(slots, clock, upto_s, calm=("a", "b")):
+    """Calm sources every 30 ms, taken at once; "flood" every ms, taken every 25 ms, so that it gets more than the others."""
+    n = 0
+    while clock.now_s < upto_s:
+        n += 1
+        clock.now_s += 0.001
+        slots.put("flood", n)
+        if n % 30 == 0:
+            for name in calm:
+                slots.put(name, n)
+                while slots.take(0)[0] != name:
+                    pass
+        if n % 25 == 0:
+            slots.put("flood", n)
+            assert slots.take(0)[0] == "flood"
+
+
+@pytest.mark.parametrize(
+    ("after_s", "occupied_s", "waits_s"),
+    [
+        (0.005, 0.010, 0.0),  # the others are due in 25 ms
+        (0.022, 0.010, 0.0155),  # they are due in 8 ms, and late by a quarter of 30 ms at most
+        (0.022, 0.005, 0.0),
+        (0.033, 0.010, 0.0045),  # they are late already
+        (0.040, 0.010, 0.0),  # they do not come any more
+        (0.022, 0.0, 0.0),
+    ],
+)
+def test_a_surplus_item_waits_for_those_that_are_about_to_come(after_s, occupied_s, waits_s):
+    slots, clock = with_clock({n: Share() for n in ("a", "b", "flood")})
+    cameras_and_a_flood(slots, clock, 100.9)
+    clock.now_s += after_s
+    slots.put("flood", 1)
+    slots.put("flood", 2)
+    began_s = clock.now_s
+    assert slots.take(1.0, occupied_s)[0] == "flood"
+    assert clock.now_s - began_s == pytest.approx(waits_s, abs=2e-3)
+
+
+def test_a_source_that_got_no_more_than_the_others_waits_for_nobody():
+    slots, clock = with_clock({"a": Share(), "flood": Share(100.0)})
+    cameras_and_a_flood(slots, clock, 100.9, calm=("a",))
+    clock.now_s += 0.022
+    slots.put("flood", 1)
+    slots.put("flood", 2)
+    began_s = clock.now_s
+    assert slots.take(1.0, 0.02)[0] == "flood"
+    assert clock.now_s == began_s
+
+
+def test_the_wait_ends_with_the_time_that_was_given():
+    slots, clock = with_clock({n: Share() for n in ("a", "b", "flood")})
+    cameras_and_a_flood(slots, clock, 100.9)
+    clock.now_s += 0.022
+    slots.put("flood", 1)
+    slots.put("flood", 2)
+    assert slots.take(0.002, 0.02) is None
+    assert slots.waiting("flood"), "it is not lost"
