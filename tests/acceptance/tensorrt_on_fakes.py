@@ -16,17 +16,17 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from edgedla.python_files import import_file
-
 TESTS = Path(__file__).resolve().parents[1]
 #: What a "measured" time is of a predicted one.
 SLOWER = 1.5
 TARGET = os.environ.get("FAKE_TARGET", "agx-orin-64gb")
 
-import_file(TESTS / "fake_tensorrt" / "surface.py", "fake_surface")
-FAKE = import_file(TESTS / "fake_tensorrt" / "fake.py", "fake_tensorrt")
+
+sys.path.insert(0, str(TESTS.parent))
+from tests.fake_tensorrt import fake  # noqa: E402
+
 RELEASE = os.environ.get("FAKE_TENSORRT_RELEASE", "10.3.0")
-module = FAKE.make_module(RELEASE, FAKE.Script(layers=[], inputs={}, outputs={}))
+module = fake.make_module(RELEASE, fake.Script(layers=[], inputs={}, outputs={}))
 _fill, _build = module.OnnxParser.parse_from_file, module.Builder.build_serialized_network
 _deserialize = module.Runtime.deserialize_cuda_engine
 #: The model that was parsed last.

@@ -29,10 +29,9 @@ from edgedla.cli.main import main
 from edgedla.documents import header, schema
 from edgedla.errors import DocumentError
 from edgedla.quantization.numerics import single_departures
+from tests.fake_tensorrt.board_libraries import make_libraries
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "fake_tensorrt"))
-from board_libraries import make_libraries  # noqa: E402 - beside the fake that it wraps
 
 SERIAL = "1423021012345"
 TREES = {

@@ -14,17 +14,8 @@ import pytest
 from onnx import helper
 
 from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan, Pools
-from edgedla.python_files import import_file
+from tests.fake_tensorrt import fake
 from tests.models import node, onnx_model
-
-# Makes `chain_placements` importable for the tests beside it: the test folders are no packages.
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-FAKE = Path(__file__).resolve().parents[1] / "fake_tensorrt"
-
-
-SURFACE = import_file(FAKE / "surface.py", "fake_surface")
-FAKE_MODULE = import_file(FAKE / "fake.py", "fake_tensorrt")
 
 #: conv -> relu -> softmax (GPU) and a constant that only TensorRT sees.
 NETWORK = [
@@ -46,7 +37,7 @@ def fake_tensorrt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
             "outputs": {"probabilities": (1, 8, 8, 8)},
             **script,
         }
-        module = FAKE_MODULE.make_module(version, FAKE_MODULE.Script(**values))
+        module = fake.make_module(version, fake.Script(**values))
         monkeypatch.setitem(sys.modules, "tensorrt", module)
         return module
 

@@ -16,7 +16,6 @@ import jsonschema
 import numpy as np
 import onnx
 import pytest
-from chain_placements import TARGET, Devices, on_one_core, placed, runs
 
 from edgedla.builder import Artifact, HostSession, Stage, build, load_artifact, plan_build, plan_stages, write_scripts
 from edgedla.builder.chain.host_accuracy import HostChain
@@ -26,6 +25,7 @@ from edgedla.formats import parse_io_formats
 from edgedla.importers import load_onnx
 from edgedla.inspection.inspect_file import diff, inspect
 from edgedla.placement.result.document import read_placement
+from tests.builder.chain_placements import TARGET, Devices, on_one_core, placed, runs
 from tests.models import node, onnx_model, save
 
 ROOT = Path(__file__).resolve().parents[2]

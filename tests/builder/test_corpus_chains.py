@@ -8,7 +8,6 @@ from typing import Any, List, Optional, Tuple
 import numpy as np
 import onnx
 import pytest
-from chain_placements import TARGET, Devices, on_one_core, placed, runs
 
 from edgedla.builder import Artifact, HostSession, build, load_artifact
 from edgedla.builder.chain.check_stage_layers import same_layers
@@ -19,6 +18,7 @@ from edgedla.builder.host.accuracy import TOLERANCE_REL_L2
 from edgedla.builder.request import BuildRequest
 from edgedla.errors import BuildError
 from edgedla.importers import load_onnx
+from tests.builder.chain_placements import TARGET, Devices, on_one_core, placed, runs
 
 #: Skip connections, grouped convolutions with channel shuffles (5-D tensors, static shape arithmetic), and branches.
 NETS = ("tv_resnet18", "tv_shufflenet_v2_x1_0", "tv_googlenet")

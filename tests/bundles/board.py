@@ -6,7 +6,6 @@ what starts on a board, so that start-up time and memory can be compared.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import runpy
@@ -15,19 +14,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-FAKE = Path(__file__).resolve().parents[1] / "fake_tensorrt"
+ROOT = Path(__file__).resolve().parents[2]
 #: Of the artifact whose engine the fake plays.
 MANIFEST = "BOARD_MANIFEST"
-
-
-def fake_module(name: str, file: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, FAKE / file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 class Memory:
@@ -67,8 +56,11 @@ class Memory:
 def install() -> None:
     with open(os.environ[MANIFEST], encoding="utf-8") as f:
         manifest = json.load(f)
-    fake_module("fake_surface", "surface.py")
-    fake = fake_module("fake_tensorrt", "fake.py")
+    # Only for this import: the bundle must not take its modules from the checkout.
+    sys.path.insert(0, str(ROOT))
+    from tests.fake_tensorrt import fake
+
+    sys.path.remove(str(ROOT))
     shapes = {True: {}, False: {}}  # type: Any
     for binding in manifest["bindings"]:
         shapes[binding["is_input"]][binding["name"]] = tuple(binding["shape_nchw"])

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from edgedla.python_files import import_file
+from tests.fake_tensorrt.surface import load_surface
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [
@@ -51,8 +51,7 @@ class Use:
     arguments: Optional[Tuple[int, Tuple[str, ...]]] = None
 
 
-_SURFACE = import_file(ROOT / "tests/fake_tensorrt/surface.py", "fake_surface")
-SURFACES: Dict[str, Dict[str, Any]] = {r: _SURFACE.load_surface(r) for r in RELEASES}
+SURFACES: Dict[str, Dict[str, Any]] = {r: load_surface(r) for r in RELEASES}
 
 
 def uses(path: Path) -> Iterator[Use]:

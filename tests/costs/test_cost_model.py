@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from cost_graphs import Builder, residual_block
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from edgedla.costs.networks import network
 from edgedla.errors import UsageError
 from edgedla.graph import Tensor
 from edgedla.targets import modules, platform_for
+from tests.costs.cost_graphs import Builder, residual_block
 
 ORIN = platform_for("agx-orin-64gb")
 XAVIER = platform_for("agx-xavier-32gb")

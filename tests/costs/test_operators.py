@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cost_graphs import Builder, residual_block
-
 from edgedla.costs.operators import operators_of
+from tests.costs.cost_graphs import Builder, residual_block
 
 
 def names(graph) -> list:

@@ -6,7 +6,6 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from cost_graphs import residual_block
 
 from edgedla.cli.main import main
 from edgedla.costs.fit.own_board import LEAST_OPERATORS, fit_board
@@ -14,6 +13,7 @@ from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Measurement, Profile, operator_signature, parse_profile
 from edgedla.errors import DocumentError
 from edgedla.targets import platform_for
+from tests.costs.cost_graphs import residual_block
 
 TARGET, MODE = "agx-orin-64gb", "MAXN"
 

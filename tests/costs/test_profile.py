@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from cost_graphs import Builder, residual_block
 
 from edgedla.costs.cost import total
 from edgedla.costs.model import CostModel
@@ -16,6 +15,7 @@ from edgedla.documents import schema
 from edgedla.errors import DocumentError, UsageError
 from edgedla.records.engine_info import parse_engine_info
 from edgedla.targets import platform_for
+from tests.costs.cost_graphs import Builder, residual_block
 
 ORIN = platform_for("agx-orin-64gb")
 

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Tuple
 
 import pytest
-from cost_graphs import Builder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from edgedla.costs.cost import total
 from edgedla.costs.model import CostModel
 from edgedla.costs.networks import network, networks_dir
 from edgedla.targets import modules, platform_for
+from tests.costs.cost_graphs import Builder
 
 #: One target of every chip and width: Orin and Xavier, AGX and NX, and modules without DLA.
 TARGETS = ("agx-orin-64gb", "orin-nx-16gb", "orin-nano-8gb", "agx-xavier-32gb", "xavier-nx-8gb", "agx-thor-t5000")

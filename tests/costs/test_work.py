@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from cost_graphs import Builder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from edgedla.costs.engines import Clocks, dla_engine
 from edgedla.costs.features import dla_features, reload_bytes, rounded_macs, widened_macs
 from edgedla.costs.work import Work, work_of
 from edgedla.graph import Layer, LayerGraph, Tensor
+from tests.costs.cost_graphs import Builder
 
 CLOCKS = Clocks(1600, 1300, 3199, 204.8)
 

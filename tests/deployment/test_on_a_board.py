@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fake_tensorrt"))
-from board_libraries import make_libraries
+from tests.fake_tensorrt.board_libraries import make_libraries
 
 
 @pytest.mark.slow

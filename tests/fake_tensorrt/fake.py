@@ -10,7 +10,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
-from fake_surface import Member, load_surface, make_class, make_enum  # registered by the fixture
+from tests.fake_tensorrt.surface import Member, load_surface, make_class, make_enum
 
 
 @dataclass

@@ -5,9 +5,6 @@ The suite runs a few of each; `benchmarks/bench_fix_proofs.py` runs 2,000.
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import onnx
 import pytest
@@ -16,18 +13,9 @@ from edgedla.fixes.examples import example_model, outcome
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Goal
 from edgedla.fixes.rewrites import all_rewrites
+from tests.fixes.instances import GENERATORS
 
 COUNT = 12
-
-
-def load_instances():
-    spec = importlib.util.spec_from_file_location("instances", Path(__file__).with_name("instances.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-GENERATORS = load_instances().GENERATORS
 
 
 def test_every_rewrite_has_a_generator():

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import helper
-from onnx_models import constant, ints, model, one, output_dims, value, weights
 
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
+from tests.importers.onnx_models import constant, ints, model, one, output_dims, value, weights
 
 OLD, NEW = (8, 6), (10, 3)
 POOL = {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}

@@ -11,14 +11,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from onnx_models import constant, ints, model, one, value, weights
-from parser_probes import classes, model_of, probes
 
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
 from edgedla.importers.known_ops import REFUSED
 from edgedla.importers.ops import OPERATORS
 from edgedla.importers.parser_releases import IMPORTED_SINCE
+from tests.importers.onnx_models import constant, ints, model, one, value, weights
+from tests.importers.parser_probes import classes, model_of, probes
 
 RELEASES = ("8.4", "8.6", "10.3", "10.7")
 X = (1, 8, 16, 16)

@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from onnx_models import constant, ints, model, one, output_dims, value, weights
 
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx, walk
 from edgedla.importers.model_file import wire
+from tests.importers.onnx_models import constant, ints, model, one, output_dims, value, weights
 
 GOOD = one("Conv", {"kernel_shape": [3, 3]}, initializers=[weights("w", 4, 8, 3, 3)]).SerializeToString()
 

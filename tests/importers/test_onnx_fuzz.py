@@ -10,11 +10,11 @@ import warnings
 import onnx
 import pytest
 from onnx import AttributeProto, TensorProto
-from parser_probes import model_of, probes
 
 from edgedla.errors import ModelError
 from edgedla.graph.document import to_document
 from edgedla.importers import load_onnx, onnx_model
+from tests.importers.parser_probes import model_of, probes
 
 PROBES = probes()
 #: Longest time for one small model, with room for a busy machine.

@@ -8,12 +8,12 @@ import sys
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from onnx_models import constant, ints, model, one, output_dims, types, value, weights
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.graph.document import to_document
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file import described_shapes
+from tests.importers.onnx_models import constant, ints, model, one, output_dims, types, value, weights
 
 CONV = one("Conv", {"kernel_shape": [3, 3]}, initializers=[weights("w", 4, 8, 3, 3)])
 

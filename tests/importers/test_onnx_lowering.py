@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import helper
-from onnx_models import VERSIONS, constant, ints, model, one, output_dims, types, value, weights
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.importers import load_onnx
+from tests.importers.onnx_models import VERSIONS, constant, ints, model, one, output_dims, types, value, weights
 
 # fmt: off
 #: What, model, layer types; the same in both lowerings.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from onnx_models import VERSIONS, constant, model, types, value
 
 from edgedla.importers import load_onnx
+from tests.importers.onnx_models import VERSIONS, constant, model, types, value
 
 
 def branches(condition):

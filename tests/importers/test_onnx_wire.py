@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
-from onnx_models import constant, model, one, value, weights
 
 from edgedla.graph.document import to_document
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file import wire
+from tests.importers.onnx_models import constant, model, one, value, weights
 
 BIG = (256, 64, 3, 3)  # 576 KiB of floats, above wire.LARGE_PAYLOAD_BYTES.
 

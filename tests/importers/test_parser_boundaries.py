@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from onnx_models import constant, ints, model, one, types, value, weights
 
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
+from tests.importers.onnx_models import constant, ints, model, one, types, value, weights
 
 INT_MAX, INT_MIN = (1 << 31) - 1, -(1 << 31)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import onnx
 import pytest
-from parser_probes import VERSIONS, classes, differences, model_of, probes
 
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
+from tests.importers.parser_probes import VERSIONS, classes, differences, model_of, probes
 
 PROBES = probes()
 CLASSES = [(row["name"], row["model"], v, answer) for row in classes() for v, answer in row["answers"].items()]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from onnx_models import constant, ints, model, one, types, value
 
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
+from tests.importers.onnx_models import constant, ints, model, one, types, value
 
 OLD, NEW = (8, 6), (10, 3)
 INT64 = TensorProto.INT64

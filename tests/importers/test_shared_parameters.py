@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import helper
-from onnx_models import constant, model, value, weights
 
 from edgedla.importers import load_onnx
 from edgedla.regions import check, compare
 from edgedla.targets import platform_for
+from tests.importers.onnx_models import constant, model, value, weights
 
 
 def network(trained, blocks=2):

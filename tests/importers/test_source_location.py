@@ -6,13 +6,13 @@ import json
 
 import pytest
 from onnx import helper
-from onnx_models import model, value
 
 from edgedla.graph.document import from_document, to_document
 from edgedla.graph.source import SourceLocation
 from edgedla.importers import load_onnx
 from edgedla.importers.source_location import module_of_name, module_of_scopes, user_frame
 from edgedla.regions import check
+from tests.importers.onnx_models import model, value
 
 STACK = (
     'File "/nets/mobilenetv3.py", line 221, in forward\n    x = self.features(x)\n'

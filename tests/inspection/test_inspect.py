@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import random
@@ -23,16 +22,11 @@ from edgedla.inspection.inspect_file import diff, inspect
 from edgedla.records.plan_header import plan_header
 from edgedla.reports.inspect import render_diff, render_inspection
 from tests.models import node, ones, onnx_model, save
+from tests.records.loadable_maker import make_loadable
 
 LOGS = Path(__file__).resolve().parents[1] / "data" / "build_logs"
 RESNET = LOGS / "resnet50_trt10.3_verbose.log"
 YOLO = LOGS / "yolo11l_trt8.5.log"
-
-_spec = importlib.util.spec_from_file_location(
-    "loadable_maker", Path(__file__).parents[1] / "records" / "loadable_maker.py"
-)
-_maker = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_maker)
 
 
 def two_convolutions(path: Path, op: str = "Relu") -> Path:
@@ -116,7 +110,7 @@ def test_engine_layers(tmp_path):
 
 def test_loadable(tmp_path):
     path = tmp_path / "net.dla"
-    path.write_bytes(_maker.make_loadable())
+    path.write_bytes(make_loadable())
     found = inspect(path)
     assert found.kind == "loadable"
     assert facts(found, "Loadable")["submit order"] == "0 then 1"
@@ -168,9 +162,7 @@ def test_artifact_with_its_own_log_and_layers(tmp_path):
 
 
 def test_standalone_artifacts_show_their_loadable_if_it_follows_the_open_schema(tmp_path):
-    known = artifact(
-        tmp_path / "a", kind="standalone", contents={("loadable", "model.dla.bin"): _maker.make_loadable()}
-    )
+    known = artifact(tmp_path / "a", kind="standalone", contents={("loadable", "model.dla.bin"): make_loadable()})
     assert facts(inspect(known), "Loadable: Loadable")["version"] == "0.7.0"
     other = artifact(tmp_path / "b", kind="standalone", contents={("loadable", "model.dla.bin"): b"NVIDIA's own form"})
     assert any("does not follow" in note for note in inspect(other).notes)
@@ -377,7 +369,7 @@ def test_missing_files_and_plain_folders_are_errors_with_words(tmp_path):
 def test_damaged_files_of_every_kind_are_an_answer_or_an_error(tmp_path):
     rng = random.Random(5)
     sources = [
-        RESNET.read_bytes(), json.dumps(ENGINE).encode(), _maker.make_loadable(), plan_file(),
+        RESNET.read_bytes(), json.dumps(ENGINE).encode(), make_loadable(), plan_file(),
         two_convolutions(tmp_path / "net.onnx").read_bytes(),
     ]  # fmt: skip
     path = tmp_path / "damaged"

@@ -16,9 +16,8 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/remote"))
 
-from loopback import LoopbackBoard, keygen, missing  # noqa: E402
+from tests.remote.loopback import LoopbackBoard, keygen, missing  # noqa: E402
 
 ANSIBLE = ROOT / "jetson/ansible"
 PLAYBOOK = shutil.which(

@@ -16,7 +16,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from placement_models import small_model
 
 import edgedla
 from edgedla.costs.coefficients import coefficients
@@ -30,6 +29,7 @@ from edgedla.reports.placement import render_placement
 from edgedla.reports.placement.text import proof_text
 from edgedla.targets import platform_for
 from tests.models import node, onnx_model
+from tests.placement.placement_models import small_model
 
 TESTS = Path(__file__).resolve().parents[1]
 ORIN = {"target": "agx-orin-64gb", "precision": "int8"}

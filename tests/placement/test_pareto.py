@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from placement_models import small_model
 
 import edgedla
 from edgedla.errors import UsageError
 from edgedla.reports.prediction import render_front, render_prediction
+from tests.placement.placement_models import small_model
 
 ORIN = {"target": "agx-orin-64gb", "precision": "int8"}
 

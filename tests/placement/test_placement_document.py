@@ -11,7 +11,6 @@ from typing import Any, Dict, List, Tuple
 
 import jsonschema
 import pytest
-from placement_models import refused_model, small_model
 
 from edgedla.documents import schema
 from edgedla.errors import DocumentError, UsageError
@@ -27,6 +26,7 @@ from edgedla.placement import (
     trtexec_commands,
     verify,
 )
+from tests.placement.placement_models import refused_model, small_model
 
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb", "precision": "int8"}
 

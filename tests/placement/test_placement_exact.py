@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from placement_problems import brute_force, problems
 
 from edgedla.placement.problem.evaluate import Evaluation, evaluate, worth
 from edgedla.placement.problem.goal import Goal, Solution
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.validate import validate
 from edgedla.placement.solvers.solve import schedule_length, solve
+from tests.placement.placement_problems import brute_force, problems
 
 # Shrinking a solver problem takes minutes; the failing problem is printed as it was drawn.
 CHECKED = settings(

@@ -8,10 +8,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from own_sums import is_legal, least, loads_of, value_of
-from placement_models import small_model
-from placement_problems import assignments, problems
-from tiny_networks import loops_in, tiny_problem
 
 import edgedla
 from edgedla.costs.networks import network
@@ -21,6 +17,10 @@ from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.solve import solve
+from tests.placement.own_sums import is_legal, least, loads_of, value_of
+from tests.placement.placement_models import small_model
+from tests.placement.placement_problems import assignments, problems
+from tests.placement.tiny_networks import loops_in, tiny_problem
 
 ALL = ("GPU", "DLA0", "DLA1")
 ORIN = {"target": "agx-orin-64gb", "precision": "int8"}

@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from own_sums import is_legal, least, value_of, waits_in_a_circle
-from placement_problems import assignments, cost, problems, regroup
 
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import Region, evaluate, worth
@@ -18,6 +16,8 @@ from edgedla.placement.solvers.highs import available
 from edgedla.placement.solvers.lower_bounds import equal_models
 from edgedla.placement.solvers.milp import solve_milp
 from edgedla.placement.solvers.solve import solve
+from tests.placement.own_sums import is_legal, least, value_of, waits_in_a_circle
+from tests.placement.placement_problems import assignments, cost, problems, regroup
 
 ALL = ("GPU", "DLA0", "DLA1")
 QUICK = settings(

@@ -7,7 +7,6 @@ from typing import Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from placement_problems import assignments, cost, problems, regroup
 
 from edgedla.errors import UsageError
 from edgedla.graph import Layer, LayerGraph, Tensor
@@ -22,6 +21,7 @@ from edgedla.placement.problem.validate import RULES, validate
 from edgedla.placement.solvers.highs import LinearModel
 from edgedla.placement.solvers.mincut import cheapest
 from edgedla.placement.solvers.solve import solve
+from tests.placement.placement_problems import assignments, cost, problems, regroup
 
 CHECKED = settings(
     max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]

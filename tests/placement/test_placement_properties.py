@@ -8,7 +8,6 @@ from typing import Any, Dict, List, Tuple
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from placement_problems import problems, regroup
 
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import Region, evaluate, worth
@@ -17,6 +16,7 @@ from edgedla.placement.problem.problem import Flow, Problem
 from edgedla.placement.problem.validate import validate
 from edgedla.placement.solvers.pipeline_starts import stage_starts
 from edgedla.placement.solvers.solve import first_core_first, solve
+from tests.placement.placement_problems import problems, regroup
 
 CHECKED = settings(
     max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]

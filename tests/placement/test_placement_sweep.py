@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from placement_problems import assignments, brute_force, cost, problems, regroup
 
 from edgedla.costs.cost import Cost
 from edgedla.placement.problem.evaluate import evaluate, worth
@@ -26,6 +25,7 @@ from edgedla.placement.solvers.solve import solve
 from edgedla.placement.solvers.stream import solve_stream
 from edgedla.placement.solvers.sweep import _undominated
 from edgedla.placement.solvers.weights import best_prices, weights_around
+from tests.placement.placement_problems import assignments, brute_force, cost, problems, regroup
 
 CHECKED = settings(
     max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]

@@ -9,12 +9,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from placement_models import refused_model, small_model
 
 import edgedla
 from edgedla.errors import UsageError
 from edgedla.placement.prediction.streams import Lane, side_by_side
 from tests.models import node, onnx_model
+from tests.placement.placement_models import refused_model, small_model
 
 ORIN = {"target": "agx-orin-64gb", "precision": "int8"}
 

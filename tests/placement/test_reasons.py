@@ -7,11 +7,11 @@ from typing import Any, List
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from placement_problems import problems
 
 from edgedla.placement.problem.evaluate import crossings_of
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.result.reasons import Borders
+from tests.placement.placement_problems import problems
 
 
 def borders(problem: Problem, devices: List[str]) -> float:

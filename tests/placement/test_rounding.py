@@ -9,14 +9,14 @@ from typing import Any, Dict, List
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from own_sums import least
-from placement_problems import problems
 
 from edgedla.placement.problem.goal import Goal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.highs import LinearModel, available
 from edgedla.placement.solvers.rounding import SMALL_VALUE, rounded_costs, rounded_row, scale_of
 from edgedla.placement.solvers.solve import solve
+from tests.placement.own_sums import least
+from tests.placement.placement_problems import problems
 
 SIZES = st.one_of(st.floats(-40, 40), st.sampled_from([5e-324, 1e-300, 1e-20, 1e-13, 9e-10, 1.1e-9, -1e-300, -1e-10]))
 UPPER = st.sampled_from([1.0, 3.0, math.inf])

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
-from small_nets import SHAPE, feeds, net
 
 from edgedla.errors import DataError, RunError
 from edgedla.quantization.collect import MOST_ELEMENTS, _step, collect
 from edgedla.quantization.histogram import BINS, FINE_BINS, Histogram
 from edgedla.quantization.methods import thresholds
+from tests.quantization.small_nets import SHAPE, feeds, net
 
 
 def relu_net() -> Any:

@@ -9,12 +9,12 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from small_nets import SHAPE, net
 
 from edgedla.errors import ModelError
 from edgedla.quantization.calibration_cache import parse_cache, write_cache
 from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
 from edgedla.quantization.session import open_session
+from tests.quantization.small_nets import SHAPE, net
 
 RNG = np.random.default_rng(0)
 WEIGHT = RNG.standard_normal((4, 3, 3, 3)).astype(np.float32)

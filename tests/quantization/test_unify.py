@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from small_nets import net
 
 from edgedla.errors import RuleError
 from edgedla.graph import LayerGraph
@@ -21,6 +20,7 @@ from edgedla.quantization.tensor_types import float_activations
 from edgedla.quantization.unify import Scales, dla_scales
 from edgedla.rules import sources
 from edgedla.targets import platform_for
+from tests.quantization.small_nets import net
 
 ORIN = platform_for("agx-orin-64gb", trt="10.3")
 

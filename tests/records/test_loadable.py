@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import random
 import struct
 import time
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
 from edgedla.errors import DocumentError
 from edgedla.records.flatbuffer import MAX_ENTRIES
 from edgedla.records.loadable import read_loadable
-
-_spec = importlib.util.spec_from_file_location("loadable_maker", Path(__file__).parent / "loadable_maker.py")
-_maker = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_maker)
-make_loadable = _maker.make_loadable
+from tests.records.loadable_maker import make_loadable
 
 
 def test_tasks_submit_order_and_interfaces():

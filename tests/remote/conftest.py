@@ -12,9 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from loopback import CHECKOUT, LoopbackBoard, keygen, missing
+from tests.remote.loopback import CHECKOUT, LoopbackBoard, keygen, missing
 
 
 class Laptop:

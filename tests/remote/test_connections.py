@@ -8,9 +8,9 @@ import signal
 import time
 
 import pytest
-from loopback import MODEL, keygen
 
 from edgedla import load_artifact
+from tests.remote.loopback import MODEL, keygen
 
 
 def build(laptop, *words, board="orin1", out="art"):

@@ -6,9 +6,9 @@ import json
 import os
 
 import pytest
-from loopback import MODEL
 
 from edgedla import load_artifact
+from tests.remote.loopback import MODEL
 
 
 @pytest.fixture

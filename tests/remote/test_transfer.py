@@ -12,7 +12,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from loopback import MODEL
 
 from edgedla.errors import RunError, UsageError
 from edgedla.remote.address import parse_address
@@ -22,6 +21,7 @@ from edgedla.remote.connection import bootstrap, printable
 from edgedla.remote.setup import platforms_of
 from edgedla.remote.transfer import checked_outputs
 from edgedla.remote.wheel import write_wheel
+from tests.remote.loopback import MODEL
 
 SEND = """
 import sys

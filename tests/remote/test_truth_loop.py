@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -12,10 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from edgedla.documents import schema
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fake_tensorrt"))
-from board_libraries import make_libraries
-
+from tests.fake_tensorrt.board_libraries import make_libraries
 from tests.models import onnx_model, save
 
 pytestmark = pytest.mark.slow

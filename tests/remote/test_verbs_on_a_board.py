@@ -9,12 +9,12 @@ from pathlib import Path
 import onnx
 import pytest
 from click.testing import CliRunner
-from loopback import MODEL
 
 from edgedla import load_artifact
 from edgedla.cli.board_option import FILES, SHARED, BoardCommand
 from edgedla.cli.main import VERBS, main
 from tests.models import node, ones, onnx_model
+from tests.remote.loopback import MODEL
 
 
 def build(laptop, *words, model=MODEL, out="art"):

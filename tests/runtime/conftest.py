@@ -11,22 +11,14 @@ from typing import Any, Callable, Optional
 import numpy as np
 import pytest
 
-from edgedla.python_files import import_file
-
-sys.path.insert(0, str(Path(__file__).parent))
+from tests.fake_tensorrt import fake
 
 DETECTOR = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
-FAKE = Path(__file__).resolve().parents[1] / "fake_tensorrt"
 
 
 @pytest.fixture
 def fake_tensorrt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """`fake_tensorrt("10.3.0", run=f)` installs a fake of that release; keywords are those of its Script."""
-
-    for name in ("fake_surface", "fake_tensorrt"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    import_file(FAKE / "surface.py", "fake_surface")
-    fake = import_file(FAKE / "fake.py", "fake_tensorrt")
 
     def install(version: str, **script: Any) -> Any:
         values = {"layers": [], "inputs": {"x": (1, 3, 8, 8)}, "outputs": {"y": (1, 3, 8, 8)}, **script}

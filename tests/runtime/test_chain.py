@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runtime_chains import SIZE, artifact, binding, chain, frame, passing, straight
 
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime import runners as runners_module
@@ -20,6 +19,7 @@ from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.chain import ChainRunner
 from edgedla.runtime.runners.cuda_base import CudaRunner
 from edgedla.runtime.runners.fake import FakeRunner, fake_chain
+from tests.runtime.runtime_chains import SIZE, artifact, binding, chain, frame, passing, straight
 
 WAIT_S = 20.0
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runtime_chains import SIZE, straight
 
 import edgedla
 from edgedla.builder.artifact.store import save_artifact
@@ -31,6 +30,7 @@ from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.runners import open_runners, outputs_as_arrays
 from edgedla.runtime.runners.fake import fake_chain, predicted_stage_ms
 from edgedla.runtime.runners.tensorrt_engine import TensorRtRunner
+from tests.runtime.runtime_chains import SIZE, straight
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"

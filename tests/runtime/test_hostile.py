@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from waiting import until
 
 from edgedla.errors import DocumentError, RunError, UsageError
 from edgedla.preprocess.geometry import Geometry
@@ -32,6 +31,7 @@ from edgedla.runtime.runners.fake import FakeRunner
 from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.reader import MOST_STUCK, CaptureOptions
+from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 GEOMETRY = Geometry.fit((48, 64), (48, 64))

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from waiting import until
 
 from edgedla.errors import UsageError
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs.mqtt import MOST_IN_FLIGHT, Mqtt, MqttConfig, check_mqtt
+from tests.runtime.waiting import until
 
 MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 

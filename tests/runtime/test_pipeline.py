@@ -10,7 +10,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from runtime_chains import straight
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
@@ -21,6 +20,7 @@ from edgedla.runtime.pipeline.pipeline import Limits, single
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.fake import FakeRunner, fake_chain
 from edgedla.runtime.sources import open_source
+from tests.runtime.runtime_chains import straight
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 GEOMETRY = Geometry.fit((48, 64), (48, 64))

@@ -12,7 +12,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from waiting import until
+
+from tests.runtime.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"

@@ -55,8 +55,8 @@ def as_json(path):
                 t.ClearField(field)
     del model.graph.value_info[:]
     form = MessageToDict(model, preserving_proto_field_name=True)
-    sys.path.insert(0, str(HERE.parents[1] / "importers"))
-    from parser_probes import model_of
+    sys.path.insert(0, str(HERE.parents[2]))
+    from tests.importers.parser_probes import model_of
 
     return form, model_of(form)
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import collections
-import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from field_pipelines import SIDE, camera, counter, engine, lane, number, numbers, pipeline
 
 from edgedla.errors import RunError
 from edgedla.runtime.decode.detections import Detection
@@ -20,6 +15,7 @@ from edgedla.runtime.outputs.sinks import Callback
 from edgedla.runtime.pipeline.cascade import CropRule
 from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.slots import Share
+from tests.runtime.field.field_pipelines import SIDE, camera, counter, engine, lane, number, numbers, pipeline
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 

@@ -9,12 +9,12 @@ import sys
 import threading
 
 import pytest
-from waiting import until
 
 import edgedla
 from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.pipeline.open_pipeline import opened_parts
 from edgedla.runtime.pipeline.reload import Reloader
+from tests.runtime.waiting import until
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")

@@ -9,7 +9,6 @@ import threading
 
 import numpy as np
 import pytest
-from waiting import until
 
 from edgedla.runtime.live.scenes import Scenes
 from edgedla.runtime.live.state import State, Warnings
@@ -18,6 +17,7 @@ from edgedla.runtime.pipeline.open_pipeline import opened_parts
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.reload import Reloader
 from edgedla.runtime.runners.fake import FakeRunner
+from tests.runtime.waiting import until
 
 pytest.importorskip("cv2", reason="OpenCV is not installed")
 FILE = """

@@ -6,16 +6,11 @@ import contextlib
 import http.client
 import json
 import shutil
-import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "field"))
-from field_pipelines import camera, counter, engine, lane, pipeline
 
 from edgedla.errors import RunError
 from edgedla.runtime.decode.detections import Detection
@@ -26,6 +21,7 @@ from edgedla.runtime.live.state import WORDS
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.settings import ViewConfig
+from tests.runtime.field.field_pipelines import camera, counter, engine, lane, pipeline
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 #: What an attacker would call a camera's object or a file.

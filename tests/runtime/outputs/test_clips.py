@@ -10,13 +10,13 @@ import time
 
 import numpy as np
 import pytest
-from waiting import until
 
 from edgedla.errors import UsageError
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs.clips import ClipConfig, Clips
 from edgedla.runtime.outputs.events import EventRule, Events
+from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 PERSON = Detection((4.0, 2.0, 30.0, 40.0), 0.9, 0, "person")

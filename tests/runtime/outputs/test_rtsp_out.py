@@ -12,7 +12,6 @@ import time
 
 import numpy as np
 import pytest
-from waiting import until
 
 from edgedla.errors import DocumentError, EnvironmentMissing, RunError
 from edgedla.runtime.decode.detections import Detection
@@ -22,6 +21,7 @@ from edgedla.runtime.outputs.rtsp import Rtsp, RtspConfig, encoders
 from edgedla.runtime.pipeline.config import load_config
 from edgedla.runtime.sources import parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
+from tests.runtime.waiting import until
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 BOX = Detection((20.0, 60.0, 60.0, 110.0), 0.9, 0, "person")

@@ -1,8 +1,0 @@
-"""Makes `cost_graphs` importable for the tests beside it: the test folders are no packages."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
