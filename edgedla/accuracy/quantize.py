@@ -193,10 +193,11 @@ class _Work:
         # The ranges as they came: what a rule made equal afterwards is no fault of a scale.
         best = state.plan({**state.absmax, **best_ranges(collection, names)}).calibration.absmax
         errors = tensor_errors(collection, state.absmax, names, best)
-        self.tell(f"measuring {len(names)} tensors alone on {len(few)} samples")
-        errors = with_output_shares(errors, simulation, few, used)
+        if few:
+            self.tell(f"measuring {len(names)} tensors alone on {len(few)} samples")
+            errors = with_output_shares(errors, simulation, few, used)
         errors = with_accumulated(errors, tensor_noise(state.model, simulation.plan, few[:_ACCUMULATE]))
-        if request.method == "auto" and self.measured:
+        if few and request.method == "auto" and self.measured:
             from edgedla.accuracy.repairs.output_thresholds import output_thresholds
 
             self.tell("choosing thresholds by the error at the outputs")
@@ -218,7 +219,7 @@ class _Work:
             self.tell("choosing layers for FP16")
             simulation = state.simulation()
             now = tensor_errors(collection, state.absmax, names, best)
-            now = with_output_shares(now, simulation, few, simulation.plan.calibration.absmax)
+            now = with_output_shares(now, simulation, few or feeds[:1], simulation.plan.calibration.absmax)
             layers_to_fp16(state, now, times, feeds, enough, request.min_sqnr_db)
         return errors
 

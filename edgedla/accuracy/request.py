@@ -20,7 +20,8 @@ class QuantizeRequest:
         equalize: bring the channels of activations to like ranges (cross-layer equalisation), where the error falls.
         repair_fp16: rescale what FP16 cannot hold by powers of two, or keep its layers on the GPU.
         everywhere: simulate every layer in INT8 on the DLA, in place of the devices that a build would use.
-        triage_samples: samples that a run per tensor uses. holdout_share: of the samples, where no others are held out.
+        triage_samples: samples that a run per tensor uses; 0: no tensor is run alone before a repair asks for it, and no
+            threshold is chosen by the error at the outputs. holdout_share: of the samples, where no others are held out.
     """
 
     target: str = "agx-orin-64gb"

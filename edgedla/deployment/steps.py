@@ -114,8 +114,10 @@ class Steps:
             from edgedla.accuracy.quantize import quantize
             from edgedla.accuracy.request import QuantizeRequest
 
+            # What random input finds out about a single tensor is no reason to change it.
             asked = QuantizeRequest(
-                **r.platform, **r.sizes, metric=self.metric, max_drop=r.max_drop, method=method, triage_samples=8,
+                **r.platform, **r.sizes, metric=self.metric, max_drop=r.max_drop, method=method,
+                triage_samples=0 if calibration.synthetic else 8,
             )  # fmt: skip
             result = quantize(model, calibration, asked, holdout=parts.search, progress=progress)
             result.save(folder)

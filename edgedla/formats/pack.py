@@ -13,6 +13,8 @@ from edgedla.formats.interleave import merge_four, split_four, transpose
 from edgedla.formats.layout import Layout
 
 Buffer = Union[bytes, bytearray, memoryview, np.ndarray]
+#: Of a tensor, or an array of scales that broadcasts against it: one a channel.
+Scale = Union[float, np.ndarray]
 
 NUMPY_TYPE: Dict[str, type] = {
     "FLOAT": np.float32, "HALF": np.float16, "INT8": np.int8, "UINT8": np.uint8,
@@ -29,7 +31,7 @@ TRANSPOSE_FROM_CHANNELS = 8
 _pool: Tuple[int, Optional[ThreadPoolExecutor]] = (0, None)
 
 
-def quantize(values: np.ndarray, scale: float) -> np.ndarray:
+def quantize(values: np.ndarray, scale: Scale) -> np.ndarray:
     """FP32 or FP16 values to INT8 as the DLA does it: q = clamp(round_half_away(values / scale), -128, 127).
 
     The DLA rounds halves away from zero (developer guide 8.6.1, quantization table), unlike NumPy and PyTorch,
@@ -41,7 +43,7 @@ def quantize(values: np.ndarray, scale: float) -> np.ndarray:
     _check_scale(scale)
     # One contiguous FP32 working copy; every further step is in place.
     with np.errstate(over="ignore"):
-        work = np.divide(values, np.float32(scale), dtype=np.float32)
+        work = np.divide(values, np.asarray(scale, np.float32), dtype=np.float32)
     np.clip(work, -128.0, 127.0, out=work)
     # Adding 0.5 itself would carry 0.49999997 up to 1.0 in FP32; its predecessor is exact for every |x| < 2**22.
     work += np.copysign(np.float32(0.49999997), work)
@@ -50,10 +52,10 @@ def quantize(values: np.ndarray, scale: float) -> np.ndarray:
     return work.astype(np.int8)
 
 
-def dequantize(values: np.ndarray, scale: float) -> np.ndarray:
+def dequantize(values: np.ndarray, scale: Scale) -> np.ndarray:
     """INT8 to FP32: values * scale."""
     _check_scale(scale)
-    return np.multiply(values, np.float32(scale), dtype=np.float32)
+    return np.multiply(values, np.asarray(scale, np.float32), dtype=np.float32)
 
 
 def pack(
@@ -216,8 +218,8 @@ def _numpy_type(layout: Layout) -> type:
         raise UsageError(f"NumPy has no type for {layout.dtype}", allowed=", ".join(sorted(NUMPY_TYPE)))
 
 
-def _check_scale(scale: float) -> None:
-    if not (np.isfinite(scale) and scale > 0):
+def _check_scale(scale: Scale) -> None:
+    if not np.all(np.isfinite(scale) & (np.asarray(scale) > 0)):
         raise UsageError(f"scale {scale!r} is not a positive finite number")
 
 

@@ -7,7 +7,7 @@ accumulators, its tactics, its speed. What the plan puts on the GPU stays FP32.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -286,12 +286,13 @@ class _Writer:
 def quantize_weights(values: np.ndarray, axis: int) -> np.ndarray:
     """Weights through INT8 and back: w' = s_k * q(w / s_k), s_k = max |w| of output channel k / 127."""
     moved = np.moveaxis(values, axis, 0)
-    result = np.empty_like(moved, dtype=np.float32)
-    for k, channel in enumerate(moved):
-        absmax = float(np.abs(channel).max()) if channel.size else 0.0
-        scale: Optional[float] = absmax / INT8_MAX if np.isfinite(absmax) and absmax > 0 else None
-        result[k] = channel if scale is None else dequantize(quantize(np.asarray(channel), scale), scale)
-    return np.moveaxis(result, 0, axis)
+    channels = np.ascontiguousarray(moved, np.float32).reshape(len(moved), -1)
+    absmax = np.abs(channels).max(1, initial=0.0).astype(np.float64)
+    used = np.isfinite(absmax) & (absmax > 0)
+    scales = np.where(used, absmax / INT8_MAX, 1.0)[:, None]
+    # A channel of zeros, or with a value that is no number, stays as it is.
+    result = np.where(used[:, None], dequantize(quantize(channels, scales), scales), channels)
+    return np.moveaxis(result.reshape(moved.shape), 0, axis)
 
 
 def _names_read(graph: Any) -> Set[str]:

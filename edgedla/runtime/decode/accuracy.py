@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Sequence
 
 import numpy as np
 
 from edgedla.runtime.decode.detections import Detection
+
+#: IoU from which a detection fits an object, as COCO has them.
+THRESHOLDS = np.arange(0.5, 1.0, 0.05)
 
 
 @dataclass(frozen=True)
@@ -50,60 +53,91 @@ def _area(boxes: np.ndarray) -> np.ndarray:
     return area
 
 
-def _matches(of_frame: Sequence[Detection], truth: Truth, cls: int, threshold: float) -> List[Tuple[float, bool]]:
-    """(score, is a true positive) of the frame's detections of one class, best first; each object is matched once."""
-    mine = sorted((d for d in of_frame if d.cls == cls), key=lambda d: -d.score)
-    real = np.asarray(truth.boxes_xyxy, np.float64).reshape(-1, 4)[np.asarray(truth.classes) == cls]
-    overlap = iou(np.asarray([d.box_xyxy for d in mine], np.float64).reshape(-1, 4), real)
-    taken = np.zeros(len(real), bool)
-    out = []
-    for i, d in enumerate(mine):
-        free = np.where(taken, -1.0, overlap[i]) if len(real) else np.zeros(0)
-        best = int(free.argmax()) if len(real) else -1
-        hit = best >= 0 and free[best] >= threshold
-        if hit:
-            taken[best] = True
-        out.append((d.score, bool(hit)))
-    return out
+@dataclass(frozen=True)
+class Matches:
+    """A frame's detections, the best first, against its objects: what averages over any choice of frames rest on.
+
+    Attributes:
+        scores, classes: (n,) of the detections. hits: (thresholds, n), True where a detection is the first for an object.
+        objects: classes of the objects (m,).
+    """
+
+    scores: np.ndarray
+    classes: np.ndarray
+    hits: np.ndarray
+    objects: np.ndarray
 
 
-def average_precision(pairs: Sequence[Tuple[float, bool]], objects: int) -> float:
-    """Area under the precision envelope at 101 recall points."""
+def matches(detections: Sequence[Detection], truth: Truth) -> Matches:
+    """Matches at each of THRESHOLDS. Within a class each object is matched once, by the best detection that overlaps it most."""
+    best = sorted(detections, key=lambda d: -d.score)
+    boxes = np.asarray([d.box_xyxy for d in best], np.float64).reshape(-1, 4)
+    classes, objects = np.asarray([d.cls for d in best], np.int64), np.asarray(truth.classes).reshape(-1)
+    real = np.asarray(truth.boxes_xyxy, np.float64).reshape(-1, 4)
+    hits = np.zeros((len(THRESHOLDS), len(best)), bool)
+    for cls in np.intersect1d(classes, objects):
+        mine = np.flatnonzero(classes == cls)
+        hits[:, mine] = _hits(iou(boxes[mine], real[objects == cls]))
+    return Matches(np.asarray([d.score for d in best], np.float64), classes, hits, objects)
+
+
+def _hits(overlap: np.ndarray) -> np.ndarray:
+    """(thresholds, n): whether each of n detections, the best first, takes an object of the IoU matrix (n, m), m > 0."""
+    hits = np.zeros((len(THRESHOLDS), len(overlap)), bool)
+    every = np.arange(len(THRESHOLDS))
+    free = np.ones((len(THRESHOLDS), overlap.shape[1]), bool)
+    # A detection without any object at the lowest threshold changes nothing for those after it.
+    for i in np.flatnonzero(overlap.max(1) >= THRESHOLDS[0]):
+        left = np.where(free, overlap[i], -1.0)
+        choice = left.argmax(1)
+        hits[:, i] = left[every, choice] >= THRESHOLDS
+        free[every[hits[:, i]], choice[hits[:, i]]] = False
+    return hits
+
+
+def average_precision(hits: np.ndarray, objects: int) -> float:
+    """Area under the precision envelope at 101 recall points.
+
+    Args:
+        hits: (n,) of all detections of a class, the best first.
+    """
     if not objects:
         return float("nan")
-    hits = np.asarray([hit for _, hit in sorted(pairs, key=lambda p: -p[0])], bool)
     tp = np.cumsum(hits)
-    recall = tp / objects
-    precision = tp / np.arange(1, len(hits) + 1) if len(hits) else np.zeros(0)
-    envelope = np.maximum.accumulate(precision[::-1])[::-1] if len(hits) else precision
-    at = np.searchsorted(recall, np.linspace(0, 1, 101), side="left")
-    return float(np.mean([envelope[i] if i < len(envelope) else 0.0 for i in at]))
+    envelope = np.maximum.accumulate((tp / np.arange(1, len(hits) + 1))[::-1])[::-1]
+    at = np.searchsorted(tp / objects, np.linspace(0, 1, 101), side="left")
+    return float(np.append(envelope, 0.0)[at].mean())
 
 
 def evaluate(
     detections: Sequence[Sequence[Detection]], truths: Sequence[Truth], classes: int, score: float = 0.5
 ) -> Accuracy:
     """Accuracy over frames; `detections[i]` are the detections of frame i with a low score threshold (0.01 or so)."""
-    thresholds = np.arange(0.5, 1.0, 0.05)
-    objects = [sum(int((np.asarray(t.classes) == c).sum()) for t in truths) for c in range(classes)]
-    table = np.full((len(thresholds), classes), np.nan)
-    tp = fp = 0
+    return accuracy_of([matches(f, t) for f, t in zip(detections, truths)], classes, score)
+
+
+def accuracy_of(frames: Sequence[Matches], classes: int, score: float = 0.5) -> Accuracy:
+    """Accuracy over frames whose detections are matched; a frame may be given more than once."""
+    scores, of, objects = (
+        np.concatenate([np.zeros(0), *(getattr(f, name) for f in frames)]) for name in ("scores", "classes", "objects")
+    )
+    hits = np.concatenate([np.zeros((len(THRESHOLDS), 0), bool), *(f.hits for f in frames)], axis=1)
+    order = np.argsort(-scores, kind="stable")
+    scores, of, hits = scores[order], of[order], hits[:, order]
+    table = np.full((len(THRESHOLDS), classes), np.nan)
     for c in range(classes):
-        for k, threshold in enumerate(thresholds):
-            pairs = [p for f, t in zip(detections, truths) for p in _matches(f, t, c, float(threshold))]
-            table[k, c] = average_precision(pairs, objects[c])
-            if k == 0:
-                tp += sum(hit for s, hit in pairs if s >= score)
-                fp += sum(not hit for s, hit in pairs if s >= score)
-    total = sum(objects)
-    precision, recall = tp / max(tp + fp, 1), tp / max(total, 1)
+        mine, count = hits[:, of == c], int((objects == c).sum())
+        table[:, c] = [average_precision(row, count) for row in mine]
+    confident = hits[0, (of < classes) & (scores >= score)]
+    total, tp = int((objects < classes).sum()), int(confident.sum())
+    precision, recall = tp / max(len(confident), 1), tp / max(total, 1)
     return Accuracy(
         map50=float(np.nanmean(table[0])) if total else float("nan"),
         map50_95=float(np.nanmean(table)) if total else float("nan"),
         f1=2 * precision * recall / max(precision + recall, 1e-9),
         precision=precision,
         recall=recall,
-        frames=len(truths),
+        frames=len(frames),
         objects=total,
         score=score,
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence
 
 import numpy as np
 
 from edgedla.accuracy.metrics import Metric, Outputs
 from edgedla.errors import DataError
 from edgedla.preprocess.geometry import Geometry
-from edgedla.runtime.decode.accuracy import Truth, evaluate
+from edgedla.runtime.decode.accuracy import Matches, Truth, accuracy_of, matches
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.decode.make_decoder import DecodeOptions, make_decoder
 
@@ -39,7 +39,7 @@ def map_metric(options: DecodeOptions, outputs: Sequence[str], input_shape: Sequ
     hw = (int(input_shape[-2]), int(input_shape[-1]))
     geometry = Geometry.fit(hw, hw)
 
-    def of_sample(arrays: Outputs, label: object, _: Optional[Outputs]) -> Tuple[List[Detection], Truth]:
+    def of_sample(arrays: Outputs, label: object, _: Optional[Outputs]) -> Matches:
         rows = np.asarray(label, np.float64)
         if rows.ndim != 2 or rows.shape[1] != 5:
             raise DataError(
@@ -48,10 +48,10 @@ def map_metric(options: DecodeOptions, outputs: Sequence[str], input_shape: Sequ
             )
         rows = rows[rows[:, 0] >= 0]
         detections = [d for d in decode(dict(arrays), geometry) if isinstance(d, Detection)]
-        return detections, Truth(rows[:, 1:], rows[:, 0].astype(int))
+        return matches(detections, Truth(rows[:, 1:], rows[:, 0].astype(int)))
 
-    def combine(values: Sequence[Tuple[List[Detection], Truth]]) -> float:
-        classes = [int(truth.classes.max()) + 1 for _, truth in values if len(truth.classes)]
-        return evaluate([v[0] for v in values], [v[1] for v in values], max(classes, default=1)).map50_95
+    def combine(frames: Sequence[Matches]) -> float:
+        classes = [int(frame.objects.max()) + 1 for frame in frames if len(frame.objects)]
+        return accuracy_of(frames, max(classes, default=1)).map50_95
 
     return Metric("map", of_sample, combine, resamples=_RESAMPLES)
