@@ -1,11 +1,15 @@
 """A bundle against the full installation: bytes, files, start to first result, resident memory.
 
-    python benchmarks/bench_bundle.py [--runs 5] [--python PROGRAM] [--out FILE]
+    python benchmarks/bench_bundle.py [--runs 15] [--host PYTHON] [--board PYTHON] [--out FILE]
 
-Builds the shapes detector (simulated, host backend), bundles it as a folder and as a .pyz, and runs one synthetic frame by
-`edgedla run` and by each bundle, in turn. --python runs the bundle: an interpreter with NumPy, ONNX Runtime and OpenCV alone shows
-what a board needs; `edgedla run` runs by this one. `floor` imports these three libraries and does nothing. Seconds are CPU time of
-the process (user and system), which other work on the machine disturbs least.
+The shapes detector with its decoder and one synthetic frame, by `edgedla run` and by its bundle, in turn, in two forms:
+
+`host`: the simulated artifact. --host is an interpreter with NumPy and ONNX Runtime alone.
+`board`: an engine's artifact over the stand-in for TensorRT and CUDA's memory (tests/bundles/board.py), without its decoder, for its
+outputs are zeros. --board is an interpreter with NumPy alone. A real TensorRT takes far more time and memory than all of this.
+
+`edgedla run` is the full installation's, by this interpreter. `floor` imports what the bundle's environment has (and the stand-in, or
+opens a session of the model and runs it) and does nothing else. Seconds are of the process (user and system) and of the clock; medians.
 """
 
 from __future__ import annotations
@@ -18,39 +22,76 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from dataclasses import replace
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List
 
 import edgedla
 from edgedla.files import write_atomic
 
-DETECTOR = Path(__file__).resolve().parents[1] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
+ROOT = Path(__file__).resolve().parents[1]
+DETECTOR = ROOT / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
 #: What `pip install edgedla` brings (pyproject.toml); NumPy is on a board already.
 REQUIRED = ("onnx", "PyYAML", "click", "rich", "Jinja2", "highspy", "flatbuffers", "protobuf", "ml_dtypes", "Pygments",
             "markdown-it-py", "mdurl", "MarkupSafe")  # fmt: skip
-SOURCE = ["--source", "synthetic://?frames=1", "--frames", "1"]
-#: Runs a command and prints its CPU seconds and its largest resident size in KiB.
+STAND_IN = ROOT / "tests" / "bundles" / "board.py"
+#: As an AGX Orin has them.
+BOARD_FILES = {
+    "etc/nv_tegra_release": "# R36 (release), REVISION: 4.3, GCID: 1, BOARD: generic",
+    "proc/device-tree/model": "NVIDIA Jetson AGX Orin Developer Kit",
+    "proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234",
+    "proc/meminfo": "MemTotal:       64349264 kB",
+}
+PIPELINE = "version: 1\nartifact: {artifact}\nsource: synthetic://?frames=1\n"
+#: Runs a command and prints its exit code, CPU seconds, seconds and largest resident size in KiB.
 CHILD = """
-import resource, subprocess, sys
-done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
+import resource, subprocess, sys, time
+start = time.monotonic()
+done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+seconds = time.monotonic() - start
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(done.returncode, used.ru_utime + used.ru_stime, used.ru_maxrss)
+sys.stderr.buffer.write(done.stderr if done.returncode else b"")
+print(done.returncode, used.ru_utime + used.ru_stime, seconds, used.ru_maxrss)
+"""
+#: The least that runs the model: no pipeline, no edgedla.
+SESSION = """
+import sys, numpy, onnxruntime
+options = onnxruntime.SessionOptions()
+options.enable_mem_pattern = False
+session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+session.run(None, {i.name: numpy.zeros(i.shape, numpy.float32) for i in session.get_inputs()})
+"""
+STAND_IN_ALONE = """
+import importlib.util, sys, numpy
+spec = importlib.util.spec_from_file_location("board", sys.argv[1])
+board = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(board)
+board.install()
 """
 
 
-def measured(command: Sequence[str], runs: int) -> Dict[str, float]:
-    seconds: List[float] = []
-    memory: List[float] = []
-    for _ in range(runs + 1):
-        done = subprocess.run([sys.executable, "-c", CHILD, *command], capture_output=True, text=True, check=True)
-        code, used, kib = done.stdout.split()
-        if code != "0":
-            raise SystemExit(f"{' '.join(command)}: exit code {code}")
-        seconds.append(float(used))
-        memory.append(float(kib) / 1024)
-    # The first run writes Python's caches.
-    return {"cpu_s": round(statistics.median(seconds[1:]), 3), "rss_mib": round(statistics.median(memory[1:]), 1)}
+def measured(commands: Dict[str, List[str]], runs: int) -> Dict[str, Any]:
+    """Medians of each command, and of each what `run` divides by; the commands take turns."""
+    taken: Dict[str, List[List[float]]] = {name: [] for name in commands}
+    for turn in range(runs + 1):
+        for name, command in commands.items():
+            done = subprocess.run(
+                [sys.executable, "-c", CHILD, *command], stdout=subprocess.PIPE, text=True, check=True
+            )
+            code, *figures = done.stdout.split()
+            if code != "0":
+                raise SystemExit(f"{' '.join(command)}: exit code {code}")
+            # The first run writes Python's caches.
+            if turn:
+                taken[name].append([float(f) for f in figures])
+    table: Dict[str, Any] = {}
+    for name, rows in taken.items():
+        cpu, wall, kib = (statistics.median(column) for column in zip(*rows))
+        table[name] = {"cpu_s": round(cpu, 3), "wall_s": round(wall, 3), "rss_mib": round(kib / 1024, 1)}
+    for row in table.values():
+        row["of_run"] = [round(row[k] / table["run"][k], 2) for k in ("cpu_s", "wall_s", "rss_mib")]
+    return table
 
 
 def installed() -> Dict[str, int]:
@@ -63,28 +104,74 @@ def installed() -> Dict[str, int]:
     return {"bytes": sum(f.stat().st_size for f in files), "files": len(files)}
 
 
+def engine_of(artifact: Path, folder: Path) -> Path:
+    """An artifact of an engine with the same inputs and outputs, for the stand-in."""
+    from edgedla.builder.artifact.store import save_artifact
+
+    host = edgedla.load_artifact(artifact)
+    engine = replace(
+        host,
+        kind="hybrid",
+        backend="tensorrt",
+        simulated=False,
+        software={"tensorrt": "10.3.0"},
+        accuracy=None,
+        files=(),
+    )
+    save_artifact(engine, folder, {("engine", "engine.plan"): b"engine"})
+    return folder
+
+
+def sizes(made: Any, packed: Any) -> Dict[str, Any]:
+    with zipfile.ZipFile(packed.path) as archive:
+        code = sum(i.compress_size for i in archive.infolist() if not i.filename.startswith("artifacts/"))
+    return {
+        "modules": made.modules,
+        "code_bytes": made.code_bytes,
+        "artifact_bytes": made.data_bytes,
+        "pyz_without_artifact": code,
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--host", default=sys.executable)
+    parser.add_argument("--board", default=sys.executable)
     parser.add_argument("--out", type=Path)
     a = parser.parse_args()
-    found: Dict[str, Any] = {"command": " ".join(["python benchmarks/bench_bundle.py", f"--runs {a.runs}"])}
+    # A start whose modules were compiled before, as every start but the first.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    found: Dict[str, Any] = {"command": f"python benchmarks/bench_bundle.py --runs {a.runs} --host ... --board ..."}
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_CACHE_HOME"] = folder
-        artifact = Path(folder) / "artifact"
-        edgedla.build(DETECTOR, artifact, edgedla.BuildRequest(target="agx-orin-64gb", backend="host"))
-        made = edgedla.bundle(artifact, Path(folder) / "bundle")
-        packed = edgedla.bundle(artifact, Path(folder) / "bundle.pyz")
-        found["bundle"] = {"code_bytes": made.code_bytes, "modules": made.modules, "artifact_bytes": made.data_bytes}
-        with zipfile.ZipFile(packed.path) as archive:
-            code = sum(i.compress_size for i in archive.infolist() if not i.filename.startswith("artifacts/"))
-        found["bundle_pyz"] = {"bytes": packed.path_bytes, "without_artifact": code}
+        root = Path(folder)
+        os.environ.update(
+            XDG_CACHE_HOME=folder,
+            EDGEDLA_ROOT=str(root / "root"),
+            BOARD_MANIFEST=str(root / "engine" / "manifest.json"),
+        )
+        for name, text in BOARD_FILES.items():
+            (root / "root" / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / "root" / name).write_text(text)
+        edgedla.build(DETECTOR, root / "artifact", edgedla.BuildRequest(target="agx-orin-64gb", backend="host"))
+        model = next((root / "artifact").glob("model-*.onnx"))
+        run = [sys.executable, "-m", "edgedla", "run"]
+        pipelines = {"host": PIPELINE.format(artifact=root / "artifact") + "decode: {kind: yolov8, reg_max: 8}\n",
+                     "board": PIPELINE.format(artifact=engine_of(root / "artifact", root / "engine"))}  # fmt: skip
+        for form, text in pipelines.items():
+            file = root / f"{form}.yaml"
+            file.write_text(text)
+            made = edgedla.bundle(pipeline=file, out=root / form)
+            packed = edgedla.bundle(pipeline=file, out=root / f"{form}.pyz")
+            if form == "host":
+                commands = {"run": [*run, str(file)], "bundle": [a.host, str(made.path)], "bundle_pyz": [a.host, str(packed.path)],
+                            "floor": [a.host, "-c", SESSION, str(model)]}  # fmt: skip
+            else:
+                commands = {"run": [sys.executable, str(STAND_IN), *run[1:], str(file)],
+                            "bundle": [a.board, str(STAND_IN), str(made.path)],
+                            "floor": [a.board, "-c", STAND_IN_ALONE, str(STAND_IN)]}  # fmt: skip
+            found[form] = {**sizes(made, packed), **measured(commands, a.runs)}
         found["installation"] = installed()
-        found["run"] = measured([sys.executable, "-m", "edgedla", "run", str(artifact), *SOURCE], a.runs)
-        found["bundle"].update(measured([a.python, str(made.path), *SOURCE], a.runs))
-        found["bundle_pyz"].update(measured([a.python, str(packed.path), *SOURCE], a.runs))
-        found["floor"] = measured([a.python, "-c", "import numpy, onnxruntime, cv2"], a.runs)
     print(json.dumps(found, indent=1))
     if a.out:
         write_atomic(a.out, json.dumps(found, indent=1) + "\n")

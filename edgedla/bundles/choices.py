@@ -9,7 +9,7 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.runtime.pipeline.settings import PipelineConfig
 from edgedla.runtime.sources import parse_source
 
-ROOTS: FrozenSet[str] = frozenset({"edgedla.bundles.program"})
+ROOTS: FrozenSet[str] = frozenset({"edgedla.bundles.program", "edgedla.bundles.late"})
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,6 @@ class Choices:
     """Attributes:
     runners: "host", "tensorrt", "cudla". schemes: of the sources; empty where the source is named at the start.
     draws: pictures or a video are written. prometheus: numbers are served. rtsp: a stream is.
-    cpu: frames are prepared on the CPU.
     """
 
     runners: FrozenSet[str]
@@ -25,13 +24,11 @@ class Choices:
     draws: bool
     prometheus: bool
     rtsp: bool
-    cpu: bool
 
 
 def choices_of(config: PipelineConfig, artifacts: Sequence[Artifact]) -> Choices:
     runners = frozenset(runner for artifact in artifacts for runner in _runners(artifact))
     uris = [source.uri for source in config.named_sources.values() if source.uri]
-    devices = {model.preprocess.device for model in config.named_models.values()}
     out = config.outputs
     return Choices(
         runners,
@@ -39,7 +36,6 @@ def choices_of(config: PipelineConfig, artifacts: Sequence[Artifact]) -> Choices
         bool(out.images or out.video),
         bool(config.metrics.prometheus_port),
         bool(out.rtsp.url),
-        "host" in runners or devices != {"cuda"},
     )
 
 
@@ -95,8 +91,10 @@ def libraries(choices: Choices) -> Tuple[str, ...]:
         names |= {"cuDLA (JetPack)", "the CUDA driver (JetPack)"}
     if "host" in choices.runners:
         names.add("onnxruntime")
-    if choices.cpu or choices.draws or not choices.schemes or choices.schemes != {"synthetic"}:
+    if choices.draws or choices.schemes & {"images", "file"}:
         names.add("OpenCV (JetPack)")
+    elif choices.schemes - {"synthetic"}:
+        names.add("GStreamer (JetPack)")
     if choices.prometheus:
         names.add("prometheus_client")
     return tuple(sorted(names))

@@ -14,6 +14,7 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.bundles.choices import ROOTS, choices_of, libraries, needed
 from edgedla.bundles.closure import PACKAGE, closure
+from edgedla.bundles.lean import lean
 from edgedla.documents import header
 from edgedla.errors import UsageError
 from edgedla.runtime.pipeline.config import config_from
@@ -104,7 +105,8 @@ def _contents(
     version: int, document: Dict[str, Any], artifacts: _Artifacts, extra: Dict[str, Path], choices: Any
 ) -> Contents:
     modules, _ = closure(ROOTS, needed(choices))
-    code = {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in modules.values()}
+    sources = lean({name: path.read_text(encoding="utf-8") for name, path in modules.items()})
+    code = {modules[n].relative_to(PACKAGE.parent).as_posix(): text.encode() for n, text in sources.items()}
     code[START] = Path(__file__).with_name("start.py").read_bytes()
     for name in ("runtime/preprocess/preprocess.cu",):
         if "edgedla.runtime.preprocess.cuda_preprocess" in modules:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
+import gc
 import json
 import os
 import signal
 import sys
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, List, Optional
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing
@@ -22,15 +22,28 @@ SETTINGS = "bundle.json"
 
 def main(root: str, arguments: Optional[List[str]] = None) -> int:
     """Runs the bundle that stands in `root`; the exit codes are those of `edgedla run`."""
+    return _main(root, _given(sys.argv[1:] if arguments is None else arguments))
+
+
+def _given(arguments: List[str]) -> Any:
+    """What was said at the start; of nothing argparse, with all that it loads, need not make much."""
+    if not arguments:
+        return SimpleNamespace(source=[], frames=None, seconds=None, jsonl=None, verify=False)
+    import argparse
+
     parser = argparse.ArgumentParser(prog="bundle", description="Runs the pipeline of this bundle.")
     parser.add_argument("--source", action="append", default=[], help="in place of the bundle's: URI, or NAME=URI")
     parser.add_argument("--frames", type=int, help="stop after so many results")
     parser.add_argument("--seconds", type=float, help="stop after so many seconds")
     parser.add_argument("--jsonl", help="write results as JSON lines")
     parser.add_argument("--verify", action="store_true", help="only verify every file, load every module, and say so")
-    given = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def _main(root: str, given: Any) -> int:
     try:
-        settings = json.loads(Path(root, SETTINGS).read_text(encoding="utf-8"))
+        with open(os.path.join(root, SETTINGS), encoding="utf-8") as f:
+            settings = json.load(f)
         if given.verify:
             return _verify(root, settings)
         config = with_overrides(
@@ -70,6 +83,7 @@ def _run(config: PipelineConfig) -> int:
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
+        gc.enable()
         with _numbers(opened, config):
             summary = opened.run()
     sys.stdout.write(json.dumps(summary, indent=1) + "\n")

@@ -6,12 +6,19 @@ read from files, and Python keeps the compiled form of modules beside a file, ne
 
 from __future__ import annotations
 
-import hashlib
+import gc
 import json
 import os
 import sys
-import zipfile
-from typing import Any, Callable, Dict, NoReturn
+
+# For type checkers: every import here is part of each start.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import zipfile
+    from typing import Any, Callable, Dict, NoReturn
+
+#: More than this is hashed by OpenSSL, which is faster, but takes more to load than a small bundle takes to hash.
+LITTLE = 4 << 20
 
 
 def fail(text: str, code: int = 3) -> NoReturn:
@@ -21,8 +28,7 @@ def fail(text: str, code: int = 3) -> NoReturn:
 
 def root_of(place: str) -> str:
     """The folder with the bundle's files. Every file that bundle.json names has the hash that it states there."""
-    packed = zipfile.is_zipfile(place)
-    archive = zipfile.ZipFile(place) if packed else None
+    archive = None if os.path.isdir(place) else archive_of(place)
 
     def read(name: str) -> bytes:
         if archive is not None:
@@ -40,8 +46,31 @@ def root_of(place: str) -> str:
         folder = unpacked(archive, manifest, text)
         verify(manifest, lambda name: content(folder, name))
         return folder
-    except (OSError, KeyError, ValueError, AttributeError, zipfile.BadZipFile) as e:
+    except (OSError, KeyError, ValueError, AttributeError, EOFError) as e:
         fail("the bundle is damaged: " + str(e))
+
+
+def archive_of(place: str) -> zipfile.ZipFile:
+    import zipfile
+
+    try:
+        return zipfile.ZipFile(place)
+    except zipfile.BadZipFile as e:
+        raise ValueError(str(e)) from e
+
+
+def sha256(data: bytes) -> str:
+    """SHA-256, hex. Python's own for a little data: to load OpenSSL takes longer, and megabytes."""
+    try:
+        if len(data) > LITTLE:
+            raise ImportError
+        if sys.version_info >= (3, 12):
+            from _sha2 import sha256 as make
+        else:
+            from _sha256 import sha256 as make
+    except ImportError:
+        from hashlib import sha256 as make
+    return str(make(data).hexdigest())
 
 
 def content(folder: str, name: str) -> bytes:
@@ -51,14 +80,14 @@ def content(folder: str, name: str) -> bytes:
 
 def verify(manifest: Dict[str, Any], read: Callable[[str], bytes]) -> None:
     for name, digest in manifest["files"].items():
-        if hashlib.sha256(read(name)).hexdigest() != digest:
+        if sha256(read(name)) != digest:
             fail(name + " is not the file that was bundled; bundle it again")
 
 
 def unpacked(archive: zipfile.ZipFile, manifest: Dict[str, Any], text: bytes) -> str:
     """The archive's files in a folder; artifacts are verified again when they are loaded."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = os.path.join(cache, "edgedla", "bundles", hashlib.sha256(text).hexdigest()[:32])
+    folder = os.path.join(cache, "edgedla", "bundles", sha256(text)[:32])
     if os.path.isfile(os.path.join(folder, "bundle.json")):
         return folder
     partial = folder + "." + str(os.getpid())
@@ -78,6 +107,8 @@ def unpacked(archive: zipfile.ZipFile, manifest: Dict[str, Any], text: bytes) ->
 
 
 def start() -> NoReturn:
+    # What is loaded stays: to look through it for garbage again and again is a tenth of a start. `main` turns it on.
+    gc.disable()
     place = os.path.dirname(os.path.abspath(__file__))
     if not os.path.isdir(place):
         place = os.path.abspath(sys.argv[0])

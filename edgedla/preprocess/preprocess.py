@@ -7,10 +7,11 @@ from typing import Any, Optional, Tuple
 
 import numpy as np
 
-from edgedla.errors import EnvironmentMissing, UsageError
+from edgedla.errors import UsageError
 from edgedla.formats import Layout, TensorFormat, layout
 from edgedla.formats.pack import pack, quantize
 from edgedla.preprocess.geometry import Geometry
+from edgedla.preprocess.plain import Resize, nv12_to_bgr
 
 #: Pixel orders of a frame. NV12 is one uint8 array (h * 3 / 2, w): the Y plane, then interleaved UV at half resolution.
 PIXELS = ("bgr", "rgb", "nv12")
@@ -98,7 +99,9 @@ class Preprocess:
 
 
 class CpuPreprocessor:
-    """Preprocess with OpenCV and NumPy. Normalisation and quantisation are one look-up of 256 entries a channel.
+    """Preprocess with OpenCV, or slower with NumPy alone where there is none.
+
+    Normalisation and quantisation are one look-up of 256 entries a channel.
 
     Holds its working images, so one object serves one thread. The result is `spec.layout.storage_shape` in memory order.
     """
@@ -111,7 +114,7 @@ class CpuPreprocessor:
     def reframe(self, spec: Preprocess) -> None:
         """Takes frames of another size from now on."""
         self.spec = spec
-        self.geometry = spec.geometry
+        self.geometry = g = spec.geometry
         self.layout = spec.layout
         h, w = spec.input_chw[1:]
         self._canvas = np.full((h, w, 3), spec.pad, np.uint8)
@@ -121,6 +124,8 @@ class CpuPreprocessor:
         self._swap = source != spec.colour
         self._table: Any = np.ascontiguousarray((table[::-1] if self._swap else table).T.reshape(1, 256, 3))
         self._bits = {1: np.uint8, 2: np.uint16, 4: np.float32}[table.dtype.itemsize]
+        self._cv2 = _opencv()
+        self._resize = None if self._cv2 else Resize((g.src_xywh[3], g.src_xywh[2]), g.size_hw)
 
     def __call__(self, frame: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
         """Args:
@@ -128,22 +133,23 @@ class CpuPreprocessor:
             out: buffer of `layout.size_bytes` to write to (a pinned or mapped one).
 
         Raises:
-            UsageError: the frame has another shape or type. EnvironmentMissing: it has to be scaled or converted, and there
-            is no OpenCV.
+            UsageError: the frame has another shape or type.
         """
         spec, g = self.spec, self.geometry
         spec.check_frame(frame)
         if spec.pixels == "nv12":
-            cv2 = import_cv2()
-            frame = cv2.cvtColor(frame, cv2.COLOR_YUV2BGR_NV12)
+            cv2 = self._cv2
+            frame = cv2.cvtColor(frame, cv2.COLOR_YUV2BGR_NV12) if cv2 else nv12_to_bgr(frame)
         x, y, w, h = g.src_xywh
         ox, oy = g.offset_xy
         part = frame[y : y + h, x : x + w]
         target = self._canvas[oy : oy + g.size_hw[0], ox : ox + g.size_hw[1]]
         if part.shape == target.shape:
             np.copyto(target, part)
+        elif self._resize is not None:
+            self._resize(part, target)
         else:
-            cv2 = import_cv2(f"frames of {w}x{h} pixels are scaled to {g.size_hw[1]}x{g.size_hw[0]}")
+            cv2 = self._cv2
             cv2.resize(part, (g.size_hw[1], g.size_hw[0]), dst=target, interpolation=cv2.INTER_LINEAR)
         looked = self._look_up()
         if self._swap:
@@ -151,12 +157,11 @@ class CpuPreprocessor:
         return pack(looked.transpose(2, 0, 1)[None], self.layout, out=out)
 
     def _look_up(self) -> np.ndarray:
-        """The canvas through the table, (h, w, 3) of the input's element type; by NumPy, slower, where OpenCV is missing."""
-        try:
-            import cv2
-        except ImportError:
-            values: np.ndarray = self._table[0][self._canvas, np.arange(3)]
-            return values
+        """The canvas through the table, (h, w, 3) of the input's element type."""
+        cv2 = self._cv2
+        if cv2 is None:
+            channels = [self._table[0, :, c][self._canvas[..., c]] for c in range(3)]
+            return np.stack(channels, -1)
         looked: np.ndarray = cv2.LUT(self._canvas, self._table.view(self._bits)).view(self._table.dtype)
         return looked
 
@@ -164,21 +169,10 @@ class CpuPreprocessor:
         """Nothing to give back."""
 
 
-def import_cv2(why: str = "NV12 frames are converted") -> Any:
-    """OpenCV, for frames that do not come as the network takes them.
-
-    Args:
-        why: what it is needed for.
-
-    Raises:
-        EnvironmentMissing: it cannot be imported.
-    """
+def _opencv() -> Any:
+    """OpenCV; None where it cannot be imported."""
     try:
         import cv2
-    except ImportError as e:
-        raise EnvironmentMissing(
-            f"OpenCV cannot be imported: {e}; {why}",
-            hint="JetPack or `pip install 'edgedla[camera]'` brings it; a source that gives frames of the network's own "
-            "size (?width=W&height=H) does without",
-        ) from e
+    except ImportError:
+        return None
     return cv2

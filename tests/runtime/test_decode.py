@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -254,8 +255,11 @@ def nms_reference(boxes, scores, classes, iou, score):
     return kept
 
 
+@pytest.mark.parametrize("opencv", [True, False])
 @pytest.mark.parametrize("seed", range(5))
-def test_nms_keeps_what_the_reference_keeps(seed):
+def test_nms_keeps_what_the_reference_keeps(seed, opencv, monkeypatch):
+    if not opencv:
+        monkeypatch.setitem(sys.modules, "cv2", None)
     rng = np.random.default_rng(seed)
     at = rng.random((200, 2)) * 60
     boxes = np.concatenate([at, at + 5 + rng.random((200, 2)) * 20], 1)

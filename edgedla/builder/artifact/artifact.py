@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.documents import header
 from edgedla.errors import DocumentError
+from edgedla.files import sha256_of_bytes
 from edgedla.importers.model_file.changed_outputs import ChangedOutput
 from edgedla.version import __version__
 
@@ -208,4 +208,4 @@ def written_name(name: str) -> bool:
 
 def manifest_digest(document: Mapping[str, Any]) -> str:
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return sha256_of_bytes(text.encode("ascii"))

@@ -54,8 +54,6 @@ def segmentation(logits: np.ndarray, size_hw: Sequence[int]) -> np.ndarray:
     Raises:
         RunError: another shape.
     """
-    import cv2
-
     shape = list(logits.shape)
     if np.issubdtype(logits.dtype, np.integer) and (len(shape) == 3 or (len(shape) == 4 and shape[1] == 1)):
         classes = logits.reshape(logits.shape[-2:])
@@ -67,6 +65,13 @@ def segmentation(logits: np.ndarray, size_hw: Sequence[int]) -> np.ndarray:
             f"a segmentation of shape {shape}",
             allowed="(1, classes, h, w) with at least two classes, or whole numbers (1, h, w)",
         )
-    kind = np.uint8 if most <= 256 else np.uint16
-    out: np.ndarray = cv2.resize(classes.astype(kind), (size_hw[1], size_hw[0]), interpolation=cv2.INTER_NEAREST)
+    classes = classes.astype(np.uint8 if most <= 256 else np.uint16)
+    # As OpenCV's INTER_NEAREST: the pixel that the new one's first corner lies in.
+    rows, columns = (_nearest(classes.shape[k], size_hw[k]) for k in (0, 1))
+    out: np.ndarray = np.ascontiguousarray(classes[rows][:, columns])
     return out
+
+
+def _nearest(old: int, new: int) -> np.ndarray:
+    at: np.ndarray = np.minimum((np.arange(new) * (1 / (new / old))).astype(np.int64), old - 1)
+    return at

@@ -12,6 +12,8 @@ from edgedla.preprocess.geometry import Geometry
 
 #: Pixels; beyond every network input.
 FARTHEST = 1e5
+#: Square pixels, as in OpenCV's `jaccardDistance`.
+_NO_AREA = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,11 @@ class BoxSettings:
 
 
 def nms(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, options: NmsOptions) -> np.ndarray:
-    """Indices of the kept boxes, best first, by OpenCV's NMS, class by class unless `class_agnostic`.
+    """Indices of the kept boxes, best first, by OpenCV's NMS or by NumPy as it does, class by class unless `class_agnostic`.
 
     Args:
         boxes_xyxy: float (n, 4). scores: float (n,). classes: int (n,).
     """
-    import cv2
-
     keep = np.flatnonzero(scores >= options.score)
     if keep.size > options.candidates:
         keep = keep[np.argpartition(-scores[keep], options.candidates)[: options.candidates]]
@@ -93,14 +93,37 @@ def nms(boxes_xyxy: np.ndarray, scores: np.ndarray, classes: np.ndarray, options
         # Boxes of different classes are moved apart, which makes one NMS call class-wise in every OpenCV version.
         span = float(np.abs(boxes).max() + 1) * 2
         xywh[:, :2] += (classes[keep] * span)[:, None]
-    # OpenCV drops a score equal to its threshold, and rounds scores to 32 bits: it gets ranks, best highest, instead.
-    rank = np.empty(len(kept_scores))
-    rank[np.argsort(-kept_scores, kind="stable")] = np.arange(len(kept_scores), 0, -1)
-    chosen = cv2.dnn.NMSBoxes(xywh.tolist(), rank.tolist(), 0.5, options.iou)
-    # OpenCV before 4.5.4 returns (n, 1).
-    order: np.ndarray = np.asarray(chosen, np.int64).reshape(-1)
+    order = _suppressed(xywh, np.argsort(-kept_scores, kind="stable"), options.iou)
     order = order[np.argsort(-kept_scores[order], kind="stable")][: options.limit]
     return keep[order]
+
+
+def _suppressed(xywh: np.ndarray, ranked: np.ndarray, iou: float) -> np.ndarray:
+    """Of boxes (n, 4), the best first by `ranked`, those that no better kept one overlaps by more than `iou`."""
+    try:
+        import cv2
+    except ImportError:
+        return _suppressed_plain(xywh, ranked, iou)
+    # OpenCV drops a score equal to its threshold, and rounds scores to 32 bits: it gets ranks, best highest, instead.
+    rank = np.empty(len(ranked))
+    rank[ranked] = np.arange(len(ranked), 0, -1)
+    chosen = cv2.dnn.NMSBoxes(xywh.tolist(), rank.tolist(), 0.5, iou)
+    # OpenCV before 4.5.4 returns (n, 1).
+    return np.asarray(chosen, np.int64).reshape(-1)
+
+
+def _suppressed_plain(xywh: np.ndarray, ranked: np.ndarray, iou: float) -> np.ndarray:
+    low, high, area = xywh[:, :2], xywh[:, :2] + xywh[:, 2:], xywh[:, 2] * xywh[:, 3]
+    kept, left = [], ranked
+    while left.size:
+        best, left = left[0], left[1:]
+        kept.append(best)
+        shared = np.clip(np.minimum(high[best], high[left]) - np.maximum(low[best], low[left]), 0, None).prod(1)
+        union = area[best] + area[left] - shared
+        # To OpenCV two boxes without any area are the same one.
+        overlap = np.divide(shared, union, out=np.ones_like(shared), where=area[best] + area[left] > _NO_AREA)
+        left = left[overlap <= iou]
+    return np.asarray(kept, np.int64)
 
 
 def finish(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Optional, Tuple
 
 import numpy as np
@@ -33,10 +34,12 @@ class SyntheticSource:
         self._hw = (u.height or 480, u.width or 640)
         self._count = 0
         self._pace.start()
-        rng = np.random.default_rng(u.seed)
+        # Python's generator: NumPy's may give other numbers with another release, and is long in loading.
+        rng = random.Random(u.seed)
         h, w = self._hw
-        self._base = rng.integers(40, 200, (h, w, 3), np.uint8)
-        self._squares = [(rng.integers(0, (w, h)), rng.integers(-9, 10, 2), rng.integers(0, 256, 3)) for _ in range(6)]
+        noise = rng.getrandbits(8 * h * w * 3).to_bytes(h * w * 3, "little")
+        self._base = (np.frombuffer(noise, np.uint8).reshape(h, w, 3) >> 1) + np.uint8(56)
+        self._squares = [_square(rng, h, w) for _ in range(6)]
         return self._hw
 
     def read(self) -> Optional[np.ndarray]:
@@ -50,7 +53,7 @@ class SyntheticSource:
         if u.pattern == "shapes":
             side = max(4, min(h, w) // 8)
             for at, speed, colour in self._squares:
-                x, y = (int(v) for v in (at + speed * n) % (w, h))
+                x, y = ((a + s * n) % size for a, s, size in zip(at, speed, (w, h)))
                 image[y : y + side, x : x + side] = colour
         if u.pattern == "counter":
             image[0, 0] = (n & 255, (n >> 8) & 255, (n >> 16) & 255)
@@ -58,3 +61,9 @@ class SyntheticSource:
 
     def close(self) -> None:
         self._count = 0
+
+
+def _square(rng: random.Random, h: int, w: int) -> Tuple[Tuple[int, int], Tuple[int, int], Tuple[int, int, int]]:
+    """Where it begins (x, y), how far it goes per frame, and its colour."""
+    at, speed = (rng.randrange(w), rng.randrange(h)), (rng.randint(-9, 9), rng.randint(-9, 9))
+    return at, speed, (rng.randrange(256), rng.randrange(256), rng.randrange(256))

@@ -1,0 +1,133 @@
+"""Imports and dataclasses of a bundle's modules: what a pipeline never touches is never made. `lean` puts them in.
+
+Most modules are reached by imports alone: outputs, decoders and readers that a pipeline does not use. Standard library only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import threading
+from typing import Any, Dict, List, Optional, Tuple
+
+
+class Late:
+    """Stands for an import until it is called, asked for an attribute, or for instances; then takes its own place."""
+
+    __slots__ = ("_module", "_name", "_bound", "_names")
+
+    def __init__(self, module: str, name: str, bound: str, names: Dict[str, Any]) -> None:
+        self._module, self._name, self._bound, self._names = module, name, bound, names
+
+    def _load(self) -> Any:
+        value: Any = importlib.import_module(self._module)
+        if self._name:
+            try:
+                value = getattr(value, self._name)
+            except AttributeError:
+                # A module of that package.
+                value = importlib.import_module(f"{self._module}.{self._name}")
+        if self._names.get(self._bound) is self:
+            self._names[self._bound] = value
+        return value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._load()(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._load(), name)
+
+    def __instancecheck__(self, instance: Any) -> bool:
+        return isinstance(instance, self._load())
+
+    def __subclasscheck__(self, subclass: type) -> bool:
+        return issubclass(subclass, self._load())
+
+
+def late(names: Dict[str, Any], module: str, *imports: str) -> None:
+    """Binds what `from MODULE import IMPORTS` would in the namespace `names`; " as NAME" is the module itself."""
+    for text in imports:
+        name, _, other = text.partition(" as ")
+        names[other or name] = Late(module, name, other or name, names)
+
+
+class _Fields:
+    """`__dataclass_fields__` of a class that is none yet: whoever asks makes it one."""
+
+    def __init__(self, cls: type, options: Dict[str, Any]) -> None:
+        self._class, self._options = cls, options
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        self.make()
+        return self._class.__dict__["__dataclass_fields__"]
+
+    def make(self) -> None:
+        """The class becomes a dataclass; threads that ask at once wait for each other."""
+        with _LOCK:
+            if self._class.__dict__["__dataclass_fields__"] is self:
+                _make(self._class, self._options)
+
+
+#: A class may ask for its bases' fields.
+_LOCK = threading.RLock()
+#: What a class has of itself, and no copy may take over.
+_OWN = frozenset({"__init__", "__dataclass_fields__", "__dict__", "__weakref__"})
+
+
+def dataclass(cls: Optional[type] = None, **options: Any) -> Any:
+    """`dataclasses.dataclass`, whose methods are made with the first instance: making them is most of what an import costs.
+
+    Fields of a frozen one can be set: that nothing does so is for the tests of the full package.
+    """
+
+    def wrap(cls: type) -> type:
+        if "__init__" in cls.__dict__ or options.get("order"):
+            return dataclasses.dataclass(**options)(cls)
+        fields = _Fields(cls, options)
+
+        def first(self: Any, *args: Any, **kwargs: Any) -> None:
+            fields.make()
+            cls.__init__(self, *args, **kwargs)  # type: ignore[misc]
+
+        cls.__init__ = first  # type: ignore[misc]
+        cls.__dataclass_fields__ = fields  # type: ignore[attr-defined]
+        return cls
+
+    return wrap if cls is None else wrap(cls)
+
+
+def _make(cls: Any, options: Dict[str, Any]) -> None:
+    """Its constructor is compiled; what else `dataclasses` compiles are functions that serve every class.
+
+    `dataclasses` works on a copy, so that the class is whole at any moment.
+    """
+    body = {name: value for name, value in cls.__dict__.items() if name not in _OWN}
+    # Without one it would be made of the constructor's signature.
+    body["__doc__"] = cls.__doc__ or cls.__name__
+    made: Any = dataclasses.dataclass(repr=False, eq=False)(type(cls)(cls.__name__, cls.__bases__, body))
+    fields = dataclasses.fields(made)
+    for field in fields:
+        if field.name in cls.__dict__:
+            if field.name in made.__dict__:
+                setattr(cls, field.name, made.__dict__[field.name])
+            else:
+                delattr(cls, field.name)
+    if "__repr__" not in cls.__dict__:
+        shown = [f.name for f in fields if f.repr]
+        cls.__repr__ = lambda self: f"{cls.__qualname__}({', '.join(f'{n}={getattr(self, n)!r}' for n in shown)})"
+    if options.get("eq", True) and "__eq__" not in cls.__dict__:
+        _compare(cls, [f.name for f in fields if f.compare], bool(options.get("frozen")))
+    cls.__dataclass_params__, cls.__dataclass_fields__ = made.__dataclass_params__, made.__dataclass_fields__
+    cls.__init__ = made.__init__
+
+
+def _compare(cls: Any, names: List[str], hashed: bool) -> None:
+    def values(instance: object) -> Tuple[Any, ...]:
+        return tuple(getattr(instance, name) for name in names)
+
+    def equal(self: object, other: object) -> Any:
+        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+
+    cls.__eq__ = equal
+    if cls.__dict__.get("__hash__") is None:
+        cls.__hash__ = (lambda self: hash(values(self))) if hashed else None

@@ -1,0 +1,129 @@
+"""A module's source as a bundle holds it: imports that only functions use are made when they are first used."""
+
+from __future__ import annotations
+
+import ast
+from typing import Dict, Iterator, List, Mapping, Set, Tuple, Union
+
+RUNTIME = "edgedla.bundles.late"
+#: Loaded in every start, or taken for annotations alone: nothing is gained.
+_ALWAYS = frozenset({"__future__", "dataclasses", "numpy", "typing"})
+_DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_FUNCTIONS = (*_DEFS, ast.Lambda)
+Import = Union[ast.Import, ast.ImportFrom]
+
+
+def lean(sources: Mapping[str, str]) -> Dict[str, str]:
+    """Sources by module, with late imports and dataclasses (`late.py`), without documentation. Lines stay where they are.
+
+    An import is late where nothing outside of functions reads it, where functions only call it, read attributes of it or ask
+    for instances, and where no other module takes it from this one.
+    """
+    trees = {name: ast.parse(text) for name, text in sources.items()}
+    taken = {
+        (node.module, alias.name)
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return {
+        name: _lean(text, trees[name], {taken_name for module, taken_name in taken if module == name})
+        if name != RUNTIME
+        else text
+        for name, text in sources.items()
+    }
+
+
+def _lean(text: str, tree: ast.Module, taken: Set[str]) -> str:
+    early = _early(tree) | taken
+    lines = text.split("\n")
+    for node in ast.walk(tree):
+        _without_text(node, lines)
+    bound = False
+    for node in tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            parts = _statements(node, early)
+            if parts:
+                if any(part.startswith("_late(") for part in parts) and not bound:
+                    parts.insert(0, f"from {RUNTIME} import late as _late")
+                    bound = True
+                first, end = node.lineno - 1, int(node.end_lineno or node.lineno)
+                lines[first:end] = ["; ".join(parts)] + [""] * (end - first - 1)
+    return "\n".join(lines)
+
+
+def _without_text(node: ast.AST, lines: List[str]) -> None:
+    """Takes out what the node says of itself: nobody reads it on a board."""
+    body = getattr(node, "body", None)
+    if not isinstance(node, (ast.Module, ast.ClassDef, *_DEFS)) or not isinstance(body, list) or not body:
+        return
+    first = body[0]
+    if not isinstance(first, ast.Expr) or ast.get_docstring(node, clean=False) is None:
+        return
+    start, end = first.lineno - 1, int(first.end_lineno or first.lineno) - 1
+    # Columns count bytes.
+    before = lines[start].encode()[: first.col_offset].decode()
+    after = lines[end].encode()[first.end_col_offset :].decode()
+    # Nothing but a text may stand before `from __future__`; elsewhere the body may hold no more than it.
+    nothing = "" if isinstance(node, ast.Module) else "0"
+    lines[start : end + 1] = [f"{before}{nothing}{after}"] + [""] * (end - start)
+
+
+def _statements(node: Import, early: Set[str]) -> List[str]:
+    """What takes the place of the import; nothing where it stays as it is."""
+    if isinstance(node, ast.Import):
+        # `import a.b` binds a.
+        can = [a for a in node.names if a.asname or "." not in a.name]
+        late = [a for a in can if (a.asname or a.name) not in early and a.name not in _ALWAYS]
+        calls = [f"_late(globals(), {a.name!r}, {' as ' + (a.asname or a.name)!r})" for a in late]
+        kept = [_as(a) for a in node.names if a not in late]
+        return ([f"import {', '.join(kept)}"] if kept else []) + calls if late else []
+    module = str(node.module)
+    if module == "dataclasses":
+        kept = [_as(a) for a in node.names if a.name != "dataclass"]
+        own = [f"from {RUNTIME} import dataclass"] if len(kept) < len(node.names) else []
+        return ([f"from dataclasses import {', '.join(kept)}"] if kept else []) + own if own else []
+    if node.level or module.split(".")[0] in _ALWAYS:
+        return []
+    late = [a for a in node.names if (a.asname or a.name) not in early and a.name != "*"]
+    kept = [_as(a) for a in node.names if a not in late]
+    if not late:
+        return []
+    call = f"_late(globals(), {module!r}, {', '.join(repr(_as(a)) for a in late)})"
+    return ([f"from {module} import {', '.join(kept)}"] if kept else []) + [call]
+
+
+def _as(alias: ast.alias) -> str:
+    return f"{alias.name} as {alias.asname}" if alias.asname else alias.name
+
+
+def _early(tree: ast.Module) -> Set[str]:
+    """Names that are read when the module is loaded, or in a way that a stand-in cannot serve."""
+    found: Set[str] = set()
+    for node, inside, served in _nodes(tree, False):
+        if isinstance(node, ast.Name) and not (inside and served and isinstance(node.ctx, ast.Load)):
+            found.add(node.id)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            found.update(node.names)
+    return found
+
+
+def _nodes(node: ast.AST, inside: bool) -> Iterator[Tuple[ast.AST, bool, bool]]:
+    """(node, whether it is within a function's body, whether a stand-in serves there) of everything but annotations."""
+    for field, value in ast.iter_fields(node):
+        if field in ("annotation", "returns"):
+            continue
+        within = inside or (isinstance(node, _FUNCTIONS) and field == "body")
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield child, within, _serves(node, field, child)
+                yield from _nodes(child, within)
+
+
+def _serves(parent: ast.AST, field: str, child: ast.AST) -> bool:
+    """Called, asked for an attribute, or the class that `isinstance` asks for."""
+    if isinstance(parent, ast.Call):
+        asks = isinstance(parent.func, ast.Name) and parent.func.id in ("isinstance", "issubclass")
+        return field == "func" or (asks and field == "args" and child is parent.args[1])
+    return isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Load)

@@ -1,0 +1,118 @@
+"""Late imports take their own place at first use; late dataclasses are what `dataclasses` makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+from typing import Any, Dict, List
+
+import pytest
+
+from edgedla.bundles.late import dataclass, late
+
+
+def test_a_late_import_is_made_by_its_first_use() -> None:
+    names: Dict[str, Any] = {}
+    sys.modules.pop("colorsys", None)
+    late(names, "colorsys", " as colorsys", "rgb_to_hsv as hsv")
+    assert "colorsys" not in sys.modules
+    assert names["hsv"](0.0, 0.0, 0.0) == (0.0, 0.0, 0.0)
+    assert names["hsv"] is sys.modules["colorsys"].rgb_to_hsv
+    assert names["colorsys"].rgb_to_hsv is names["hsv"]
+
+
+def test_a_late_class_answers_for_instances_and_a_module_of_a_package_is_found() -> None:
+    names: Dict[str, Any] = {}
+    late(names, "fractions", "Fraction")
+    assert not isinstance(1.5, (names["Fraction"], str))
+    assert issubclass(names["Fraction"], names["Fraction"])
+    late(names, "xml.dom", "minidom")
+    assert names["minidom"].parseString("<a/>").documentElement.tagName == "a"
+
+
+def test_a_module_that_is_missing_is_named() -> None:
+    names: Dict[str, Any] = {}
+    late(names, "edgedla.no_such_module", "anything")
+    with pytest.raises(ImportError) as caught:
+        names["anything"]()
+    assert caught.value.name == "edgedla.no_such_module"
+
+
+def classes(make: Any) -> List[Any]:
+    @make(frozen=True)
+    class Base:
+        a: int
+        b: List[int] = dataclasses.field(default_factory=list)
+        c: str = dataclasses.field(default="x", compare=False, repr=False)
+
+    @make
+    class Below(Base if make is not dataclasses.dataclass else object):  # type: ignore[misc]
+        d: float = 1.0
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "d", self.d * 2)
+
+    @make(eq=False)
+    class Identity:
+        a: int = 3
+
+    return [Base, Below, Identity]
+
+
+@pytest.mark.parametrize("arguments", [{"a": 1}, {"a": 1, "b": [2]}, {"a": 1, "c": "y"}, {"a": 0, "b": []}])
+def test_instances_are_those_of_dataclasses(arguments: Dict[str, Any]) -> None:
+    ours, theirs = classes(dataclass)[0], classes(dataclasses.dataclass)[0]
+    one, other = ours(**arguments), theirs(**arguments)
+    assert dataclasses.asdict(one) == dataclasses.asdict(other)
+    assert repr(one) == repr(other)
+    assert (one == ours(1)) == (other == theirs(1))
+    assert one != other
+    changed = dataclasses.replace(one, a=5)
+    assert (changed.a, changed.c) == (5, one.c)
+    assert not hasattr(ours, "b")
+    assert ours.c == "x"
+
+
+def test_fields_are_there_before_an_instance_is() -> None:
+    assert [f.name for f in dataclasses.fields(classes(dataclass)[0])] == ["a", "b", "c"]
+    assert dataclasses.is_dataclass(classes(dataclass)[2])
+
+
+def test_a_frozen_one_is_hashed_by_its_values_and_eq_false_by_identity() -> None:
+    @dataclass(frozen=True)
+    class Point:
+        x: int
+        y: int = 0
+
+    assert hash(Point(1)) == hash(Point(1, 0))
+    assert len({Point(1), Point(1), Point(2)}) == 2
+    identity = classes(dataclass)[2]
+    assert identity() != identity()
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
+        Point()
+
+
+def test_a_class_inherits_fields_and_is_finished_after_its_fields() -> None:
+    below = classes(dataclass)[1]
+    made = below(1, d=2.0)
+    assert (made.a, made.b, made.d) == (1, [], 4.0)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(made)
+
+
+def test_threads_that_make_the_first_instance_at_once_all_get_one() -> None:
+    for _ in range(50):
+        cls, made = classes(dataclass)[0], []  # type: Any, List[Any]
+        gate = threading.Barrier(4)
+
+        def one(cls: Any = cls, made: List[Any] = made, gate: threading.Barrier = gate) -> None:
+            gate.wait()
+            made.append(cls(7))
+
+        threads = [threading.Thread(target=one) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert made == [cls(7)] * 4

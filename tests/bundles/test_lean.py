@@ -1,0 +1,94 @@
+"""What a bundle's sources keep of a module: everything but imports that nothing touches, and texts that nobody reads."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from typing import Dict
+
+import pytest
+
+from edgedla.bundles.closure import PACKAGE
+from edgedla.bundles.lean import lean
+
+
+def leaned(text: str, **others: str) -> str:
+    sources = {"m": textwrap.dedent(text).lstrip(), **{k: textwrap.dedent(v) for k, v in others.items()}}
+    return lean(sources)["m"]
+
+
+@pytest.mark.parametrize(
+    ("use", "late"),
+    [
+        ("def f():\n    return name(1)", True),
+        ("def f():\n    return name.x.y", True),
+        ("def f(v):\n    return isinstance(v, name)", True),
+        ("def f(v: name) -> name:\n    w: name = v\n    return w", True),
+        ("g = lambda: name()", True),
+        ("class A:\n    def f(self):\n        return name()", True),
+        ("x = name()", False),
+        ("class A(name):\n    pass", False),
+        ("class A:\n    x = name.y", False),
+        ("def f(v=name.x):\n    pass", False),
+        ("@name.wraps\ndef f():\n    pass", False),
+        ("def f():\n    return name", False),
+        ("def f():\n    return [1, 2][name]", False),
+        ("def f():\n    try:\n        pass\n    except name:\n        pass", False),
+        ("def f():\n    name.x = 3", False),
+        ("def f():\n    global name\n    name()", False),
+        ("def f():\n    del name\n    name()", False),
+    ],
+)
+def test_an_import_is_late_where_a_stand_in_serves(use: str, late: bool) -> None:
+    for statement in ("from lib import name", "import name", "import lib as name", "from lib import other as name"):
+        text = leaned(f"{statement}\n{use}\n")
+        assert ("_late(globals()" in text) is late, text
+        assert (statement in text) is not late, text
+
+
+def test_names_of_one_import_are_parted_and_lines_stay_where_they_are() -> None:
+    text = leaned(
+        '''
+        """What it is for.
+
+        More of it."""
+        from __future__ import annotations
+        from lib import (
+            early,
+            late as other,
+        )
+        x = early
+        def f():
+            """Two
+            lines."""
+        class A:
+            "One line."; y = 1
+        line = 15
+        '''
+    )
+    tree = ast.parse(text)
+    assert "What it is" not in text
+    assert "lines" not in text
+    assert "from lib import early; " in text
+    assert "_late(globals(), 'lib', 'late as other')" in text
+    assert tree.body[-1].lineno == 15
+    names: Dict[str, object] = {}
+    exec(compile(text.replace("from lib import early", "early = 1"), "m", "exec"), names)
+    assert names["A"].y == 1  # type: ignore[attr-defined]
+
+
+def test_what_another_module_takes_from_here_stays() -> None:
+    text = "from lib import a, b\ndef f():\n    return a(b())\n"
+    assert "from lib import a; " in leaned(text, n="from m import a\n")
+    assert "from lib" not in leaned(text, n="from m import f\n")
+
+
+def test_every_module_of_the_package_stays_whole() -> None:
+    """Compiles, as many lines, the same names at its top."""
+    files = sorted((PACKAGE / "runtime").rglob("*.py")) + sorted((PACKAGE / "builder" / "artifact").rglob("*.py"))
+    before = {str(path): path.read_text(encoding="utf-8") for path in files}
+    for name, text in lean(before).items():
+        tree, old = ast.parse(text), ast.parse(before[name])
+        assert text.count("\n") == before[name].count("\n")
+        defined = [[n.name for n in t.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))] for t in (tree, old)]
+        assert defined[0] == defined[1]

@@ -1,0 +1,60 @@
+"""Without OpenCV frames are scaled and converted as OpenCV does it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Tuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgedla.preprocess.plain import Resize, nv12_to_bgr
+from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
+
+SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
+
+
+def frame(hw: Tuple[int, ...], seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, hw, np.uint8)
+
+
+@given(SIZES, SIZES)
+@settings(max_examples=60, deadline=None)
+def test_scaling_is_opencvs_within_one_grey_level(source: Tuple[int, int], target: Tuple[int, int]) -> None:
+    cv2 = pytest.importorskip("cv2")
+    image, found = frame((*source, 3)), np.zeros((*target, 3), np.uint8)
+    Resize(source, target)(image, found)
+    expected = cv2.resize(image, target[::-1], interpolation=cv2.INTER_LINEAR)
+    assert np.abs(found.astype(int) - expected.reshape(found.shape)).max() <= 1
+
+
+def test_a_step_lies_where_the_ratio_says() -> None:
+    # 0 | 90 to four pixels: their middles lie at -0.25, 0.25, 0.75 and 1.25 of the two.
+    found = np.zeros((1, 4, 3), np.uint8)
+    Resize((1, 2), (1, 4))(np.asarray([[[0] * 3, [90] * 3]], np.uint8), found)
+    assert found[0, :, 0].tolist() == [0, 23, 68, 90]
+
+
+def test_nv12_is_converted_as_opencv_does() -> None:
+    cv2 = pytest.importorskip("cv2")
+    image = frame((36, 32))
+    np.testing.assert_array_equal(nv12_to_bgr(image), cv2.cvtColor(image, cv2.COLOR_YUV2BGR_NV12))
+
+
+def test_black_and_white_of_video_range() -> None:
+    grey = np.full((3, 2), 128, np.uint8)
+    grey[:2] = [[16, 235], [0, 255]]
+    assert nv12_to_bgr(grey).tolist() == [[[0] * 3, [255] * 3], [[0] * 3, [255] * 3]]
+
+
+@pytest.mark.parametrize("fit", ["letterbox", "stretch", "crop"])
+@pytest.mark.parametrize("pixels", ["bgr", "nv12"])
+def test_a_frame_of_any_size_is_prepared_without_opencv(fit: str, pixels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cv2")
+    spec = Preprocess((24, 40), (3, 16, 16), pixels=pixels, fit=fit, dtype="UINT8", std=(1.0, 1.0, 1.0))
+    image = frame(spec.frame_shape)
+    expected = CpuPreprocessor(spec)(image).astype(int)
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    assert np.abs(CpuPreprocessor(spec)(image) - expected).max() <= 1
