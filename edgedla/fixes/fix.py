@@ -153,10 +153,10 @@ def _embedded(work: Any, wanted: Optional[Embedded], goal: Goal, prove: bool) ->
     if wanted is None:
         return ()
     original = work.clone()
-    said = embed(work, wanted, goal)
+    changed = embed(work, wanted, goal)
     if prove and _feeds(original, None):
         prove_embedding(original, work, wanted)
-    return (said,)
+    return (changed,)
 
 
 def _fixed_sites(changes: Changes, proofs: Sequence[Proof]) -> Tuple[FixedSite, ...]:
@@ -181,7 +181,7 @@ def _wanted(
     named = set(rewrites_named(only, "--only"))
     skipped = set(rewrites_named(skip, "--skip"))
     entries = rewrite_entries()
-    found = []
+    chosen = []
     for rewrite in all_rewrites(precision):
         entry = entries[rewrite.id]
         if entry.equality == "approximate":
@@ -191,8 +191,8 @@ def _wanted(
         else:
             fits = entry.use == "always" or (entry.use == "strict" and purpose != "hybrid")
         if fits and rewrite.id not in skipped:
-            found.append(rewrite)
-    return tuple(found)
+            chosen.append(rewrite)
+    return tuple(chosen)
 
 
 def _check_opset(work: Any, model: Any) -> None:
@@ -277,16 +277,16 @@ def _network_proof(
 
 def _refused(changes: Changes, choice: Choice, failures: Mapping[Key, Proof]) -> Tuple[RefusedSite, ...]:
     why = {key: bundle for bundle in choice.bundles if not bundle.kept for key in bundle.sites}
-    found = [RefusedSite(r.rewrite, r.node, r.reason, "precondition") for r in changes.refused]
+    refused = [RefusedSite(r.rewrite, r.node, r.reason, "precondition") for r in changes.refused]
     done = {a.output for a in changes.applied}
     for key in sorted(choice.dropped | frozenset(changes.skipped)):
         if key in failures or key[1] in done:
             continue
         bundle = why.get(key)
         reason = "the predicted cost is no lower with it" + (f" ({bundle.title})" if bundle else "")
-        found.append(RefusedSite(key[0], key[1], reason, "cost"))
-    found += [RefusedSite(key[0], key[1], proof.detail, "proof") for key, proof in sorted(failures.items())]
-    return tuple(found)
+        refused.append(RefusedSite(key[0], key[1], reason, "cost"))
+    refused += [RefusedSite(key[0], key[1], proof.detail, "proof") for key, proof in sorted(failures.items())]
+    return tuple(refused)
 
 
 def _outputs_note(purpose: str, goal: Goal, fixed: Any) -> Tuple[str, ...]:
@@ -299,9 +299,9 @@ def _outputs_note(purpose: str, goal: Goal, fixed: Any) -> Tuple[str, ...]:
 def _notes(work: Any, prove: bool, seeded_weights: bool, no_dla: Optional[str]) -> Tuple[str, ...]:
     notes = [no_dla] if no_dla else []
     if not has_all_weights(work):
-        said = "sites are proven on seeded ones" if seeded_weights and prove else "sites that need them are unproved"
+        proofs = "sites are proven on seeded ones" if seeded_weights and prove else "sites that need them are unproved"
         notes.append(
-            f"weights are missing from the file: {said}; new weights that are worked out from missing ones are missing "
+            f"weights are missing from the file: {proofs}; new weights that are worked out from missing ones are missing "
             "too, so fix the file with weights before you build"
         )
     return tuple(notes)

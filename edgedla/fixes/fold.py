@@ -87,11 +87,11 @@ def infer_shapes(model: Any) -> None:
 
     ir = onnx_ir()
     try:
-        found = shape_inference.infer_shapes(outline(model), data_prop=True)
+        inferred = shape_inference.infer_shapes(outline(model), data_prop=True)
     except Exception:
         # onnx raises RuntimeError and its own classes; what stays unknown is refused site by site.
         return
-    by_name = {v.name: v.type for v in list(found.graph.value_info) + list(found.graph.output)}
+    by_name = {v.name: v.type for v in list(inferred.graph.value_info) + list(inferred.graph.output)}
     for node in model.graph:
         for value in node.outputs:
             proto = by_name.get(value.name)
@@ -196,11 +196,11 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
         # One operator that ONNX Runtime does not have would hide all others: then each is tried by itself.
         if len(nodes) == 1:
             return {}
-        found = dict(known)
+        evaluated = dict(known)
         for node in nodes:
-            ready = all(v is None or v.name in found or network.is_constant(v) for v in node.inputs)
-            found.update(_evaluated(network, [node], found) if ready else {})
-        return {name: found[name] for name in wanted if name in found}
+            ready = all(v is None or v.name in evaluated or network.is_constant(v) for v in node.inputs)
+            evaluated.update(_evaluated(network, [node], evaluated) if ready else {})
+        return {name: evaluated[name] for name in wanted if name in evaluated}
 
 
 def _replace(model: Any, known: Mapping[str, np.ndarray]) -> None:

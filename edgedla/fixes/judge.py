@@ -103,7 +103,7 @@ class Judge:
         report = check_graph(graph, self.platform, self.precision, PURPOSES[self.purpose], ranked=False)
         self.last = (graph, report)
         totals = report.totals
-        found = Figures(
+        counts = Figures(
             layers=totals.layers,
             layers_dla=totals.layers_dla,
             layers_unknown=totals.layers_unknown,
@@ -115,12 +115,12 @@ class Judge:
             passes=report.strict.passes if report.strict else None,
             offenders=report.strict.offenders if report.strict else (),
         )
-        return self._with_times(found, graph, with_gpu)
+        return self._with_times(counts, graph, with_gpu)
 
-    def _with_times(self, found: Figures, graph: LayerGraph, with_gpu: bool) -> Figures:
+    def _with_times(self, counts: Figures, graph: LayerGraph, with_gpu: bool) -> Figures:
         if not graph.layers or any(graph.tensors[t].is_dynamic for layer in graph.layers for t in layer.outputs):
             # Open dims have no size, and so no cost.
-            return found
+            return counts
         if self._costs is None:
             self._costs = CostModel.load(self.platform, self.precision, self.power_mode)
         verdicts = tuple(load_rules().check(graph, self.platform, self.precision))
@@ -130,10 +130,10 @@ class Judge:
             gpu_us = predictor.predict("GPU").streams[0].latency.latency_us if with_gpu else None
         except EdgedlaError:
             # No cost is known: the counts stand for themselves.
-            return found
+            return counts
         busiest = max(stream.busy.values(), default=1.0)
         return replace(
-            found,
+            counts,
             latency_us=stream.latency.latency_us,
             energy_mj=stream.energy_mj,
             period_us=stream.latency.latency_us * busiest,

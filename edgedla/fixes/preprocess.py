@@ -212,9 +212,9 @@ def prove_embedding(original: Any, embedded: Any, wanted: Embedded, seed: int = 
     before, after = (open_session(ir.to_proto(m).SerializeToString(), optimize=False) for m in (original, embedded))
     reference = before.run(outputs, {name: ready})
     given = (grey - MIDDLE if wanted.int8 else grey).astype(np.uint8 if wanted.uint8 else dtype)
-    found = after.run(outputs, {name: given})
+    embedded_outputs = after.run(outputs, {name: given})
     fused = open_session(ir.to_proto(original).SerializeToString()).run(outputs, {name: ready})
-    worst = max(distance(np.asarray(a), np.asarray(b))[0] for a, b in zip(reference, found))
+    worst = max(distance(np.asarray(a), np.asarray(b))[0] for a, b in zip(reference, embedded_outputs))
     noise = max(distance(np.asarray(a), np.asarray(b))[0] for a, b in zip(reference, fused))
     # Sums of grey values are larger than those of scaled ones, and cancel more.
     if worst > max(10 * ROUND[str(dtype)], 30 * noise):

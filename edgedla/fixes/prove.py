@@ -82,15 +82,15 @@ def prove_sites(
         approximate: bound of approximate sites, relative L2.
         seeded: the weights are random numbers, which the proofs say.
     """
-    found: List[Optional[Proof]] = [None] * len(applied)
+    worst: List[Optional[Proof]] = [None] * len(applied)
     for feed in feeds or ({},):
         values = _values(model, applied, feed)
         for i, site in enumerate(applied):
             proof = _prove(site, values, equality_of[site.rewrite], approximate, bool(feeds), data_given)
             if seeded and proof.status == "proved":
                 proof = replace(proof, detail="on seeded weights")
-            found[i] = proof if found[i] is None else _worse(found[i], proof)
-    return tuple(p for p in found if p is not None)
+            worst[i] = proof if worst[i] is None else _worse(worst[i], proof)
+    return tuple(p for p in worst if p is not None)
 
 
 def _values(model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
@@ -292,11 +292,11 @@ def prove_network(
     equal = counted = 0
     for feed in feeds:
         reference = plain.run(names_old, dict(feed))
-        found = dict(zip(names_new, fixed.run(names_new, dict(feed))))
+        outputs = dict(zip(names_new, fixed.run(names_new, dict(feed))))
         if decoder is not None:
-            found.update(decoded(decoder, found))
+            outputs.update(decoded(decoder, outputs))
         for name, a, b in zip(names_old, reference, fused.run(names_old, dict(feed))):
-            a, b, c = np.asarray(a), np.asarray(b), np.asarray(found[name])
+            a, b, c = np.asarray(a), np.asarray(b), np.asarray(outputs[name])
             noise = max(noise, distance(a, b)[0])
             worst = max(worst, distance(a, c.reshape(a.shape))[0])
             if a.size > 1:

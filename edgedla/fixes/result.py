@@ -125,10 +125,10 @@ class FixResult:
     @property
     def counts(self) -> Dict[str, int]:
         """Applied sites by rewrite, in the order of the first."""
-        found: Dict[str, int] = {}
+        by_rewrite: Dict[str, int] = {}
         for site in self.applied:
-            found[site.rewrite] = found.get(site.rewrite, 0) + 1
-        return found
+            by_rewrite[site.rewrite] = by_rewrite.get(site.rewrite, 0) + 1
+        return by_rewrite
 
     @property
     def failed(self) -> Tuple[FixedSite, ...]:
@@ -137,10 +137,10 @@ class FixResult:
 
     def proofs(self) -> Dict[str, int]:
         """Sites by status of their proof."""
-        found: Dict[str, int] = {}
+        by_status: Dict[str, int] = {}
         for site in self.applied:
-            found[site.proof.status] = found.get(site.proof.status, 0) + 1
-        return found
+            by_status[site.proof.status] = by_status.get(site.proof.status, 0) + 1
+        return by_status
 
     def to_proto(self) -> Any:
         """The model as onnx.ModelProto; external data stays external."""

@@ -141,12 +141,12 @@ class Network:
         Raises:
             Refused: unknown, or no float that rewrites are proven for.
         """
-        found = None if value is None or value.dtype is None else value.dtype.numpy()
-        if found not in (np.dtype("float32"), np.dtype("float16")):
+        element = None if value is None or value.dtype is None else value.dtype.numpy()
+        if element not in (np.dtype("float32"), np.dtype("float16")):
             raise Refused(
                 f"elements of type {value.dtype if value is not None else '?'}; float32 and float16 are proven"
             )
-        return np.dtype(found)
+        return np.dtype(element)
 
 
 def data_of(tensor: Any) -> Optional[np.ndarray]:

@@ -35,13 +35,13 @@ def output_types(network: Network, node: Any) -> List[OutputType]:
                 data[value.name] = _tensor_proto(known)
     proto = ir.serde.serialize_node(node)
     try:
-        found = shape_inference.infer_node_outputs(
+        types = shape_inference.infer_node_outputs(
             schema, proto, types, data, opset_imports=[_opset(network.opset)], ir_version=10
         )
     except Exception:
         # onnx raises its own classes and plain RuntimeError; an unknown shape only makes later rewrites refuse.
-        found = {}
-    return [_of_proto(ir, found.get(value.name)) for value in node.outputs]
+        types = {}
+    return [_of_proto(ir, types.get(value.name)) for value in node.outputs]
 
 
 def _schema(operator: str, opset: int) -> Any:

@@ -13,23 +13,25 @@ FIRST_SLICE = (8, 5)
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    found = window_of(network, node)
-    if found is None:
+    window = window_of(network, node)
+    if window is None:
         return None
     extra = attribute(node, "output_padding", [0, 0])
-    if not any(found.pads) and not any(extra):
+    if not any(window.pads) and not any(extra):
         return None
     if attribute(node, "output_shape", None):
         raise Refused("it names its output's size instead of its padding")
     if network.goal.trt < FIRST_SLICE:
         raise Refused("the DLA takes a Slice from TensorRT 8.5 on")
-    if any(e > p for e, p in zip(extra, found.pads[2:])):
-        raise Refused(f"output_padding {extra} reaches beyond the padding {found.pads[2:]}")
+    if any(e > p for e, p in zip(extra, window.pads[2:])):
+        raise Refused(f"output_padding {extra} reaches beyond the padding {window.pads[2:]}")
     x = node.inputs[0]
     _, _, h, w = network.nchw(x)
-    full = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip((h, w), found.strides, found.kernel, found.dilations)]
-    starts = found.pads[:2]
-    ends = [n - p + e for n, p, e in zip(full, found.pads[2:], extra)]
+    full = [
+        (n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip((h, w), window.strides, window.kernel, window.dilations)
+    ]
+    starts = window.pads[:2]
+    ends = [n - p + e for n, p, e in zip(full, window.pads[2:], extra)]
     attributes = {
         name: a.value for name, a in node.attributes.items() if name not in ("pads", "output_padding", "auto_pad")
     }

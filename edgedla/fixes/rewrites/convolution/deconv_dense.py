@@ -15,37 +15,37 @@ MOST_ELEMENTS = 1 << 24
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    found = window_of(network, node)
-    if found is None or (found.group == 1 and found.dilations == [1, 1]):
+    window = window_of(network, node)
+    if window is None or (window.group == 1 and window.dilations == [1, 1]):
         return None
     if attribute(node, "output_shape", None):
         raise Refused("it names its output's size instead of its padding")
     extra = attribute(node, "output_padding", [0, 0])
-    if any(e >= s for e, s in zip(extra, found.strides)):
+    if any(e >= s for e, s in zip(extra, window.strides)):
         raise Refused(f"output_padding {extra} is legal beside its dilation only")
-    c, per_group = found.weights[:2]
-    out = per_group * found.group
-    kernel = [(k - 1) * d + 1 for k, d in zip(found.kernel, found.dilations)]
+    c, per_group = window.weights[:2]
+    out = per_group * window.group
+    kernel = [(k - 1) * d + 1 for k, d in zip(window.kernel, window.dilations)]
     dims = (c, out, *kernel)
     if int(np.prod(dims)) > MOST_ELEMENTS:
         raise Refused(f"dense weights of {'x'.join(map(str, dims))} are too many")
     x, weight = node.inputs[:2]
-    rows, columns = found.dilations
+    rows, columns = window.dilations
 
     def spread(m: np.ndarray) -> np.ndarray:
         dense = np.zeros(dims, m.dtype)
-        size = c // found.group
-        for g in range(found.group):
+        size = c // window.group
+        for g in range(window.group):
             inputs, outputs = slice(g * size, (g + 1) * size), slice(g * per_group, (g + 1) * per_group)
             dense[inputs, outputs, ::rows, ::columns] = m[inputs]
         return dense
 
     def build(editor: Any) -> Any:
         weights = editor.derived((weight,), dims, spread, "weight")
-        added = [] if found.bias is None else [found.bias]
+        added = [] if window.bias is None else [window.bias]
         return editor.op(
-            "ConvTranspose", x, weights, *added, kernel_shape=kernel, strides=found.strides,
-            pads=found.pads, output_padding=extra,
+            "ConvTranspose", x, weights, *added, kernel_shape=kernel, strides=window.strides,
+            pads=window.pads, output_padding=extra,
         )  # fmt: skip
 
     return Site(node.outputs[0], (node,), build)

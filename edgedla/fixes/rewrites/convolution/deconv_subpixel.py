@@ -42,43 +42,43 @@ class Taps:
 
     def places(self) -> List[Tuple[int, int, int]]:
         """(r, place in the Conv's kernel, tap k) of everything that is read."""
-        found = []
+        taps = []
         for r in range(self.stride):
             for t in range(self.first, self.last + 1):
                 k = r + self.pad - self.stride * t
                 if 0 <= k < self.size:
-                    found.append((r, t - self.first, k))
-        return found
+                    taps.append((r, t - self.first, k))
+        return taps
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    found = window_of(network, node)
-    if found is None:
+    window = window_of(network, node)
+    if window is None:
         return None
     extra = attribute(node, "output_padding", [0, 0])
-    if not any(found.pads) and not any(extra) and found.group == 1:
+    if not any(window.pads) and not any(extra) and window.group == 1:
         return None
     if attribute(node, "output_shape", None):
         raise Refused("it names its output's size instead of its padding")
-    if found.dilations != [1, 1]:
+    if window.dilations != [1, 1]:
         raise Refused("it has a dilation")
-    for k, s, p, q, e in zip(found.kernel, found.strides, found.pads, found.pads[2:], extra):
+    for k, s, p, q, e in zip(window.kernel, window.strides, window.pads, window.pads[2:], extra):
         if k - p - q + e != s:
             raise Refused(f"a kernel of {k} with padding {p} and {q} does not make an output of {s} times the input")
     most = rule_parameter("DECV003", "min") - 1
-    if max(found.strides) > most:
-        raise Refused(f"a stride of {found.strides}; the transposed convolution takes at most {most}")
-    (n_in, per_group), group = found.weights[:2], found.group
-    channels, (sh, sw) = per_group * group, found.strides
+    if max(window.strides) > most:
+        raise Refused(f"a stride of {window.strides}; the transposed convolution takes at most {most}")
+    (n_in, per_group), group = window.weights[:2], window.group
+    channels, (sh, sw) = per_group * group, window.strides
     if channels * channels * (sh * sw) ** 2 > MOST_ELEMENTS:
         raise Refused(f"one-hot weights of {channels * sh * sw} channels are too many")
-    rows, columns = (Taps.of(k, s, p) for k, s, p in zip(found.kernel, found.strides, found.pads))
+    rows, columns = (Taps.of(k, s, p) for k, s, p in zip(window.kernel, window.strides, window.pads))
     dims = (channels * sh * sw, n_in // group, rows.kernel, columns.kernel)
     weight = node.inputs[1]
 
     def spread(m: np.ndarray) -> np.ndarray:
         # (group, inputs, outputs, k, k) to (group, outputs, row, column, inputs, place, place).
-        taps = m.reshape(group, n_in // group, per_group, *found.kernel)
+        taps = m.reshape(group, n_in // group, per_group, *window.kernel)
         parts = np.zeros((group, per_group, sh, sw, n_in // group, rows.kernel, columns.kernel), m.dtype)
         for i, y, tap_y in rows.places():
             for j, x, tap_x in columns.places():
@@ -86,7 +86,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
         return parts.reshape(dims)
 
     def build(editor: Any) -> Any:
-        bias = found.bias
+        bias = window.bias
         if bias is not None:
             bias = editor.derived((bias,), dims[:1], lambda b: np.repeat(b, sh * sw), "bias")
         pads = [-rows.first, -columns.first, rows.last, columns.last]

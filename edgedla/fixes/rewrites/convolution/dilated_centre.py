@@ -10,25 +10,25 @@ from edgedla.fixes.site import Rewrite, Site, holds, no_pattern, refuses
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    found = window_of(network, node)
-    if found is None or found.dilations == [1, 1] or found.strides != [1, 1]:
+    window = window_of(network, node)
+    if window is None or window.dilations == [1, 1] or window.strides != [1, 1]:
         return None
     _, _, h, w = network.nchw(node.inputs[0])
-    kh, kw = found.kernel
+    kh, kw = window.kernel
     if kh % 2 == 0 or kw % 2 == 0 or kh * kw == 1:
         return None
-    centre = [d * (k // 2) for d, k in zip(found.dilations, found.kernel)]
-    if found.pads != centre * 2:
+    centre = [d * (k // 2) for d, k in zip(window.dilations, window.kernel)]
+    if window.pads != centre * 2:
         return None
-    outside = [k == 1 or d >= n for d, k, n in zip(found.dilations, found.kernel, (h, w))]
+    outside = [k == 1 or d >= n for d, k, n in zip(window.dilations, window.kernel, (h, w))]
     if not all(outside):
         return None
     x, weight = node.inputs[:2]
-    dims = (*found.weights[:2], 1, 1)
+    dims = (*window.weights[:2], 1, 1)
 
     def build(editor: Any) -> Any:
         tap = editor.derived((weight,), dims, lambda m: m[:, :, kh // 2 : kh // 2 + 1, kw // 2 : kw // 2 + 1], "centre")
-        return editor.conv(x, tap, found.bias, group=found.group)
+        return editor.conv(x, tap, window.bias, group=window.group)
 
     return Site(node.outputs[0], (node,), build)
 

@@ -13,17 +13,17 @@ from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuse
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    found = window_of(network, node)
-    if found is None or found.kernel != found.strides or max(found.strides) <= conv_stride():
+    window = window_of(network, node)
+    if window is None or window.kernel != window.strides or max(window.strides) <= conv_stride():
         return None
-    if found.group != 1 or any(found.pads) or found.dilations != [1, 1]:
+    if window.group != 1 or any(window.pads) or window.dilations != [1, 1]:
         raise Refused("it has groups, padding or a dilation")
-    splits = [_halves(n) for n in found.kernel]
+    splits = [_halves(n) for n in window.kernel]
     if any(s is None for s in splits):
-        raise Refused(f"{found.kernel} is no product of two numbers of at most {conv_stride()}")
+        raise Refused(f"{window.kernel} is no product of two numbers of at most {conv_stride()}")
     (ah, bh), (aw, bw) = (s for s in splits if s is not None)
     x, weight = node.inputs[:2]
-    out, c = found.weights[:2]
+    out, c = window.weights[:2]
 
     def build(editor: Any) -> Any:
         # Channel (i aw + j) c + k holds the element i, j of each ah x aw block of channel k.
@@ -37,7 +37,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
             return parts.transpose(0, 3, 5, 1, 2, 4).reshape(out, ah * aw * c, bh, bw)
 
         second = editor.derived((weight,), (out, ah * aw * c, bh, bw), regrouped, "weight")
-        return editor.conv(blocks, second, found.bias, strides=[bh, bw])
+        return editor.conv(blocks, second, window.bias, strides=[bh, bw])
 
     return Site(node.outputs[0], (node,), build)
 

@@ -18,17 +18,17 @@ MOST_PARTS = 16
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    found = window_of(network, node)
-    if found is None:
+    window = window_of(network, node)
+    if window is None:
         return None
     n, channels, h, w = network.nchw(node.inputs[0])
-    if not _overflows(network, found, channels, (n, channels, h, w)):
+    if not _overflows(network, window, channels, (n, channels, h, w)):
         return None
-    if found.group != 1:
-        raise Refused(f"it has {found.group} groups, and exceeds the convolution buffer")
+    if window.group != 1:
+        raise Refused(f"it has {window.group} groups, and exceeds the convolution buffer")
     for parts in range(2, MOST_PARTS + 1):
         most = -(-channels // parts)
-        if not _overflows(network, found, most, (n, most, h, w)):
+        if not _overflows(network, window, most, (n, most, h, w)):
             break
     else:
         raise Refused(f"{MOST_PARTS} parts of its input channels exceed the convolution buffer still")
@@ -40,9 +40,9 @@ def match(network: Network, node: Any) -> Optional[Site]:
     def build(editor: Any) -> Any:
         total = None
         for i, part in enumerate(editor.split(x, sizes, axis=1)):
-            dims = (found.weights[0], sizes[i], *found.kernel)
+            dims = (window.weights[0], sizes[i], *window.kernel)
             taken = editor.derived((weight,), dims, _columns(ends[i], ends[i + 1]), "weight")
-            y = editor.conv(part, taken, found.bias if i == 0 else None, **attributes)
+            y = editor.conv(part, taken, window.bias if i == 0 else None, **attributes)
             total = y if total is None else editor.op("Add", total, y)
         return total
 
@@ -53,9 +53,9 @@ def _columns(start: int, end: int) -> Any:
     return lambda m: m[:, start:end]
 
 
-def _overflows(network: Network, found: Window, channels: int, dims: Any) -> bool:
+def _overflows(network: Network, window: Window, channels: int, dims: Any) -> bool:
     bytes_each = 1 if network.goal.precision == "int8" else 2
-    return buffer_overflow(dims, tuple(found.kernel), found.group, tuple(found.dilations), bytes_each)
+    return buffer_overflow(dims, tuple(window.kernel), window.group, tuple(window.dilations), bytes_each)
 
 
 REWRITE = Rewrite(

@@ -46,18 +46,18 @@ def _bounds(network: Network, node: Any) -> Any:
     Raises:
         Refused: a bound is computed at run time.
     """
-    found = []
+    bounds = []
     for i, name in ((1, "min"), (2, "max")):
         value = node.inputs[i] if len(node.inputs) > i else None
         if value is None:
-            found.append(attribute(node, name, None))
+            bounds.append(attribute(node, name, None))
             continue
         known = network.constant(value)
         if known is None or known.size != 1:
             raise Refused(f"{value.name} is computed at run time")
         number = float(known.reshape(-1)[0])
-        found.append(None if abs(number) > 1e30 else number)
-    return found
+        bounds.append(None if abs(number) > 1e30 else number)
+    return bounds
 
 
 REWRITE = Rewrite(

@@ -21,10 +21,10 @@ def gelu_as_sigmoid(argument: Callable[[Any, Any, int], Any]) -> Callable[[Netwo
     """`match` of a rewrite to x sigmoid(argument(editor, x, channels))."""
 
     def match(network: Network, node: Any) -> Optional[Site]:
-        found = gelu_of(network, node)
-        if found is None:
+        gelu = gelu_of(network, node)
+        if gelu is None:
             return None
-        x, nodes, output = found
+        x, nodes, output = gelu
         _, channels, _, _ = network.nchw(x)
         network.dtype(x)
         return Site(

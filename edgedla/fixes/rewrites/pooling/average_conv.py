@@ -13,25 +13,25 @@ from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuse
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    found = average_of(network, node)
-    if found is None or max(found.kernel) <= pooling_window():
+    average = average_of(network, node)
+    if average is None or max(average.kernel) <= pooling_window():
         return None
-    if any(found.pads) and not found.inclusive:
+    if any(average.pads) and not average.inclusive:
         raise Refused("its divisor leaves the padding out")
-    if max(found.kernel) > kernel():
-        raise Refused(f"a window of {found.kernel} is above {kernel()}, the largest kernel of a convolution")
+    if max(average.kernel) > kernel():
+        raise Refused(f"a window of {average.kernel} is above {kernel()}, the largest kernel of a convolution")
     x = node.inputs[0]
     _, c, h, w = network.nchw(x)
     # A window as large as the padded map gives one element, whatever the stride says.
-    sides = (h + found.pads[0] + found.pads[2], w + found.pads[1] + found.pads[3])
-    strides = [1 if n == k else s for n, k, s in zip(sides, found.kernel, found.strides)]
+    sides = (h + average.pads[0] + average.pads[2], w + average.pads[1] + average.pads[3])
+    strides = [1 if n == k else s for n, k, s in zip(sides, average.kernel, average.strides)]
     if max(strides) > conv_stride():
         raise Refused(f"a stride of {strides} is above {conv_stride()}")
-    kh, kw = found.kernel
+    kh, kw = average.kernel
 
     def build(editor: Any) -> Any:
         weight = editor.constant(np.full((c, 1, kh, kw), 1.0 / (kh * kw)), network.dtype(x), "mean")
-        return editor.conv(x, weight, group=c, strides=strides, pads=found.pads)
+        return editor.conv(x, weight, group=c, strides=strides, pads=average.pads)
 
     return Site(node.outputs[0], (node,), build)
 

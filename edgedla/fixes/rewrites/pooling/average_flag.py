@@ -12,13 +12,13 @@ from edgedla.fixes.site import Rewrite, Site, holds, no_pattern, refuses
 def match(network: Network, node: Any) -> Optional[Site]:
     if network.goal.chip != "xavier":
         return None
-    found = average_of(network, node)
-    if found is None or any(found.pads) or found.inclusive:
+    average = average_of(network, node)
+    if average is None or any(average.pads) or average.inclusive:
         return None
 
     def build(editor: Any) -> Any:
         return editor.op(
-            "AveragePool", node.inputs[0], kernel_shape=found.kernel, strides=found.strides, count_include_pad=1
+            "AveragePool", node.inputs[0], kernel_shape=average.kernel, strides=average.strides, count_include_pad=1
         )
 
     return Site(node.outputs[0], (node,), build)

@@ -15,10 +15,10 @@ from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuse
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    found = over_height_and_width(network, node)
-    if found is None:
+    average = over_height_and_width(network, node)
+    if average is None:
         return None
-    x, (_, c, h, w), shape = found
+    x, (_, c, h, w), shape = average
     if max(h, w) > kernel():
         raise Refused(f"{h} x {w} is above {kernel()}, the largest kernel of a convolution")
 

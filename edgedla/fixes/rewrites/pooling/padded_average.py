@@ -14,29 +14,34 @@ from edgedla.fixes.site import Rewrite, Site, holds, no_pattern
 def match(network: Network, node: Any) -> Optional[Site]:
     if network.goal.chip != "xavier":
         return None
-    found = average_of(network, node)
-    if found is None or not any(found.pads) or found.inclusive:
+    average = average_of(network, node)
+    if average is None or not any(average.pads) or average.inclusive:
         return None
     x = node.inputs[0]
     _, c, h, w = network.nchw(x)
 
     def build(editor: Any) -> Any:
         y = editor.op(
-            "AveragePool", x, kernel_shape=found.kernel, strides=found.strides, pads=found.pads, count_include_pad=1
+            "AveragePool",
+            x,
+            kernel_shape=average.kernel,
+            strides=average.strides,
+            pads=average.pads,
+            count_include_pad=1,
         )
-        rows = _counted(h, 0, found)
-        columns = _counted(w, 1, found)
-        factor = (found.kernel[0] * found.kernel[1]) / np.outer(rows, columns)
+        rows = _counted(h, 0, average)
+        columns = _counted(w, 1, average)
+        factor = (average.kernel[0] * average.kernel[1]) / np.outer(rows, columns)
         full = np.broadcast_to(factor, (1, c, *factor.shape))
         return editor.op("Mul", y, editor.constant(full, network.dtype(x), "border"))
 
     return Site(node.outputs[0], (node,), build)
 
 
-def _counted(size: int, axis: int, found: Average) -> np.ndarray:
+def _counted(size: int, axis: int, average: Average) -> np.ndarray:
     """Real elements under each window along one axis."""
-    before, after = found.pads[axis], found.pads[axis + 2]
-    kernel, stride = found.kernel[axis], found.strides[axis]
+    before, after = average.pads[axis], average.pads[axis + 2]
+    kernel, stride = average.kernel[axis], average.strides[axis]
     starts = np.arange(0, size + before + after - kernel + 1, stride) - before
     return np.minimum(starts + kernel, size) - np.maximum(starts, 0)
 

@@ -13,10 +13,10 @@ from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuse
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    found = [traced(network, v) for v in node.inputs]
-    if len(found) < 2 or any(f is None for f in found):
+    traces = [traced(network, v) for v in node.inputs]
+    if len(traces) < 2 or any(t is None for t in traces):
         return None
-    pieces = [f for f in found if f is not None]
+    pieces = [t for t in traces if t is not None]
     x = pieces[0][0]
     if any(root is not x for root, _, _ in pieces):
         return None

@@ -20,18 +20,18 @@ def match(network: Network, node: Any) -> Optional[Site]:
     auto = attribute(node, "auto_pad", "NOTSET")
     if auto not in ("NOTSET", "VALID"):
         raise Refused(f"auto_pad is {auto}: it would count the padding as input")
-    own = attribute(node, "pads", [0, 0, 0, 0]) if auto == "NOTSET" else [0, 0, 0, 0]
+    pads_now = attribute(node, "pads", [0, 0, 0, 0]) if auto == "NOTSET" else [0, 0, 0, 0]
     kernel = attribute(node, "kernel_shape", None)
     if node.op_type == "Conv":
         kernel = kernel or list(network.weight_shape(node.inputs[1])[2:])
         most = conv_padding()
     else:
         most = upper_limit("POOL004")
-        if any(own) and not attribute(node, "count_include_pad", 0):
+        if any(pads_now) and not attribute(node, "count_include_pad", 0):
             raise Refused("its divisor leaves its own padding out")
         if attribute(node, "ceil_mode", 0):
             raise Refused("ceil_mode adds windows that reach outside")
-    pads = [a + b for a, b in zip(own, around)]
+    pads = [a + b for a, b in zip(pads_now, around)]
     reach = [(k - 1) * d for k, d in zip(kernel, attribute(node, "dilations", [1, 1]))]
     if max(pads) > most or any(p > r for p, r in zip(pads, reach * 2)):
         raise Refused(f"padding of {pads} is above {most}, or not below the kernel")

@@ -38,10 +38,12 @@ def match(network: Network, node: Any) -> Optional[Site]:
     if not network.goal.change_outputs:
         raise Refused(f"{len(heads)} convolutions would be the outputs: allow it with --change-outputs")
     names = ", ".join(v.name for v in outputs)
-    said = f"{names}: the outputs are {', '.join(v.name for v in heads)} now, and the decoder is a model of its own"
+    interface = (
+        f"{names}: the outputs are {', '.join(v.name for v in heads)} now, and the decoder is a model of its own"
+    )
     ordered = tuple(n for n in network.graph if n in tail)
     cut = Cut(tuple(heads), tuple(outputs))
-    return Site(outputs[0], ordered, lambda editor: outputs[0], new_interface=said, cut=cut)
+    return Site(outputs[0], ordered, lambda editor: outputs[0], new_interface=interface, cut=cut)
 
 
 def _tail(network: Network) -> Set[Any]:
@@ -76,7 +78,7 @@ def _is_network(network: Network, node: Any) -> bool:
 
 def _heads(network: Network, tail: Set[Any]) -> Optional[List[Any]]:
     """What the decoder reads; None where that is no map N x C x H x W of numbers that the network computes."""
-    found = {}
+    heads = {}
     for node in network.graph:
         for value in node.inputs if node in tail else ():
             if value is None or network.is_constant(value) or value.producer() in tail:
@@ -84,8 +86,8 @@ def _heads(network: Network, tail: Set[Any]) -> Optional[List[Any]]:
             shape = network.shape(value)
             if value.producer() is None or shape is None or len(shape) != 4:
                 return None
-            found[value.name] = value
-    return list(found.values())
+            heads[value.name] = value
+    return list(heads.values())
 
 
 _HEADS = "p = Conv(x, w1) q = Conv(x, w2) s = Constant<value_ints = [1, 12, -1]>() "

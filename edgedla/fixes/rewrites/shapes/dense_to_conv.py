@@ -15,10 +15,10 @@ from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuse
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    found = behind_flatten(network, node.inputs[0])
-    if found is None:
+    flattened = behind_flatten(network, node.inputs[0])
+    if flattened is None:
         return None
-    x, between = found
+    x, between = flattened
     n, c, h, w = network.nchw(x)
     network.dtype(x)
     if max(h, w) > kernel():

@@ -14,10 +14,10 @@ Found = Tuple[Any, Tuple[Any, ...], int, bool]
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
-    found = _operator(node) if node.op_type == "DepthToSpace" else _reshapes(network, node)
-    if found is None:
+    rearrangement = _operator(node) if node.op_type == "DepthToSpace" else _reshapes(network, node)
+    if rearrangement is None:
         return None
-    x, nodes, block, by_channel = found
+    x, nodes, block, by_channel = rearrangement
     _, c, _, _ = network.nchw(x)
     network.dtype(x)
     # Kernels from this size on are refused.

@@ -25,8 +25,8 @@ def match(network: Network, node: Any) -> Optional[Site]:
         raise Refused("its 4-D tensor is an input or another output of the model")
     if output.uses():
         raise Refused(f"{output.name} is read inside the model too")
-    said = f"{output.name}: {list(shape)} becomes {list(dims)}, same values in the same order"
-    return Site(output, (node,), lambda editor: x, new_interface=said)
+    interface = f"{output.name}: {list(shape)} becomes {list(dims)}, same values in the same order"
+    return Site(output, (node,), lambda editor: x, new_interface=interface)
 
 
 REWRITE = Rewrite(
