@@ -172,7 +172,7 @@ def _rewrite(entry: RewriteEntry) -> str:
         [f"- Remedies: {', '.join(f'[{plain(r.title)}](../remedies/{r.id}.md)' for r in named_by)}"] if named_by else []
     )
     lines += [f"- Sources: {_sources(entry.sources)}", "", "Each site is proven when the rewrite is applied."]
-    lines += ["", f"Alone: `edgedla fix MODEL -o OUT --only {entry.id}`. Offline: `edgedla explain {entry.id}`."]
+    lines += ["", f"Alone: `edgedla fix MODEL -o OUT {entry.options_alone}`. Offline: `edgedla explain {entry.id}`."]
     return page(entry.id, lines, description=entry.summary)
 
 

@@ -16,7 +16,7 @@ from edgedla.cli.options import (
     shape_options,
     split_trtexec,
 )
-from edgedla.cli.output import deliver, destinations, echo
+from edgedla.cli.output import deliver, destinations
 from edgedla.errors import ModelError, RunError, UsageError
 
 FORMATS = ("text", "json", "markdown", "html")
@@ -87,7 +87,9 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
 @click.option(
     "--report", "reports", multiple=True, metavar="FILE", help="Write the report to FILE; its ending decides the form."
 )
-@click.option("--list", "listed", is_flag=True, help="List the rewrites and stop.")
+@click.option(
+    "--list", "listed", is_flag=True, help="List the rewrites and stop (--format markdown: with helps and sources)."
+)
 def fix(
     models: Tuple[str, ...],
     output: Optional[str],
@@ -123,9 +125,11 @@ def fix(
     rewritten network differs by more than its own noise, and no model is written.
     """
     if listed:
-        from edgedla.rules.remedies import fixes_markdown
+        if output_format not in (None, "text", "markdown"):
+            raise UsageError(f"{output_format} of --list", where="--format", allowed="text, markdown")
+        from edgedla.reports.rules import render_rewrites
 
-        echo(fixes_markdown(), nl=False)
+        deliver(destinations(output_format, reports, ("text", "markdown")), render_rewrites)
         return 0
     trtexec = split_trtexec(options)
     models = resolve_models(models, trtexec)

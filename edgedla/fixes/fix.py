@@ -110,12 +110,14 @@ def fix(
     interface = _embedded(work, embed_preprocess, goal, prove)
     folded = fold_constants(work)
     choice = Chooser(work, goal, rewrites, judge, objective).choose()
-    fixed, changes, proofs, failures = _apply_proven(
+    fixed, changes, proofs, failures, pair = _apply_proven(
         work, goal, rewrites, choice.dropped, prove, data, approximate, seeded_weights
     )
     after = judge.figures(outline(fixed), with_gpu=True)
     layers_after = _placed(judge)
-    network = _network_proof(work, fixed, changes, prove and has_all_weights(work), data, approximate)
+    network = NetworkProof(None, detail="not asked for")
+    if prove:
+        network = _network_proof(*pair, changes, data, approximate)
     interface += tuple(a.new_interface for a in changes.applied if a.new_interface)
     outputs = write_metadata(fixed, changes, interface, _path_of(model))
     checked(fixed)
@@ -181,17 +183,23 @@ def _wanted(
     named = set(rewrites_named(only, "--only"))
     skipped = set(rewrites_named(skip, "--skip"))
     entries = rewrite_entries()
-    chosen = []
+    chosen: List[Rewrite] = []
     for rewrite in all_rewrites(precision):
         entry = entries[rewrite.id]
         if entry.equality == "approximate":
-            fits = approximate > 0 and (rewrite.id in named or not named)
+            fits = approximate > 0 and (rewrite.id in named or (not named and entry.use != "asked"))
         elif named:
             fits = rewrite.id in named
         else:
             fits = entry.use == "always" or (entry.use == "strict" and purpose != "hybrid")
         if fits and rewrite.id not in skipped:
             chosen.append(rewrite)
+    if named and approximate == 0 and all(entries[name].equality == "approximate" for name in named):
+        raise UsageError(
+            f"{', '.join(sorted(named))}: an approximation, and no error is allowed",
+            where="--only",
+            hint="Say how large an error may be: --approximate 0.01 is 1 % (relative L2) per site.",
+        )
     return tuple(chosen)
 
 
@@ -215,8 +223,11 @@ def _apply_proven(
     data: Union[None, str, Path],
     approximate: float,
     seeded_weights: bool,
-) -> Tuple[Any, Changes, Tuple[Proof, ...], Dict[Key, Proof]]:
-    """(the rewritten model, what was applied, a proof of each site, sites that failed and stay as they were)."""
+) -> Tuple[Any, Changes, Tuple[Proof, ...], Dict[Key, Proof], Tuple[Any, Any]]:
+    """(the rewritten model, what was applied, a proof of each site, sites that failed and stay as they were, pair).
+
+    `pair` is what a proof of the whole network runs: before and after, with seeded weights where these were asked for.
+    """
     failures: Dict[Key, Proof] = {}
     equality = {entry.id: entry.equality for entry in rewrite_entries().values()}
     while True:
@@ -230,19 +241,24 @@ def _apply_proven(
                 changes,
                 tuple(unproved(equality[a.rewrite], "not asked for") for a in changes.applied),
                 failures,
+                (work, fixed),
             )
-        base, applied = work, changes.applied
+        base, after, applied = work, fixed, changes.applied
         if seeded_weights and not has_all_weights(work):
             base = with_seeded_weights(work)
-            copy = base.clone()
-            applied = apply_rewrites(Network(copy, goal), rewrites, lambda key: key not in banned, record=True).applied  # noqa: B023
+            after = base.clone()
+            applied = apply_rewrites(Network(after, goal), rewrites, lambda key: key not in banned, record=True).applied  # noqa: B023
+            remove_unused(after)
         proofs = prove_sites(
             base, applied, equality, _feeds(base, data), data is not None, approximate, seeded=base is not work
         )
         failed = {a.key: p for a, p in zip(applied, proofs) if p.status == "failed"}
         if not failed:
-            return fixed, changes, proofs, failures
+            return fixed, changes, proofs, failures, (base, after)
         failures.update(failed)
+        # Another form of the same place may hold: it was left out only because the one that failed costs less.
+        outputs = {output for _, output in failed}
+        dropped = frozenset(key for key in dropped if key[1] not in outputs)
 
 
 def _feeds(model: Any, data: Union[None, str, Path]) -> Tuple[Mapping[str, np.ndarray], ...]:
@@ -263,16 +279,16 @@ def _feeds(model: Any, data: Union[None, str, Path]) -> Tuple[Mapping[str, np.nd
 
 
 def _network_proof(
-    work: Any, fixed: Any, changes: Changes, complete: bool, data: Union[None, str, Path], approximate: float
+    before: Any, after: Any, changes: Changes, data: Union[None, str, Path], approximate: float
 ) -> NetworkProof:
-    if not complete:
-        return NetworkProof(None, detail="not run: its weights are not in the file, or proofs were not asked for")
-    feeds = _feeds(work, data)
-    if not feeds:
-        return NetworkProof(None, detail="not run: its weights are above 1.5 GB, or an input has open dims")
     if not changes.applied:
         return NetworkProof(None, detail="nothing was rewritten")
-    return prove_network(work, fixed, feeds, approximate * len(changes.applied), changes.decoder)
+    if not has_all_weights(before):
+        return NetworkProof(None, detail="not run: its weights are not in the file")
+    feeds = _feeds(before, data)
+    if not feeds:
+        return NetworkProof(None, detail="not run: its weights are above 1.5 GB, or an input has open dims")
+    return prove_network(before, after, feeds, approximate * len(changes.applied), changes.decoder)
 
 
 def _refused(changes: Changes, choice: Choice, failures: Mapping[Key, Proof]) -> Tuple[RefusedSite, ...]:
@@ -285,7 +301,8 @@ def _refused(changes: Changes, choice: Choice, failures: Mapping[Key, Proof]) ->
         bundle = why.get(key)
         reason = "the predicted cost is no lower with it" + (f" ({bundle.title})" if bundle else "")
         refused.append(RefusedSite(key[0], key[1], reason, "cost"))
-    refused += [RefusedSite(key[0], key[1], proof.detail, "proof") for key, proof in sorted(failures.items())]
+    failed = [(key, proof) for key, proof in sorted(failures.items()) if key[1] not in done]
+    refused += [RefusedSite(key[0], key[1], proof.detail, "proof") for key, proof in failed]
     return tuple(refused)
 
 
@@ -299,7 +316,7 @@ def _outputs_note(purpose: str, goal: Goal, fixed: Any) -> Tuple[str, ...]:
 def _notes(work: Any, prove: bool, seeded_weights: bool, no_dla: Optional[str]) -> Tuple[str, ...]:
     notes = [no_dla] if no_dla else []
     if not has_all_weights(work):
-        proofs = "sites are proven on seeded ones" if seeded_weights and prove else "sites that need them are unproved"
+        proofs = "the proofs run on seeded ones" if seeded_weights and prove else "sites that need them are unproved"
         notes.append(
             f"weights are missing from the file: {proofs}; new weights that are worked out from missing ones are missing "
             "too, so fix the file with weights before you build"

@@ -1,4 +1,4 @@
-"""The table behind `edgedla rules list`, as text or JSON."""
+"""The tables behind `edgedla rules list` and `edgedla fix --list`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from edgedla.documents import header
 from edgedla.reports.json_document import dump
 from edgedla.reports.text import aligned, print_lines
 from edgedla.rules import Rule, load_rules
+from edgedla.rules.remedies import fixes_markdown, rewrite_entries
 
 
 def render_rules(rules: Sequence[Rule], output_format: str, terminal: bool = False) -> str:
@@ -46,5 +47,15 @@ def render_rules(rules: Sequence[Rule], output_format: str, terminal: bool = Fal
         table.append(
             [rule.id, rule.name, str(rule.effect), ", ".join(rule.statuses), kinds or "every layer", rule.summary]
         )
+    lines = [("title" if i == 0 else "", 0, line) for i, line in enumerate(aligned(table))]
+    return print_lines(lines, terminal)
+
+
+def render_rewrites(output_format: str, terminal: bool = False) -> str:
+    """The rewrites of `edgedla fix`: one line each as text, everything as Markdown."""
+    if output_format == "markdown":
+        return fixes_markdown()
+    table = [["REWRITE", "EQUALITY", "USE", "WHAT BECOMES WHAT"]]
+    table += [[entry.id, entry.equality, entry.use, entry.summary] for entry in rewrite_entries().values()]
     lines = [("title" if i == 0 else "", 0, line) for i, line in enumerate(aligned(table))]
     return print_lines(lines, terminal)

@@ -252,8 +252,7 @@ def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:
     lines.append((2, text))
     if after["passes"] is not None:
         lines.append((2, f"a {report.mode} build {'passes' if after['passes'] else 'still fails'}"))
-    lines += [(2, text) for text in fixed["interface"]]
-    return [*lines, (2, f"edgedla fix MODEL -o OUT {fixed['options']}".rstrip())]
+    return [*lines, *((2, text) for text in fixed["interface"])]
 
 
 def remedy_text(fix: str) -> str:

@@ -154,7 +154,8 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
         return f"edgedla check {file} {platform} --precision int8"
     rewrites = rewrites_of(report)
     if rewrites:
-        return f"edgedla fix {file} {platform}{int8} -o {_fixed(given)}"
+        purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
+        return f"edgedla fix {file} {platform}{int8}{purpose} -o {_fixed(given)}"
     if asked is not None and not asked.wins:
         return f"edgedla place {file} {platform}{int8} --objective throughput"
     return f"edgedla build {file} {platform}{int8} -o {shlex.quote(_stem(given))}"

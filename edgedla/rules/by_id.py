@@ -49,4 +49,4 @@ def _rewrite_text(entry: RewriteEntry) -> str:
     ]
     lines += [f"  Watch:    {entry.watch}"] if entry.watch else []
     lines += [f"  Remedies: {named_by}"] if named_by else []
-    return "\n".join([*lines, f"  Alone:    edgedla fix MODEL -o OUT --only {entry.id}"])
+    return "\n".join([*lines, f"  Alone:    edgedla fix MODEL -o OUT {entry.options_alone}"])

@@ -52,6 +52,11 @@ class RewriteEntry:
     error: str
     sources: Tuple[str, ...]
 
+    @property
+    def options_alone(self) -> str:
+        """Options of `edgedla fix` that try this rewrite and no other."""
+        return f"--only {self.id}" + (" --approximate MAX_ERROR" if self.equality == "approximate" else "")
+
 
 @lru_cache(maxsize=None)
 def remedies() -> Mapping[str, Remedy]:
@@ -108,7 +113,7 @@ def rewrites_named(names: Sequence[str], where: str) -> Tuple[str, ...]:
             raise UsageError(
                 f"no rewrite is called {name!r}" if name not in remedies() else f"no rewrite does {name!r} yet",
                 where=where,
-                allowed=", ".join(rewrite_entries()),
+                allowed="ids of `edgedla fix --list`",
                 hint=f"Did you mean {near[0]}?" if near and name not in remedies() else None,
             )
     return tuple(rewrites)

@@ -31,4 +31,7 @@ def test_a_missing_library_is_named(monkeypatch):
 def test_the_list_of_rewrites_needs_no_library(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "onnx_ir", None)
     assert exit_code_of(["fix", "--list"]) == 0
-    assert "`global-average-conv`" in capsys.readouterr().out
+    assert "\nglobal-average-conv " in capsys.readouterr().out
+    assert exit_code_of(["fix", "--list", "--format", "markdown"]) == 0
+    assert "| `global-average-conv` |" in capsys.readouterr().out
+    assert exit_code_of(["fix", "--list", "--format", "html"]) == 2

@@ -15,6 +15,7 @@ from edgedla.documents import schema
 from edgedla.errors import ModelError, UsageError
 from edgedla.fixes.prove import compare
 from edgedla.quantization.session import open_session
+from edgedla.reports.fixes import render_fix
 
 ORIN = {"target": "agx-orin-64gb", "trt": "10.3", "precision": "int8"}
 
@@ -114,6 +115,7 @@ def test_missing_weights_are_unproved_or_proven_on_seeded_ones(tmp_path):
     seeded = edgedla.fix(tmp_path / "m.onnx", **ORIN, purpose="standalone", seeded_weights=True)
     assert seeded.proofs() == {"proved": len(seeded.applied)}
     assert {s.proof.detail for s in seeded.applied} == {"on seeded weights"}
+    assert seeded.network.within
 
 
 def test_only_and_skip_take_rewrites_and_remedies():
@@ -130,6 +132,59 @@ def test_wrong_use_is_named():
         edgedla.fix(squeeze_excite(), **ORIN, approximate=2.0)
     with pytest.raises(ModelError, match="operator set is 9"):
         edgedla.fix(squeeze_excite(opset=9), **ORIN)
+
+
+def gelu():
+    """Conv, GELU by Erf, Conv; weights without which a sum of squares would be large."""
+    rng = np.random.default_rng(3)
+    body = """
+        c = Conv(x, w1) q = Div(c, s) e = Erf(q) a = Add(e, one) m = Mul(c, a) g = Mul(m, half) y = Conv(g, w2)
+    """
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> net (float[1,8,14,14] x) => (float[1,16,14,14] y) {' + body + "}"
+    )
+    constants = {"s": np.sqrt(2), "one": 1, "half": 0.5}
+    tensors = {name: np.array(value, np.float32) for name, value in constants.items()}
+    tensors["w1"] = 0.3 * rng.standard_normal((16, 8, 1, 1)).astype(np.float32)
+    tensors["w2"] = 0.3 * rng.standard_normal((16, 16, 1, 1)).astype(np.float32)
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in tensors.items())
+    return model
+
+
+def test_approximations_are_taken_within_their_bound_and_named_ones_only_where_named():
+    assert not {"gelu-sigmoid", "gelu-silu"} & set(edgedla.fix(gelu(), **ORIN).counts)
+    assert edgedla.fix(gelu(), **ORIN, approximate=0.02).counts["gelu-sigmoid"] == 1
+    assert edgedla.fix(gelu(), **ORIN, approximate=0.02, only=["gelu-silu"]).counts == {"gelu-silu": 1}
+    with pytest.raises(UsageError, match="no error is allowed"):
+        edgedla.fix(gelu(), **ORIN, only=["gelu-silu"])
+
+
+def test_a_form_whose_proof_fails_gives_way_to_the_next_one():
+    both = edgedla.fix(gelu(), **ORIN, approximate=0.002, only=["gelu-silu", "gelu-sigmoid"])
+    assert both.counts == {"gelu-sigmoid": 1}
+    assert not [site for site in both.refused if site.cause == "proof"]
+    alone = edgedla.fix(gelu(), **ORIN, approximate=0.002, only=["gelu-silu"])
+    assert not alone.applied
+    assert [site.cause for site in alone.refused] == ["proof"]
+
+
+def test_the_report_counts_what_the_objective_asks_for():
+    energy = render_fix(edgedla.fix(squeeze_excite(), **ORIN, objective="energy"), "text")
+    assert "of the energy per frame (predicted)" in energy
+    assert "mJ" in energy
+    assert "busiest device's time" in render_fix(edgedla.fix(squeeze_excite(), **ORIN, objective="throughput"), "text")
+
+
+def test_a_network_that_the_parser_refuses_has_no_figures_before():
+    old = {**ORIN, "target": "agx-xavier-32gb", "trt": "8.5.2"}
+    body = "m = ReduceMean<keepdims = 1>(x, axes) y = Conv(m, w)"
+    text = f'<ir_version: 8, opset_import: ["" : 18]> net (float[1,8,7,7] x) => (float[1,8,1,1] y) {{{body}}}'
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([2, 3], np.int64), "axes"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((8, 8, 1, 1), np.float32), "w"))
+    report = render_fix(edgedla.fix(model, **old), "text")
+    assert [line.split()[-2:] for line in report.splitlines() if "DLA loadables" in line] == [["-", "1"]]
+    assert "accepted now, before: " in report
 
 
 def test_a_wrong_rewrite_would_be_found():

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 from edgedla.fixes.result import FixResult, PlacedLayer
 from edgedla.reports.fixes.text import figure_rows, headline, proof_text, refused_groups, subject
 from edgedla.reports.page import Fact, Figure, Verdict, render_page
+from edgedla.reports.page.numbers import significant
 from edgedla.rules.remedies import rewrite_entries
 
 #: Objective -> unit of the value that bundles were judged by.
@@ -34,7 +35,7 @@ def to_html(result: FixResult) -> str:
         ],
         figures=[
             Figure(what, after, note=f"before: {before}")
-            for what, before, after in figure_rows(result.before, result.after)
+            for what, before, after in figure_rows(result.before, result.after, result.objective)
         ],
         sites=_sites(result),
         interface=result.interface,
@@ -65,14 +66,14 @@ def _sites(result: FixResult) -> List[Mapping[str, Any]]:
         for proof in proofs:
             statuses[proof.status] = statuses.get(proof.status, 0) + 1
         worst = max((p.rel_l2 for p in proofs if p.rel_l2 is not None), default=None)
-        proof_said = ", ".join(f"{n} {status}" for status, n in statuses.items())
+        proved = ", ".join(f"{n} {status}" for status, n in statuses.items())
         rows.append(
             {
                 "rewrite": rewrite,
                 "summary": entry.summary,
                 "count": count,
                 "equality": entry.equality,
-                "proof": proof_said + (f", differs by at most {worst:.1e}" if worst is not None else ""),
+                "proof": proved + (f", differs by at most {worst:.1e}" if worst is not None else ""),
                 "without": _without(result, rewrite),
             }
         )
@@ -84,7 +85,7 @@ def _without(result: FixResult, rewrite: str) -> str:
     for bundle in result.bundles:
         if bundle.title == f"every {rewrite}" and bundle.kept and bundle.without != float("inf"):
             unit = UNITS[result.objective]
-            return f"{bundle.without:.0f} {unit} instead of {bundle.with_it:.0f}"
+            return f"{significant(bundle.without)} {unit} instead of {significant(bundle.with_it)}"
     return "-"
 
 

@@ -19,7 +19,8 @@ def _lines(result: FixResult) -> Iterator[str]:
     yield f"**{escape(headline(result)[1])}**\n"
     yield "| | before | after |\n|---|---|---|"
     yield from (
-        f"| {escape(what)} | {escape(a)} | {escape(b)} |" for what, a, b in figure_rows(result.before, result.after)
+        f"| {escape(what)} | {escape(a)} | {escape(b)} |"
+        for what, a, b in figure_rows(result.before, result.after, result.objective)
     )
     yield "\nPredicted by edgedla's cost model.\n"
     yield f"Proofs, ONNX Runtime on the CPU: {escape(proof_text(result))}\n"

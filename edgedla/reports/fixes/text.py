@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Sequence, Tuple
+import re
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.fixes.judge import Figures
-from edgedla.fixes.result import FixResult, RefusedSite, speedup
+from edgedla.fixes.judge import Figures, value_of
+from edgedla.fixes.result import FixResult, RefusedSite
+from edgedla.reports.page.numbers import significant
 from edgedla.reports.summary import count, percent
 from edgedla.reports.text import Line, aligned, clean
 
 #: Offenders and refusals named before "and N more".
 SHOWN = 8
+_ERROR = re.compile(r"differs by \S+ \(relative L2\), allowed is (\S+)")
+
+
+def _us(value: Optional[float]) -> str:
+    return "-" if value is None else f"{value:.0f} us"
+
+
+#: (what, its text), for every network.
+ROWS: Tuple[Tuple[str, Callable[[Figures], str]], ...] = (
+    ("DLA loadables", lambda f: str(f.loadables)),
+    ("dropped by the cap", lambda f: str(f.dropped)),
+    ("transitions", lambda f: str(f.transitions)),
+    ("layers on the DLA", lambda f: f"{f.layers_dla} of {f.layers}"),
+    ("unknown layers", lambda f: str(f.layers_unknown)),
+    ("MACs on the DLA", lambda f: percent(f.share_macs_dla)),
+    ("MACs", lambda f: f"{f.macs / 1e9:.3f} G"),
+    ("latency per frame", lambda f: _us(f.latency_us)),
+    ("latency, all on the GPU", lambda f: _us(f.gpu_us)),
+)
+#: One more row for the objective that was asked for.
+OBJECTIVE_ROWS: Mapping[str, Tuple[str, Callable[[Figures], str]]] = {
+    "throughput": ("busiest device, per frame", lambda f: _us(f.period_us)),
+    "energy": ("energy per frame", lambda f: "-" if f.energy_mj is None else f"{significant(f.energy_mj)} mJ"),
+}
+#: What the headline says of a gain. The number of loadables stands in the table.
+OBJECTIVE_WORDS: Mapping[str, str] = {
+    "latency": "latency per frame",
+    "throughput": "busiest device's time per frame",
+    "energy": "energy per frame",
+}
 
 
 def subject(result: FixResult) -> str:
@@ -24,11 +56,10 @@ def headline(result: FixResult) -> Tuple[str, str]:
         return "mixed", "nothing to rewrite: no rewrite holds here, or none lowers the predicted cost"
     kinds = ", ".join(f"{n} {rewrite}" for rewrite, n in result.counts.items())
     sentence = f"{count(len(result.applied), 'site')} rewritten: {kinds}"
+    if result.before.refused and not result.after.refused:
+        sentence += f"; accepted now, before: {clean(result.before.refused)}"
     if result.purpose == "hybrid":
-        gain = speedup(result.before, result.after)
-        if gain is not None:
-            sentence += f"; 1/{gain:.2f} of the latency per frame (predicted)" if gain >= 1 else ""
-        return "good", sentence
+        return "good", sentence + _gain(result)
     if result.after.passes:
         return "good", f"{sentence}; a {result.purpose} build passes (predicted)"
     return (
@@ -37,28 +68,28 @@ def headline(result: FixResult) -> Tuple[str, str]:
     )
 
 
-def figure_rows(before: Figures, after: Figures) -> List[Tuple[str, str, str]]:
-    """(what, before, after); times are predicted."""
+def _gain(result: FixResult) -> str:
+    """What the objective wins, as predicted; "" where it is unknown or no gain."""
+    if result.objective not in OBJECTIVE_WORDS:
+        return ""
+    before, after = (value_of(figures, result.objective) for figures in (result.before, result.after))
+    if not 0 < after <= before < float("inf"):
+        return ""
+    return f"; 1/{before / after:.2f} of the {OBJECTIVE_WORDS[result.objective]} (predicted)"
 
-    def us(value: object) -> str:
-        return f"{value:.0f} us" if isinstance(value, float) else "-"
 
-    if before.refused:
-        rows = [("parser", f"refused: {clean(before.refused)}", "accepted" if not after.refused else "refused")]
-        before = Figures()
-    else:
-        rows = []
-    rows += [
-        ("DLA loadables", str(before.loadables), str(after.loadables)),
-        ("dropped by the cap", str(before.dropped), str(after.dropped)),
-        ("transitions", str(before.transitions), str(after.transitions)),
-        ("layers on the DLA", f"{before.layers_dla} of {before.layers}", f"{after.layers_dla} of {after.layers}"),
-        ("unknown layers", str(before.layers_unknown), str(after.layers_unknown)),
-        ("MACs on the DLA", percent(before.share_macs_dla), percent(after.share_macs_dla)),
-        ("MACs", f"{before.macs / 1e9:.3f} G", f"{after.macs / 1e9:.3f} G"),
-        ("latency per frame", us(before.latency_us), us(after.latency_us)),
-        ("latency, all on the GPU", us(before.gpu_us), us(after.gpu_us)),
-    ]
+def figure_rows(before: Figures, after: Figures, objective: str = "latency") -> List[Tuple[str, str, str]]:
+    """(what, before, after); times and energy are predicted. A network that the parser refuses has no figures."""
+
+    def cells(what: str, text: Callable[[Figures], str]) -> Tuple[str, str, str]:
+        return what, "-" if before.refused else text(before), "-" if after.refused else text(after)
+
+    rows = [cells(what, text) for what, text in ROWS]
+    if objective in OBJECTIVE_ROWS:
+        rows.append(cells(*OBJECTIVE_ROWS[objective]))
+    if before.refused or after.refused:
+        parser = ["refuses it" if f.refused else "takes it" for f in (before, after)]
+        rows.insert(0, ("TensorRT's parser", parser[0], parser[1]))
     return rows
 
 
@@ -83,7 +114,9 @@ def refused_groups(result: FixResult) -> List[Tuple[str, str, str, List[str]]]:
 
 
 def _generic(site: RefusedSite) -> str:
-    """The reason without the name of one value, so that like places group."""
+    """The reason without the name of one value or its error, so that like places group."""
+    if site.cause == "proof":
+        return _ERROR.sub(r"differs by more than the allowed \1 (relative L2)", clean(site.reason))
     return " ".join("..." if "/" in word and len(word) > 8 else word for word in clean(site.reason).split())
 
 
@@ -93,7 +126,7 @@ def report_lines(result: FixResult, written: Sequence[str] = ()) -> Iterator[Lin
     style, sentence = headline(result)
     yield style, 0, sentence
     yield "", 0, ""
-    rows = [("", "before", "after"), *figure_rows(result.before, result.after)]
+    rows = [("", "before", "after"), *figure_rows(result.before, result.after, result.objective)]
     yield from (("", 2, line) for line in aligned(rows))
     yield "dim", 2, "predicted by edgedla's cost model"
     yield "", 0, ""
