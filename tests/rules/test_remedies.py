@@ -13,7 +13,9 @@ from edgedla.rules.remedies import fixes_markdown, remedies, rewrite_entries, re
 
 def test_the_document_is_fresh():
     path = rules_dir() / "FIXES.md"
-    assert path.read_text(encoding="utf-8") == fixes_markdown(), "run: edgedla fix --list --format markdown > rules/FIXES.md"
+    assert (
+        path.read_text(encoding="utf-8") == fixes_markdown()
+    ), "run: edgedla fix --list --format markdown > rules/FIXES.md"
 
 
 def test_every_source_exists():
