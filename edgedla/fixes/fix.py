@@ -115,9 +115,7 @@ def fix(
     )
     after = judge.figures(outline(fixed), with_gpu=True)
     layers_after = _placed(judge)
-    network = NetworkProof(None, detail="not asked for")
-    if prove:
-        network = _network_proof(*pair, changes, data, approximate)
+    network = _network_proof(*pair, changes, data, approximate) if prove else NetworkProof(None, detail="not asked for")
     interface += tuple(a.new_interface for a in changes.applied if a.new_interface)
     outputs = write_metadata(fixed, changes, interface, _path_of(model))
     checked(fixed)
