@@ -24,16 +24,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden", action="store_true", help="rewrite the golden files with what the code prints now"
     )
     parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
+    parser.addoption(
+        "--again", action="store_true", help="another Python has run the suite: leave out the tests marked once"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     # First what mostly waits, so that the other worker has work meanwhile.
     items.sort(key=lambda item: "slow" not in item.keywords)
-    if not config.getoption("--slow"):
-        skip = pytest.mark.skip(reason="slow: run it with --slow")
-        for item in items:
-            if "slow" in item.keywords:
-                item.add_marker(skip)
+    left_out = {} if config.getoption("--slow") else {"slow": "slow: run it with --slow"}
+    if config.getoption("--again"):
+        left_out["once"] = "once: it says nothing about another Python"
+    for item in items:
+        for marker, reason in left_out.items():
+            if marker in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.inspection.inspect_file import inspect
 from edgedla.remote.truth import board_report, failed_report
 
+pytestmark = pytest.mark.once
+
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema validates the documents; the test extra brings it")
 
 ROOT = Path(__file__).resolve().parents[2]

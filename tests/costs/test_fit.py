@@ -25,6 +25,8 @@ from edgedla.data import rules_dir
 from edgedla.errors import RuleError
 from edgedla.targets import modules
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture(scope="module")
 def fitted():

@@ -16,6 +16,8 @@ from edgedla.costs.networks import network, networks_dir
 from edgedla.targets import modules, platform_for
 from tests.costs.cost_graphs import Builder
 
+pytestmark = pytest.mark.once
+
 #: One target of every chip and width: Orin and Xavier, AGX and NX, and modules without DLA.
 TARGETS = ("agx-orin-64gb", "orin-nx-16gb", "orin-nano-8gb", "agx-xavier-32gb", "xavier-nx-8gb", "agx-thor-t5000")
 WITH_DLA = tuple(t for t in TARGETS if platform_for(t).has_dla)
@@ -140,7 +142,8 @@ def test_no_power_mode_is_faster_than_the_next_higher_one_for_want_of_a_clock(ta
         if device != "GPU" and not platform.has_dla:
             continue
         costs = CostModel.load(platform, "int8", name)
-        time_us = total(costs.layer_costs(graph)[i, device] for i in range(len(graph.layers))).latency_us
+        of = costs.layer_costs(graph)
+        time_us = total(of[i, device] for i in range(len(graph.layers))).latency_us
         series = name.endswith("_SUPER")
         # A clock that a source states stands, whatever the order of the modes; nothing that is assumed may break it.
         stated = mode.gpu_mhz if device == "GPU" else mode.dla_mhz[0]

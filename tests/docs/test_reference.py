@@ -30,6 +30,8 @@ from edgedla.rules.remedies import remedies, rewrite_entries
 from edgedla.runtime.pipeline.config import PipelineConfig
 from edgedla.targets.modules import module_ids
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^()\s#]+)(?:#[^()\s]*)?\)")
 

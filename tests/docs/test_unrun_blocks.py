@@ -14,6 +14,8 @@ import pytest
 from edgedla.cli.main import main
 from edgedla.runtime.pipeline.config import PipelineConfig, load_config
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*/README.md")), ROOT / "jetson" / "README.md"]
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.M | re.S)

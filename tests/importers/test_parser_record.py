@@ -15,6 +15,8 @@ from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
 from tests.importers.parser_probes import VERSIONS, classes, differences, model_of, probes
 
+pytestmark = pytest.mark.once
+
 PROBES = probes()
 CLASSES = [(row["name"], row["model"], v, answer) for row in classes() for v, answer in row["answers"].items()]
 #: Classes that are answered otherwise on purpose: a custom operator may have a plugin, which the parser then takes.

@@ -10,6 +10,8 @@ from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
 from tests.importers.onnx_models import constant, ints, model, one, types, value
 
+pytestmark = pytest.mark.once
+
 OLD, NEW = (8, 6), (10, 3)
 INT64 = TensorProto.INT64
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+pytestmark = pytest.mark.once
+
 FOLDER = Path(__file__).resolve().parents[2] / "jetson/prometheus"
 PROMTOOL = shutil.which("promtool")
 SUMMARY = {

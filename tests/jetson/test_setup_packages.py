@@ -9,6 +9,8 @@ from typing import Dict, Sequence, Tuple
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "jetson" / "setup.sh"
 UBUNTU = ("gstreamer1.0-tools", "gstreamer1.0-plugins-base", "gstreamer1.0-plugins-good", "gstreamer1.0-plugins-bad",

@@ -27,6 +27,8 @@ from edgedla.placement.solvers.sweep import _undominated
 from edgedla.placement.solvers.weights import best_prices, weights_around
 from tests.placement.placement_problems import assignments, brute_force, cost, problems, regroup
 
+pytestmark = pytest.mark.once
+
 CHECKED = settings(
     max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
 )

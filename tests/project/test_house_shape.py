@@ -10,6 +10,8 @@ from typing import Dict, List, Set
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 PACKAGE = Path(__file__).resolve().parents[2] / "edgedla"
 MOST_FILES, MOST_LINES, MEDIAN_LINES, MOST_BODY = 20, 350, 130, 60
 

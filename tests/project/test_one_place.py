@@ -16,6 +16,8 @@ from edgedla.rules import load_rules
 from edgedla.runtime.decode import DECODERS
 from edgedla.targets.modules import modules
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "edgedla"
 

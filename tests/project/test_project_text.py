@@ -9,6 +9,8 @@ from typing import List
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parents[2]
 #: Parts are joined here so that this file does not hold them.
 INDEX_HOSTS = ["pypi" + ".org", "pythonhosted" + ".org", "registry.npm" + "js.org", "conda.anaconda" + ".org"]

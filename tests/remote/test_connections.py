@@ -10,7 +10,10 @@ import time
 import pytest
 
 from edgedla import load_artifact
+from tests.amounts import amount
 from tests.remote.loopback import MODEL, keygen
+
+pytestmark = pytest.mark.once
 
 
 def build(laptop, *words, board="orin1", out="art"):
@@ -115,12 +118,12 @@ def test_a_connection_that_breaks_leaves_nothing_half(laptop):
 
 
 @pytest.mark.slow
-def test_a_connection_that_breaks_at_a_hundred_moments(laptop):
-    rng = random.Random(2)
-    cuts, finished = cut_at(laptop, [rng.uniform(0.0, 1.2) for _ in range(100)])
+def test_a_connection_that_breaks_at_any_moment(laptop):
+    rng, moments = random.Random(2), amount(10, 100)
+    cuts, finished = cut_at(laptop, [rng.uniform(0.0, 1.2) for _ in range(moments)])
     # How many of the moments lie before the end, and how many before anything was sent, depends on the machine.
-    assert cuts >= 30
-    assert finished >= 30
+    assert cuts >= 0.3 * moments
+    assert finished >= 0.3 * moments
 
 
 def test_the_job_goes_on_and_can_be_attached_to(laptop):

@@ -10,6 +10,8 @@ import pytest
 from edgedla import load_artifact
 from tests.remote.loopback import MODEL
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def two(new_laptop):

@@ -10,6 +10,8 @@ from edgedla.graph import Layer, LayerGraph, Tensor
 from edgedla.rules import Support, load_rules
 from edgedla.targets import platform_for
 
+pytestmark = pytest.mark.once
+
 #: Where sources contradict a log, edgedla answers unknown: a guide allows this softmax, a profile shows it on the GPU.
 UNKNOWN = [("S48", "SOFTMAX", "8.5.2")]
 

@@ -14,6 +14,8 @@ from edgedla import strict_yaml
 from edgedla.data import rules_dir
 from edgedla.rules.messages import explain_line, explain_log, messages, strip_prefix
 
+pytestmark = pytest.mark.once
+
 EXAMPLES = [(m.id, example) for m in messages() for example in m.examples]
 
 
