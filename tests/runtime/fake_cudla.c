@@ -37,7 +37,8 @@ static const void *from_device[1024];
 static int device_pointers;
 
 void fake_device_memory(const void *pointer) {
-    if (device_pointers < 1024) from_device[device_pointers++] = pointer;
+    if (!pointer) device_pointers = 0;
+    else if (device_pointers < 1024) from_device[device_pointers++] = pointer;
 }
 
 static int is_device_memory(const void *pointer) {

@@ -352,6 +352,8 @@ def test_nvidias_bindings_run_the_same_loadable(library):
 def device_memory(host_memory, library):
     """The fake learns which buffers stand for memory of cudaMalloc."""
     lib = ctypes.CDLL(library)
+    # An address of an earlier test may be memory of the host now.
+    lib.fake_device_memory(None)
     host_memory.on_device = staticmethod(lambda address: lib.fake_device_memory(ctypes.c_void_p(address)))
     return host_memory
 

@@ -1,0 +1,118 @@
+"""The review's findings of version 0.1 on the board: each fails there, and has a test that passes here.
+
+A checkout of 0.1 (git worktree) runs reproducers.py, one finding a process; then the tests run here. Numbers as in the review;
+number 1 became 28.
+
+usage: python benchmarks/findings/board_findings.py [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, Dict, List
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[2]
+REPRODUCERS = Path(__file__).with_name("reproducers.py")
+VERSION_0_1 = "8d4fd2e"
+BOARDS, CUDLA, ON_BOARDS = (
+    "tests/runtime/test_boards.py",
+    "tests/runtime/test_cudla.py",
+    "tests/builder/test_tensorrt_on_boards.py",
+)
+PACKAGES, TRTEXEC = "tests/jetson/test_setup_packages.py", "tests/builder/test_trtexec.py"
+TESTS = {
+    2: f"{CUDLA}::test_an_inference_takes_the_tensors_in_the_loadables_own_order",
+    3: f"{BOARDS}::test_a_jetson_in_a_container_is_seen_by_its_devices",
+    4: f"{PACKAGES}::test_a_fresh_board_gets_what_tensorrt_cudla_and_pycuda_need",
+    5: f"{PACKAGES}::test_each_releases_base_image_is_named",
+    6: f"{PACKAGES}::test_the_image_installs_into_an_environment_with_its_own_pip",
+    7: f"{CUDLA}::test_where_mapped_memory_fails_buffers_are_copied",
+    8: f"{ON_BOARDS}::test_the_inspector_dies_before_its_engine",
+    9: f"{ON_BOARDS}::test_a_layer_that_only_has_another_name_is_said_and_does_not_stop_the_build",
+    10: "tests/runtime/test_tegrastats.py::test_the_power_of_the_module",
+    11: f"{BOARDS}::test_the_kernels_caps_decide_the_mode",
+    12: f"{BOARDS}::test_after_jetson_clocks_nothing_is_unlocked",
+    13: f"{BOARDS}::test_a_board_that_throttles_from_the_first_look_on_says_so",
+    14: f"{TRTEXEC}::test_standalone_formats_have_the_names_that_the_patch_release_takes",
+    15: f"{TRTEXEC}::test_more_int8_outputs_than_inputs_on_old_releases",
+    16: f"{BOARDS}::test_the_modules_part_number_counts_whatever_the_carrier_is_called",
+    17: f"{PACKAGES}::test_the_service_gives_nvcc_a_folder_to_write_to",
+    18: "tests/runtime/test_jetson_pipelines.py::test_a_jetson_scales_and_turns_in_nvvidconv",
+    19: "tests/runtime/test_cuda_driver.py::test_streams_do_not_wait_for_the_default_stream",
+    20: f"{CUDLA}::test_the_dlas_own_error_is_told_when_the_stream_fails",
+    21: f"{CUDLA}::test_after_a_lost_device_no_other_runner_of_the_process_takes_the_work",
+    22: f"{ON_BOARDS}::test_ctrl_c_stops_a_build_although_tensorrt_swallows_it",
+    23: f"{PACKAGES}::test_jetpacks_opencv_is_not_replaced",
+    24: f"{TRTEXEC}::test_names_that_trtexec_can_take",
+    25: f"{ON_BOARDS}::test_one_logger_lives_as_long_as_the_process",
+    26: f"{BOARDS}::test_the_faster_mode_is_named_by_its_own_number",
+    27: f"{CUDLA}::test_a_loadable_of_another_network_is_refused_with_both_sides",
+    28: f"{ON_BOARDS}::test_int8_borders_have_a_range_whichever_way_the_scales_come",
+    29: "tests/rules/test_message_catalogue.py::test_each_example_is_explained_by_its_own_entry",
+}
+
+
+def at_0_1() -> Dict[int, str]:
+    """How each finding shows in a checkout of 0.1; "" where it does not."""
+    with tempfile.TemporaryDirectory(prefix="edgedla-0.1-") as name:
+        checkout = Path(name) / "edgedla"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "-q", "--detach", str(checkout), VERSION_0_1], check=True)
+        try:
+            return {n: _shows(n, checkout) for n in TESTS}
+        finally:
+            subprocess.run([*git, "remove", "--force", str(checkout)], check=True)
+
+
+def _shows(number: int, checkout: Path) -> str:
+    command = [sys.executable, str(REPRODUCERS), str(number)]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=120, check=False)
+    return done.stdout.strip() if done.returncode == 1 else ""
+
+
+def passed_here() -> Dict[str, int]:
+    """Passed cases of each test in this checkout; all must pass."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-n", "0", f"--junitxml={report}", *sorted(set(TESTS.values()))]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.stdout[-3000:])
+        cases = ElementTree.parse(report).iter("testcase")
+        return Counter(
+            f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '').partition('[')[0]}"
+            for case in cases
+            if case.find("skipped") is None
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", default="")
+    a = parser.parse_args()
+    shows, passed = at_0_1(), passed_here()
+    rows: List[Dict[str, Any]] = [
+        {
+            "finding": number,
+            "at_0.1": shows[number],
+            "test": test,
+            "cases_passed": passed[test],
+        }
+        for number, test in TESTS.items()
+    ]
+    text = json.dumps({"commit_of_0.1": VERSION_0_1, "findings": rows}, indent=1)
+    sys.stdout.write(text + "\n")
+    if a.json:
+        Path(a.json).write_text(text + "\n", encoding="utf-8")
+    return 0 if all(r["at_0.1"] and r["cases_passed"] for r in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
