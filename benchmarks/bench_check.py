@@ -1,12 +1,14 @@
 """What `edgedla check` costs: CPU time and peak memory of whole processes, as ratios against references in one run.
 
-usage: python benchmarks/bench_check.py [--nets FOLDER] [--polygraphy COMMAND] [--repeat N]
+usage: python benchmarks/bench_check.py [--nets FOLDER] [--polygraphy COMMAND] [--repeat N] [--before CHECKOUT]
 
 1. against a process that only loads the same model (without external data) and runs ONNX shape inference:
    ResNet-50 at most 2.0 times its CPU time, swin_t at most 3.0;
 2. against `polygraphy inspect model`, which only prints the graph, on the same networks with 100 MB of weights in the file:
    no more memory, and at most 1.25 and 1.5 times its CPU time;
-3. generated chains of 1,000, 10,000 and 100,000 nodes: ten times the nodes, about ten times the time over start-up.
+3. with --before: against an older checkout of edgedla, text with cost, as a user runs it: ResNet-50 at most as long as there.
+   Its row is written to benchmarks/results/check_before.json, and nothing else is measured;
+4. generated chains of 1,000, 10,000 and 100,000 nodes: ten times the nodes, about ten times the time over start-up.
 
 The smallest of N runs counts; runs of both sides alternate, so that a busy machine hits both.
 """
@@ -14,8 +16,10 @@ The smallest of N runs counts; runs of both sides alternate, so that a busy mach
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,6 +38,9 @@ REFERENCE = [
     "import sys, onnx, onnx.shape_inference\n"
     "onnx.shape_inference.infer_shapes(onnx.load(sys.argv[1], load_external_data=False))",
 ]
+#: A check as a user types it: text, with cost.
+PLAIN = [sys.executable, "-m", "edgedla", "check", "--target", "orin-nx-16gb"]
+RESULT = ROOT / "benchmarks" / "results" / "check_before.json"
 #: (network, limit against shape inference, limit against polygraphy)
 NETS = (("tv_resnet50", 2.0, 1.25), ("tv_swin_t", 3.0, 1.5))
 
@@ -49,25 +56,62 @@ print(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 """
 
 
-def measure(command: Sequence[str], environment: Dict[str, str]) -> Tuple[float, float]:
-    """(CPU seconds, peak memory in MB) of one process and what it starts."""
+def measure(
+    command: Sequence[str], environment: Dict[str, str], folder: Optional[Path] = None, expected: str = "0"
+) -> Tuple[float, float]:
+    """(CPU seconds, peak memory in MB) of one process and what it starts; `folder` is where it runs."""
     launcher = [sys.executable, "-I", "-S", "-c", LAUNCHER, *command]
-    done = subprocess.run(launcher, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(launcher, env=environment, capture_output=True, text=True, check=True, cwd=folder)
     status, seconds, megabytes = done.stdout.split()
-    if status != "0":
+    if status != expected:
         raise SystemExit(f"{' '.join(command)} ended with status {status}")
     return float(seconds), float(megabytes)
 
 
-def rivals(commands: Sequence[Sequence[str]], repeat: int) -> List[Tuple[float, float]]:
-    """The smallest CPU time and memory of each command; the commands take turns."""
-    # As an installed package runs: with compiled modules, kept out of the checkout.
+def as_installed() -> Dict[str, str]:
+    """The environment of an installed package: with compiled modules, kept out of the checkout."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")}
     environment["PYTHONPYCACHEPREFIX"] = str(ROOT / "build" / "pycache")
+    return environment
+
+
+def rivals(commands: Sequence[Sequence[str]], repeat: int) -> List[Tuple[float, float]]:
+    """The smallest CPU time and memory of each command; the commands take turns."""
+    environment = as_installed()
     for command in commands:
         measure(command, environment)
     runs = [[measure(command, environment) for command in commands] for _ in range(repeat)]
     return [(min(r[i][0] for r in runs), min(r[i][1] for r in runs)) for i in range(len(commands))]
+
+
+def against_checkout(before: Path, net: Path, repeat: int) -> bool:
+    """CPU time of a check with cost, here and in an older checkout by turns; each imports the package of its folder."""
+    environment, command = as_installed(), [*PLAIN, str(net.resolve())]
+    # The answer is no: one layer of ResNet-50 is refused.
+    folders = (ROOT, before.resolve())
+    runs = [[measure(command, environment, folder, "256")[0] for folder in folders] for _ in range(repeat + 1)][1:]
+    ours, theirs = zip(*runs)
+    ratio = statistics.median(ours) / statistics.median(theirs)
+    row = {
+        "network": net.stem,
+        "command": " ".join(PLAIN[1:]),
+        "before": git(before, "rev-parse", "--short", "HEAD"),
+        "commit": git(ROOT, "rev-parse", "--short", "HEAD"),
+        "runs": repeat,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "cpu_s": [round(statistics.median(ours), 4), round(statistics.median(theirs), 4)],
+        "cpu_s_smallest": [round(min(ours), 4), round(min(theirs), 4)],
+        "ratio": round(ratio, 3),
+        "ratio_of_smallest": round(min(ours) / min(theirs), 3),
+        "limit": 1.0,
+    }
+    RESULT.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(row, indent=1))
+    return ratio <= 1.0
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def with_weights(source: Path, target: Path) -> None:
@@ -113,7 +157,10 @@ def main() -> int:
     parser.add_argument("--nets", type=Path, default=ROOT.parent / "shared" / "corpus" / "nets")
     parser.add_argument("--polygraphy", default=shutil.which("polygraphy"), help="the command; skipped where absent")
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--before", type=Path, help="an older checkout of edgedla (git clone)")
     options = parser.parse_args()
+    if options.before:
+        return 0 if against_checkout(options.before, options.nets / "tv_resnet50.onnx", options.repeat) else 1
     nets = [net for net in NETS if (options.nets / f"{net[0]}.onnx").exists()]
     good = True
     with tempfile.TemporaryDirectory() as folder:

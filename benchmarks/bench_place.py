@@ -22,9 +22,10 @@ from edgedla.errors import ModelError
 from edgedla.graph import LayerGraph
 from edgedla.graph.document import from_document
 from edgedla.importers import load_onnx
-from edgedla.placement import OBJECTIVES, place
+from edgedla.placement.api import place
 from edgedla.placement.result.placement import Figures, Placement
 from edgedla.targets import platform_for
+from edgedla.vocabulary import OBJECTIVES
 
 UNIT = {"latency": "us", "throughput": "us a frame", "energy": "mJ", "makespan": "us"}
 

@@ -19,7 +19,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 from edgedla.errors import EdgedlaError
 from edgedla.importers import load_onnx
-from edgedla.placement import place
+from edgedla.placement.api import place
 from edgedla.targets import platform_for
 
 try:

@@ -6,7 +6,6 @@ A document begins with `"document": NAME, "schema_version": VERSION`. Version 0.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
@@ -119,5 +118,7 @@ def schema(name: str) -> Dict[str, Any]:
     """
     if name not in DOCUMENTS:
         raise UsageError(f"no document is called {name!r}", allowed=", ".join(DOCUMENTS))
+    import json
+
     parsed: Dict[str, Any] = json.loads((_SCHEMAS / DOCUMENTS[name].schema_file).read_text(encoding="utf-8"))
     return parsed

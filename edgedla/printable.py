@@ -12,7 +12,7 @@ _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_TURNS}]")
 #: As above, without line ends, tabs and the colours (SGR) that our own text has.
 _IN_TEXT = re.compile(f"\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f{_TURNS}]")
 #: What JSON may hold raw in a string and a terminal obeys; and halves of surrogate pairs, which are no UTF-8.
-_IN_JSON = re.compile(f"[\x7f-\x9f{_TURNS}\ud800-\udfff]")
+_IN_JSON = f"[\x7f-\x9f{_TURNS}\ud800-\udfff]"
 
 
 def printable(name: str) -> str:
@@ -27,4 +27,4 @@ def printable_text(text: str) -> str:
 
 def json_escaped(document: str) -> str:
     """The same JSON document, with \\u escapes for what a terminal would obey. C0 is escaped by every encoder."""
-    return _IN_JSON.sub(lambda m: f"\\u{ord(m.group()):04x}", document)
+    return re.sub(_IN_JSON, lambda m: f"\\u{ord(m.group()):04x}", document)

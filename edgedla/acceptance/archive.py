@@ -66,7 +66,7 @@ def unpack(path: Path) -> Tuple[Dict[str, Any], Mapping[str, bytes]]:
                     or "/../" in f"/{name}/"
                     or len(members) >= MAX_FILES
                 ):
-                    raise DocumentError(f"it holds {name!r}, which no truth report does", where=str(path))
+                    raise DocumentError(f"it holds {name!r}, which belongs to no truth report", where=str(path))
                 total += member.size
                 if member.size > MAX_FILE_BYTES or total > MAX_BYTES:
                     raise DocumentError(

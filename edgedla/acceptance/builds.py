@@ -172,7 +172,7 @@ def prepare(
 
 def over_both_cores(path: Path, request: BuildRequest) -> Placement:
     """The detector with its first half on one core and its second on the other: a chain of two engines."""
-    from edgedla.placement import place
+    from edgedla.placement.api import place
 
     pins = [f"{layer}:{core}" for layer, core in HALVES.items()]
     return place(

@@ -20,8 +20,9 @@ from edgedla.runtime.board.tegrastats import PROGRAM
 from edgedla.runtime.cuda.cudla_api import Cudla
 from edgedla.runtime.cuda.driver import DriverContext
 from edgedla.targets import module_for, parse_version, releases
-from edgedla.targets.board import FILES, this_board
-from edgedla.targets.device_files import core_folder, read_board, root
+from edgedla.targets.board import this_board
+from edgedla.targets.device_files import core_folder, read_board
+from edgedla.targets.jetson import FILES, root
 
 #: Files of the kernel and of NVIDIA's tools, below the root: they become samples of our readers' tests.
 CAPTURED: Sequence[str] = (

@@ -55,7 +55,7 @@ def ingest(path: Path, into: Path) -> Learned:
     page = summary(report)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        head = "# What a board's TensorRT said of single layers, beside the rules' verdict. Evidence only: no rule follows by itself.\n"
+        head = "# What TensorRT on a board answered for single layers, beside the rules' verdicts. Evidence only: it changes no rule.\n"
         write_atomic(
             folder / "verdicts.yaml",
             head + yaml.safe_dump({"verdicts": verdicts, "numerics": numerics}, sort_keys=False, width=120),

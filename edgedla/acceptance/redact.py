@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from edgedla.targets.device_files import read_text, root
+from edgedla.targets.jetson import read_text, root
 
 _MAC = re.compile(r"\b(?:[0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}\b")
 _IPV4 = re.compile(r"\b(?!127\.0\.0\.1\b)(?:25[0-5]|2[0-4]\d|1?\d?\d)(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}(?![.\d])\b")

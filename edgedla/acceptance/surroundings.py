@@ -15,7 +15,7 @@ from edgedla.acceptance.archive import unpack
 from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding, Skip
 from edgedla.data import jetson_dir
-from edgedla.targets.board import on_jetson
+from edgedla.targets.jetson import on_jetson
 
 #: Keys of the unit that make its sandbox; those of its start, watchdog and end belong to a pipeline.
 SANDBOX = (

@@ -103,7 +103,7 @@ class _Work:
         self.notes: List[str] = []
         self.stripped = stripped
         if stripped is not None:
-            self.notes.append(f"{stripped.pairs} Q/DQ pairs taken out; their scales are what is judged and repaired")
+            self.notes.append(f"{stripped.pairs} Q/DQ pairs removed; their scales are judged and repaired")
         self.calibration = Samples((), False, "")
         #: Ranges come from these samples, so that they may be chosen anew.
         self.measured = True
@@ -194,7 +194,7 @@ class _Work:
         best = state.plan({**state.absmax, **best_ranges(collection, names)}).calibration.absmax
         errors = tensor_errors(collection, state.absmax, names, best)
         if few:
-            self.tell(f"measuring {len(names)} tensors alone on {len(few)} samples")
+            self.tell(f"measuring {len(names)} tensors, one at a time, on {len(few)} samples")
             errors = with_output_shares(errors, simulation, few, used)
         errors = with_accumulated(errors, tensor_noise(state.model, simulation.plan, few[:_ACCUMULATE]))
         if few and request.method == "auto" and self.measured:

@@ -82,7 +82,7 @@ def _without(model: Any, platform: Platform) -> Translated:
     scales = dla_scales(graph, stripped.ranges, platform)
     nodes = set(stripped.fp16_nodes)
     layers = tuple(x.name for x in graph.layers if x.onnx_node in nodes)
-    notes = [f"{stripped.pairs} Q/DQ pairs and {stripped.weights} quantised weights taken out"]
+    notes = [f"{stripped.pairs} Q/DQ pairs and {stripped.weights} quantised weights removed"]
     if stripped.rounded_anew:
         most = max(stripped.rounded_anew.values())
         notes.append(

@@ -212,7 +212,7 @@ def backend_of(asked: str) -> str:
     if asked != "auto":
         return asked
     from edgedla.builder.tensorrt.bindings import bindings_remedy, dla_cores, installed_version, why_missing
-    from edgedla.targets.board import BOARD_VARIABLE, on_jetson
+    from edgedla.targets.jetson import BOARD_VARIABLE, on_jetson
 
     simulate = "--backend host simulates it"
     if on_jetson():

@@ -135,7 +135,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     if given["out"] is None and trtexec["trtexec_onnx"] and not given["plan_only"]:
         # A pasted trtexec line measures and keeps nothing; a build has a folder.
         given["out"] = Path(candidates[0]).stem
-        echo(f"edgedla: no --saveEngine: the artifact is {given['out']}", err=True)
+        echo(f"edgedla: without --saveEngine the artifact is {given['out']}", err=True)
     _fill_platform(given)
     out = given["out"]
     if out is None and not given["plan_only"]:

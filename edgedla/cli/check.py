@@ -115,12 +115,13 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
 
 def _show(reports: Dict[str, CheckReport], targets: Sequence[Tuple[str, str]], given: Dict[str, Any]) -> None:
     from edgedla.reports import render_check
-    from edgedla.reports.table import render_table, table_of_reports
 
     values, files = list(reports.values()), list(reports)
 
     def render(wanted: str, terminal: bool) -> str:
         if wanted == "csv":
+            from edgedla.reports.table import render_table, table_of_reports
+
             return render_table(table_of_reports(values, files), wanted)
         return render_check(
             values,

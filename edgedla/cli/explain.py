@@ -24,8 +24,8 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
     """Say what a line of a TensorRT, trtexec or cuDLA log means and what to do.
 
     LINE is the text itself or a part of it, a log file, or - for a log on standard input. It can also be an id that a
-    report names: of a message (MSG201), a rule (CONV006), a remedy (average-pool) or a rewrite (channel-gate). What nobody
-    knows ends with exit code 1 and the nearest that is known; so does a log in which no line is known.
+    report names: of a message (MSG201), a rule (CONV006), a remedy (average-pool) or a rewrite (channel-gate). Exit
+    code 1: nobody knows the text, and the nearest known ids are named; or no line of the log is known.
     """
     targets = destinations(output_format, output, FORMATS)
     if bool(line) == list_all:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import gc
 import importlib
 import io
 import os
 import sys
-import traceback
 from typing import Any, Dict, List, Optional, Tuple
 
 import click
@@ -99,6 +97,8 @@ class LazyGroup(click.Group):
         if args and args[0] == "help":
             args = self._help(ctx, args[1:])
         if args and args[0] not in VERBS and not args[0].startswith("-"):
+            import difflib
+
             near = difflib.get_close_matches(args[0], VERBS, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"The commands are: {', '.join(VERBS)}."
             raise click.UsageError(f"There is no command {args[0]!r}. {hint}", ctx)
@@ -141,10 +141,12 @@ def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[st
     options = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
     if "--json" in args and "--json" not in options and "--format" in options:
         args = [word for part in args for word in (("--format", "json") if part == "--json" else (part,))]
+    strange = any(a.startswith("--") and a.split("=")[0] not in options and a not in ("--", "--help") for a in args)
+    if not strange and not any("trtexec" in a for a in args[:1]):
+        return args
     from edgedla.cli.arguments.trtexec import VERBS as PASTED
     from edgedla.cli.arguments.trtexec import begins_with_trtexec, understood
 
-    strange = any(a.startswith("--") and a.split("=")[0] not in options and a not in ("--", "--help") for a in args)
     if verb not in PASTED or not (strange or begins_with_trtexec(args)):
         return args
     pasted = understood(verb, args, options)
@@ -195,6 +197,8 @@ def exit_code_of(args: Optional[List[str]] = None) -> int:
         return 128 + 13
     except Exception as e:
         if os.environ.get("EDGEDLA_DEBUG", "") not in ("", "0"):
+            import traceback
+
             _complain(traceback.format_exc())
         text, code = _explained(e)
         _complain(f"edgedla: {text}")
@@ -230,6 +234,8 @@ def _explained(error: Exception) -> Tuple[str, int]:
             "  `pip install edgedla` brings the libraries that checking, placing and inspecting need.",
             EnvironmentMissing.exit_code,
         )
+    import traceback
+
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "unknown place"
     return (

@@ -30,7 +30,7 @@ def destinations(
     """(format, file or "-" for stdout) of everything that is to be written; checked before any work is done.
 
     Raises:
-        UsageError: a file's ending names no format of this verb, and --format is not given.
+        UsageError: a file's ending names no format of this command, and --format is not given.
     """
     if not outputs:
         return ((output_format or "text", "-"),)
@@ -44,7 +44,7 @@ def destinations(
         if wanted not in formats:
             ways = sorted(e for e, f in FORMAT_OF_ENDING.items() if f in formats)
             raise UsageError(
-                "the ending of this file names no format of this verb",
+                "the ending of this file names no format of this command",
                 where=path,
                 allowed=", ".join(ways),
                 hint=f"Or say which with --format {'|'.join(formats)}.",

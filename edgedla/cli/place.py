@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Union
 
 import click
 
@@ -20,6 +20,9 @@ from edgedla.cli.options import (
 from edgedla.cli.output import deliver, destinations, say_where
 from edgedla.errors import UsageError
 from edgedla.vocabulary import IN_FLIGHT, OBJECTIVES
+
+if TYPE_CHECKING:
+    from edgedla.placement.result.placement import Placement
 
 FORMATS = ("text", "json", "html", "trtexec")
 
@@ -190,14 +193,14 @@ def place(
             layer_info=layer_info, use_unknown=use_unknown, shapes=shapes, batch=batch, clocks=_clocks(clocks),
             borders=borders, concurrent=concurrent, one_process=one_process,
         )  # fmt: skip
-    from edgedla import placement
+    from edgedla.placement.api import place_request
+    from edgedla.placement.problem.problem import Limits
+    from edgedla.placement.request import PlacementRequest
     from edgedla.regions import subgraphs_per_core
-    from edgedla.reports.placement import render_placement
-    from edgedla.reports.placement.text import headline
     from edgedla.targets import platform_for
 
     platform = platform_for(target, jetpack=jetpack, trt=trt)
-    request = placement.PlacementRequest(
+    request = PlacementRequest(
         target=target,
         jetpack=jetpack,
         trt=trt,
@@ -205,7 +208,7 @@ def place(
         objective=objective,
         devices=_devices(devices, core),
         pins=pins,
-        limits=placement.Limits(
+        limits=Limits(
             loadables_per_core=loadables_per_core or subgraphs_per_core(platform),
             max_regions=max_regions,
             min_region_layers=min_region,
@@ -227,31 +230,38 @@ def place(
     )
     if pareto:
         return _pareto(models, request, pareto, targets)
-    result = placement.place_request(models, request)
-    deliver(targets, lambda wanted, terminal: render_placement(result, wanted, models, terminal, everything))
-    say_where(targets, lambda: "\n".join(headline(result)) + "\n")
+    result = place_request(models, request)
+    _show(result, models, targets, everything)
     on_dla = any(m.regions for m in result.models)
     return 1 if fail_on == "gpu-only" and not on_dla else 0
+
+
+def _show(result: Placement, models: Tuple[str, ...], targets: Sequence[Tuple[str, str]], everything: bool) -> None:
+    from edgedla.reports.placement import render_placement
+    from edgedla.reports.placement.text import headline
+
+    deliver(targets, lambda wanted, terminal: render_placement(result, wanted, models, terminal, everything))
+    say_where(targets, lambda: "\n".join(headline(result)) + "\n")
 
 
 def _evaluate(
     models: Tuple[str, ...], evaluated: Tuple[str, ...], targets: Sequence[Tuple[str, str]], **options: Any
 ) -> int:
     """`--evaluate`: one assignment for all models, or one a model."""
-    from edgedla import placement
+    from edgedla.placement.prediction.predict import predict
     from edgedla.reports.prediction import render_prediction
 
     devices = evaluated[0] if len(evaluated) == 1 else list(evaluated)
-    prediction = placement.predict(list(models), devices=devices, **options)
+    prediction = predict(list(models), devices=devices, **options)
     deliver(targets, lambda wanted, terminal: render_prediction(prediction, wanted))
     return 1 if prediction.exceeds_module or any(s.broken for s in prediction.streams) else 0
 
 
 def _pareto(models: Tuple[str, ...], request: Any, objectives: str, targets: Sequence[Tuple[str, str]]) -> int:
-    from edgedla import placement
+    from edgedla.placement.pareto import pareto
     from edgedla.reports.prediction import render_front
 
-    front = placement.pareto(list(models), request, [o.strip() for o in objectives.split(",")])
+    front = pareto(list(models), request, [o.strip() for o in objectives.split(",")])
     deliver(targets, lambda wanted, terminal: render_front(front, wanted))
     return 0
 
@@ -299,11 +309,12 @@ def _numbers(text: Optional[str], option: str, allowed: str) -> Optional[Tuple[f
 def _verify(
     path: str, models: Tuple[str, ...], shapes: Any, batch: Optional[int], targets: Sequence[Tuple[str, str]]
 ) -> int:
-    from edgedla import placement
     from edgedla.documents import header
+    from edgedla.placement.result.document import read_placement
+    from edgedla.placement.verify import verify
 
-    document = placement.read_placement(path)
-    broken = placement.verify(document, models, shapes=shapes, batch=batch)
+    document = read_placement(path)
+    broken = verify(document, models, shapes=shapes, batch=batch)
 
     def render(wanted: str, terminal: bool) -> str:
         if wanted == "json":

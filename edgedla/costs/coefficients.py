@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Mapping, Tuple
+from typing import Any, Mapping, NamedTuple, Tuple
 
 from edgedla import strict_yaml
 from edgedla.costs.features import DLA_FEATURES, FIXED_FEATURES, GPU_FEATURES, MEMORY_FEATURES, Features
@@ -53,8 +53,7 @@ class Coefficients:
         return "guessed" if any(features.get(name) for name in self.guessed) else "fitted"
 
 
-@dataclass(frozen=True)
-class PowerNumbers:
+class PowerNumbers(NamedTuple):
     """See edgedla.costs.fit.extras.Power."""
 
     idle_w: float
@@ -65,8 +64,7 @@ class PowerNumbers:
     spread: float
 
 
-@dataclass(frozen=True)
-class ContentionNumbers:
+class ContentionNumbers(NamedTuple):
     """Shares of the DRAM's peak; see edgedla.costs.contention."""
 
     total_share: float

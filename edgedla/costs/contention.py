@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Slowdown:
+class Slowdown(NamedTuple):
     """Factors (>= 1) on the latency of each kind of engine while others run beside it.
 
     Attributes:

@@ -1,11 +1,11 @@
-"""What the engines of a module could do at best: multiply-accumulates a clock, clocks, memory. Published figures, no fit."""
+"""What the engines of a module could do at best: multiply-accumulates per clock, clocks, memory. Published figures, no fit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from edgedla import strict_yaml
 from edgedla.data import rules_dir
@@ -17,13 +17,12 @@ from edgedla.vocabulary import PRECISIONS
 PRECISION_BYTES: Mapping[str, int] = MappingProxyType({"fp16": 2, "int8": 1})
 
 
-@dataclass(frozen=True)
-class DlaEngine:
+class DlaEngine(NamedTuple):
     """One DLA core at one precision.
 
     Attributes:
         version: 1 (Xavier) or 2 (Orin).
-        mac_per_clock: multiply-accumulates a clock.
+        mac_per_clock: multiply-accumulates per clock.
         align: input channels, output channels and output columns are rounded up to multiples of these.
         convolution_buffer_bytes: on-chip buffer for the input and the weights of a convolution.
     """
@@ -35,8 +34,7 @@ class DlaEngine:
     convolution_buffer_bytes: int
 
 
-@dataclass(frozen=True)
-class GpuEngine:
+class GpuEngine(NamedTuple):
     """The module's GPU: multiply-accumulates per clock of all streaming multiprocessors that are switched on."""
 
     chip: str
@@ -59,16 +57,14 @@ class Clocks:
     assumed: Tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _ModuleEngines:
+class _ModuleEngines(NamedTuple):
     sm: int
     gpu_mhz: float
     emc_mhz: float
     sm_by_mode: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class _Engines:
+class _Engines(NamedTuple):
     dla: Mapping[Tuple[int, str], DlaEngine]
     gpu_mac_per_sm: Mapping[Tuple[str, str], int]
     modules: Mapping[str, _ModuleEngines]

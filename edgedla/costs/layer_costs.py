@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterator, Mapping, Optional, Tuple
 
-from edgedla.costs.cost import Cost
+from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.work import Work, work_of
 from edgedla.graph import Layer, LayerGraph
@@ -18,7 +18,7 @@ Measured = Callable[[Operator, str], Optional[Cost]]
 
 @dataclass(frozen=True)
 class LayerCosts(Mapping[Tuple[int, str], Cost]):
-    """Costs by (layer index, device), plus what separating fused layers adds.
+    """Costs by (layer index, device), what separating fused layers adds, and the traffic that they rest on.
 
     Devices are the kinds "GPU" and "DLA" and, as their clocks may differ, the cores "DLA0" and "DLA1"; "DLA" is core 0.
     The cost of an operator's leader holds the whole operator; a follower's holds only the extra traffic that it adds
@@ -26,11 +26,14 @@ class LayerCosts(Mapping[Tuple[int, str], Cost]):
     different devices and the consumer is on that one: it then runs as an operator of its own. A placement's cost is
 
         sum of costs + sum of separations of torn links + transitions + one `CostModel.loadable()` a DLA region
-        + one `CostModel.engine()` a frame of each model
+        + one `CostModel.engine()` per frame of each model
+
+    `traffic_bytes` are DRAM bytes by (layer index, device kind).
     """
 
     costs: Mapping[Tuple[int, str], Cost]
     separations: Mapping[Tuple[int, int], Mapping[str, Cost]]
+    traffic_bytes: Mapping[Tuple[int, str], float]
 
     def __getitem__(self, key: Tuple[int, str]) -> Cost:
         return self.costs[key]
@@ -52,10 +55,15 @@ def layer_costs_of(
     """
     costs: Dict[Tuple[int, str], Cost] = {}
     separations: Dict[Tuple[int, int], Dict[str, Cost]] = {}
+    devices = sorted(set(same_as.values()))
+    traffic: Dict[Tuple[int, str], float] = {}
+    kinds = sorted({device_kind(device) for device in same_as})
     for operator in operators_of(graph):
         link_of = {consumer: (producer, consumer) for producer, consumer in operator.links}
         works = [(graph.layers[i], work_of(graph.layers[i], graph, element_bytes)) for i in operator.layers]
-        for device in sorted(set(same_as.values())):
+        for position, (layer, work) in enumerate(works):
+            traffic.update({(layer.index, kind): work.moved_bytes(kind, position > 0) for kind in kinds})
+        for device in devices:
             predicted = []
             for position, (layer, work) in enumerate(works):
                 alone = predict(layer, work, device, False)
@@ -68,7 +76,7 @@ def layer_costs_of(
     for index in range(len(graph.layers)):
         costs.update({(index, d): costs[index, like] for d, like in same_as.items()})
     every = {link: {d: by[like] for d, like in same_as.items()} for link, by in separations.items()}
-    return LayerCosts(costs, every)
+    return LayerCosts(costs, every, traffic)
 
 
 def _replaced(predicted: list[Cost], time: Cost) -> list[Cost]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 from edgedla.costs.coefficients import contention_numbers
 from edgedla.costs.contention import Slowdown, slowdown_of
@@ -14,13 +15,15 @@ from edgedla.costs.features import engine_features, loadable_features
 from edgedla.costs.layer_costs import LayerCosts, layer_costs_of
 from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.prices import Prices
-from edgedla.costs.profile import Profile
 from edgedla.costs.transition import FORMATS, NATIVE_FORMATS, own_format, reformat_bytes
-from edgedla.costs.work import Work, work_of
+from edgedla.costs.work import Work
 from edgedla.errors import UsageError
 from edgedla.graph import Layer, LayerGraph, Tensor
 from edgedla.targets.platform import Platform
 from edgedla.vocabulary import PRECISIONS
+
+if TYPE_CHECKING:
+    from edgedla.costs.profile import Profile
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,16 @@ class CostModel(Prices):
 
     def layer_costs(self, graph: LayerGraph) -> LayerCosts:
         """Cost of every layer on the GPU and, where the platform has one, on the DLA cores."""
+        if not self._latest or self._latest[0][0] is not graph:
+            self._latest[:] = [(graph, self._layer_costs(graph))]
+        return self._latest[0][1]
+
+    @cached_property
+    def _latest(self) -> List[Tuple[LayerGraph, LayerCosts]]:
+        """The graph that was asked for last: ranked changes ask for the same one again, with other verdicts."""
+        return []
+
+    def _layer_costs(self, graph: LayerGraph) -> LayerCosts:
         cores = {f"DLA{i}": mhz for i, mhz in enumerate(self.core_mhz)} if self.platform.has_dla else {}
         first = {mhz: core for core, mhz in sorted(cores.items(), reverse=True)}
         same_as = {"GPU": "GPU", **({"DLA": "DLA0"} if cores else {}), **{c: first[mhz] for c, mhz in cores.items()}}
@@ -158,11 +171,7 @@ class CostModel(Prices):
         other = {name for name, kind in zip(formats, kinds) if kind == "GPU"}
         if formats[0] == formats[1] or other & NATIVE_FORMATS[self.precision]:
             return Cost()
-        numbers = self.dla_numbers()
-        moved = reformat_bytes(tensor, self.precision)
-        features = {"reformat": 1.0, "reformat_bytes": moved / self.clocks.emc_mhz}
-        # A reformat is a kernel of the GPU, whichever way it goes.
-        return self.cost("GPU", numbers, features, 0)
+        return self.reformat(reformat_bytes(tensor, self.precision))
 
     def loadable(self) -> Cost:
         """What one DLA region costs by being one: submit, wait, start. The call of the engine around it: `engine`."""
@@ -181,7 +190,7 @@ class CostModel(Prices):
         as long as their sum stays below `total`.
 
         Args:
-            gpu_load, dla_load: DRAM traffic that each side asks for, in GB/s (bytes of `traffic_bytes` over latency);
+            gpu_load, dla_load: DRAM traffic that each side asks for, in GB/s (`LayerCosts.traffic_bytes` over latency);
                 dla_load is the sum over the cores.
         """
         numbers = contention_numbers()
@@ -204,19 +213,6 @@ class CostModel(Prices):
         numbers = contention_numbers()
         total, floor = (s * self.clocks.dram_gb_s for s in (numbers.total_share, numbers.floor_share))
         return slowdown_of(demand, external, total, floor)
-
-    def traffic_bytes(self, graph: LayerGraph) -> Mapping[Tuple[int, str], float]:
-        """DRAM bytes of every layer by (index, device kind), for `contention`."""
-        width = PRECISION_BYTES[self.precision]
-        traffic: Dict[Tuple[int, str], float] = {}
-        for operator in operators_of(graph):
-            for position, index in enumerate(operator.layers):
-                work = work_of(graph.layers[index], graph, width)
-                moved = work.operand_bytes + work.weight_bytes if position else work.traffic_bytes
-                traffic[index, "GPU"] = moved + (work.gpu_pass_bytes if position else 0.0)
-                if self.platform.has_dla:
-                    traffic[index, "DLA"] = moved
-        return traffic
 
     @property
     def idle_power_w(self) -> float:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from edgedla.costs.work import WORK_CLASS, gate_of
 from edgedla.graph import Layer, LayerGraph
 
 
-@dataclass(frozen=True)
-class Operator:
+class Operator(NamedTuple):
     """Layers that TensorRT runs as one operator when they stand on one device.
 
     Attributes:
@@ -34,6 +32,10 @@ def operators_of(graph: LayerGraph) -> Tuple[Operator, ...]:
     other input is ready before. An operator takes one second activation operand (the residual Add), as the fused
     convolutions of DLA and GPU do.
     """
+    return graph.once("operators", _operators)
+
+
+def _operators(graph: LayerGraph) -> Tuple[Operator, ...]:
     outputs = set(graph.outputs)
     members: Dict[int, List[int]] = {}
     links: Dict[int, List[Tuple[int, int]]] = {}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Tuple
+from functools import cached_property, lru_cache
+from typing import Dict, Tuple
 
 from edgedla.costs.coefficients import Coefficients, coefficients
 from edgedla.costs.cost import Cost, device_kind, weakest
@@ -44,13 +44,22 @@ class Prices:
     sparsity: bool
 
     def predict(self, layer: Layer, work: Work, device: str, fused: bool) -> Cost:
-        """A layer on a device; `fused` behind another one, it costs only what it adds."""
+        """A layer on a device; `fused` behind another one, it costs only what it adds. Equal layers are priced once."""
+        key = (layer.type, work, device, fused)
+        cost = self._priced.get(key)
+        if cost is None:
+            cost = self._priced[key] = self._price(layer, work, device, fused)
+        return cost
+
+    @cached_property
+    def _priced(self) -> Dict[Tuple[str, Work, str, bool], Cost]:
+        return {}
+
+    def _price(self, layer: Layer, work: Work, device: str, fused: bool) -> Cost:
         macs = 0 if fused else work.macs
         known = work.known and layer.type in FITTED_TYPES[device_kind(device)]
         if device == "GPU":
-            features = (
-                gpu_follower_features(work, self.clocks) if fused else gpu_features(work, self._gpu(), self.clocks)
-            )
+            features = gpu_follower_features(work, self.clocks) if fused else gpu_features(work, self._gpu, self.clocks)
             return self.cost(device, self.gpu_numbers(), features, macs, known)
         clocks = self._core_clocks(device)
         engine = dla_engine(self.platform.module.dla_version, self.precision)
@@ -60,6 +69,18 @@ class Prices:
         if self.sparsity and "mac.dense" in features:
             features["mac.dense"] *= numbers.sparse_mac_factor
         return self.cost(device, numbers, features, macs, known)
+
+    def reformat(self, moved_bytes: float) -> Cost:
+        """A tensor on its way between GPU and DLA: a kernel of the GPU, whichever way it goes. Equal ones are priced once."""
+        cost = self._reformats.get(moved_bytes)
+        if cost is None:
+            features = {"reformat": 1.0, "reformat_bytes": moved_bytes / self.clocks.emc_mhz}
+            cost = self._reformats[moved_bytes] = self.cost("GPU", self.dla_numbers(), features, 0)
+        return cost
+
+    @cached_property
+    def _reformats(self) -> Dict[float, Cost]:
+        return {}
 
     def cost(self, device: str, numbers: Coefficients, features: Features, macs: int, known: bool = True) -> Cost:
         """Features at the prices of `numbers`. `known` False: the figures hold no layer of this kind."""
@@ -87,6 +108,7 @@ class Prices:
         core = int(device[3:] or 0) if device.startswith("DLA") else 0
         return _with_dla(self.clocks, self.core_mhz[core] if core < len(self.core_mhz) else self.clocks.dla_mhz)
 
+    @cached_property
     def _gpu(self) -> GpuEngine:
         return gpu_engine(self.platform.module, self.precision, self.power_mode)
 
@@ -100,6 +122,10 @@ class Prices:
         Raises:
             UsageError: it has none.
         """
+        return self._dla_numbers
+
+    @cached_property
+    def _dla_numbers(self) -> Coefficients:
         version = self.platform.module.dla_version
         if not self.platform.has_dla or not version:
             raise UsageError(

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Mapping, Optional, Tuple
 
 from edgedla.graph import ELEMENT_BYTES, Layer, LayerGraph, Tensor
-from edgedla.graph.kinds import kind_of
+from edgedla.graph.kinds import Kind, kind_of
 
 #: How a TensorRT layer type works, as far as costs go:
 #:   multiply   multiply-accumulates with weights (convolution) or a second operand
@@ -110,6 +110,12 @@ class Work:
     def traffic_bytes(self) -> float:
         return self.read_bytes + self.operand_bytes + self.write_bytes + self.weight_bytes
 
+    def moved_bytes(self, kind: str, fused: bool) -> float:
+        """DRAM bytes on an engine of the kind ("GPU", "DLA"); `fused` behind another layer, only what it adds."""
+        if not fused:
+            return self.traffic_bytes
+        return self.operand_bytes + self.weight_bytes + (self.gpu_pass_bytes if kind == "GPU" else 0.0)
+
     def scaled(self, batch: float) -> Work:
         """The same work for another batch: weights are read once, all else grows with the batch."""
         if batch == 1:
@@ -193,7 +199,7 @@ def gate_of(layer: Layer, graph: LayerGraph) -> Optional[int]:
 def _multiply(layer: Layer, graph: LayerGraph, element_bytes: float, activations: list[float], written: float) -> Work:
     kind = kind_of(layer, graph)
     groups = int(getattr(kind, "groups", 1))
-    in_channels, out_channels = _channels(layer, graph)
+    in_channels, out_channels = _channels(layer, kind)
     out = graph.tensors[layer.outputs[0]]
     if groups > 1:
         name = "depthwise" if in_channels == 1 else "dense"
@@ -215,9 +221,8 @@ def _multiply(layer: Layer, graph: LayerGraph, element_bytes: float, activations
     )
 
 
-def _channels(layer: Layer, graph: LayerGraph) -> Tuple[int, int]:
+def _channels(layer: Layer, kind: Kind) -> Tuple[int, int]:
     """(input channels of one group, output channels)."""
-    kind = kind_of(layer, graph)
     groups = max(int(getattr(kind, "groups", 1)), 1)
     if layer.type == "MATRIX_MULTIPLY":
         out = kind.out_volume

@@ -92,7 +92,7 @@ def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, P
 
         raise DataError(
             f"the metric {metric.name} needs labels", where=parts.search.detail,
-            allowed="an array `labels` in the .npz, or a folder of pictures a class",
+            allowed="an array `labels` in the .npz, or a folder of pictures per class",
             hint="--metric l2 compares with the model in FP32 and needs none",
         )  # fmt: skip
     return Steps(request, store, parts, metric, source), parts

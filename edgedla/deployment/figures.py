@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from edgedla.deployment.request import DeployRequest
 from edgedla.errors import EdgedlaError
-from edgedla.placement.prediction import predict
+from edgedla.placement.prediction.predict import predict
 from edgedla.placement.result.placement import Figures, Placement
 from edgedla.regions import check
 from edgedla.vocabulary import GPU

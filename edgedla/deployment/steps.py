@@ -72,7 +72,7 @@ class Steps:
 
         def make(folder: Path) -> Dict[str, Any]:
             from edgedla.deployment.figures import figures_of, own_placement, placed_layers
-            from edgedla.placement import place
+            from edgedla.placement.api import place
 
             options = {**settings, **r.sizes, "time_limit_s": PLACE_S}
             kept = True

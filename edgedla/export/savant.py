@@ -73,6 +73,6 @@ def export(handover: Handover, number: int = 1) -> Export:
     gaps = ["the decoding of outputs: `model.output.converter` is a class of yours", *common_gaps(handover, lost)]
     steps = (
         f"copy the element of {handover.name}.module.yml into your module, and the files to its model folder "
-        "(`parameters.model_path`, one folder a model name)",
+        "(`parameters.model_path`, one folder per model name)",
     )
     return Export(files, missing, READ_BY, steps, tuple(gaps))

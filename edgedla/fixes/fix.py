@@ -297,7 +297,7 @@ def _refused(changes: Changes, choice: Choice, failures: Mapping[Key, Proof]) ->
         if key in failures or key[1] in done:
             continue
         bundle = why.get(key)
-        reason = "the predicted cost is no lower with it" + (f" ({bundle.title})" if bundle else "")
+        reason = "it does not lower the predicted cost" + (f" ({bundle.title})" if bundle else "")
         refused.append(RefusedSite(key[0], key[1], reason, "cost"))
     failed = [(key, proof) for key, proof in sorted(failures.items()) if key[1] not in done]
     refused += [RefusedSite(key[0], key[1], proof.detail, "proof") for key, proof in failed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 from edgedla.graph.layer import Layer, OnnxNode
 from edgedla.graph.tensor import Tensor
@@ -13,6 +13,9 @@ from edgedla.graph.tensor import Tensor
 LOOP_ENTRIES = frozenset({"ITERATOR", "RECURRENCE"})
 LOOP_EXITS = frozenset({"LOOP_OUTPUT", "TRIP_LIMIT"})
 CONDITION_BORDERS = frozenset({"CONDITION", "CONDITIONAL_INPUT", "CONDITIONAL_OUTPUT"})
+#: Up to so many layers a graph keeps what was worked out of it, some 2 kB per layer; above, memory counts more than time.
+MOST_KEPT = 10_000
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class LayerGraph:
     as_exported: Optional[LayerGraph] = field(default=None, repr=False, compare=False)
     _producer: Dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
     _consumers: Dict[str, List[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _results: Dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for layer in self.layers:
@@ -98,6 +102,19 @@ class LayerGraph:
     def output_names(self) -> FrozenSet[str]:
         """`outputs`, for a quick look-up."""
         return frozenset(self.outputs)
+
+    def once(self, name: str, work_out: Callable[[LayerGraph], T]) -> T:
+        """What follows from the graph alone, worked out once. A graph above MOST_KEPT layers keeps nothing.
+
+        Args:
+            name: of the result, one for each `work_out`.
+        """
+        if len(self.layers) > MOST_KEPT:
+            return work_out(self)
+        if name not in self._results:
+            self._results[name] = work_out(self)
+        result: T = self._results[name]
+        return result
 
     @cached_property
     def bodies(self) -> FrozenSet[int]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ntpath
-from dataclasses import dataclass
-from typing import Any, Dict
+from typing import Any, Dict, NamedTuple
 
 
-@dataclass(frozen=True)
-class SourceLocation:
+class SourceLocation(NamedTuple):
     """A place in the code that a model was exported from.
 
     Attributes:

@@ -33,5 +33,5 @@ def weights_in(x: Value) -> Weights:
         Refused: it is a tensor of the network, or was left out.
     """
     if not isinstance(x, Weights):
-        raise Refused("an input that has to be an initializer is none")
+        raise Refused("an input that must be an initializer is not")
     return x

@@ -15,10 +15,10 @@ from edgedla.graph.source import SourceLocation
 
 SCOPES = "pkg.torch.onnx.name_scopes"
 STACK = "pkg.torch.onnx.stack_trace"
-_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)(?:, in ([^\s]+))?')
-_SCOPE = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_FRAME = r'File "([^"\n]+)", line (\d+)(?:, in ([^\s]+))?'
+_SCOPE = r"'([^']*)'|\"([^\"]*)\""
 #: PyTorch's own files, between the user's code and the operator.
-_FRAMEWORK = re.compile(r"[/\\]torch[/\\](?:nn|_dynamo|fx|export|onnx|_ops|utils)\b|[/\\]torch[/\\][^/\\]+\.py$")
+_FRAMEWORK = r"[/\\]torch[/\\](?:nn|_dynamo|fx|export|onnx|_ops|utils)\b|[/\\]torch[/\\][^/\\]+\.py$"
 
 
 def source_of(proto: Any) -> Optional[SourceLocation]:
@@ -50,7 +50,7 @@ def _of_module(folder: str) -> Optional[SourceLocation]:
 
 def module_of_scopes(text: str) -> str:
     """The innermost module of "['', 'features', 'features.0', 'conv2d']"; the last entry is the operator's own name."""
-    names = [a or b for a, b in _SCOPE.findall(text)]
+    names = [a or b for a, b in re.findall(_SCOPE, text)]
     return next((name for name in reversed(names[:-1]) if name), "")
 
 
@@ -72,8 +72,8 @@ def user_frame(stack: str) -> Tuple[str, int, str]:
     """The innermost frame of a Python stack that is not PyTorch's own: (file, line, function)."""
     if not stack:
         return "", 0, ""
-    frames = _FRAME.findall(stack)
-    users = [frame for frame in frames if not _FRAMEWORK.search(frame[0])]
+    frames = re.findall(_FRAME, stack)
+    users = [frame for frame in frames if not re.search(_FRAMEWORK, frame[0])]
     for file, line, function in reversed(users or frames):
         return file, int(line), function
     return "", 0, ""

@@ -12,7 +12,6 @@ from edgedla.importers.node import Node, node_name
 from edgedla.importers.node_order import topological
 from edgedla.importers.operand import Value
 from edgedla.importers.ops import OPERATORS, Lowering
-from edgedla.importers.ops.control_flow.control import function_call
 from edgedla.importers.parser_releases import basis, imports, starts_to_import
 from edgedla.importers.refuse import CannotTell, Refused
 from edgedla.importers.values import Weights
@@ -126,6 +125,8 @@ class Walk:
         if function is not None and imported:
             return function
         if node.op in ctx.functions:
+            from edgedla.importers.ops.control_flow.control import function_call
+
             return function_call
         if function is not None or known_ops.is_standard(node.op, node.domain):
             if starts_to_import(node.op, ctx.trt):
@@ -136,7 +137,9 @@ class Walk:
                 node.proto,
                 known_ops.way_out(node.op),
             )
-        record.unknown = f"nobody has met the operator {node.op!r}; TensorRT would look for a plugin of that name"
+        record.unknown = (
+            f"edgedla does not know the operator {node.op!r}; TensorRT would look for a plugin of that name"
+        )
         return None
 
     def lower(self, node: Node, record: NodeRecord) -> List[Value]:
@@ -173,7 +176,7 @@ class Walk:
         record.constant_layers.clear()
         for inner in ctx.nodes[nodes:]:
             inner.constant_layers.clear()
-            inner.unknown = inner.unknown or f"it belongs to {record.name!r}, whose layers cannot be told"
+            inner.unknown = inner.unknown or f"it belongs to {record.name!r}, whose layers are not known"
 
     def unknown_outputs(self, node: Node, inputs: Sequence[Value]) -> List[Value]:
         """One UNKNOWN layer, with the dims that ONNX shape inference gives its outputs, if any."""

@@ -188,7 +188,7 @@ def compare(
                 )  # fmt: skip
     notes = list(real.notes)
     if predicted and not any(p.name in real.devices or p.name in real.refused for p in predicted):
-        notes.append(f"the {real.source} names no layer of this model; it seems to be of another one")
+        notes.append(f"the {real.source} names no layer of this model; it seems to come from another model")
     return Comparison(
         source=real.source,
         layers=len(predicted),

@@ -79,10 +79,12 @@ def detect(path: Path) -> Found:
             return Found("build-log")
         if plain[:1] in (b"{", b"["):
             raise DocumentError(
-                "it begins like JSON and is none: broken off, or edited", where=str(path), hint="write the file again"
+                "it begins like JSON but is not valid JSON: cut off, or edited",
+                where=str(path),
+                hint="write the file again",
             )
         raise DocumentError(
-            "a text without a line that TensorRT's builder prints about the DLA or itself",
+            "a text without any line of TensorRT's builder",
             where=str(path), hint="write the log with trtexec --verbose, and pass the file itself",
         )  # fmt: skip
     return Found("loadable")
@@ -109,7 +111,7 @@ def _json(path: Path) -> Any:
 
 
 def _drift(path: Path) -> Any:
-    return read_yaml(path, wrong="no drift file", most_bytes=MAX_DRIFT_BYTES)
+    return read_yaml(path, wrong="not a drift file", most_bytes=MAX_DRIFT_BYTES)
 
 
 def _kind_of_json(document: Any, path: Path) -> str:
@@ -124,7 +126,7 @@ def _kind_of_json(document: Any, path: Path) -> str:
     if _is_profile(document):
         return "profile"
     raise DocumentError(
-        "JSON of a kind that is not known here", where=str(path),
+        "JSON of an unknown kind", where=str(path),
         allowed="engine inspector output, a trtexec profile, an edgedla document or manifest",
     )  # fmt: skip
 

@@ -13,10 +13,15 @@ from edgedla.errors import DocumentError, UsageError
 from edgedla.files import sha256_of
 from edgedla.graph.document import from_document
 from edgedla.importers import load_onnx
-from edgedla.inspection import facts
 from edgedla.inspection.compare_with import compare_against, own_comparison
 from edgedla.inspection.comparison import Comparison
-from edgedla.inspection.facts import Fact, of_chain
+from edgedla.inspection.facts.artifact import of_chain
+from edgedla.inspection.facts.build_log import of_log
+from edgedla.inspection.facts.document import of_document
+from edgedla.inspection.facts.engine import of_cache, of_engine, of_plan_header
+from edgedla.inspection.facts.fact import Fact
+from edgedla.inspection.facts.graph import of_graph
+from edgedla.inspection.facts.loadable import of_loadable
 from edgedla.inspection.file_kind import detect
 from edgedla.quantization.calibration_cache import read_cache
 from edgedla.records.build_log import BuildLog
@@ -132,26 +137,26 @@ def inspect(
     real: Optional[Union[BuildLog, EngineInfo, Artifact]] = None
     if detected.kind == "onnx":
         graph = load_onnx(path, **_release(trt))
-        rows, content = facts.of_graph(graph), _graph_content(graph)
+        rows, content = of_graph(graph), _graph_content(graph)
         notes += graph.notes
     elif detected.kind == "layers":
         graph = from_document(detected.document)
-        rows, content = facts.of_graph(graph), _graph_content(graph)
+        rows, content = of_graph(graph), _graph_content(graph)
     elif detected.kind == "loadable":
         loadable = read_loadable(path)
-        rows, content = facts.of_loadable(loadable), loadable.to_dict()
+        rows, content = of_loadable(loadable), loadable.to_dict()
         notes += loadable.notes
     elif detected.kind == "engine-info":
         real = parse_engine_info(detected.document, str(path))
-        rows, content = facts.of_engine(real), real.to_dict()
+        rows, content = of_engine(real), real.to_dict()
     elif detected.kind == "build-log":
         builds = read_build_logs(path)
         real = last_build(builds)
-        rows, content = facts.of_log(real), real.to_dict()
+        rows, content = of_log(real), real.to_dict()
         if len(builds) > 1:
-            notes.append(f"the file holds {len(builds)} builds; this is the last one that tells about the DLA")
+            notes.append(f"the file holds {len(builds)} builds; this is the last one that speaks of the DLA")
         if real.truncated:
-            notes.append("the log breaks off or is longer than what is read of it")
+            notes.append("the log is cut off, or longer than edgedla reads")
     elif detected.kind == "artifact":
         real = load_artifact(path)
         rows, content = of_chain(real), real.to_dict()
@@ -160,15 +165,15 @@ def inspect(
         comparison = own_comparison(real, notes)
     elif detected.kind == "calibration-cache":
         cache = read_cache(path)
-        rows, content = facts.of_cache(cache.absmax), {"absmax": dict(cache.absmax)}
+        rows, content = of_cache(cache.absmax), {"absmax": dict(cache.absmax)}
         notes += cache.notes
     elif detected.kind == "tensorrt-engine":
         header = plan_header(path)
         assert header is not None
-        rows, content = facts.of_plan_header(header), {"version": header.version, "offset": header.offset}
+        rows, content = of_plan_header(header), {"version": header.version, "offset": header.offset}
         notes.append(_ENGINE_HINT)
     else:
-        rows = facts.of_document(detected.document, detected.kind)
+        rows = of_document(detected.document, detected.kind)
         content = {"document": detected.document}
     if against is not None:
         if real is None:
@@ -234,4 +239,4 @@ def _own_loadable(artifact: Artifact, notes: List[str]) -> Tuple[Fact, ...]:
         notes.append(f"the loadable does not follow the open NVDLA schema: {e.what}")
         return ()
     notes += [f"loadable: {note}" for note in loadable.notes]
-    return tuple(Fact(f"Loadable: {f.section}", f.key, f.value) for f in facts.of_loadable(loadable))
+    return tuple(Fact(f"Loadable: {f.section}", f.key, f.value) for f in of_loadable(loadable))

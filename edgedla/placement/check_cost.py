@@ -9,7 +9,7 @@ from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.placement.changes import Times, by_time, with_times
 from edgedla.placement.problem.inputs import require_sizes
-from edgedla.placement.worth import CostOptions, Worthiness, worth_of
+from edgedla.placement.worth import CostOptions, Worthiness, costs_of, worth_of
 from edgedla.regions.report import CheckReport
 from edgedla.rules import load_rules
 from edgedla.rules.verdict import Verdict
@@ -40,14 +40,15 @@ def with_cost(
     if not has_sizes(graph):
         return report
     verdicts = report.verdicts or load_rules().check(graph, report.platform, report.precision)
-    worth = worth_of(graph, report.platform, report.precision, verdicts, options)
-    mode = CostOptions(options.power_mode) if options is not None else None
+    costs = costs_of(graph, report.platform, report.precision, options)
+    worth = worth_of(graph, report.platform, verdicts, costs)
+    predicted = costs.profile is None
+    # Measured times are of the network as it is: the changed one is predicted.
+    prices = costs if predicted else replace(costs, profile=None)
 
     def timer(after: LayerGraph, answers: Sequence[Verdict]) -> float:
-        # Measured times are of the network as it is: the changed one is predicted.
-        return Worthiness(after, report.platform, report.precision, answers, mode).way("tensorrt").cost.latency_us
+        return Worthiness(after, report.platform, answers, prices, 1).way("tensorrt").cost.latency_us
 
-    predicted = options is None or options.profile is None
     as_it_is = next((way.cost.latency_us for way in worth.ways if predicted and way.name == "tensorrt"), None)
     times = Times(graph, verdicts, timer, as_it_is)
     if report.mode == "fallback":

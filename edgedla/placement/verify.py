@@ -36,7 +36,7 @@ def verify(
 
     platform = platform_for(placement.platform["target"], trt=placement.platform["trt"])
     if len(models) != len(placement.models):
-        raise DocumentError(f"the placement is about {len(placement.models)} models, {len(models)} are given")
+        raise DocumentError(f"the placement holds {len(placement.models)} models, {len(models)} are given")
     rules = load_rules()
     inputs: List[Model] = []
     for source, placed in zip(models, placement.models):

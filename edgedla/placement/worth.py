@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost
 from edgedla.costs.model import CostModel
-from edgedla.costs.trt_profile import PathLike, with_measurements
 from edgedla.graph import LayerGraph
-from edgedla.placement.prediction import Predictor
 from edgedla.placement.prediction.breakdown import Breakdown, breakdown
+from edgedla.placement.prediction.lanes import lanes_of
+from edgedla.placement.prediction.streams import GPU_SWITCH_US, side_by_side, together
 from edgedla.placement.problem.baselines import after_cap, baselines, greedy
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
-from edgedla.placement.problem.goal import GAP, Goal
-from edgedla.placement.problem.inputs import problem_of
+from edgedla.placement.problem.inputs import problem_of, problem_on
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Problem
 from edgedla.rules.verdict import Verdict
 from edgedla.targets import Platform
 from edgedla.vocabulary import DEVICES, GPU
+
+if TYPE_CHECKING:
+    from edgedla.costs.trt_profile import PathLike
 
 #: Seconds that looking for the best placement may take in a check.
 SEARCH_S = 2.0
@@ -70,8 +72,7 @@ class Way:
         }
 
 
-@dataclass(frozen=True)
-class Streams:
+class Streams(NamedTuple):
     """Several streams of the model at the same time, one frame of each in flight. Frames per second, and of which streams."""
 
     devices: Tuple[str, ...]
@@ -121,38 +122,39 @@ class CostOptions:
 class Worthiness:
     """One network on one platform; each answer is worked out when it is asked for.
 
+    Args:
+        costs: of the platform, at one precision.
+        most_cores: DLA cores that are looked at; the ways "gpu" and "tensorrt" need one.
+
     Raises:
-        UsageError: open dims, an unknown power mode, or a profile of another module or mode.
-        DocumentError: the profile cannot be read, or is of another network.
+        UsageError: open dims.
     """
 
     def __init__(
         self,
         graph: LayerGraph,
         platform: Platform,
-        precision: str,
         verdicts: Sequence[Verdict],
-        options: Optional[CostOptions] = None,
+        costs: CostModel,
+        most_cores: int = 2,
     ) -> None:
-        options = options or CostOptions()
-        costs = CostModel.load(platform, precision, options.power_mode)
-        if options.profile is not None:
-            costs = with_measurements(costs, options.profile, [graph], options.layer_info)
-        self.platform, self.precision, self.costs = platform, precision, costs
+        self.costs = costs
         self.model = Model(graph, tuple(verdicts), {}, 1.0)
-        self.predictor = Predictor((self.model,), costs, platform)
+        self.problem = problem_on((self.model,), costs, platform, most_cores=most_cores)
+        self._evaluations: Dict[str, Evaluation] = {}
 
     def way(self, name: str) -> Way:
         """The GPU alone, or TensorRT's own placement on the first core."""
-        evaluation = self._evaluation(name)
-        problem = self.predictor.problem
-        return Way(name, self.precision, evaluation.latency(0), breakdown(problem, evaluation))
+        problem = self.problem
+        evaluation = self._on(problem.cores[0] if name == "tensorrt" and problem.cores else GPU)
+        return Way(name, self.costs.precision, evaluation.latency(0), breakdown(problem, evaluation))
 
     def best(self) -> Way:
         """The placement of least latency on the GPU and one core; the GPU alone where that is proven without a search."""
-        problem = self.predictor.problem
+        problem = self.problem
         if not problem.cores or _gpu_alone_is_best(problem):
             return replace(self.way("gpu"), name="best", proven=True)
+        from edgedla.placement.problem.goal import GAP, Goal
         from edgedla.placement.solvers.solve import solve
 
         pair = problem_of((self.model,), self.costs, DEVICES[:2], problem.limits)
@@ -160,47 +162,70 @@ class Worthiness:
         if solution.best is None:
             return replace(self.way("gpu"), name="best")
         latency, parts = solution.best.latency(0), breakdown(pair, solution.best)
-        return Way("best", self.precision, latency, parts, solution.optimal)
+        return Way("best", self.costs.precision, latency, parts, solution.optimal)
 
     def streams(self) -> Tuple[Streams, ...]:
         """Frames per second of the GPU alone, and with one more stream on each DLA core."""
-        problem = self.predictor.problem
+        problem = self.problem
         if not problem.cores:
             return ()
         answers = []
         for devices in ((GPU,), (GPU, *problem.cores)):
-            prediction = self.predictor.copies(devices)
-            answers.append(Streams(devices, prediction.throughput_fps, prediction.streams[-1].together.spread))
+            lanes = [lanes_of(problem, self._on(device))[0] for device in devices]
+            paces = side_by_side(lanes, self.costs.transfer_factor, GPU_SWITCH_US)
+            throughput_fps = sum(1e6 / pace.frame_us for pace in paces if pace.frame_us > 0)
+            spread = together(self._on(devices[-1]).latency(0), paces[-1]).spread
+            answers.append(Streams(devices, throughput_fps, spread))
         return tuple(answers)
 
-    def _evaluation(self, name: str) -> Evaluation:
-        problem = self.predictor.problem
-        device = problem.cores[0] if name == "tensorrt" and problem.cores else GPU
-        return evaluate(problem, after_cap(problem, greedy(problem, (device,))))
+    def _on(self, device: str) -> Evaluation:
+        """Every layer on the device where it may stand there, the rest on the GPU, as TensorRT does it."""
+        if device not in self._evaluations:
+            assignment = after_cap(self.problem, greedy(self.problem, (device,)))
+            self._evaluations[device] = evaluate(self.problem, assignment)
+        return self._evaluations[device]
+
+
+def costs_of(graph: LayerGraph, platform: Platform, precision: str, options: Optional[CostOptions] = None) -> CostModel:
+    """The costs that the options ask for, of one network.
+
+    Raises:
+        UsageError: an unknown power mode, or a profile of another module or mode.
+        DocumentError: the profile cannot be read, or is of another network.
+    """
+    options = options or CostOptions()
+    costs = CostModel.load(platform, precision, options.power_mode)
+    if options.profile is None:
+        return costs
+    from edgedla.costs.trt_profile import with_measurements
+
+    return with_measurements(costs, options.profile, [graph], options.layer_info)
 
 
 def worth_of(
     graph: LayerGraph,
     platform: Platform,
-    precision: str,
     verdicts: Sequence[Verdict],
-    options: Optional[CostOptions] = None,
+    costs: CostModel,
 ) -> Worth:
-    """Everything about the network at `precision`, and the two plain ways at the other precision beside it."""
-    asked = Worthiness(graph, platform, precision, verdicts, options)
+    """Everything about the network at the costs' precision, and the two plain ways at the other precision beside it.
+
+    Nothing stands beside measured costs: a profile holds for one precision.
+    """
+    asked = Worthiness(graph, platform, verdicts, costs)
     names = ("tensorrt", "gpu") if platform.has_dla else ("gpu",)
     ways = [asked.way(name) for name in names]
     if platform.has_dla:
         ways.append(asked.best())
-    if options is None or options.profile is None:
+    if costs.profile is None:
         from edgedla.rules import load_rules
 
-        other = "fp16" if precision == "int8" else "int8"
-        beside = Worthiness(graph, platform, other, load_rules().check(graph, platform, other), options)
+        other = "fp16" if costs.precision == "int8" else "int8"
+        verdicts = load_rules().check(graph, platform, other)
+        beside = Worthiness(graph, platform, verdicts, CostModel.load(platform, other, costs.power_mode or None), 1)
         ways += [beside.way(name) for name in names]
     parts = ways[0].parts if platform.has_dla else None
-    costs = asked.costs.to_dict()
-    return Worth(tuple(ways), asked.streams(), costs.get("power_mode"), tuple(asked.costs.notes), parts)
+    return Worth(tuple(ways), asked.streams(), costs.power_mode, tuple(costs.notes), parts)
 
 
 def _gpu_alone_is_best(problem: Problem) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-#: Operators whose weight the DLA holds in INT8, one scale an output channel: operator -> axis of the output channels.
+#: Operators whose weight the DLA holds in INT8, one scale per output channel: operator -> axis of the output channels.
 INT8_WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 0, "MatMul": 1}
 
 

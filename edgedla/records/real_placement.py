@@ -68,8 +68,8 @@ def real_of_log(log: BuildLog, names: Sequence[str]) -> Real:
     place.fill(ranges, complete=bool(gpu_named) and (log.lists_are_final or bool(log.engine_layers)))
     if log.dla_layers and not log.loadables:
         place.notes.append(
-            "the log lists layers before subgraphs are formed and cut off at the limit per core, and no final nodes: "
-            "the log does not say which of them run on the DLA"
+            "the log lists the layers before TensorRT forms subgraphs and limits them per core, but no final nodes: "
+            "it does not say which of them run on the DLA"
         )
     if not log.has_dla:
         place.notes.append("the log says nothing about the DLA")

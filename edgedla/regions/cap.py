@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Sequence, Tuple
 
 from edgedla.regions.values import Region
@@ -27,4 +26,4 @@ def apply_cap(regions: Sequence[Region], limit: int) -> Tuple[Region, ...]:
     of two survive; in INT8 the backbone and the first fifteen of two.
     """
     survivors = {r.id for r in sorted(regions, key=lambda r: (-r.size, r.id))[:limit]}
-    return tuple(replace(r, kept=r.id in survivors) for r in regions)
+    return tuple(r._replace(kept=r.id in survivors) for r in regions)

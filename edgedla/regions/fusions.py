@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Container, Dict, List, Optional, Sequence, Tuple
+from typing import Container, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.graph import Layer, LayerGraph
 from edgedla.regions.shuffles import Step, layer_steps, simplified
@@ -37,8 +37,7 @@ def outer_name(name: str, tensors: Container[str]) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(NamedTuple):
     """What TensorRT places as one layer.
 
     Attributes:
@@ -237,6 +236,10 @@ class _Fuser:
 
 def fuse(graph: LayerGraph) -> UnitGraph:
     """The placement units of a network. Verdicts play no part: TensorRT fuses before it looks at devices."""
+    return graph.once("units", _fuse)
+
+
+def _fuse(graph: LayerGraph) -> UnitGraph:
     fuser = _Fuser(graph)
     for layer in graph.layers:
         fuser.add_layer(layer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from edgedla.rules.verdict import Support
 
@@ -46,8 +46,7 @@ class Cause(str, Enum):
         return self in (Cause.RULE, Cause.UNKNOWN, Cause.VALIDATION, Cause.NO_DLA)
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """Why two DLA layers do not stand in one region.
 
     Attributes:
@@ -65,8 +64,7 @@ class Cut:
         return {"kind": self.kind, "layer": self.layer, "message": self.message}
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """A candidate subgraph of the DLA: one loadable, shown by TensorRT as one `{ForeignNode[first...last]}`.
 
     Members need not be connected. The set is convex: no path leaves it and comes back.
@@ -112,8 +110,7 @@ class LayerPrediction:
     because_of: Tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class NodePrediction:
+class NodePrediction(NamedTuple):
     """Where one ONNX node ends: the sum of its layers.
 
     Attributes:
@@ -145,8 +142,7 @@ class NodePrediction:
         }
 
 
-@dataclass(frozen=True)
-class Transition:
+class Transition(NamedTuple):
     """A tensor that crosses between DLA and GPU, or between two regions. Sizes at the run's precision, unpadded."""
 
     tensor: str
@@ -224,8 +220,7 @@ class RankedChange:
         }
 
 
-@dataclass(frozen=True)
-class SlowerChanges:
+class SlowerChanges(NamedTuple):
     """Changes that put more layers on the DLA and are not ranked, because a frame would take longer with them.
 
     Attributes:
@@ -246,8 +241,7 @@ class SlowerChanges:
         }
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(NamedTuple):
     """What TensorRT will do with a network: `layers[i].index == i`, regions kept and dropped, and the ranking."""
 
     layers: Tuple[LayerPrediction, ...]

@@ -32,7 +32,11 @@ def work_is_known(graph: LayerGraph) -> bool:
 
 
 def work_of(graph: LayerGraph) -> Tuple[Work, ...]:
-    """One entry a layer, in order. Kinds that count neither are looked at once, not for every layer."""
+    """One entry per layer, in order. Kinds that count neither are looked at once, not for every layer."""
+    return graph.once("work", _work)
+
+
+def _work(graph: LayerGraph) -> Tuple[Work, ...]:
     counts: Dict[str, bool] = {}
     result = []
     for layer in graph.layers:

@@ -88,7 +88,7 @@ def module_of(board: BoardEntry) -> str:
         return module_for(target).id
     except (ValueError, KeyError, TypeError, StopIteration, UsageError) as e:
         raise EnvironmentMissing(
-            "it does not tell which module it is",
+            "it does not say which module it is",
             where=f"board {board.name}",
             hint=f"edgedla board doctor {board.name}",
         ) from e
@@ -99,7 +99,7 @@ def jobs_of(board: BoardEntry) -> Tuple[BoardJob, ...]:
     with contextlib.closing(Connection(board)) as connection:
         entries = connection.ask("jobs").get("jobs")
         if not isinstance(entries, list):
-            raise RunError("the board's list of jobs is none", where=connection.where)
+            raise RunError("the board sent no valid list of jobs", where=connection.where)
     return tuple(_jobs(entries))
 
 

@@ -24,12 +24,12 @@ OPTIONS = (
 _SOCKET_BYTES = 107 - 18
 #: What ssh says -> what it means here and what to do. The first that fits counts.
 CAUSES: Tuple[Tuple[str, str, str], ...] = (
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key is another than the one that is known",
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key has changed",
      "flashed anew? Make sure of it, then: ssh-keygen -R {host}. If not, somebody stands between you and the board."),
     ("Host key verification failed", "its host key is not known here",
      "connect once by hand and compare the fingerprint: ssh {host}"),
     ("host key is known for", "its host key is not known here", "connect once by hand: ssh {host}"),
-    ("Permission denied", "it refuses the login", "a key must do without a password: ssh-copy-id {host}, ssh-add"),
+    ("Permission denied", "it refuses the login", "log in with a key: ssh-copy-id {host}, ssh-add"),
     ("Could not resolve hostname", "there is no host of this name", "`edgedla board list` shows the boards"),
     ("Connection refused", "nothing listens there", "is sshd on, and is the port right?"),
     ("Connection timed out", "it does not answer", "is it on, and in this network?"),

@@ -100,7 +100,7 @@ def send_files(connection: Connection, files: Sequence[Sent], client: str, progr
     blobs = [{"sha256": f.sha256, "size": f.size} for f in unique.values()]
     offsets = connection.ask("have", blobs=blobs, client=client)["offsets"]
     if not isinstance(offsets, list) or len(offsets) != len(blobs) or not all(isinstance(o, int) for o in offsets):
-        raise RunError("the board answers something else than asked", where=connection.where)
+        raise RunError("the board answers another request than the one sent", where=connection.where)
     todo = [(f, o) for f, o in zip(unique.values(), offsets) if o != f.size or f.size == 0]
     total, done = sum(f.size - o for f, o in todo), 0
     for file, offset in todo:
@@ -138,7 +138,7 @@ def checked_outputs(entries: Any, where: str) -> Tuple[Output, ...]:
         RunError: a path that leaves its folder, a wrong type.
     """
     if not isinstance(entries, list):
-        raise RunError("the board's list of results is none", where=where)
+        raise RunError("the board sent no valid list of results", where=where)
     outputs, names = [], set()
     for e in entries:
         path, sha256, size = (e.get(k) for k in ("path", "sha256", "size")) if isinstance(e, dict) else (None,) * 3

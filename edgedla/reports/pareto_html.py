@@ -6,7 +6,9 @@ import html
 from typing import List, Tuple
 
 from edgedla.placement.pareto import ParetoFront, ParetoPoint
-from edgedla.reports.page import Fact, Verdict, render_page
+from edgedla.reports.page.figures import Fact
+from edgedla.reports.page.render import render_page
+from edgedla.reports.page.verdict import Verdict
 
 WIDTH, HEIGHT, MARGIN = 720, 420, 64
 

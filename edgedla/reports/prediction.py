@@ -6,7 +6,7 @@ from typing import Iterator, List
 
 from edgedla.errors import UsageError
 from edgedla.placement.pareto import ParetoFront
-from edgedla.placement.prediction import PredictedStream, Prediction
+from edgedla.placement.prediction.prediction import PredictedStream, Prediction
 from edgedla.reports.text import aligned
 
 FORMATS = ("text", "json")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, Iterator, List, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 from edgedla.regions.report import CheckReport, LayerReport, NodeReport
 from edgedla.regions.values import Cause, Placed, RankedChange
@@ -12,16 +11,14 @@ from edgedla.rules.remedies import remedies
 from edgedla.rules.verdict import Effect, Finding, Support
 
 
-@dataclass(frozen=True)
-class Headline:
+class Headline(NamedTuple):
     """The answer in one line. `tone` is "good", "mixed", "bad" or "unknown"."""
 
     tone: str
     text: str
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """Layers with one message. `names` are shown, `fixes` are ids of remedies."""
 
     message: str
@@ -29,8 +26,7 @@ class Entry:
     fixes: Tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """What shares a rule or cause: `key` is the rule's id, or the cause where no rule stands behind it."""
 
     key: str

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Iterator, List, Optional, Tuple, cast
+from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Optional, Tuple, cast
 
 from edgedla.regions.report import CheckReport
-from edgedla.reports.page.figures import Verdict
 from edgedla.reports.page.numbers import significant
+from edgedla.reports.page.verdict import Verdict
 from edgedla.rules.remedies import remedies
 
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ def way(report: CheckReport, name: str, precision: str = "") -> Optional[Way]:
     return next((w for w in ways if w.name == name and w.precision == wanted), None)
 
 
-@dataclass(frozen=True)
-class Ratio:
+class Ratio(NamedTuple):
     """DLA over GPU alone: below 1 the DLA wins. `equal` where the whiskers of the two overlap."""
 
     time: float

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import lru_cache
 from typing import Any, Dict, List, Mapping, Tuple
 
@@ -68,6 +67,8 @@ def rule_for(rule_id: str) -> Rule:
         if wanted.upper() == rule.id or wanted.lower() == rule.name:
             return rule
     names = [r.id for r in known] + [r.name for r in known]
+    import difflib
+
     near = difflib.get_close_matches(wanted.upper(), names, n=1) or difflib.get_close_matches(
         wanted.lower(), names, n=1
     )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple, Type
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type
 
 from edgedla import strict_yaml
 from edgedla.errors import RuleError
@@ -26,8 +25,7 @@ _ID = re.compile(r"[A-Z]{2,5}[0-9]{3}\Z")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
 
 
-@dataclass(frozen=True)
-class RuleFile:
+class RuleFile(NamedTuple):
     """One file: the layer kinds it speaks of, the platforms it was written for, its rules."""
 
     kinds: Tuple[str, ...]

@@ -6,8 +6,7 @@ layer meets the rule, and the numbers for the message where it does not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.graph.kinds.base import Kind
 
@@ -196,8 +195,7 @@ def _ceil(a: int, b: int) -> int:
     return -(-a // b)
 
 
-@dataclass(frozen=True)
-class Predicate:
+class Predicate(NamedTuple):
     """A predicate with the parameters that `with:` must give it. `facts`: parameters that name a fact of the layer."""
 
     function: Callable[..., Failure]

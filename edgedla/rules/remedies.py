@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from edgedla import strict_yaml
 from edgedla.data import rules_dir
@@ -21,8 +19,7 @@ EFFECTS = ("moves", "removes", "stays")
 _FILE = "fixes.yaml"
 
 
-@dataclass(frozen=True)
-class Remedy:
+class Remedy(NamedTuple):
     """What to change in a model or a build; `rewrites` are the ids of those that do it. `effect`: one of EFFECTS."""
 
     id: str
@@ -32,8 +29,7 @@ class Remedy:
     effect: str = "moves"
 
 
-@dataclass(frozen=True)
-class RewriteEntry:
+class RewriteEntry(NamedTuple):
     """One rewrite, as check, fix, explain and FIXES.md describe it.
 
     Attributes:
@@ -109,6 +105,8 @@ def rewrites_named(names: Sequence[str], where: str) -> Tuple[str, ...]:
         elif name in remedies() and remedies()[name].rewrites:
             rewrites.update(dict.fromkeys(remedies()[name].rewrites))
         else:
+            import difflib
+
             near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
                 f"no rewrite is called {name!r}" if name not in remedies() else f"no rewrite does {name!r} yet",

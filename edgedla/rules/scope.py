@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import FrozenSet, Optional, Tuple
+from typing import FrozenSet, NamedTuple, Optional, Tuple
 
 from edgedla.strict_yaml import Table
 from edgedla.targets import Platform, VersionRange
@@ -13,8 +12,7 @@ CHIPS = ("xavier", "orin")
 _EVERY = VersionRange()
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(NamedTuple):
     """An axis that a rule does not name holds for all of its values."""
 
     chips: FrozenSet[str] = frozenset(CHIPS)

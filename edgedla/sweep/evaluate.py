@@ -60,7 +60,7 @@ class Evaluator:
         return new_row(task, *_status(report), **_figures(report))
 
     def place(self, task: Task) -> Row:
-        from edgedla.placement import place
+        from edgedla.placement.api import place
         from edgedla.targets import platform_for
 
         row = self.check(task)

@@ -1,40 +1,17 @@
-"""Which Jetson this is, what is installed on it, and which power mode it is in; None where it is no Jetson.
-
-The one answer to "is this a Jetson?": `this_board`. In a container the release file and the device tree are hidden (Docker
-masks /sys/firmware; NVIDIA's runtime passes neither), but the devices are there. A copy of either file can be given:
-EDGEDLA_BOARD_DIR names a folder with `nv_tegra_release`, `model` and `compatible`.
-"""
+"""Which Jetson this is, what is installed on it, and which power mode it is in; None where it is no Jetson."""
 
 from __future__ import annotations
 
-import glob
-import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.targets import releases
-from edgedla.targets.device_files import clock_caps_hz, read_board, read_text, root
+from edgedla.targets.device_files import clock_caps_hz, read_board
+from edgedla.targets.jetson import file_text, in_container, on_jetson, read_text, root
 from edgedla.targets.platform import Module, PowerMode
 from edgedla.targets.versions import padded, parse_version
-
-#: A folder with copies of what a container hides.
-BOARD_VARIABLE = "EDGEDLA_BOARD_DIR"
-#: Where each file is looked for, below the root; the last are copies that containers are commonly given.
-FILES = {
-    "nv_tegra_release": ("etc/nv_tegra_release",),
-    "model": ("proc/device-tree/model", "sys/firmware/devicetree/base/model", "tmp/nv_jetson_model"),
-    "compatible": ("proc/device-tree/compatible", "sys/firmware/devicetree/base/compatible"),
-}
-#: Devices that only a Jetson has. JetPack 5 and 6 have nvhost devices; 7 has nvmap and nvgpu.
-DEVICES = (
-    "dev/nvmap",
-    "dev/nvhost-*",
-    "dev/nvgpu",
-    "sys/devices/platform/*/*.nvdla0",
-    "sys/devices/platform/*/*/*.nvdla0",
-)
 
 #: Device-tree model names (lower case) by module; the memory size tells the variants apart.
 MODELS: Tuple[Tuple[str, str], ...] = (
@@ -74,12 +51,12 @@ SIZES_GB = {
 }
 #: Caps are set in steps of the clock's table; two within this share are the same.
 SAME_CLOCK = 0.01
-_L4T = re.compile(r"R(\d+) \(release\), REVISION: (\d+)\.(\d+)")
+_L4T = r"R(\d+) \(release\), REVISION: (\d+)\.(\d+)"
 #: nvpmodel's names of modes that differ only in how many CPU cores run: 30W_ALL, 30W_4CORE.
-_CPU_CORES = re.compile(r"_(ALL|\d+CORE)\Z")
-_MODE = re.compile(r"<\s*POWER_MODEL\s+ID=(\d+)\s+NAME=(\S+)\s*>([^<]*)")
+_CPU_CORES = r"_(ALL|\d+CORE)\Z"
+_MODE = r"<\s*POWER_MODEL\s+ID=(\d+)\s+NAME=(\S+)\s*>([^<]*)"
 #: "DLA0_CORE MAX_FREQ 614400000" (Orin), "NAFLL_DLA MAX_FREQ ..." (Xavier, both cores); -1 is the chip's own limit.
-_DLA_CAP = re.compile(r"^\s*(?:DLA(\d)_CORE|NAFLL_DLA)\s+MAX_FREQ\s+(-?\d+)\s*$", re.MULTILINE)
+_DLA_CAP = r"(?m)^\s*(?:DLA(\d)_CORE|NAFLL_DLA)\s+MAX_FREQ\s+(-?\d+)\s*$"
 
 
 @dataclass(frozen=True)
@@ -128,18 +105,18 @@ def this_board(base: Optional[Path] = None) -> Optional[Board]:
     base = base or root()
     if not on_jetson(base):
         return None
-    release, model = _file(base, "nv_tegra_release"), _file(base, "model")
-    match = _L4T.search(release or "")
+    release, model = file_text(base, "nv_tegra_release"), file_text(base, "model")
+    match = re.search(_L4T, release or "")
     l4t = ".".join(match.groups()) if match else None
     jetpack, exact = _jetpack(l4t)
     config = read_text(base / "etc/nvpmodel.conf") or ""
-    modes = {int(number): (name, body) for number, name, body in _MODE.findall(config)}
+    modes = {int(number): (name, body) for number, name, body in re.findall(_MODE, config)}
     current = re.search(r"pmode:0*(\d+)", read_text(base / "var/lib/nvpmodel/status") or "")
     mode = modes.get(int(current.group(1))) if current else None
     caps = {core: hz / 1e6 for core, hz in clock_caps_hz(base).items()}
     return Board(
         model=model or "unknown Jetson",
-        target=_target(model or "", _file(base, "compatible") or "", base),
+        target=_target(model or "", file_text(base, "compatible") or "", base),
         l4t=l4t,
         jetpack=jetpack,
         power_mode=mode[0] if mode else None,
@@ -153,23 +130,7 @@ def this_board(base: Optional[Path] = None) -> Optional[Board]:
 def board_target(base: Optional[Path] = None) -> Optional[str]:
     """The module that this is, as `--target` names it, without any table of releases; None where it is not known."""
     base = base or root()
-    return _target(_file(base, "model") or "", _file(base, "compatible") or "", base)
-
-
-def on_jetson(base: Optional[Path] = None) -> bool:
-    """Whether this is a Jetson, known or not."""
-    base = base or root()
-    named = "jetson" in (_file(base, "model") or "").lower()
-    return named or _file(base, "nv_tegra_release") is not None or bool(jetson_devices(base))
-
-
-def in_container(base: Path) -> bool:
-    return (base / ".dockerenv").exists() or (base / "run/.containerenv").exists()
-
-
-def jetson_devices(base: Path) -> Tuple[str, ...]:
-    """Those of DEVICES that are here."""
-    return tuple(p for pattern in DEVICES for p in sorted(glob.glob(str(base / pattern))))
+    return _target(file_text(base, "model") or "", file_text(base, "compatible") or "", base)
 
 
 def board_facts(base: Optional[Path] = None) -> Optional[Dict[str, Any]]:
@@ -194,14 +155,7 @@ def board_facts(base: Optional[Path] = None) -> Optional[Dict[str, Any]]:
 def known_mode(name: str, known: Mapping[str, object]) -> Optional[str]:
     """nvpmodel's name of a power mode as one of `known`: MODE_30W_ALL is 30W. None where none fits."""
     plain = name[5:] if name.startswith("MODE_") else name
-    return next((n for n in (name, plain, _CPU_CORES.sub("", plain)) if n in known), None)
-
-
-def _file(base: Path, name: str) -> Optional[str]:
-    copies = os.environ.get(BOARD_VARIABLE)
-    places = [Path(copies) / name] if copies else []
-    places += [base / place for place in FILES[name]]
-    return next((text for text in map(read_text, places) if text), None)
+    return next((n for n in (name, plain, re.sub(_CPU_CORES, "", plain)) if n in known), None)
 
 
 def _same(theirs: Tuple[Optional[float], ...], ours: Tuple[float, ...]) -> bool:
@@ -212,7 +166,7 @@ def _same(theirs: Tuple[Optional[float], ...], ours: Tuple[float, ...]) -> bool:
 
 def _configured_caps(section: str) -> Mapping[int, float]:
     caps = {}
-    for core, hz in _DLA_CAP.findall(section):
+    for core, hz in re.findall(_DLA_CAP, section):
         if int(hz) > 0:
             caps.update({int(core): int(hz) / 1e6} if core else {0: int(hz) / 1e6, 1: int(hz) / 1e6})
     return caps

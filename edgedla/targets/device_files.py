@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, Optional, Tuple
 
-#: Set EDGEDLA_ROOT to read another tree than "/".
-ROOT_VARIABLE = "EDGEDLA_ROOT"
+from edgedla.targets.jetson import read_text, root
+
 #: Clocks below this share of their limit are not locked (jetson_clocks sets them to the limit).
 LOCKED_SHARE = 0.99
 #: Where JetPack 5, 6 and 7 put the cores.
@@ -19,18 +19,6 @@ CORE_PATTERNS = (
     "sys/devices/platform/*.nvdla{core}",
     "sys/devices/*host1x*/*.nvdla{core}",
 )
-
-
-def root() -> Path:
-    return Path(os.environ.get(ROOT_VARIABLE, "/"))
-
-
-def read_text(path: Path) -> Optional[str]:
-    """The file's text without trailing white space and NULs; None where it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").rstrip("\x00 \n")
-    except OSError:
-        return None
 
 
 def read_number(path: Path) -> Optional[float]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 Version = Tuple[int, ...]
 _PARTS = 4
@@ -24,8 +23,7 @@ def padded(version: Version) -> Version:
     return (version + (0,) * _PARTS)[:_PARTS]
 
 
-@dataclass(frozen=True)
-class VersionRange:
+class VersionRange(NamedTuple):
     """Versions from `low` to `high`. `high` includes every version that begins with it: to "10.7" holds 10.7.0.23."""
 
     low: Optional[Version] = None

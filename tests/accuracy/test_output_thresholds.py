@@ -14,7 +14,7 @@ from edgedla.accuracy.state import Step
 from edgedla.quantization.samples import Samples
 
 Data = Tuple[Samples, Samples]
-STEP = "thresholds of least output error"
+STEP = "thresholds of smallest output error"
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Callable, List, Optional, Sequence
 
 from edgedla.importers import load_onnx
-from edgedla.placement import place
+from edgedla.placement.api import place
 from edgedla.placement.result.placement import PlacedRegion, Placement
 
 TARGET = "agx-orin-64gb"

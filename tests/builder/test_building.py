@@ -20,7 +20,7 @@ from edgedla.builder import Artifact, HostSession, build, load_artifact, plan_bu
 from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.errors import BuildError, DocumentError, EnvironmentMissing, ModelError, UsageError
 from edgedla.formats.pack import pack, unpack
-from edgedla.placement import place
+from edgedla.placement.api import place
 from edgedla.quantization.calibration_cache import write_cache
 
 

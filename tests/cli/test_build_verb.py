@@ -183,6 +183,7 @@ def test_on_a_jetson_the_board_decides_what_is_not_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     board = Board("NVIDIA Jetson Orin NX", "orin-nx-16gb", "36.4.3", "6.2", None, (), False)
+    monkeypatch.setattr("edgedla.targets.jetson.on_jetson", lambda: True)
     monkeypatch.setattr("edgedla.targets.board.this_board", lambda: board)
     monkeypatch.setattr("edgedla.builder.tensorrt.bindings.installed_version", lambda: "10.3.0")
     assert plan_of([SHAPES], capsys)["platform"]["target"] == "orin-nx-16gb"

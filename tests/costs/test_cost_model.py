@@ -211,7 +211,7 @@ def test_wrong_use_is_named(arguments, message: str) -> None:
 
 def test_traffic_follows_the_tensors() -> None:
     graph = residual_block()
-    traffic = CostModel.load(ORIN, "int8").traffic_bytes(graph)
+    traffic = CostModel.load(ORIN, "int8").layer_costs(graph).traffic_bytes
     assert traffic[0, "DLA"] == 64 * 56 * 56 * 2 + 64 * 64 * 9
     names = {layer.name: layer.index for layer in graph.layers}
     assert traffic[names["add"], "GPU"] == 64 * 56 * 56

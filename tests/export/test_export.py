@@ -18,7 +18,7 @@ from edgedla.builder.artifact.artifact import Binding
 from edgedla.errors import UsageError
 from edgedla.export import RUNTIMES, ExportRequest, export
 from edgedla.export.handover import Handover, LayerEntry, handovers
-from edgedla.placement import place
+from edgedla.placement.api import place
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.runtime.decode.make_decoder import DecodeOptions
 

@@ -222,7 +222,7 @@ def test_drift_files(tmp_path):
     assert found.kind == "drift"
     assert ("trt", "10.3.0") in [(f.key, f.value) for f in found.facts]
     path.write_text("schema: edgedla.drift/1\na: &x [1]\nb: *x\n")
-    with pytest.raises(DocumentError, match="no drift file: anchors"):
+    with pytest.raises(DocumentError, match="not a drift file: anchors"):
         inspect(path)
 
 

@@ -13,19 +13,13 @@ import jsonschema
 import pytest
 
 from edgedla.documents import schema
-from edgedla.errors import DocumentError, UsageError
+from edgedla.errors import DocumentError, NoPlacement, UsageError
 from edgedla.graph.document import from_document
-from edgedla.placement import (
-    NoPlacement,
-    Placement,
-    cores_of,
-    device_types,
-    layer_device_types,
-    place,
-    read_placement,
-    trtexec_commands,
-    verify,
-)
+from edgedla.placement.api import place
+from edgedla.placement.result.document import read_placement
+from edgedla.placement.result.export import cores_of, device_types, layer_device_types, trtexec_commands
+from edgedla.placement.result.placement import Placement
+from edgedla.placement.verify import verify
 from tests.placement.placement_models import refused_model, small_model
 
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb", "precision": "int8"}

@@ -157,7 +157,7 @@ def test_place_and_predict_agree_on_one_frame_in_flight(one_process: bool) -> No
     for baseline in placement.baselines:
         if not baseline.broken:
             assert placement.proof.value <= baseline.figures.period.latency_us * (1 + 1e-9)
-    again = edgedla.placement.read_placement(placement.to_dict())
+    again = edgedla.read_placement(placement.to_dict())
     assert (again.in_flight, again.one_process) == ("one", one_process)
 
 

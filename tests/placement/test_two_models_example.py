@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edgedla.placement import Placement, place
+from edgedla.placement.api import place
+from edgedla.placement.result.placement import Placement
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "02_place_two_models" / "make_models.py"
 

@@ -105,7 +105,7 @@ def test_the_old_fatal_text_is_fatal() -> None:
 
 
 def test_tensorrt_7_profiles_have_totals_only(tmp_path: Path) -> None:
-    from edgedla.inspection.facts import of_document
+    from edgedla.inspection.facts.document import of_document
 
     path = tmp_path / "profile.json"
     path.write_text('[{"count": 4}, {"name": "conv1", "timeMs": 2.0, "percentage": 100}]')

@@ -10,7 +10,8 @@ from typing import List, Optional, Tuple
 import pytest
 
 import edgedla
-from edgedla.placement import PlacementRequest, pareto
+from edgedla.placement.pareto import pareto
+from edgedla.placement.request import PlacementRequest
 from edgedla.reports.pareto_html import to_html as front_page
 from edgedla.reports.sweeps.page import sweep_page
 from edgedla.sweep.row import COLUMNS

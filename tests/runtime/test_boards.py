@@ -10,8 +10,9 @@ import pytest
 from edgedla.runtime.board.doctor import doctor
 from edgedla.runtime.board.monitor import samples
 from edgedla.targets import module_for
-from edgedla.targets.board import on_jetson, this_board
+from edgedla.targets.board import this_board
 from edgedla.targets.device_files import clock_caps_hz
+from edgedla.targets.jetson import on_jetson
 
 NVDLA = "sys/devices/platform/bus@0/13e00000.host1x/15880000.nvdla0"
 NVDLA1 = "sys/devices/platform/bus@0/13e00000.host1x/158c0000.nvdla1"

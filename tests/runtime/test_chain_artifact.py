@@ -16,7 +16,7 @@ import edgedla
 from edgedla.builder.artifact.store import save_artifact
 from edgedla.builder.host.session import HostSession
 from edgedla.errors import UsageError
-from edgedla.placement import place
+from edgedla.placement.api import place
 from edgedla.placement.result.document import read_placement
 from edgedla.runtime import runners as runners_module
 from edgedla.runtime.decode.make_decoder import DecodeOptions

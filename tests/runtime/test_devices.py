@@ -11,7 +11,7 @@ import pytest
 from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.builder.artifact.store import save_artifact
 from edgedla.errors import DocumentError, UsageError
-from edgedla.placement import place
+from edgedla.placement.api import place
 from edgedla.runtime import runners as runners_module
 from edgedla.runtime.pipeline import devices as devices_module
 from edgedla.runtime.pipeline.devices import check_same_bindings, open_devices, placed_on, split_device

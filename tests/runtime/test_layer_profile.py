@@ -23,7 +23,7 @@ from edgedla.costs.trt_profile import parse_times
 from edgedla.errors import DocumentError, RunError, UsageError
 from edgedla.files import sha256_of
 from edgedla.importers import load_onnx
-from edgedla.placement import place
+from edgedla.placement.api import place
 from edgedla.runtime import runners as runners_module
 from edgedla.runtime.measure import layer_profile
 from edgedla.runtime.measure.layer_profile import (

@@ -58,7 +58,7 @@ def output_thresholds(
     kept = after > before + _GAIN_DB
     more = ", ..." if len(changed) > 4 else ""
     detail = f"{len(changed)} tensors: {', '.join(list(changed)[:4])}{more}"
-    state.steps.append(Step("thresholds of least output error", detail, before, after, kept))
+    state.steps.append(Step("thresholds of smallest output error", detail, before, after, kept))
     if kept:
         state.absmax = {**state.absmax, **changed}
 

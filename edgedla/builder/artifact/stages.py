@@ -64,7 +64,7 @@ def check_stages(chain: Artifact, loaded: Sequence[Tuple[StageEntry, Artifact]])
 
 def _wrong(chain: Artifact, entry: StageEntry, stage: Artifact) -> Optional[str]:
     if stage.digest != entry.digest:
-        return "its manifest is another one than the chain's states"
+        return "its manifest is not the one that the chain names"
     if entry.device not in DEVICES:
         return f"device {entry.device!r}"
     others = set(stage.placement_predicted.values()) - {"GPU", entry.device}
@@ -93,4 +93,4 @@ def _wrong_inputs(stage: Artifact, there: Dict[str, Binding]) -> Optional[str]:
 def _wrong_outputs(stage: Artifact, there: Dict[str, Binding]) -> Optional[str]:
     names = [b.name for b in stage.outputs]
     twice = [n for n in names if n in there or names.count(n) > 1]
-    return f"it makes {twice[0]}, which is there already" if twice else None
+    return f"it makes {twice[0]}, which an earlier stage or the network provides already" if twice else None

@@ -236,7 +236,7 @@ def own_folder(path: Path) -> Path:
 
 def _planted(path: Path) -> BuildError:
     return BuildError(
-        "a link, or something else that no build puts there, stands in the place of its own",
+        "a link, or something else that no build writes, lies where the build keeps its own files",
         where=str(path),
         hint="remove it, or give another output folder: folders of other people may hold traps",
     )

@@ -19,7 +19,7 @@ from edgedla.vocabulary import GPU
 PLAN_RULES = {
     "one-core": "an engine runs on one DLA core: the runtime sets it when the engine is loaded (rule A-15)",
     "core-exists": "the core number must be one of the module's",
-    "layer-on-dla": "a layer may stand on the DLA only where the rules say that it can",
+    "layer-on-dla": "a layer may be placed on the DLA only where the rules allow it",
     "subgraph-cap": "TensorRT keeps so many DLA subgraphs of one engine on a core and gives the rest to the GPU",
     "no-gpu": "a standalone loadable has no GPU part",
     "one-region": "a standalone loadable holds the whole network in one DLA subgraph",
@@ -113,7 +113,7 @@ def _plan_offences(
 ) -> List[str]:
     offences = [text for name, text in _not_on_dla(plan, report, allow_unknown) if name not in pinned]
     if plan.mode == "standalone":
-        offences += [f"no-gpu: {layer.name} stands on the GPU" for layer in plan.layers if layer.device == GPU]
+        offences += [f"no-gpu: {layer.name} is placed on the GPU" for layer in plan.layers if layer.device == GPU]
     if report.platform.has_dla and cores:
         cap = subgraphs_per_core(report.platform)
         if len(plan.regions) > cap:

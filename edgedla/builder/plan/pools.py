@@ -95,7 +95,7 @@ def parse_pools(text: str) -> Dict[str, int]:
                 f"memory pool {name!r} {problem}", allowed="workspace, dlaSRAM, dlaLocalDRAM, dlaGlobalDRAM"
             )
         if not match:
-            raise UsageError(f"no size: {part!r}", allowed="for example dlaSRAM:512K or dlaLocalDRAM:1024")
+            raise UsageError(f"not a size: {part!r}", allowed="for example dlaSRAM:512K or dlaLocalDRAM:1024")
         pools[key] = int(float(match.group(1)) * _UNIT_BYTES[match.group(2).upper()])
     return pools
 

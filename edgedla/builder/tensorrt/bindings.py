@@ -83,7 +83,7 @@ def checked_builder(trt: ModuleType, logger: object, plan: BuildPlan) -> Any:
         builder = trt.Builder(logger)
     except (TypeError, RuntimeError) as e:
         # pybind11 reports a factory that returned nothing, which is how a missing CUDA device shows, as TypeError.
-        raise EnvironmentMissing(f"TensorRT makes no builder here: {e}", hint="is there a CUDA device?") from e
+        raise EnvironmentMissing(f"TensorRT cannot create a builder: {e}", hint="is there a CUDA device?") from e
     cores = builder.num_DLA_cores
     if plan.dla_core is not None and plan.dla_core >= cores:
         raise EnvironmentMissing(

@@ -5,17 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import sys
-from dataclasses import dataclass
-from typing import List, Mapping, Optional, Sequence, Tuple, Union
+from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from edgedla.errors import ModelError, UsageError
-from edgedla.torch.factory import is_factory, onnx_of_factory
 
 ENDING = ".onnx"
 
 
-@dataclass(frozen=True)
-class ModelSource:
+class ModelSource(NamedTuple):
     """A model to read. `file` is its path as shown; `source` the path, or the bytes where they came by a pipe."""
 
     file: str
@@ -47,11 +44,18 @@ def model_sources(
             if not paths:
                 raise UsageError("the pattern fits no file", where=name)
             sources += [ModelSource(path, path) for path in paths]
-        elif is_factory(name):
-            sources.append(ModelSource(name, onnx_of_factory(name, shapes, batch)))
+        elif ":" in name:
+            sources.append(_from_factory(name, shapes, batch))
         else:
             sources.append(ModelSource(name, name))
     return tuple({s.file: s for s in sources}.values())
+
+
+def _from_factory(name: str, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]) -> ModelSource:
+    """What the factory makes; a name with a colon that names none is a file's."""
+    from edgedla.torch.factory import is_factory, onnx_of_factory
+
+    return ModelSource(name, onnx_of_factory(name, shapes, batch) if is_factory(name) else name)
 
 
 def _in_folder(folder: str) -> List[str]:

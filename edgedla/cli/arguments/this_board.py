@@ -20,6 +20,10 @@ _KEPT = "edgedla.board"
 
 def own_board() -> Optional[Board]:
     """The Jetson that this command runs on, looked for once; None elsewhere."""
+    from edgedla.targets.jetson import on_jetson
+
+    if not on_jetson():
+        return None
     from edgedla.targets.board import this_board
 
     context = click.get_current_context(silent=True)

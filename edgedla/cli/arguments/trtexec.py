@@ -55,9 +55,9 @@ def understood(verb: str, args: Sequence[str], known_options: AbstractSet[str]) 
         if answer.value and not equals and words and not words[0].startswith("-"):
             value = words.pop(0)
         if answer.does == "refused":
-            raise UsageError(f"{name} is not for edgedla", where=name, hint=answer.text)
+            raise UsageError(f"{name} is nothing that edgedla does", where=name, hint=answer.text)
         if answer.does == "translated" and answer.to in known_options and _given(answer.to, [*kept, *words]):
-            notes.append(f"{name} is ignored: {answer.to} says it, or nothing is built")
+            notes.append(f"{name} is ignored: {answer.to} is given, or nothing is built")
         elif answer.does == "translated" and answer.to in known_options:
             value = _stem(value) if answer.to == "-o" else value
             kept += [answer.to, value]
@@ -79,7 +79,9 @@ def _answer(verb: str, name: str) -> Optional[Answer]:
     if rest:
         return rest[0]
     # An option that other commands take says nothing to this one.
-    return Answer("ignored", "", "it says nothing to this command", _has_value(name), ()) if name in options() else None
+    return (
+        Answer("ignored", "", "it has no meaning for this command", _has_value(name), ()) if name in options() else None
+    )
 
 
 def _has_value(name: str) -> bool:

@@ -111,7 +111,7 @@ def setup(name: str, offline: bool, service: bool, packages: bool, dry_run: bool
 @click.argument("name", metavar="BOARD")
 @FORMAT
 def doctor(name: str, output_format: str) -> int:
-    """Look at the connection, and then at the board as `edgedla doctor` does there."""
+    """Check the connection, then the board, as `edgedla doctor` does there."""
     from edgedla.cli.board_option import terminal
     from edgedla.remote.boards import state_of
     from edgedla.remote.connection import in_use_by

@@ -46,7 +46,14 @@ def kind_class(layer_type: str) -> Type[Kind]:
 
 def kind_of(layer: Layer, graph: LayerGraph) -> Kind:
     """The layer's numbers as a value of its kind."""
-    return kind_class(layer.type).of(layer, graph)
+    known: Dict[int, Kind] = graph.once("kinds", lambda _: {})
+    kind = known.get(layer.index)
+    # Callers may ask for a layer that is not the graph's own, or not yet.
+    if kind is None or graph.layers[layer.index] is not layer:
+        kind = kind_class(layer.type).of(layer, graph)
+        if layer.index < len(graph.layers) and graph.layers[layer.index] is layer:
+            known[layer.index] = kind
+    return kind
 
 
 __all__ = ["KINDS", "Kind", "kind_class", "kind_of"]

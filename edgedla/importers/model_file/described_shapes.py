@@ -5,8 +5,6 @@ The normal path works all dims out by itself, as TensorRT does.
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from typing import Any, Dict, Tuple
 
@@ -43,6 +41,10 @@ def described_tensors(ctx: Context, model: Any) -> Described:
 def _inferred(ctx: Context, model: Any) -> Described:
     if not sys.executable:
         return {}
+    # Most models say every shape themselves, and then a child and its protocol are not needed.
+    import json
+    import subprocess
+
     try:
         done = subprocess.run(
             [sys.executable, "-c", CHILD.format(path=json.dumps(sys.path))],

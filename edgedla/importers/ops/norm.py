@@ -153,7 +153,7 @@ def layer_normalization(ctx: Context, node: Node, inputs: List[Value]) -> List[V
     dtype = x.dtype if x.dtype in ("HALF", "BF16") else "FLOAT"
     has_bias = len(inputs) == 3 and inputs[2] is not None
     if len(inputs) == 3 and not has_bias and not ctx.v10:
-        raise Refused("the parser ends itself on a third input ''; leave the input out")
+        raise Refused("the parser aborts on a third input ''; leave the input out")
     if ctx.v10:
         # Two scalars that nothing uses once there is a bias.
         ctx.scalar(1.0, dtype)

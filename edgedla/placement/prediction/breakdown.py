@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from edgedla.placement.problem.evaluate import Evaluation, engine_device
 from edgedla.placement.problem.problem import Problem
 from edgedla.vocabulary import GPU
 
 
-@dataclass(frozen=True)
-class LoadableTime:
+class LoadableTime(NamedTuple):
     """One loadable of an assignment. `moving_us` is for its start and for the tensors that enter and leave it."""
 
     layers: Tuple[int, ...]
@@ -26,8 +24,7 @@ class LoadableTime:
         }
 
 
-@dataclass(frozen=True)
-class Breakdown:
+class Breakdown(NamedTuple):
     """The latency of one frame of one model in parts: gpu_us + dla_us + moving_us.
 
     Attributes:

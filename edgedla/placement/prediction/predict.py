@@ -19,15 +19,14 @@ from edgedla.placement.prediction.memory import (
     weight_bytes,
 )
 from edgedla.placement.prediction.prediction import PredictedLoadable, PredictedStream, Prediction
-from edgedla.placement.prediction.streams import GPU_SWITCH_US, Lane, Pace, beside_spread, side_by_side
+from edgedla.placement.prediction.streams import GPU_SWITCH_US, Lane, Pace, side_by_side, together
 from edgedla.placement.problem.doubts import doubts
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
-from edgedla.placement.problem.inputs import problem_of
+from edgedla.placement.problem.inputs import problem_on
 from edgedla.placement.problem.model import Model
 from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.problem.validate import limits_broken
-from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import DEVICES
 
@@ -105,15 +104,7 @@ class Predictor:
         borders: Union[None, str, Mapping[str, str]] = None,
     ) -> None:
         self.models, self.costs, self.platform = tuple(models), costs, platform
-        cores = platform.module.dla_cores if platform.has_dla else 0
-        self.problem = problem_of(
-            self.models,
-            costs,
-            DEVICES[: 1 + cores],
-            limits or Limits(loadables_per_core=subgraphs_per_core(platform)),
-            use_unknown,
-            borders,
-        )
+        self.problem = problem_on(self.models, costs, platform, limits, use_unknown, borders)
 
     def predict(
         self,
@@ -141,28 +132,13 @@ class Predictor:
         else:
             paces = tuple(side_by_side([lane], self.costs.transfer_factor)[0] for lane in lanes)
         streams = (self._stream(evaluation, m, names[m], lanes[m], paces[m]) for m in range(len(self.models)))
-        return self._prediction(concurrent, tuple(streams), doubts(self.problem, evaluation, self.models))
-
-    def copies(self, devices: Sequence[str]) -> Prediction:
-        """The first model as one stream on each of `devices`, all at the same time, each with one frame in flight."""
-        evaluations, names = [], []
-        for wanted in devices:
-            name, placed = devices_of_model(self.problem, 0, self.models[0], wanted)
-            names.append(name)
-            evaluations.append(evaluate(self.problem, placed))
-        lanes = [lanes_of(self.problem, evaluation)[0] for evaluation in evaluations]
-        paces = side_by_side(lanes, self.costs.transfer_factor, GPU_SWITCH_US)
-        streams = (self._stream(e, 0, n, lane, pace) for e, n, lane, pace in zip(evaluations, names, lanes, paces))
-        notes = dict.fromkeys(note for e in evaluations for note in doubts(self.problem, e, self.models))
-        return self._prediction(len(names) > 1, tuple(streams), tuple(notes))
-
-    def _prediction(self, concurrent: bool, streams: Tuple[PredictedStream, ...], notes: Tuple[str, ...]) -> Prediction:
+        notes = doubts(self.problem, evaluation, self.models)
         return Prediction(
             platform=self.platform.to_dict(),
             precision=self.costs.precision,
             concurrent=concurrent,
             costs=self.costs.to_dict(),
-            streams=streams,
+            streams=tuple(streams),
             module_memory_bytes=self.platform.module.memory_bytes,
             memory_spread=MEMORY_SPREAD,
             notes=(*notes, *self.costs.notes, *(n for model in self.models for n in model.graph.notes)),
@@ -172,7 +148,6 @@ class Predictor:
         problem, graph = self.problem, self.models[m].graph
         precision = self.costs.precision
         latency = evaluation.latency(m)
-        stretch = pace.frame_us / latency.latency_us if latency.latency_us > 0 else 1.0
         regions = [r for r in evaluation.regions if r.model == m]
         layers: Dict[str, int] = {}
         for i in problem.items_of(m):
@@ -190,7 +165,7 @@ class Predictor:
             name=graph.name,
             devices=name,
             latency=latency,
-            together=latency.stretched(stretch, beside_spread(stretch)),
+            together=together(latency, pace),
             throughput_fps=1e6 / pace.frame_us if pace.frame_us > 0 else 0.0,
             busy=pace.busy,
             gpu_visits=len(lane.gpu_parts),

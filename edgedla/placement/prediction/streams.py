@@ -17,9 +17,9 @@ Each stream runs on its own, one frame in flight, as one execution context does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
+from edgedla.costs.cost import Cost
 from edgedla.vocabulary import GPU
 
 #: What the GPU loses when it turns to the kernels of another process, in microseconds: fitted to the four ways in which
@@ -33,8 +33,7 @@ BESIDE_SPREAD = 0.3
 ROUNDS, SETTLED = 200, 1e-6
 
 
-@dataclass(frozen=True)
-class Lane:
+class Lane(NamedTuple):
     """One stream as its frame runs: (device, time_us alone) of every segment in order, and what it moves.
 
     Attributes:
@@ -55,8 +54,7 @@ class Lane:
         return tuple(t for d, t in self.segments if d == GPU)
 
 
-@dataclass(frozen=True)
-class Pace:
+class Pace(NamedTuple):
     """A stream among others: time of one frame, and the share of time that it keeps each device busy."""
 
     frame_us: float
@@ -67,6 +65,12 @@ class Pace:
 def beside_spread(stretch: float) -> float:
     """Spread of a factor by which other streams stretch a frame: none where nothing runs beside it."""
     return BESIDE_SPREAD * min(max(stretch - 1.0, 0.0), 1.0)
+
+
+def together(alone: Cost, pace: Pace) -> Cost:
+    """One frame at the pace that the stream has among others."""
+    stretch = pace.frame_us / alone.latency_us if alone.latency_us > 0 else 1.0
+    return alone.stretched(stretch, beside_spread(stretch))
 
 
 def side_by_side(

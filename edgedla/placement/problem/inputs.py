@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, device_kind, total
+from edgedla.costs.layer_costs import LayerCosts
 from edgedla.costs.model import CostModel
 from edgedla.costs.operators import Operator
 from edgedla.errors import UsageError
@@ -18,8 +18,10 @@ from edgedla.placement.problem.grouping import tensorrt_grouping
 from edgedla.placement.problem.loops import in_order, loops_of
 from edgedla.placement.problem.model import Model, legal_units, why_not
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
+from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.fusions import INNER_IN, Unit, UnitGraph, fuse, outer_name
-from edgedla.vocabulary import GPU
+from edgedla.targets import Platform
+from edgedla.vocabulary import DEVICES, GPU
 
 
 def require_sizes(graph: LayerGraph) -> None:
@@ -40,6 +42,21 @@ def require_sizes(graph: LayerGraph) -> None:
 
 #: Bytes of one weight, by precision.
 WEIGHT_BYTES = {"fp16": 2, "int8": 1}
+
+
+def problem_on(
+    models: Sequence[Model],
+    costs: CostModel,
+    platform: Platform,
+    limits: Optional[Limits] = None,
+    use_unknown: bool = False,
+    borders: Borders = None,
+    most_cores: int = 2,
+) -> Problem:
+    """As `problem_of`, on the GPU and the platform's DLA cores, by default with its limit of loadables per core."""
+    cores = min(platform.module.dla_cores, most_cores) if platform.has_dla else 0
+    limits = limits or Limits(loadables_per_core=subgraphs_per_core(platform))
+    return problem_of(models, costs, DEVICES[: 1 + cores], limits, use_unknown, borders)
 
 
 def problem_of(
@@ -70,15 +87,13 @@ def problem_of(
         units = fuse(model.graph)
         graphs.append(units)
         layer_costs = costs.layer_costs(model.graph)
-        traffic = costs.traffic_bytes(model.graph)
         legal = legal_units(model, units, use_unknown)
         item_of: Dict[int, int] = {}
         for members in in_order(units, whole_operators(model, units, legal, costs.operators(model.graph))):
             item_of.update({u: len(items) for u in members})
             units_by_item.append(members)
-            unit = joined(units, members)
-            item = _item(model, m, unit, all(legal[u] for u in members), devices, layer_costs, traffic, costs.precision)
-            items.append(replace(item, units=len(members)))
+            unit, may_stand = joined(units, members), all(legal[u] for u in members)
+            items.append(_item(model, m, unit, len(members), may_stand, devices, layer_costs, costs.precision))
         flows += _flows(model.graph, m, units, item_of, costs, any(d != GPU for d in devices), borders)
         for (producer, consumer), by_kind in sorted(layer_costs.separations.items()):
             ends = [item_of[units.unit_of[i]] for i in (producer, consumer) if i in units.unit_of]
@@ -141,17 +156,19 @@ def whole_operators(
 def joined(units: UnitGraph, members: Sequence[int]) -> Unit:
     """One unit that stands for several: the layers of all, the outputs of the last."""
     last = units.units[members[-1]]
-    return replace(last, layers=tuple(sorted(i for u in members for i in units.units[u].layers)))
+    if len(members) == 1:
+        return last
+    return last._replace(layers=tuple(sorted(i for u in members for i in units.units[u].layers)))
 
 
 def _item(
     model: Model,
     m: int,
     unit: Unit,
+    units: int,
     legal: bool,
     devices: Tuple[str, ...],
-    layer_costs: Mapping[Tuple[int, str], Cost],
-    traffic: Mapping[Tuple[int, str], float],
+    layer_costs: LayerCosts,
     precision: str,
 ) -> Item:
     graph = model.graph
@@ -166,7 +183,8 @@ def _item(
         why, reason = "forced", f"only {allowed[0]} may be used"
     if not unit.layers:
         name = f"reshape beside {graph.layers[unit.reshape_of[0]].name}"
-        return Item(name, m, (), (GPU,), {"GPU": Cost()}, unit.batch, False, "forced", "a reshape that the GPU runs")
+        why, reason = "forced", "a reshape that the GPU runs"
+        return Item(name, m, (), (GPU,), {"GPU": Cost()}, unit.batch, False, why, reason, units=units)
     possible = tuple(d for d in devices if d == GPU or legal)
     possible = possible if GPU in possible else (GPU, *possible)
     outputs = [t for i in unit.layers for t in graph.output_tensors(graph.layers[i])]
@@ -181,9 +199,10 @@ def _item(
         legal=legal,
         why=why,
         reason=reason,
-        traffic_bytes={d: sum(traffic[i, device_kind(d)] for i in unit.layers) for d in possible},
+        traffic_bytes={d: sum(layer_costs.traffic_bytes[i, device_kind(d)] for i in unit.layers) for d in possible},
         weight_bytes=sum(kind_of(graph.layers[i], graph).weight_elements * each for i in unit.layers),
         activation_bytes=max((t.size_bytes(each) for t in outputs), default=0),
+        units=units,
     )
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from edgedla.placement.problem.evaluate import Evaluation, engine_device
 from edgedla.placement.problem.problem import Problem
@@ -21,8 +20,7 @@ from edgedla.vocabulary import GPU
 SEARCH_NODES = 20_000
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A stretch of one model's frame on one device: a loadable, or GPU layers and reformats without a break.
 
     Attributes:
@@ -40,8 +38,7 @@ class Segment:
     reformat_us: float
 
 
-@dataclass(frozen=True)
-class Bar:
+class Bar(NamedTuple):
     """A segment at its time. `frame` counts from 0."""
 
     device: str
@@ -53,8 +50,7 @@ class Bar:
     frame: int = 0
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(NamedTuple):
     """Bars by start; `length_us` of the schedule, and a bound that no schedule of these segments is below."""
 
     bars: Tuple[Bar, ...]

@@ -13,10 +13,10 @@ from edgedla.vocabulary import DEVICES, GPU
 
 #: Rule -> what it demands. The order is that of the checks.
 RULES: Dict[str, str] = {
-    "each-layer-once": "every layer stands on exactly one device, and in exactly one region if that is a DLA core",
+    "each-layer-once": "every layer is placed on exactly one device, and in exactly one region if that is a DLA core",
     "device": "only devices that were allowed are used",
-    "dla-verdict": "a layer stands on a DLA core only with a DLA verdict; UNKNOWN goes to the GPU unless asked for",
-    "pin": "a pinned layer stands where the pin says",
+    "dla-verdict": "a layer is placed on a DLA core only with a DLA verdict; UNKNOWN goes to the GPU unless asked for",
+    "pin": "a pinned layer is placed where the pin says",
     "format": "every tensor that crosses a border has a format that both sides read",
     "one-model": "a region holds layers of one model, all on its core",
     "batch": "all layers of a region have the same effective batch",
@@ -103,12 +103,14 @@ def _devices(problem: Problem, assignment: Sequence[str]) -> List[Violation]:
     violations = []
     for i, (item, device) in enumerate(zip(problem.items, assignment)):
         if device not in problem.devices:
-            text = f"{item.name} stands on {device}, allowed: {', '.join(problem.devices)}"
+            text = f"{item.name} is placed on {device}, allowed: {', '.join(problem.devices)}"
             violations.append(Violation("device", text, (i,)))
         elif device != GPU and not item.legal:
-            violations.append(Violation("dla-verdict", f"{item.name} stands on {device} without a DLA verdict", (i,)))
+            violations.append(
+                Violation("dla-verdict", f"{item.name} is placed on {device} without a DLA verdict", (i,))
+            )
         elif device not in item.allowed:
-            text = f"{item.name} stands on {device}, allowed for it: {', '.join(item.allowed)}"
+            text = f"{item.name} is placed on {device}, allowed for it: {', '.join(item.allowed)}"
             violations.append(Violation("pin", text, (i,)))
     return violations
 
@@ -122,7 +124,7 @@ def _membership(problem: Problem, assignment: Sequence[str], regions: Sequence[R
         for i in r.items:
             times[i] += 1
             if assignment[i] != r.core or problem.items[i].model != r.model:
-                text = f"{problem.items[i].name} is named in a region on {r.core}, but stands on {assignment[i]}"
+                text = f"{problem.items[i].name} is named in a region on {r.core}, but is placed on {assignment[i]}"
                 violations.append(Violation("one-model", text, (i,)))
     for i, (item, device) in enumerate(zip(problem.items, assignment)):
         wanted = 0 if device == GPU else 1

@@ -21,7 +21,7 @@ MIN_OPSET = 13
 def with_qdq(model: Any, absmax: Mapping[str, float], fp16_nodes: Collection[str] = ()) -> Any:
     """A copy of an onnx.ModelProto with a symmetric INT8 Q/DQ pair on every tensor that has a range.
 
-    Weights of Conv, ConvTranspose, Gemm and MatMul become INT8 constants behind a DQ, one scale an output channel,
+    Weights of Conv, ConvTranspose, Gemm and MatMul become INT8 constants behind a DQ, one scale per output channel,
     absmax / 127, unless the node is one of `fp16_nodes`. What reads a tensor there reads it without the pair. A model
     that `strip_qdq` made gets its pairs back exactly where they stood.
 
@@ -38,7 +38,7 @@ def with_qdq(model: Any, absmax: Mapping[str, float], fp16_nodes: Collection[str
         raise ModelError("the model holds Q/DQ already", hint="take it out first: strip_qdq, or `edgedla quantize`")
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if opset < MIN_OPSET:
-        raise ModelError(f"opset {opset} has no scales by channel", allowed=f"opset {MIN_OPSET} or later")
+        raise ModelError(f"opset {opset} has no scales per channel", allowed=f"opset {MIN_OPSET} or later")
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     _Inserter(changed, absmax, frozenset(fp16_nodes)).run()

@@ -66,9 +66,7 @@ def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional
 
     where = label(node)
     if any(a.name == "block_size" and a.i for a in node.attribute):
-        raise ModelError(
-            "blocked quantisation has no place on the DLA", where=where, allowed="one scale a tensor or channel"
-        )
+        raise ModelError("the DLA has no blocked quantisation", where=where, allowed="one scale per tensor or channel")
     if len(node.input) < 2 or node.input[1] not in constants:
         raise ModelError("the scale is no constant", where=where, hint="export with folded constants")
     scales = numpy_helper.to_array(constants[node.input[1]]).astype(np.float32).reshape(-1)

@@ -139,13 +139,15 @@ class _Stripper:
         scale = read_quantizer(producer, self.constants)
         back = read_quantizer(node, self.constants)
         if not scale.per_tensor or not back.per_tensor:
-            raise ModelError("an activation has a scale a channel", where=label(producer), allowed="one scale a tensor")
+            raise ModelError(
+                "an activation has a scale per channel", where=label(producer), allowed="one scale per tensor"
+            )
         if scale.scales[0] != back.scales[0]:
             raise ModelError("Q and DQ have different scales", where=label(node))
         tensor = self._root(inner)
         if tensor in self.scale_of and self.scale_of[tensor] != scale.scales[0]:
             raise ModelError(
-                f"tensor {tensor!r} is quantised with two scales", where=label(producer), allowed="one scale a tensor"
+                f"tensor {tensor!r} is quantised with two scales", where=label(producer), allowed="one scale per tensor"
             )
         self.pairs += tensor not in self.scale_of
         self.scale_of[tensor] = scale.scales[0]
@@ -211,7 +213,7 @@ class _Stripper:
             raise ModelError(
                 "the weights have one scale for all channels",
                 where=label(node),
-                allowed="one scale an output channel",
+                allowed="one scale per output channel",
                 hint="quantise with per_channel=True: TensorRT takes absmax / 127 of every channel",
             )
         if not found.per_tensor and (found.axis % len(shape) != axis or found.scales.size != shape[axis]):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import AbstractSet, Dict, FrozenSet, Sequence
+from typing import AbstractSet, Dict, FrozenSet, NamedTuple, Sequence
 
 from edgedla.graph import LayerGraph
 from edgedla.regions.candidates import failing_units, form_groups, split_groups, unit_devices
@@ -17,8 +16,7 @@ from edgedla.rules.verdict import Support, Verdict
 LOADABLE_WEIGHT = 0.015
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """`candidates` before the cap; layers and MACs on the DLA after it; `layers` of the network that do work."""
 
     candidates: int

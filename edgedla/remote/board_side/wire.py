@@ -76,7 +76,7 @@ class Wire:
         """
         while mark not in self._buffer:
             if len(self._buffer) > limit:
-                raise WireBroken(f"the board's shell talks: {bytes(self._buffer[:80])!r}")
+                raise WireBroken(f"the board's shell prints text of its own: {bytes(self._buffer[:80])!r}")
             if not self._fill(60.0):
                 raise WireClosed("no answer within 60 s")
         del self._buffer[: self._buffer.index(mark) + len(mark)]

@@ -11,8 +11,10 @@ from edgedla.reports.check.findings import OPEN, findings_of
 from edgedla.reports.check.ribbon import MOST_CELLS, STYLE_WORDS, common_prefix, reason_of, ribbon, style_of
 from edgedla.reports.check.slower import nothing_to_change, slower_changes
 from edgedla.reports.check.view import CheckView
-from edgedla.reports.page import Bar, Fact, Figure, Part, Verdict, render_page
+from edgedla.reports.page.figures import Bar, Fact, Figure, Part
 from edgedla.reports.page.numbers import MINUS, megabytes, milliseconds, signed_count, significant
+from edgedla.reports.page.render import render_page
+from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.summary import macs_text, percent
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Cause, Placed
@@ -12,8 +12,7 @@ from edgedla.rules.remedies import remedies
 from edgedla.rules.verdict import Finding
 
 
-@dataclass(frozen=True)
-class Refusals:
+class Refusals(NamedTuple):
     """Layers with one remedy. `remedy` is "" where none is known; `tone` is "bad" for refused, "unknown" for unknown."""
 
     remedy: str
@@ -72,8 +71,7 @@ def _remedy(findings: Sequence[Finding], ranked: Sequence[str]) -> str:
     return next((fix for fix in usable if fix in ranked), usable[0] if usable else "")
 
 
-@dataclass(frozen=True)
-class Pulled:
+class Pulled(NamedTuple):
     """Layers that the DLA could run, on the GPU for one reason that lies with others."""
 
     text: str

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.regions.report import CheckReport
 
 
-@dataclass(frozen=True)
-class CheckView:
+class CheckView(NamedTuple):
     """How check reports are shown.
 
     Attributes:

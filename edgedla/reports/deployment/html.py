@@ -6,8 +6,10 @@ from typing import Any, List, Mapping, Sequence
 
 from edgedla.deployment.deployment import Deployment
 from edgedla.reports.deployment.rows import TONES, answer, basis, gain, proofs, rows, subject
-from edgedla.reports.page import Fact, Figure, Verdict, render_page
+from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.numbers import significant
+from edgedla.reports.page.render import render_page
+from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.text import clean
 
 

@@ -62,7 +62,7 @@ def _measured(deployment: Deployment) -> List[Row]:
     times = milliseconds(before["latency_us"]), milliseconds(after["latency_us"])
     rates = significant(before["throughput_fps"]), significant(after["throughput_fps"])
     return [
-        Row("Latency of a frame", times[0], times[1], "measured"),
+        Row("Latency per frame", times[0], times[1], "measured"),
         Row("Frames per second", rates[0], rates[1], "measured"),
     ]
 

@@ -6,8 +6,10 @@ from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from edgedla.fixes.result import FixResult, PlacedLayer
 from edgedla.reports.fixes.text import figure_rows, headline, proof_text, refused_groups, subject
-from edgedla.reports.page import Fact, Figure, Verdict, render_page
+from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.numbers import significant
+from edgedla.reports.page.render import render_page
+from edgedla.reports.page.verdict import Verdict
 from edgedla.rules.remedies import rewrite_entries
 
 #: Objective -> unit of the value that bundles were judged by.

@@ -1,37 +1,9 @@
-"""What the components of a page show, as values: verdicts, key figures, bars with their whiskers, facts."""
+"""What the components of a page show, as values: key figures, bars with their whiskers, facts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Sequence, Tuple
-
-#: Tone of a headline -> (class that brings its colour, mark). A colour never stands without its mark and word.
-TONES = {
-    "good": ("ok", "✓"),
-    "mixed": ("warn", "◐"),
-    "bad": ("bad", "✕"),
-    "unknown": ("unk", "?"),
-    "equal": ("warn", "▲"),
-    "plain": ("plain", "○"),
-    "note": ("plain", "i"),
-}
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One of the large answers on top: `word` in capitals, `text` one or two short sentences."""
-
-    tone: str
-    word: str
-    text: str
-
-    @property
-    def style(self) -> str:
-        return TONES[self.tone][0]
-
-    @property
-    def mark(self) -> str:
-        return TONES[self.tone][1]
 
 
 @dataclass(frozen=True)

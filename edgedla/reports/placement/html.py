@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import List, Sequence
 
 from edgedla.placement.result.placement import Baseline, Figures, Placement
-from edgedla.reports.page import Bar, Fact, Part, Verdict, render_page
+from edgedla.reports.page.figures import Bar, Fact, Part
 from edgedla.reports.page.numbers import significant
+from edgedla.reports.page.render import render_page
+from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.placement.text import goal_text, proof_text, value_text
 from edgedla.reports.placement.timeline import KINDS, labels, stage_names, timeline_svg
 from edgedla.reports.text import clean

@@ -6,8 +6,9 @@ import math
 from typing import List, Tuple
 
 from edgedla.accuracy.result import Quantized
-from edgedla.reports.page.figures import Fact, Figure, Verdict
+from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.render import render_page
+from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.quantization.drawing import error_drawing, histogram_drawing
 from edgedla.reports.quantization.text import db
 

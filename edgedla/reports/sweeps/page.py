@@ -11,8 +11,9 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from edgedla.files import write_atomic
 from edgedla.regions.report import CheckReport
-from edgedla.reports.page import Figure, Verdict
+from edgedla.reports.page.figures import Figure
 from edgedla.reports.page.render import FOLDER, render_page
+from edgedla.reports.page.verdict import Verdict
 from edgedla.sweep.row import FAILED
 
 #: Columns of the table that a person looks at first; the others stand in the row's tooltip and in the other formats.

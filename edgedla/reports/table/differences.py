@@ -59,7 +59,7 @@ def differences(table: Table) -> Iterator[Line]:
     yield "", 0, ""
     every = of_one_model(table)
     if not every:
-        yield "good", 0, "Every ONNX node ends alike wherever there is a DLA."
+        yield "good", 0, "Every ONNX node ends on the same device wherever there is a DLA."
         return
     yield "title", 0, f"{count(len(every), 'ONNX node')} not alike wherever there is a DLA"
     groups: Dict[Tuple[str, ...], List[Difference]] = {}

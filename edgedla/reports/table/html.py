@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Dict, List
 
-from edgedla.reports.page import Verdict, render_page
 from edgedla.reports.page.numbers import significant
+from edgedla.reports.page.render import render_page
+from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.summary import count
 from edgedla.reports.table.differences import ends, of_one_model
 from edgedla.reports.table.table import Table

@@ -16,7 +16,8 @@ from edgedla.documents import header
 from edgedla.errors import EdgedlaError
 from edgedla.quantization.session import import_onnxruntime
 from edgedla.targets.board import Board, this_board
-from edgedla.targets.device_files import core_folder, root
+from edgedla.targets.device_files import core_folder
+from edgedla.targets.jetson import root
 
 
 @dataclass(frozen=True)

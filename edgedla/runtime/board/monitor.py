@@ -11,7 +11,8 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 from edgedla.errors import EnvironmentMissing
 from edgedla.runtime.board import tegrastats
 from edgedla.targets.board import Board, this_board
-from edgedla.targets.device_files import LOCKED_SHARE, ROOT_VARIABLE, Reading, read_board, root
+from edgedla.targets.device_files import LOCKED_SHARE, Reading, read_board
+from edgedla.targets.jetson import ROOT_VARIABLE, root
 
 #: Sets of rails that make up all that a module draws, by the board's rails; the first set that is there whole counts.
 #: Rails that lie behind another one are in no set: VDDQ_VDD2_1V8AO of AGX Orin is fed by VIN_SYS_5V0. Nor are those of the

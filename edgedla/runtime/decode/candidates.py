@@ -71,7 +71,7 @@ def read_candidates(outputs: Sequence[np.ndarray], settings: BoxSettings, layout
 
     Args:
         outputs: one array of three dimensions, (1, 4 + classes + extra, candidates) or its transpose: box centre and size in
-            network pixels, class probabilities, the values. Or raw heads, one array a scale,
+            network pixels, class probabilities, the values. Or raw heads, one array per scale,
             (1, 4 * reg_max + classes + extra, h, w), or the three parts of a scale apart in this order.
 
     Raises:
@@ -83,7 +83,7 @@ def read_candidates(outputs: Sequence[np.ndarray], settings: BoxSettings, layout
     for output in outputs:
         scales.setdefault(output.shape[2:], []).append(output)
     if not scales:
-        raise RunError("there are no heads", allowed="one array a scale")
+        raise RunError("there are no heads", allowed="one array per scale")
     each = [_head(parts, settings, layout) for parts in scales.values()]
     return Candidates(*(np.concatenate(values) for values in zip(*each)))
 

@@ -42,7 +42,7 @@ def decode_pose(
     Args:
         outputs: one array of three dimensions, (1, 4 + classes + 3 * keypoints, candidates) or its transpose, as exporters
             write the whole network: box centre and size, class probabilities, then x, y and visibility of each keypoint.
-            Or raw heads, one array a scale, (1, 4 * reg_max + classes + 3 * keypoints, h, w), or the three parts of a scale
+            Or raw heads, one array per scale, (1, 4 * reg_max + classes + 3 * keypoints, h, w), or the three parts of a scale
             apart in this order. A raw keypoint is ((2 x + cell) * stride, (2 y + cell) * stride), its visibility a logit.
 
     Raises:

@@ -91,7 +91,7 @@ def decode_dfl(heads: Sequence[np.ndarray], settings: BoxSettings, reg_max: int 
     """YOLOv8 and YOLO11 raw heads.
 
     Args:
-        heads: one array a scale, (1, 4 * reg_max + classes, h, w): for each side left, top, right, bottom a distribution
+        heads: one array per scale, (1, 4 * reg_max + classes, h, w): for each side left, top, right, bottom a distribution
             over 0 .. reg_max - 1 strides, then the class logits. Boxes and classes may also be two arrays a scale, in any
             order; and one array of three dimensions is what `decode_rows` reads.
         reg_max: bins of a distribution; 16 in the stock models, 1 where the head gives the distance itself.
@@ -134,7 +134,7 @@ def decode_anchors(
     """YOLOv5 raw heads.
 
     Args:
-        heads: one array a scale, (1, anchors * (5 + classes), h, w): for each anchor x, y, w, h, objectness, class logits.
+        heads: one array per scale, (1, anchors * (5 + classes), h, w): for each anchor x, y, w, h, objectness, class logits.
             xy = (2 sigmoid - 0.5 + cell) * stride, wh = (2 sigmoid)^2 * anchor (YOLOv5 6.0 and later). The same as
             (1, anchors, h, w, 5 + classes) is read too, and one array of three dimensions is what `decode_rows` reads.
         anchors: {stride: ((w, h), ...)} in pixels; the stock anchors if not given.

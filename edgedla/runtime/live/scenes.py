@@ -61,7 +61,7 @@ class Scenes:
     """The output that keeps the newest result of every source and model.
 
     Args:
-        sources: names. rate: pictures a second and source at most. width: larger pictures are scaled down.
+        sources: names. rate: pictures per second and source at most. width: larger pictures are scaled down.
     """
 
     def __init__(self, sources: Tuple[str, ...], rate: float = 10.0, width: int = 960) -> None:

@@ -14,7 +14,8 @@ from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.pipeline import Pipeline
 from edgedla.runtime.sources.uri import without_secrets
 from edgedla.targets.board import this_board
-from edgedla.targets.device_files import read_board, root
+from edgedla.targets.device_files import read_board
+from edgedla.targets.jetson import root
 
 #: Rates are means of so many seconds, or since the last time that somebody looked.
 WINDOW_S = 10.0

@@ -41,7 +41,7 @@ class ClipConfig:
     Attributes:
         before_s, after_s: what the film shows before and after the event.
         most_s: it ends at the latest so long after the event's beginning.
-        rate: pictures a second, each annotated. width: larger ones are scaled down; 0: never.
+        rate: pictures per second, each annotated. width: larger ones are scaled down; 0: never.
         keep: the newest so many clips stay, those of earlier runs counted; 0: all.
     """
 
@@ -63,7 +63,7 @@ def check_clips(config: ClipConfig) -> None:
         raise UsageError(f"{at}.width is {config.width}", allowed="0, or 16 to 8192")
     if config.before_s * config.rate > MOST_BEFORE:
         raise UsageError(
-            f"{at}.before_s is {config.before_s:g} at {config.rate:g} pictures a second",
+            f"{at}.before_s is {config.before_s:g} at {config.rate:g} pictures per second",
             allowed=f"{MOST_BEFORE} pictures, which is {MOST_BEFORE / config.rate:g} s",
         )
     if config.most_s <= 0:

@@ -42,7 +42,7 @@ class RtspConfig:
     Attributes:
         url: rtsp://[host]:port/{source}; "" for none. Without a host all addresses of this machine listen, and whoever
             reaches them can watch: there is no password.
-        rate: pictures a second at most. width: larger pictures are scaled down; 0: never. kbps: of H.264.
+        rate: pictures per second at most. width: larger pictures are scaled down; 0: never. kbps: of H.264.
         encoder: "auto", nvv4l2h264enc (a Jetson's hardware), x264enc, openh264enc or jpegenc (Motion JPEG).
     """
 
@@ -95,7 +95,8 @@ def encoders(wanted: str) -> List[str]:
     """Names of GStreamer's encoders, the best first. An Orin Nano has no encoder in hardware (NVIDIA's data sheet)."""
     if wanted != "auto":
         return [wanted]
-    from edgedla.targets.board import board_target, on_jetson
+    from edgedla.targets.board import board_target
+    from edgedla.targets.jetson import on_jetson
 
     hardware = on_jetson() and "orin-nano" not in (board_target() or "")
     return [name for name in ENCODERS if hardware or not name.startswith("nv")]

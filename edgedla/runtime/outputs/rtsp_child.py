@@ -184,7 +184,7 @@ def main() -> None:
     ]
     if not libraries.rtsp.gst_rtsp_server_attach(server, None):
         fail(
-            f"the address {settings['host']}:{settings['port']} cannot be listened at: is it in use, is it of this machine?"
+            f"the address {settings['host']}:{settings['port']} cannot be opened: is it in use, and is it an address of this machine?"
         )
     cleaner = _TIMEOUT(clean_up(libraries, server))
     libraries.glib.g_timeout_add_seconds(CLEAN_UP_S, cleaner, None)

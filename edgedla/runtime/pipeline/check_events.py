@@ -29,7 +29,7 @@ def _check(at: str, rule: EventRule, config: PipelineConfig) -> None:
     for what, named, known in (("sources", rule.sources, config.sources), ("models", rule.models, config.models)):
         wrong = next((n for n in named if n not in known), None)
         if wrong is not None:
-            raise UsageError(f"{at}.{what} names {wrong!r}", allowed=", ".join(known) or "none: the file names no such")
+            raise UsageError(f"{at}.{what} names {wrong!r}", allowed=", ".join(known) or "none: the file has none")
     if not 0 <= rule.score <= 1:
         raise UsageError(f"{at}.score is {rule.score:g}", allowed="0 to 1")
     if rule.frames < 1:
@@ -42,7 +42,7 @@ def _check(at: str, rule: EventRule, config: PipelineConfig) -> None:
     if not fitting:
         raise UsageError(f"{at}: nothing that it watches gives classes, decode.kind is {kinds}", allowed="a detector")
     if rule.zone and all(m.decode.kind == "classification" and not m.crops.of for m in fitting.values()):
-        raise UsageError(f"{at}.zone: a classification of whole frames is in no place", allowed="a detector")
+        raise UsageError(f"{at}.zone: a classification of whole frames has no position", allowed="a detector")
     if all(m.decode.labels and not is_own(m.decode.kind) for m in fitting.values()):
         _check_classes(at, rule, {label for m in fitting.values() for label in m.decode.labels})
 

@@ -125,7 +125,7 @@ class ViewConfig:
 
     Attributes:
         token_file: holds the token that the address must bring (/?token=...); "" none.
-        rate: pictures a second and source at most. width: larger pictures are scaled down.
+        rate: pictures per second and source at most. width: larger pictures are scaled down.
     """
 
     port: int = 0

@@ -1,4 +1,4 @@
-"""A chain: one network over several devices, an engine a stage; every stage works on another frame at the same time."""
+"""A chain: one network over several devices, one engine per stage; every stage works on another frame at the same time."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ import numpy as np
 from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.runtime.sources.gstreamer import pipeline_head
 from edgedla.runtime.sources.uri import SourceUri, without_secrets
-from edgedla.targets.board import on_jetson
+from edgedla.targets.jetson import on_jetson
 
 #: No frame size for so long after the start is a source that is not there.
 OPEN_S = 15.0
@@ -202,7 +202,7 @@ class GstLaunchSource:
                 "the camera lacks this size, rate or format: `v4l2-ctl --list-formats-ext` lists them; try codec=mjpeg"
             )
         elif "not-linked" in words and self._spec.codec != "auto":
-            hint = f"the stream is no {self._spec.codec}: without `codec` its own is taken"
+            hint = f"the stream is no {self._spec.codec}: leave `codec` out to take its own"
         return RunError(f"{what}: {words}" if words else what, where=self.uri, hint=hint)
 
     def _last_words(self) -> str:

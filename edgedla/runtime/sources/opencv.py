@@ -209,7 +209,7 @@ class ImageSource:
 
 def _on_jetson() -> bool:
     try:
-        from edgedla.targets.board import on_jetson
+        from edgedla.targets.jetson import on_jetson
     except ImportError:
         # A bundle carries no table of modules: it runs only where its engines were built for.
         return os.path.exists("/etc/nv_tegra_release")

@@ -135,7 +135,7 @@ def test_an_address_for_everybody_is_said_and_nothing_is_left_behind(caplog):
 def test_a_jetsons_own_encoder_comes_first_and_an_orin_nano_has_none(monkeypatch):
     assert encoders("auto") == ["x264enc", "openh264enc", "jpegenc"]
     assert encoders("jpegenc") == ["jpegenc"]
-    monkeypatch.setattr("edgedla.targets.board.on_jetson", lambda: True)
+    monkeypatch.setattr("edgedla.targets.jetson.on_jetson", lambda: True)
     for target, first in (("agx-orin-64gb", "nvv4l2h264enc"), ("orin-nano-8gb", "x264enc"), (None, "nvv4l2h264enc")):
         monkeypatch.setattr("edgedla.targets.board.board_target", lambda target=target: target)
         assert encoders("auto")[0] == first

@@ -31,7 +31,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
         if not _overflows(network, window, most, (n, most, h, w)):
             break
     else:
-        raise Refused(f"{MOST_PARTS} parts of its input channels exceed the convolution buffer still")
+        raise Refused(f"{MOST_PARTS} parts of its input channels still exceed the convolution buffer")
     sizes = [channels // parts + (i < channels % parts) for i in range(parts)]
     attributes = {name: a.value for name, a in node.attributes.items() if name != "kernel_shape"}
     ends = np.cumsum([0, *sizes]).tolist()
@@ -66,7 +66,7 @@ REWRITE = Rewrite(
         holds("x 1x512x4x160, w 2x512x3x3, wb 2", "y = Conv<pads = [1, 1, 1, 1]>(x, w, wb)"),
         holds("x 1x256x1x512, w 2x256x7x7", "y = Conv<pads = [3, 3, 3, 3]>(x, w)", precision="int8"),
         refuses("x 1x512x4x256, w 2x256x3x3", "y = Conv<pads = [1, 1, 1, 1], group = 2>(x, w)", "groups"),
-        refuses("x 1x16x31x8192, w 1x16x31x3", "y = Conv(x, w)", "exceed the convolution buffer still"),
+        refuses("x 1x16x31x8192, w 1x16x31x3", "y = Conv(x, w)", "still exceed the convolution buffer"),
         no_pattern("x 1x512x4x80, w 2x512x3x3", "y = Conv<pads = [1, 1, 1, 1]>(x, w)"),
     ),
 )

@@ -19,7 +19,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     network.dtype(x)
     alpha = attribute(node, "alpha", 0.01)
     if not 0.0 <= alpha <= 1.0:
-        raise Refused(f"the slope is {alpha:g}; the larger of x and a x is it from 0 to 1")
+        raise Refused(f"the slope is {alpha:g}; it equals the larger of x and a x only from 0 to 1")
 
     def build(editor: Any) -> Any:
         return editor.op("Max", x, editor.batch_norm(x, alpha, 0.0, channels))

@@ -77,7 +77,7 @@ def _bias(network: Network, node: Any, channels: int) -> Tuple[List[Any], Any, O
 
 def _check_bias(dims: Tuple[int, ...], channels: int) -> None:
     if dims not in ((), (1,), (channels,), (1, channels), (1, 1)):
-        raise Refused(f"its bias has the shape {list(dims)}, one number a channel is what a convolution adds")
+        raise Refused(f"its bias has the shape {list(dims)}, a convolution adds one number per channel")
 
 
 REWRITE = Rewrite(

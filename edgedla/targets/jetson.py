@@ -1,0 +1,69 @@
+"""Whether this machine is a Jetson: the files and devices that say so, below a root that tests can set.
+
+Every command that takes a module asks, mostly on laptops; which Jetson it is, `board` says. In a container the release
+file and the device tree are hidden (Docker masks /sys/firmware; NVIDIA's runtime passes neither), but the devices are
+there. A copy of either file can be given: EDGEDLA_BOARD_DIR names a folder with `nv_tegra_release`, `model` and
+`compatible`.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+from typing import Optional, Tuple
+
+#: Set EDGEDLA_ROOT to read another tree than "/".
+ROOT_VARIABLE = "EDGEDLA_ROOT"
+#: A folder with copies of what a container hides.
+BOARD_VARIABLE = "EDGEDLA_BOARD_DIR"
+#: Where each file is looked for, below the root; the last are copies that containers are commonly given.
+FILES = {
+    "nv_tegra_release": ("etc/nv_tegra_release",),
+    "model": ("proc/device-tree/model", "sys/firmware/devicetree/base/model", "tmp/nv_jetson_model"),
+    "compatible": ("proc/device-tree/compatible", "sys/firmware/devicetree/base/compatible"),
+}
+#: Devices that only a Jetson has. JetPack 5 and 6 have nvhost devices; 7 has nvmap and nvgpu.
+DEVICES = (
+    "dev/nvmap",
+    "dev/nvhost-*",
+    "dev/nvgpu",
+    "sys/devices/platform/*/*.nvdla0",
+    "sys/devices/platform/*/*/*.nvdla0",
+)
+
+
+def root() -> Path:
+    return Path(os.environ.get(ROOT_VARIABLE, "/"))
+
+
+def read_text(path: Path) -> Optional[str]:
+    """The file's text without trailing white space and NULs; None where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").rstrip("\x00 \n")
+    except OSError:
+        return None
+
+
+def on_jetson(base: Optional[Path] = None) -> bool:
+    """Whether this is a Jetson, known or not."""
+    base = base or root()
+    named = "jetson" in (file_text(base, "model") or "").lower()
+    return named or file_text(base, "nv_tegra_release") is not None or bool(jetson_devices(base))
+
+
+def in_container(base: Path) -> bool:
+    return (base / ".dockerenv").exists() or (base / "run/.containerenv").exists()
+
+
+def jetson_devices(base: Path) -> Tuple[str, ...]:
+    """Those of DEVICES that are here."""
+    return tuple(p for pattern in DEVICES for p in sorted(glob.glob(str(base / pattern))))
+
+
+def file_text(base: Path, name: str) -> Optional[str]:
+    """The text of one of FILES; None where neither it nor a copy is here."""
+    copies = os.environ.get(BOARD_VARIABLE)
+    places = [Path(copies) / name] if copies else []
+    places += [base / place for place in FILES[name]]
+    return next((text for text in map(read_text, places) if text), None)
