@@ -98,9 +98,9 @@ def _two_processes(name: str, artifact: Artifact) -> Finding:
     command = [sys.executable, "-c", RUN, str(artifact.folder), "DLA0", "1"]
     pipes: Dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     both = [subprocess.Popen(command, **pipes) for _ in range(2)]
-    said = [process.communicate(timeout=30) for process in both]
+    outputs = [process.communicate(timeout=30) for process in both]
     codes = [process.returncode for process in both]
-    counts = [int(out.split()[-1]) if code == 0 else 0 for (out, _), code in zip(said, codes)]
-    data = {"inferences": counts, "stderr": [err[-300:] for _, err in said]}
+    counts = [int(out.split()[-1]) if code == 0 else 0 for (out, _), code in zip(outputs, codes)]
+    data = {"inferences": counts, "stderr": [err[-300:] for _, err in outputs]}
     seen = "both run" if all(counts) else f"exit codes {codes}"
     return Finding(f"{name}: two processes on one core", seen, "both run", "cuDLA", data)

@@ -82,8 +82,8 @@ def _statements(node: Import, early: Set[str]) -> List[str]:
     module = str(node.module)
     if module == "dataclasses":
         kept = [_as(a) for a in node.names if a.name != "dataclass"]
-        own = [f"from {RUNTIME} import dataclass"] if len(kept) < len(node.names) else []
-        return ([f"from dataclasses import {', '.join(kept)}"] if kept else []) + own if own else []
+        ours = [f"from {RUNTIME} import dataclass"] if len(kept) < len(node.names) else []
+        return ([f"from dataclasses import {', '.join(kept)}"] if kept else []) + ours if ours else []
     if node.level or module.split(".")[0] in _ALWAYS:
         return []
     late = [a for a in node.names if (a.asname or a.name) not in early and a.name != "*"]
@@ -100,13 +100,13 @@ def _as(alias: ast.alias) -> str:
 
 def _early(tree: ast.Module) -> Set[str]:
     """Names that are read when the module is loaded, or in a way that a stand-in cannot serve."""
-    found: Set[str] = set()
+    names: Set[str] = set()
     for node, inside, served in _nodes(tree, False):
         if isinstance(node, ast.Name) and not (inside and served and isinstance(node.ctx, ast.Load)):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            found.update(node.names)
-    return found
+            names.update(node.names)
+    return names
 
 
 def _nodes(node: ast.AST, inside: bool) -> Iterator[Tuple[ast.AST, bool, bool]]:

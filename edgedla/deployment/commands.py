@@ -17,30 +17,30 @@ def commands_of(request: DeployRequest, best: Candidate) -> Tuple[str, ...]:
     """
     platform = _platform(request)
     fixed = "model.onnx" if best.rewrites else "MODEL"
-    found: List[str] = [_whole(request, platform)]
+    commands: List[str] = [_whole(request, platform)]
     if best.rewrites:
         approximate = f" --approximate {request.approximate:g}" if best.level >= 3 else ""
-        found.append(
+        commands.append(
             f"edgedla fix MODEL -o model.onnx {platform} --precision {best.precision}{approximate} "
             f"--only {','.join(best.rewrites)}"
         )
     if best.quantization is not None:
         # `quantize` has no decoder, and so no mAP.
         metric = "" if request.metric == "map" else f" --metric {_word(request.metric)} --max-drop {request.max_drop:g}"
-        found.append(f"edgedla quantize {fixed} --data DATA {platform}{metric} -o quantization")
+        commands.append(f"edgedla quantize {fixed} --data DATA {platform}{metric} -o quantization")
     placement = ""
     if best.placement is not None:
         bound = f" --max-latency {request.max_latency_us:g}" if request.max_latency_us else ""
-        found.append(
+        commands.append(
             f"edgedla place {fixed} {platform} --precision {best.precision} --objective {request.objective}{bound} "
             "-o placement.json"
         )
         placement = " --placement placement.json"
     calib = " --calib quantization" if best.quantization is not None else ""
-    found.append(f"edgedla build {fixed} {platform} --precision {best.precision}{calib}{placement} -o artifact")
+    commands.append(f"edgedla build {fixed} {platform} --precision {best.precision}{calib}{placement} -o artifact")
     # The metric l2 compares with seeded random input where there are no samples; `evaluate` always reads some.
-    found.append(f"edgedla evaluate artifact --data DATA{_metric(request)} --against MODEL")
-    return tuple(found)
+    commands.append(f"edgedla evaluate artifact --data DATA{_metric(request)} --against MODEL")
+    return tuple(commands)
 
 
 def _whole(request: DeployRequest, platform: str) -> str:

@@ -113,7 +113,7 @@ class Deployment:
         """
         root = Path(folder)
         root.mkdir(parents=True, exist_ok=True)
-        found = []
+        written = []
         if root.resolve() != self.folder.resolve():
             for name in ("artifact", "model.onnx", "placement.json", "quantization"):
                 source, target = self.folder / name, root / name
@@ -123,10 +123,10 @@ class Deployment:
                 elif source.is_file():
                     write_atomic(target, source.read_bytes())
         for name in ("artifact", "model.onnx", "placement.json", "quantization"):
-            found += [root / name] if (root / name).exists() else []
+            written += [root / name] if (root / name).exists() else []
         for form, name in REPORTS.items():
-            found.append(write_atomic(root / name, self.render(form)))
-        return found
+            written.append(write_atomic(root / name, self.render(form)))
+        return written
 
     def to_dict(self) -> Dict[str, Any]:
         """The versioned document: the same for equal input and seed; no times of this machine."""

@@ -32,8 +32,8 @@ def details_of(first: Candidate, best: Candidate) -> Dict[str, Any]:
 
 def _layers(candidate: Candidate) -> List[Dict[str, Any]]:
     """The layers of the build, as they are placed."""
-    found: List[Dict[str, Any]] = json.loads((candidate.placed / LAYERS).read_text(encoding="utf-8"))
-    return found
+    layers: List[Dict[str, Any]] = json.loads((candidate.placed / LAYERS).read_text(encoding="utf-8"))
+    return layers
 
 
 def _proofs(candidate: Candidate) -> List[Dict[str, Any]]:
@@ -101,10 +101,10 @@ def notes_of(
 
 def versions_of(artifact: Artifact) -> Dict[str, Optional[str]]:
     """Versions of what took part; None for what is not installed."""
-    found: Dict[str, Optional[str]] = {"edgedla": __version__, "python": platform.python_version()}
+    versions: Dict[str, Optional[str]] = {"edgedla": __version__, "python": platform.python_version()}
     for name in ("numpy", "onnx", "onnxruntime", "onnx_ir"):
-        found[name] = _version(name)
-    return {**found, **{k: v for k, v in artifact.software.items() if k not in found}}
+        versions[name] = _version(name)
+    return {**versions, **{k: v for k, v in artifact.software.items() if k not in versions}}
 
 
 def _version(name: str) -> Optional[str]:

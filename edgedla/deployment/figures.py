@@ -56,16 +56,16 @@ def figures_of(
     """(the placement's figures, those of TensorRT's own placement; None without a DLA)."""
     layers = placement.models[0].layers
     on_dla = sum(x.device != GPU and x.why != "folded" for x in layers)
-    found = {
+    figures = {
         **_plain(placement.figures),
         "layers_dla": on_dla,
         "transitions": len(placement.models[0].transitions),
         "memory_bytes": _memory(placement, model, request, precision),
     }
-    own = next((b for b in placement.baselines if b.name == "tensorrt"), None)
-    if own is None:
-        return found, None
-    return found, {**_plain(own.figures), "memory_bytes": _memory("tensorrt", model, request, precision)}
+    by_tensorrt = next((b for b in placement.baselines if b.name == "tensorrt"), None)
+    if by_tensorrt is None:
+        return figures, None
+    return figures, {**_plain(by_tensorrt.figures), "memory_bytes": _memory("tensorrt", model, request, precision)}
 
 
 def _plain(figures: Figures) -> Dict[str, Any]:
@@ -83,11 +83,11 @@ def _plain(figures: Figures) -> Dict[str, Any]:
 def _memory(devices: Any, model: Path, request: DeployRequest, precision: str) -> Optional[int]:
     """Weights and activations of the engine; None where the assignment cannot be predicted, as over both cores."""
     try:
-        found = predict(
+        prediction = predict(
             model, **request.platform, precision=precision, devices=devices, power_mode=request.power_mode,
             **request.sizes,
         )  # fmt: skip
     except EdgedlaError:
         return None
-    stream = found.streams[0]
+    stream = prediction.streams[0]
     return stream.weight_bytes + stream.activation_bytes

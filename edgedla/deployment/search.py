@@ -241,8 +241,7 @@ class Search:
             return ""
         objective = self._objective
         if not candidate.better_than(best, objective):
-            said = f"predicted {_text(candidate, objective)}, no better than {_text(best, objective)}"
-            return said
+            return f"predicted {_text(candidate, objective)}, no better than {_text(best, objective)}"
         if candidate.precision == best.precision and candidate.share_macs_dla < best.share_macs_dla - 1e-9:
             return (
                 f"{candidate.share_macs_dla:.1%} of the MACs can run on the DLA, {best.share_macs_dla:.1%} without it"
@@ -278,11 +277,11 @@ def _metric(candidate: Candidate) -> str:
 def _text(candidate: Candidate, objective: str) -> str:
     """The objective's value, and the same as TensorRT places it where that differs."""
     unit = {"latency": "us", "throughput": "us between frames", "energy": "mJ", "loadables": "loadables"}[objective]
-    _, value, own = candidate.rank(objective)
-    said = f"{value:.5g} {unit}"
-    if objective != "loadables" and own != value and own != float("inf"):
-        said += f" ({own:.5g} as TensorRT places it)"
-    return said
+    _, value, as_tensorrt_places = candidate.rank(objective)
+    text = f"{value:.5g} {unit}"
+    if objective != "loadables" and as_tensorrt_places != value and as_tensorrt_places != float("inf"):
+        text += f" ({as_tensorrt_places:.5g} as TensorRT places it)"
+    return text
 
 
 def _approximations() -> Iterator[str]:

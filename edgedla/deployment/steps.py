@@ -85,14 +85,14 @@ class Steps:
                 placement, kept = place(model, **options), False
             write_atomic(folder / PLACEMENT, placement.to_json())
             counts, layers = own_placement(model, r, precision)
-            built, own = figures_of(placement, model, r, precision)
-            if r.place == "dla" and own is not None:
-                built, kept = own, r.max_latency_us is None or own["latency_us"] <= r.max_latency_us
+            built, by_tensorrt = figures_of(placement, model, r, precision)
+            if r.place == "dla" and by_tensorrt is not None:
+                built, kept = by_tensorrt, r.max_latency_us is None or by_tensorrt["latency_us"] <= r.max_latency_us
             else:
                 layers = placed_layers(placement)
             write_atomic(folder / LAYERS, json.dumps(layers) + "\n")
             return {
-                "build": built, "tensorrt": own, "check": counts, "bound_kept": kept,
+                "build": built, "tensorrt": by_tensorrt, "check": counts, "bound_kept": kept,
                 "optimal": placement.proof.optimal and not placement.proof.timed_out,
             }  # fmt: skip
 
@@ -169,10 +169,10 @@ class Steps:
 
             network, runner = artifact_network(load_artifact(artifact), name)
             try:
-                found = evaluate(network, samples, metric, self.reference())
+                evaluation = evaluate(network, samples, metric, self.reference())
             finally:
                 runner.close()
-            return _score(found, part == "final")
+            return _score(evaluation, part == "final")
 
         rests_on = {
             "artifact": digest, "model": self.source_sha256, "metric": self._metric(), "part": part,
@@ -218,7 +218,7 @@ class Steps:
 def _score(evaluation: Any, with_intervals: bool) -> Dict[str, Any]:
     """An evaluation as a step keeps it; `drop`: how far the metric fell against FP32."""
     score, against, difference = evaluation.score, evaluation.against, evaluation.difference
-    found = {
+    row = {
         "metric": score.metric,
         "basis": score.basis,
         "samples": score.samples,
@@ -227,5 +227,5 @@ def _score(evaluation: Any, with_intervals: bool) -> Dict[str, Any]:
         "drop": -difference[0] + 0.0,
     }
     if with_intervals:
-        found.update(low=score.low, high=score.high, drop_low=-difference[2] + 0.0, drop_high=-difference[1] + 0.0)
-    return found
+        row.update(low=score.low, high=score.high, drop_low=-difference[2] + 0.0, drop_high=-difference[1] + 0.0)
+    return row

@@ -91,7 +91,7 @@ def measure_on(
 
 
 def _run(board: BoardEntry, request: Request, error: Type[EdgedlaError]) -> None:
-    said: List[str] = []
-    ended = run_on(board, request, Terminal(err=said.append))
+    messages: List[str] = []
+    ended = run_on(board, request, Terminal(err=messages.append))
     if ended.rc:
-        raise error(f"exit code {ended.rc}: {''.join(said)[-SAID:]}", where=f"board {board.name}")
+        raise error(f"exit code {ended.rc}: {''.join(messages)[-SAID:]}", where=f"board {board.name}")

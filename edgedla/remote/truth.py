@@ -49,13 +49,13 @@ def model_report(model: Path, measured: Measured, hash_names: bool) -> Dict[str,
     artifact = measured.artifact
     platform = platform_for(str(artifact.platform["target"]), trt=str(artifact.platform["trt"]))
     graph = load_onnx(model, trt=platform.release.trt, shapes=_shapes(measured))
-    said, asked = _verdicts(measured), _answers(measured)
+    verdicts, asked = _verdicts(measured), _answers(measured)
     real = artifact.placement_real or {}
     layers: List[Dict[str, Any]] = []
     for layer in graph.layers:
         planned = artifact.placement_predicted.get(layer.name)
         layers.append({
-            **_named("name", layer.name, hash_names), "signature": layer_signature(layer, graph), "rules": said.get(layer.name),
+            **_named("name", layer.name, hash_names), "signature": layer_signature(layer, graph), "rules": verdicts.get(layer.name),
             "tensorrt": asked.get(layer.name), "planned": planned, "placed": real.get(layer.name),
         })  # fmt: skip
     return {

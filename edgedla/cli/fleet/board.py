@@ -240,12 +240,12 @@ def report(
     from edgedla.remote.truth import board_report, failed_report, model_report, summary_lines
     from edgedla.vocabulary import PRECISIONS, one_of
 
-    entry, said = board_named(name), terminal()
+    entry, progress = board_named(name), terminal()
     wanted = [one_of("precision", p.strip(), PRECISIONS, "--precision") for p in precisions.split(",")]
     entries = []
     for model in models:
         for precision in wanted:
-            said.say(f"{model.name}, {precision}: building and measuring on {entry.name}")
+            progress.say(f"{model.name}, {precision}: building and measuring on {entry.name}")
             with tempfile.TemporaryDirectory(prefix="edgedla-report-") as folder:
                 try:
                     measured = measure_on(
@@ -254,7 +254,7 @@ def report(
                     )  # fmt: skip
                     entries.append(model_report(model, measured, hash_names))
                 except (BuildError, RunError) as e:
-                    said.say(f"{model.name}, {precision}: {e}")
+                    progress.say(f"{model.name}, {precision}: {e}")
                     entries.append(failed_report(model, precision, e, hash_names))
     document = board_report(entries)
     write_atomic(output, json.dumps(document, indent=1) + "\n")

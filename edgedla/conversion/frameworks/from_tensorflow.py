@@ -54,8 +54,8 @@ def keras(request: Dict[str, Any], tf: Any) -> Loaded:
     ]
 
     def run(values: List[Any]) -> List[Any]:
-        found = model(values[0] if len(values) == 1 else values, training=False)
-        return [x.numpy() for x in tf.nest.flatten(found)]
+        outputs = model(values[0] if len(values) == 1 else values, training=False)
+        return [x.numpy() for x in tf.nest.flatten(outputs)]
 
     return run, specs
 
@@ -73,8 +73,8 @@ def saved_model(request: Dict[str, Any], tf: Any) -> Loaded:
     specs = [(n, sizes(n, named[n].shape, request), named[n].dtype.name) for n in names]
 
     def run(values: List[Any]) -> List[Any]:
-        found = signature(**{n: tf.constant(v) for n, v in zip(names, values)})
-        return [x.numpy() for x in found.values()]
+        outputs = signature(**{n: tf.constant(v) for n, v in zip(names, values)})
+        return [x.numpy() for x in outputs.values()]
 
     return run, specs
 
