@@ -8,7 +8,8 @@ from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tup
 
 import numpy as np
 
-from edgedla.builder.host.simulated_model import scale_input, simulate, switch_input
+from edgedla.builder.host.rounding import scale_input, switch_input
+from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.samples import Feed

@@ -11,7 +11,9 @@ from onnx import helper
 
 from edgedla.builder.host.accuracy import ErrorSum, OutputError
 from edgedla.builder.host.backend import build_host
-from edgedla.builder.host.simulated_model import node_modes, quantize_weights, simulate
+from edgedla.builder.host.node_modes import node_modes
+from edgedla.builder.host.simulated_model import simulate
+from edgedla.builder.host.stored_weights import quantize_weights
 from edgedla.builder.plan.plan import BuildPlan, Calibration, IoPlan, LayerPlan
 from edgedla.errors import RunError
 from edgedla.formats.pack import dequantize, quantize

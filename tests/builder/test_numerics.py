@@ -12,7 +12,8 @@ from onnx import helper
 
 from edgedla.builder.building import build, plan_build
 from edgedla.builder.host.session import HostSession
-from edgedla.builder.host.simulated_model import quantize_weights, simulate
+from edgedla.builder.host.simulated_model import simulate
+from edgedla.builder.host.stored_weights import quantize_weights
 from edgedla.builder.plan.plan import BuildPlan, plan_from_dict
 from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.cli.main import main

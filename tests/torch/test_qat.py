@@ -260,7 +260,7 @@ def test_a_range_that_is_too_small_learns_to_grow() -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_weights_are_rounded_as_the_host_backend_does(axis: int) -> None:
-    from edgedla.builder.host.simulated_model import quantize_weights
+    from edgedla.builder.host.stored_weights import quantize_weights
 
     weight = torch.randn(6, 5, 3, 3, generator=torch.Generator().manual_seed(3))
     weight[2] = 0

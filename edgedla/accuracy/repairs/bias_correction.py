@@ -15,7 +15,8 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 import numpy as np
 
 from edgedla.accuracy.state import State, Step
-from edgedla.builder.host.simulated_model import node_modes, quantize_weights
+from edgedla.builder.host.node_modes import node_modes
+from edgedla.builder.host.stored_weights import quantize_weights
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.qdq.nodes import constants_of
 from edgedla.quantization.samples import Feed

@@ -1,0 +1,56 @@
+"""Which precision every ONNX node of a planned network runs in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Dict, List
+
+from edgedla.builder.plan.plan import BuildPlan, LayerPlan
+from edgedla.quantization.numerics import INT8_GATES
+from edgedla.quantization.scale_rules import scale_rules
+from edgedla.vocabulary import GPU
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+#: What INT8_GATES is about (rules/int8_scales.yaml, SCALE030).
+GATES = frozenset({"Sigmoid", "Tanh"})
+
+
+def node_modes(model: ModelProto, plan: BuildPlan) -> List[str]:
+    """For every ONNX node of the main graph "int8", "fp16", "fp32" (GPU), or "" where it becomes no layer.
+
+    A node runs on the DLA where all layers that do its work do. INT8 needs a scale for every tensor it reads and
+    writes; without one TensorRT runs the layer in FP16 (calibration chapter of the 8.6.1 guide; rule Q-01).
+    """
+    by_node: Dict[str, List[LayerPlan]] = {}
+    by_output: Dict[str, List[LayerPlan]] = {}
+    for layer in plan.layers:
+        if layer.onnx_node:
+            by_node.setdefault(layer.onnx_node, []).append(layer)
+        for output in layer.outputs:
+            by_output.setdefault(output, []).append(layer)
+    constants = {i.name for i in model.graph.initializer}
+    constants |= {o for node in model.graph.node if node.op_type == "Constant" for o in node.output}
+    scaled, fp16_only = set(plan.calibration.absmax), scale_rules().fp16_only
+    # In INT8 by choice: the plan's own FP16 for them is the default of this very feature.
+    gates = GATES if plan.numerics.get(INT8_GATES) == "int8" else frozenset()
+    modes = []
+    for node in model.graph.node:
+        layers = by_node.get(node.name, []) if node.name else []
+        layers = layers or [x for o in node.output for x in by_output.get(o, [])]
+        working = [x for x in layers if x.type not in ("SHUFFLE", "SQUEEZE", "UNSQUEEZE")] or layers
+        if not working:
+            modes.append("")
+            continue
+        if any(x.device == GPU for x in working):
+            modes.append("fp32")
+            continue
+        activations = [t for t in (*node.input, *node.output) if t and t not in constants]
+        int8 = (
+            plan.precision == "int8"
+            and (node.op_type in gates or node.op_type not in fp16_only)
+            and all(node.op_type in gates or x.precision in (None, "int8") for x in working)
+            and all(t in scaled for t in activations)
+        )
+        modes.append("int8" if int8 else "fp16")
+    return modes

@@ -1,0 +1,93 @@
+"""ONNX nodes that round a tensor as the DLA stores it: to FP16, or to INT8 with a fixed or an adjustable scale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+
+import numpy as np
+
+from edgedla.quantization.calibration_cache import INT8_MAX
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+#: onnx.TensorProto.FLOAT and FLOAT16.
+FLOAT, _FLOAT16 = 1, 10
+
+
+def scale_input(tensor: str) -> str:
+    """Name of the FP32 scalar input that holds a tensor's scale in an adjustable simulation."""
+    return f"edgedla/scale/{tensor}"
+
+
+def switch_input(tensor: str) -> str:
+    """Name of the BOOL scalar input that says whether a tensor is rounded in an adjustable simulation."""
+    return f"edgedla/rounded/{tensor}"
+
+
+class Rounding:
+    """Appends rounding nodes to `nodes`, and the constants that they read to `constants`.
+
+    Attributes:
+        adjusted: tensors that got a scale input and a switch input, in this order.
+        levels: tensor in INT8 as it is read -> (the same in integers, its scale); fixed scales only.
+    """
+
+    def __init__(self, model: ModelProto, absmax: Mapping[str, float], half_even: bool, adjustable: bool) -> None:
+        """Args:
+        model: gets the scalar inputs of adjustable scales. absmax: tensor -> range.
+        half_even: halves are rounded to even, as ONNX does; else away from zero, as the DLA does.
+        """
+        self.model, self.absmax, self.adjustable = model, absmax, adjustable
+        # q = clamp(round(x / s * (1 + 2^-22)), -128, 127): QuantizeLinear rounds halves to even, the DLA away from zero
+        # (developer guide 8.6.1, quantization table). The factor moves a half, and what lies within 4 units in the last
+        # place below it, past the half; the division itself is no more exact than that.
+        self.away = 1.0 if half_even else 1 + 2.0**-22
+        self.nodes: List[Any] = []
+        self.constants: Dict[str, Any] = {}
+        self.adjusted: Dict[str, None] = {}
+        self.levels: Dict[str, Tuple[str, float]] = {}
+
+    def add(self, source: str, target: str, tensor: str, mode: str) -> None:
+        """Rounds the value `source` of a tensor into `target`. `mode`: "fp16" or "int8"."""
+        if mode == "fp16":
+            self._node("Cast", [source], target + "/half", to=_FLOAT16)
+            self._node("Cast", [target + "/half"], target, to=FLOAT)
+        elif self.adjustable:
+            self._adjustable(source, target, tensor)
+        else:
+            self._fixed(source, target, self.absmax[tensor] / INT8_MAX)
+
+    def _fixed(self, source: str, target: str, scale: float) -> None:
+        zero, levels = self._scalar(0, np.int8), f"{target}/levels"
+        self._node("QuantizeLinear", [source, self._scalar(scale / self.away), zero], levels)
+        self._node("DequantizeLinear", [levels, self._scalar(scale), zero], target)
+        self.levels[target] = (levels, scale)
+
+    def _adjustable(self, source: str, target: str, tensor: str) -> None:
+        from onnx import TensorProto, helper
+
+        scale, switch, zero = scale_input(tensor), switch_input(tensor), self._scalar(0, np.int8)
+        if tensor not in self.adjusted:
+            self.adjusted[tensor] = None
+            self.model.graph.input.append(helper.make_tensor_value_info(scale, TensorProto.FLOAT, []))
+            self.model.graph.input.append(helper.make_tensor_value_info(switch, TensorProto.BOOL, []))
+            self._node("Div", [scale, self._scalar(self.away)], f"{scale}/away")
+        levels, rounded = f"{target}/levels", f"{target}/rounded"
+        self._node("QuantizeLinear", [source, f"{scale}/away", zero], levels)
+        self._node("DequantizeLinear", [levels, scale, zero], rounded)
+        self._node("Where", [switch, rounded, source], target)
+
+    def _node(self, op: str, inputs: List[str], output: str, **attributes: Any) -> None:
+        from onnx import helper
+
+        self.nodes.append(helper.make_node(op, inputs, [output], name=f"edgedla/{output}", **attributes))
+
+    def _scalar(self, value: float, dtype: Any = np.float32) -> str:
+        from onnx import numpy_helper
+
+        number = dtype(value)
+        name = f"edgedla/{number.dtype}_{float(number).hex()}"
+        if name not in self.constants:
+            self.constants[name] = numpy_helper.from_array(np.asarray(number), name)
+        return name
