@@ -1,0 +1,117 @@
+"""The result of `quantize`: the last state, measured on all held-out samples."""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, Optional, Sequence, Tuple
+
+from edgedla.accuracy.evaluate import Score
+from edgedla.accuracy.fp16_care import fp16_findings
+from edgedla.accuracy.layer_times import LayerTimes
+from edgedla.accuracy.phases.job import Job
+from edgedla.accuracy.phases.network_changes import tensors_on_dla
+from edgedla.accuracy.pictures import histogram_pictures
+from edgedla.accuracy.request import QuantizeRequest
+from edgedla.accuracy.result import Quantized, scores_of
+from edgedla.accuracy.simulation import Simulation
+from edgedla.accuracy.state import State, metric_values
+from edgedla.accuracy.triage import TensorError
+from edgedla.quantization.calibration_cache import write_cache
+from edgedla.quantization.collect import Collection
+from edgedla.quantization.coverage import coverage
+from edgedla.quantization.samples import Samples
+from edgedla.quantization.unify import dla_scales
+from edgedla.vocabulary import GPU
+
+
+def outcome(
+    job: Job,
+    state: State,
+    collection: Collection,
+    calibration: Samples,
+    errors: Tuple[TensorError, ...],
+    methods: Mapping[str, float],
+    times: LayerTimes,
+) -> Quantized:
+    """Args:
+    errors: of the ranges as they came. methods: SQNR in dB by method.
+    """
+    request, plan = job.request, state.plan()
+    simulation = Simulation(state.model, plan, state.reference)
+    job.announce(f"measuring the result on {state.holdout.detail}")
+    sqnr = simulation.noise(state.holdout.feeds).sqnr_db
+    scores = _scores(request, state, simulation)
+    devices = {x.name: x.device for x in plan.layers}
+    scales = dla_scales(job.graph, state.absmax, job.platform, lambda i: devices[job.graph.layers[i].name] != GPU)
+    covered = coverage(job.graph, scales, collection.histograms)
+    text, met = _goal(request, sqnr, scores)
+    typed = job.platform.release.strongly_typed
+    return Quantized(
+        network=job.graph.name,
+        platform=job.platform.to_dict(),
+        method=request.method,
+        samples=calibration.detail,
+        synthetic=calibration.synthetic,
+        holdout=state.holdout.detail,
+        absmax=scales.absmax,
+        coverage=covered,
+        errors=errors,
+        fp16=fp16_findings(collection, tensors_on_dla(state)),
+        steps=tuple(state.steps),
+        sqnr_db=sqnr,
+        methods=methods,
+        nodes=simulation.nodes,
+        precisions=dict(state.precisions),
+        devices=dict(state.devices),
+        scores=scores,
+        goal=text,
+        met=met,
+        predicted_us=_predicted(state, times, covered.layers_without),
+        missing_us={
+            t.tensor: times.without_scale_us(n for n in t.layers if devices[n] != GPU) for t in covered.missing
+        },
+        histograms=histogram_pictures(collection, errors, scales.absmax),
+        notes=tuple(job.notes),
+        cache="" if typed else write_cache(scales.absmax, job.platform.release.trt),
+        model=_model(job, state, scales.absmax),
+    )
+
+
+def _model(job: Job, state: State, absmax: Mapping[str, float]) -> Optional[bytes]:
+    """The model where it is another one now. TensorRT 11 takes no cache: there the scales are Q/DQ in the model."""
+    if job.platform.release.strongly_typed:
+        from edgedla.quantization.qdq import with_qdq
+
+        fp16 = {x.onnx_node for x in job.graph.layers if x.name in state.precisions}
+        return bytes(with_qdq(state.model, absmax, fp16).SerializeToString())
+    changed = state.model is not job.model or job.stripped is not None
+    return bytes(state.model.SerializeToString()) if changed else None
+
+
+def _scores(request: QuantizeRequest, state: State, simulation: Simulation) -> Tuple[Score, ...]:
+    if request.metric is None:
+        return ()
+    names = [("FP32", "fp32"), ("INT8", "simulated")]
+    return scores_of(names, request.metric, metric_values(simulation, state.holdout, request.metric))
+
+
+def _goal(request: QuantizeRequest, sqnr_db: float, scores: Sequence[Score]) -> Tuple[str, Optional[bool]]:
+    parts, met = [], []
+    if request.min_sqnr_db is not None:
+        parts.append(f"output SQNR of at least {request.min_sqnr_db:g} dB")
+        met.append(sqnr_db >= request.min_sqnr_db)
+    if request.max_drop is not None:
+        parts.append(f"{scores[0].metric} falls by at most {request.max_drop:g}")
+        met.append(scores[0].value - scores[1].value <= request.max_drop)
+    return " and ".join(parts), all(met) if met else None
+
+
+def _predicted(state: State, times: LayerTimes, without_scale: Sequence[str]) -> Dict[str, float]:
+    if not times.int8_us:
+        return {}
+    on_dla = set(state.on_dla())
+    return {
+        "int8": sum(times.int8_us[n] for n in on_dla),
+        "fp16": sum(times.fp16_us[n] for n in on_dla),
+        "extra": sum(step.extra_us for step in state.steps if step.kept),
+        "missing": times.without_scale_us(n for n in without_scale if n in on_dla),
+    }

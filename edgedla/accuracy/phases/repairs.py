@@ -1,0 +1,95 @@
+"""Errors tensor by tensor of the ranges as they came, then the repairs: thresholds, biases, layers in FP16. In this order."""
+
+from __future__ import annotations
+
+from typing import Callable, Optional, Sequence, Tuple
+
+from edgedla.accuracy.layer_times import LayerTimes
+from edgedla.accuracy.phases.job import Job
+from edgedla.accuracy.repair import Enough, better_thresholds, goal, layers_to_fp16
+from edgedla.accuracy.simulation import Simulation, tensor_noise
+from edgedla.accuracy.state import State, metric_values
+from edgedla.accuracy.triage import TensorError, best_ranges, tensor_errors, with_accumulated, with_output_shares
+from edgedla.quantization.collect import Collection
+from edgedla.quantization.samples import Feed, Samples
+
+#: Samples that errors accumulate over, and that biases are corrected on.
+_ACCUMULATE, _CORRECT = 4, 64
+
+
+class Repairs:
+    """The errors and repairs of one state.
+
+    Attributes:
+        feeds: held-out samples that steps are judged on. few: those of them that a run per tensor uses; may be none.
+    """
+
+    def __init__(self, job: Job, state: State, collection: Collection, feeds: Sequence[Feed]) -> None:
+        self.job, self.state, self.collection, self.feeds = job, state, collection, feeds
+        self.few = feeds[: job.request.triage_samples]
+
+    def errors(self, feeds: Sequence[Feed], accumulated: bool = False) -> Tuple[TensorError, ...]:
+        """Every tensor alone, and its noise at the outputs. `accumulated`: also with all rounding before it.
+
+        Args:
+            feeds: the samples that are run; none: what needs a run stays unknown.
+        """
+        state = self.state
+        simulation = state.simulation()
+        names = [n for n in simulation.tensors if n in self.collection.histograms]
+        # The ranges as they came: what a rule made equal afterwards is no fault of a scale.
+        best = state.plan({**state.absmax, **best_ranges(self.collection, names)}).calibration.absmax
+        errors = tensor_errors(self.collection, state.absmax, names, best)
+        if not feeds:
+            return errors
+        self.job.announce(f"measuring {len(names)} tensors, one at a time, on {len(feeds)} samples")
+        errors = with_output_shares(errors, simulation, feeds, simulation.plan.calibration.absmax)
+        if accumulated:
+            errors = with_accumulated(errors, tensor_noise(state.model, simulation.plan, feeds[:_ACCUMULATE]))
+        return errors
+
+    def free(self, errors: Sequence[TensorError], calibration: Samples, measured: bool) -> None:
+        """What costs no predicted time and meets no goal. `measured`: the ranges come from `calibration`."""
+        request = self.job.request
+        if self.few and request.method == "auto" and measured:
+            from edgedla.accuracy.repairs.output_thresholds import output_thresholds
+
+            self.job.announce("choosing thresholds by the error at the outputs")
+            chosen_on = calibration.feeds[: request.triage_samples // 2 or 1]
+            stated = (self.job.stated_input,)
+            output_thresholds(self.state, errors, chosen_on, self.feeds, stated, self.job.counter("thresholds"))
+        if request.bias_correction:
+            from edgedla.accuracy.repairs.bias_correction import correct_biases
+
+            self.job.announce("correcting biases")
+            correct_biases(self.state, calibration.feeds[:_CORRECT], self.feeds)
+
+    def to_goal(self, errors: Sequence[TensorError], times: LayerTimes) -> None:
+        """Better thresholds, then layers in FP16, until what the user asked for is met."""
+        request = self.job.request
+        if request.min_sqnr_db is None and request.max_drop is None:
+            return
+        enough = goal(request.min_sqnr_db, self._drop_ok())
+        if not self._met(enough):
+            self.job.announce("trying better thresholds")
+            better_thresholds(self.state, errors, self.feeds, enough)
+        if not self._met(enough):
+            self.job.announce("choosing layers for FP16")
+            layers_to_fp16(
+                self.state, self.errors(self.few or self.feeds[:1]), times, self.feeds, enough, request.min_sqnr_db
+            )
+
+    def _met(self, enough: Enough) -> bool:
+        simulation = self.state.simulation()
+        return enough(simulation.noise(self.feeds).sqnr_db, simulation)
+
+    def _drop_ok(self) -> Optional[Callable[[Simulation], bool]]:
+        metric, most = self.job.request.metric, self.job.request.max_drop
+        if metric is None or most is None:
+            return None
+
+        def ok(simulation: Simulation) -> bool:
+            exact, simulated = metric_values(simulation, self.state.holdout, metric)
+            return metric.figure(exact) - metric.figure(simulated) <= most
+
+        return ok
