@@ -144,8 +144,8 @@ def _standing(prices: Prices, gpu: Mapping[str, int]) -> float:
     for border in prices.borders:
         if not any(name in gpu for name in (border.producer, *border.readers)):
             continue
-        here = border.producer is None or border.producer in prices.on_gpu
-        there = [name in prices.on_gpu for name in border.readers] + ([True] if border.is_output else [])
-        total += border.to_gpu_us if not here and any(there) else 0.0
-        total += border.to_dla_us if here and not all(there) else 0.0
+        from_gpu = border.producer is None or border.producer in prices.on_gpu
+        to_gpu = [name in prices.on_gpu for name in border.readers] + ([True] if border.is_output else [])
+        total += border.to_gpu_us if not from_gpu and any(to_gpu) else 0.0
+        total += border.to_dla_us if from_gpu and not all(to_gpu) else 0.0
     return total

@@ -146,9 +146,9 @@ def artifact_network(artifact: Artifact, name: str, basis: str, inputs: Tuple[In
     made = None if artifact.preprocess is None else settings_of(artifact.preprocess, str(artifact.folder))
 
     def restored(feed: Feed) -> Mapping[str, np.ndarray]:
-        found = run(feed)
-        found = found if restore is None else restore(found)
-        return {name: found[name] for name in names}
+        outputs = run(feed)
+        outputs = outputs if restore is None else restore(outputs)
+        return {name: outputs[name] for name in names}
 
     return Network(name, basis, inputs, tuple(names), restored, made)
 

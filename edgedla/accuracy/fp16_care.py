@@ -41,19 +41,19 @@ def fp16_findings(
         tensors: only these; empty means all. factors: tensor -> how much larger it is than when it was measured.
     """
     wanted = set(tensors)
-    found = []
+    findings = []
     for name, histogram in collection.histograms.items():
         if (wanted and name not in wanted) or histogram.absmax <= 0:
             continue
         factor = (factors or {}).get(name, 1.0)
         top, power = histogram.absmax * factor, histogram.power() * factor**2
         if top > FP16_MAX:
-            found.append(Fp16Finding(name, "overflow", top, float("-inf"), -_bits(top / 2.0**14)))
+            findings.append(Fp16Finding(name, "overflow", top, float("-inf"), -_bits(top / 2.0**14)))
             continue
         sqnr = to_db(FP16_STEP**2 / 12 / power) if power > 0 else float("-inf")
         if sqnr < LEAST_DB:
-            found.append(Fp16Finding(name, "underflow", top, sqnr, _bits(2.0**4 / top)))
-    return tuple(found)
+            findings.append(Fp16Finding(name, "underflow", top, sqnr, _bits(2.0**4 / top)))
+    return tuple(findings)
 
 
 def _bits(factor: float) -> int:

@@ -58,10 +58,10 @@ def layer_times(graph: LayerGraph, platform: Platform) -> LayerTimes:
 def _borders(graph: LayerGraph, model: CostModel) -> Tuple[Border, ...]:
     submit = model.loadable().latency_us
     tensors = {t.name: t for layer in graph.layers for t in (*graph.activations(layer), *graph.output_tensors(layer))}
-    found = []
+    borders = []
     for name, tensor in tensors.items():
         producer = graph.producer(name)
-        found.append(
+        borders.append(
             Border(
                 None if producer is None else graph.layers[producer].name,
                 tuple(graph.layers[i].name for i in graph.consumers(name)),
@@ -70,4 +70,4 @@ def _borders(graph: LayerGraph, model: CostModel) -> Tuple[Border, ...]:
                 model.transition(tensor, "GPU", "DLA0").latency_us + submit,
             )
         )
-    return tuple(found)
+    return tuple(borders)

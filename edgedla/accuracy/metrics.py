@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.errors import DataError, UsageError
+from edgedla.quantization.dot import dot
 
 Outputs = Mapping[str, np.ndarray]
 #: Resamples of a bootstrap interval.
@@ -56,8 +57,8 @@ class Metric:
 
     def _bootstrap(self, figure: Callable[[np.ndarray], float], count: int) -> Tuple[float, float]:
         rng = np.random.default_rng(0)
-        found = [figure(rng.integers(0, count, count)) for _ in range(self.resamples)]
-        low, high = np.nanpercentile(found, [2.5, 97.5])
+        figures = [figure(rng.integers(0, count, count)) for _ in range(self.resamples)]
+        low, high = np.nanpercentile(figures, [2.5, 97.5])
         return float(low), float(high)
 
 
@@ -94,23 +95,23 @@ def _top(k: int) -> Callable[[Outputs, Any, Optional[Outputs]], float]:
 
 def _cosine(outputs: Outputs, _: Any, reference: Optional[Outputs]) -> float:
     assert reference is not None
-    found = []
+    cosines = []
     for name, want in reference.items():
         a, b = np.asarray(want, np.float64).reshape(-1), np.asarray(outputs[name], np.float64).reshape(-1)
-        norm = float(np.linalg.norm(a) * np.linalg.norm(b))
-        found.append(float(a @ b) / norm if norm > 0 else float(not a.any() and not b.any()))
-    return float(np.mean(found))
+        norm = math.sqrt(dot(a, a)) * math.sqrt(dot(b, b))
+        cosines.append(dot(a, b) / norm if norm > 0 else float(not a.any() and not b.any()))
+    return float(np.mean(cosines))
 
 
 def _l2(outputs: Outputs, _: Any, reference: Optional[Outputs]) -> float:
     """1 - ||output - reference|| / ||reference||, mean over the outputs; 1 is equal."""
     assert reference is not None
-    found = []
+    closeness = []
     for name, want in reference.items():
         a, b = np.asarray(want, np.float64).reshape(-1), np.asarray(outputs[name], np.float64).reshape(-1)
-        norm, error = float(np.linalg.norm(a)), float(np.linalg.norm(b - a))
-        found.append(1 - error / norm if norm > 0 else float(error == 0))
-    return float(np.mean(found))
+        norm, error = math.sqrt(dot(a, a)), math.sqrt(dot(b - a, b - a))
+        closeness.append(1 - error / norm if norm > 0 else float(error == 0))
+    return float(np.mean(closeness))
 
 
 def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray:
@@ -118,14 +119,14 @@ def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray
         raise UsageError(f"mIoU of {len(outputs)} outputs", allowed="one output of class scores (1, C, H, W)")
     scores = np.asarray(next(iter(outputs.values())))
     classes = scores.shape[1] if scores.ndim == 4 else int(scores.max()) + 1
-    found = scores.argmax(1)[0] if scores.ndim == 4 else scores.reshape(scores.shape[-2:]).astype(int)
+    predicted = scores.argmax(1)[0] if scores.ndim == 4 else scores.reshape(scores.shape[-2:]).astype(int)
     truth = np.asarray(label).astype(np.int64)
-    if truth.shape != found.shape:
-        raise DataError(f"a mask of {list(truth.shape)} pixels for an output of {list(found.shape)}")
+    if truth.shape != predicted.shape:
+        raise DataError(f"a mask of {list(truth.shape)} pixels for an output of {list(predicted.shape)}")
     # 255 marks pixels that do not count, as in Pascal VOC and Cityscapes.
     used = (truth >= 0) & (truth < classes) & (truth != 255)
     size = classes if scores.ndim == 4 else 256
-    result: np.ndarray = np.bincount(truth[used] * size + np.minimum(found[used], size - 1), minlength=size * size)
+    result: np.ndarray = np.bincount(truth[used] * size + np.minimum(predicted[used], size - 1), minlength=size * size)
     return result.reshape(size, size)
 
 
@@ -161,11 +162,11 @@ def metric_of(text: str, more: Optional[Mapping[str, Metric]] = None) -> Metric:
     if not colon or not module or not function:
         raise UsageError(f"unknown metric {text!r}", where="--metric", allowed=", ".join((*known, "module:function")))
     try:
-        found = getattr(importlib.import_module(module), function)
+        score = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as e:
         raise UsageError(f"the metric cannot be imported: {e}", where=text, hint="is its folder on PYTHONPATH?") from e
 
     def of_sample(outputs: Outputs, label: Any, _: Optional[Outputs]) -> float:
-        return float(found(dict(outputs), label))
+        return float(score(dict(outputs), label))
 
     return Metric(text, of_sample, needs_labels=False)

@@ -60,7 +60,7 @@ def _growing(most: int) -> List[int]:
 def candidates_of(state: State, errors: Sequence[TensorError]) -> List[Candidate]:
     """The tensors whose noise at the outputs is known, with the layers that read or write them on the DLA."""
     on_dla = set(state.on_dla())
-    found = []
+    candidates = []
     for error in errors:
         if not error.output_share:
             continue
@@ -69,8 +69,8 @@ def candidates_of(state: State, errors: Sequence[TensorError]) -> List[Candidate
         layers = tuple(dict.fromkeys(state.graph.layers[i].name for i in indices))
         layers = tuple(name for name in layers if name in on_dla)
         if layers:
-            found.append(Candidate(error.tensor, error.output_share, layers))
-    return found
+            candidates.append(Candidate(error.tensor, error.output_share, layers))
+    return candidates
 
 
 def _adding_up(candidates: Sequence[Candidate], total: float) -> List[Candidate]:

@@ -165,8 +165,8 @@ def digits(value: Optional[float]) -> Optional[float]:
 
 def scores_of(names: Sequence[Tuple[str, str]], metric: Any, values: Sequence[Sequence[Any]]) -> Tuple[Score, ...]:
     """One Score a network. `names`: (name, basis)."""
-    found = []
+    scores = []
     for (name, basis), column in zip(names, values):
         low, high = metric.interval(column)
-        found.append(Score(name, basis, metric.name, metric.figure(column), low, high, len(column), tuple(column)))
-    return tuple(found)
+        scores.append(Score(name, basis, metric.name, metric.figure(column), low, high, len(column), tuple(column)))
+    return tuple(scores)

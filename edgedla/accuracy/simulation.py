@@ -12,6 +12,7 @@ from edgedla.builder.host.rounding import scale_input, switch_input
 from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.dot import dot
 from edgedla.quantization.samples import Feed
 from edgedla.quantization.session import open_session
 
@@ -32,18 +33,18 @@ class Noise:
     def __post_init__(self) -> None:
         self.signal, self.error, self.product, self.other = (np.zeros(len(self.names)) for _ in range(4))
 
-    def add(self, want: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
-        for i, (w, f) in enumerate(zip(want, found)):
+    def add(self, want: Sequence[np.ndarray], simulated: Sequence[np.ndarray]) -> None:
+        for i, (w, f) in enumerate(zip(want, simulated)):
             a, b = np.asarray(w, np.float64).reshape(-1), np.asarray(f, np.float64).reshape(-1)
             used = np.isfinite(a)
             if not used.all():
                 # Only then: the copies cost more than everything else here.
                 a, b = a[used], b[used]
             difference = a - b
-            self.signal[i] += _dot(a, a)
-            self.error[i] += _dot(difference, difference)
-            self.product[i] += _dot(a, b)
-            self.other[i] += _dot(b, b)
+            self.signal[i] += dot(a, a)
+            self.error[i] += dot(difference, difference)
+            self.product[i] += dot(a, b)
+            self.other[i] += dot(b, b)
 
     @property
     def share(self) -> float:
@@ -61,11 +62,6 @@ class Noise:
             return math.inf, 1.0
         norm = math.sqrt(self.signal[i] * self.other[i])
         return to_db(self.error[i] / self.signal[i]), float(self.product[i] / norm) if norm > 0 else 0.0
-
-
-def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    """Not by BLAS: its threads wait for each other longer than this takes, and their number changes the last bits."""
-    return float(np.einsum("i,i->", a, b))
 
 
 def to_db(share: float) -> float:
@@ -122,8 +118,8 @@ class Simulation:
         self, feed: Feed, absmax: Optional[Mapping[str, float]] = None, rounded: Optional[Collection[str]] = None
     ) -> List[np.ndarray]:
         """The float outputs of one sample, simulated."""
-        found: List[np.ndarray] = self._session.run(list(self.outputs), {**feed, **self.inputs(absmax, rounded)})
-        return found
+        outputs: List[np.ndarray] = self._session.run(list(self.outputs), {**feed, **self.inputs(absmax, rounded)})
+        return outputs
 
     def reference(self, feeds: Sequence[Feed]) -> List[List[np.ndarray]]:
         """The float outputs of all samples in FP32; worked out once."""
@@ -164,10 +160,10 @@ def tensor_noise(model: Any, plan: BuildPlan, feeds: Sequence[Feed]) -> Dict[str
     names = [t for t in simulated.tensors if t in written]
     sessions = []
     for base in (model, simulated.model):
-        own = {o.name for o in base.graph.output}
+        outputs = {o.name for o in base.graph.output}
         added = onnx.ModelProto()
         for name in names:
-            if name not in own:
+            if name not in outputs:
                 added.graph.output.add().name = name
         sessions.append(open_session(base.SerializeToString() + added.SerializeToString()))
     noise = Noise(names)

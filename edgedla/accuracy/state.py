@@ -86,10 +86,12 @@ def metric_values(
 ) -> Tuple[List[Any], List[Any]]:
     """The metric's value of every sample: (FP32, simulated)."""
     feeds: Sequence[Any] = samples.feeds
-    exact, found = [], []
+    exact, simulated = [], []
     for i, (want, feed) in enumerate(zip(simulation.reference(feeds), feeds)):
         label = samples.labels[i] if samples.labels is not None else None
         reference = dict(zip(simulation.outputs, want))
         exact.append(metric.of_sample(reference, label, reference))
-        found.append(metric.of_sample(dict(zip(simulation.outputs, simulation.run(feed, absmax))), label, reference))
-    return exact, found
+        simulated.append(
+            metric.of_sample(dict(zip(simulation.outputs, simulation.run(feed, absmax))), label, reference)
+        )
+    return exact, simulated

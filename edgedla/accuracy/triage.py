@@ -50,12 +50,12 @@ class TensorError:
 
 def best_ranges(collection: Collection, tensors: Sequence[str]) -> Dict[str, float]:
     """The range of least error of each tensor alone; tensors that were not measured, or are zero, are left out."""
-    found = {}
+    ranges = {}
     for name in tensors:
         histogram = collection.histograms.get(name)
         if histogram is not None and holds_scale(histogram.absmax):
-            found[name] = max((mse(histogram), auto(histogram)), key=lambda t: sqnr_db(histogram, t))
-    return found
+            ranges[name] = max((mse(histogram), auto(histogram)), key=lambda t: sqnr_db(histogram, t))
+    return ranges
 
 
 def tensor_errors(
@@ -75,14 +75,14 @@ def tensor_errors(
     """
     names = list(tensors if tensors is not None else collection.histograms)
     best = best_ranges(collection, names) if best is None else best
-    found = []
+    errors = []
     for name in names:
         if name in absmax and name in best and name in collection.histograms:
             histogram = collection.histograms[name]
             alone = sqnr_db(histogram, absmax[name])
             with_best = max(sqnr_db(histogram, best[name]), alone)
-            found.append(TensorError(name, absmax[name], best[name], alone, with_best))
-    return tuple(sorted(found, key=lambda e: (-e.loss_db, e.alone_db, e.tensor)))
+            errors.append(TensorError(name, absmax[name], best[name], alone, with_best))
+    return tuple(sorted(errors, key=lambda e: (-e.loss_db, e.alone_db, e.tensor)))
 
 
 def with_output_shares(
@@ -90,13 +90,13 @@ def with_output_shares(
 ) -> Tuple[TensorError, ...]:
     """The same with `output_share` measured: the network runs once a tensor over `feeds`."""
     rounded = set(simulation.tensors)
-    found: List[TensorError] = []
+    measured: List[TensorError] = []
     for error in errors:
         if error.tensor in rounded:
             share = simulation.noise(feeds, absmax, (error.tensor,)).share
             error = replace(error, output_share=share)
-        found.append(error)
-    return tuple(found)
+        measured.append(error)
+    return tuple(measured)
 
 
 def with_accumulated(

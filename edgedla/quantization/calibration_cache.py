@@ -91,9 +91,11 @@ def parse_cache(text: str, where: str = "calibration cache") -> CalibrationCache
     lines = text.splitlines()
     header = _HEADER.match(lines[0].strip()) if lines else None
     if header is None:
-        found = lines[0][:60] if lines else ""
+        first_line = lines[0][:60] if lines else ""
         raise DocumentError(
-            f"no calibration cache: it begins with {found!r}", where=where, allowed="TRT-<version>-EntropyCalibration2"
+            f"no calibration cache: it begins with {first_line!r}",
+            where=where,
+            allowed="TRT-<version>-EntropyCalibration2",
         )
     if header.group(2) not in ALGORITHMS:
         raise DocumentError(f"made by {header.group(2)}", where=where, allowed=", ".join(ALGORITHMS))

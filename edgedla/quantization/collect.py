@@ -59,9 +59,9 @@ def collect(
     histograms = {name: Histogram() for name in names}
     done = 0
     for feed in samples.feeds:
-        found = session.run(wanted, feed)
+        probed = session.run(wanted, feed)
         # The maximum over NaN is no NaN in every release of ONNX Runtime.
-        pairs = zip(names, found[::2], found[1::2])
+        pairs = zip(names, probed[::2], probed[1::2])
         broken = [name for name, top, values in pairs if not (np.isfinite(top) and np.isfinite(values).all())]
         if broken:
             raise RunError(
@@ -70,9 +70,9 @@ def collect(
                 if samples.synthetic
                 else "are the weights and the preprocessing right?",
             )
-        for name, top, values in zip(names, found[::2], found[1::2]):
+        for name, top, values in zip(names, probed[::2], probed[1::2]):
             histograms[name].add(values.reshape(-1), float(top))
-        del found
+        del probed
         done += 1
         if progress is not None:
             progress(done, len(samples.feeds))

@@ -69,7 +69,7 @@ def coverage(graph: LayerGraph, scales: Scales, measured: Container[str] = ()) -
         for name in (*(t.name for t in graph.activations(layer)), *layer.outputs):
             layers.setdefault(name, []).append(layer.name)
     changed = {c.tensor: c for c in scales.changes}
-    found = []
+    scales_of_tensors = []
     for name, users in layers.items():
         if graph.tensors[name].dtype not in _SCALED:
             continue
@@ -81,5 +81,5 @@ def coverage(graph: LayerGraph, scales: Scales, measured: Container[str] = ()) -
                 "zero in every sample" if name in measured else "no ONNX tensor has this name and no rule gives a scale"
             )
         used = tuple(dict.fromkeys(users))
-        found.append(TensorScale(name, absmax, origin, change.rule if change else "", why, used))
-    return Coverage(tuple(found))
+        scales_of_tensors.append(TensorScale(name, absmax, origin, change.rule if change else "", why, used))
+    return Coverage(tuple(scales_of_tensors))

@@ -7,6 +7,8 @@ from typing import Tuple
 
 import numpy as np
 
+from edgedla.quantization.dot import dot
+
 #: Bins while values come in. The range doubles where a value lies above it, so at the end between half of them and
 #: all lie below the largest magnitude.
 FINE_BINS = 16384
@@ -85,4 +87,4 @@ class Histogram:
         """Mean of x**2."""
         middle, counts = self.filled()
         total = counts.sum() + (self.zeros if self.top == 0.0 else 0)
-        return float(np.dot(middle * middle, counts) / total) if total else 0.0
+        return dot(middle * middle, counts) / float(total) if total else 0.0

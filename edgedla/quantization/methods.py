@@ -158,12 +158,12 @@ def thresholds(collection: Collection, method: str = DEFAULT) -> Dict[str, float
         UsageError: no such method.
     """
     choose = method_of(method)
-    found: Dict[str, float] = {}
+    ranges: Dict[str, float] = {}
     for name, histogram in collection.histograms.items():
         if holds_scale(histogram.absmax):
             threshold = choose(histogram)
-            found[name] = threshold if holds_scale(threshold) else histogram.absmax
-    return found
+            ranges[name] = threshold if holds_scale(threshold) else histogram.absmax
+    return ranges
 
 
 def holds_scale(absmax: float) -> bool:

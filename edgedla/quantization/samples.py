@@ -116,9 +116,9 @@ def feeds_of(arrays: Mapping[str, Any], inputs: Sequence[InputSpec], where: str)
     """
     missing = [spec.name for spec in inputs if spec.name not in arrays]
     if missing:
-        found = ", ".join(repr(name) for name in sorted(arrays))
+        present = ", ".join(repr(name) for name in sorted(arrays))
         wanted = ", ".join(spec.name for spec in inputs)
-        raise DataError(f"no array for input {missing[0]!r}; the file has {found}", where=where, allowed=wanted)
+        raise DataError(f"no array for input {missing[0]!r}; the file has {present}", where=where, allowed=wanted)
     return _Arrays({spec.name: _as_samples(arrays[spec.name], spec, where) for spec in inputs}, inputs, where)
 
 

@@ -66,25 +66,25 @@ def dla_scales(
     filled = _fill(graph, known, platform)
     alike = _equalise(graph, {**known, **{c.tensor: c.after for c in filled}}, platform, on_dla) if equal else []
     after = {**known, **{c.tensor: c.after for c in filled}, **{c.tensor: c.after for c in alike}}
-    # A tensor that was filled in and then made alike is told once, with the range it ends with.
-    told = {c.tensor: c for c in filled}
+    # A tensor that was filled in and then made alike is listed once, with the range it ends with.
+    changes = {c.tensor: c for c in filled}
     for change in alike:
-        first = told.get(change.tensor)
-        told[change.tensor] = (
+        first = changes.get(change.tensor)
+        changes[change.tensor] = (
             change if first is None else ScaleChange(first.tensor, first.rule, first.layer, None, change.after)
         )
-    return Scales(after, tuple(told[name] for name in sorted(told)))
+    return Scales(after, tuple(changes[name] for name in sorted(changes)))
 
 
 def _fill(graph: LayerGraph, known: Mapping[str, float], platform: Optional[Platform]) -> List[ScaleChange]:
     rules = [r for r in scale_rules().missing if r.holds(platform)]
-    found: Dict[str, float] = dict(known)
-    last = {layer.onnx_node: found[t] for layer in graph.layers for t in layer.outputs if t in found}
+    ranges: Dict[str, float] = dict(known)
+    last = {layer.onnx_node: ranges[t] for layer in graph.layers for t in layer.outputs if t in ranges}
     changes: List[ScaleChange] = []
 
     def fill(tensor: str, value: Optional[float], rule: ScaleRule, layer: Layer) -> None:
-        if value is not None and value > 0 and tensor not in found and not graph.tensors[tensor].is_constant:
-            found[tensor] = value
+        if value is not None and value > 0 and tensor not in ranges and not graph.tensors[tensor].is_constant:
+            ranges[tensor] = value
             changes.append(ScaleChange(tensor, rule.id, layer.name, None, value))
 
     def forward() -> None:
@@ -92,7 +92,7 @@ def _fill(graph: LayerGraph, known: Mapping[str, float], platform: Optional[Plat
             for layer in graph.layers:
                 if rule.fits(layer):
                     for tensor in layer.outputs:
-                        fill(tensor, _forward(graph, rule, layer, found, last), rule, layer)
+                        fill(tensor, _forward(graph, rule, layer, ranges, last), rule, layer)
 
     # Rule by rule: what an operator's own rule says comes before the guess by ONNX node. Once more at the end, as
     # what came back through a moving layer or a product may serve another layer's output.
@@ -100,45 +100,45 @@ def _fill(graph: LayerGraph, known: Mapping[str, float], platform: Optional[Plat
     for rule in rules:
         if rule.origin in ("input", "product"):
             for layer in reversed(graph.layers):
-                if rule.fits(layer) and layer.outputs and layer.outputs[0] in found:
-                    _fill_inputs(graph, rule, layer, found, fill)
+                if rule.fits(layer) and layer.outputs and layer.outputs[0] in ranges:
+                    _fill_inputs(graph, rule, layer, ranges, fill)
     forward()
     return changes
 
 
 def _forward(
-    graph: LayerGraph, rule: ScaleRule, layer: Layer, found: Mapping[str, float], last: Mapping[str, float]
+    graph: LayerGraph, rule: ScaleRule, layer: Layer, known: Mapping[str, float], last: Mapping[str, float]
 ) -> Optional[float]:
     """The range that the rule gives to an output of the layer; None where what it needs is missing too."""
     if rule.origin == "bound":
         return rule.bound
     if rule.origin == "node":
         return last.get(layer.onnx_node) if layer.onnx_node else None
-    ranges = [found.get(t.name) for t in graph.activations(layer)]
+    operands = [known.get(t.name) for t in graph.activations(layer)]
     if rule.origin == "input":
-        return ranges[0] if ranges else None
-    if len(ranges) != 2 or ranges[0] is None or ranges[1] is None:
+        return operands[0] if operands else None
+    if len(operands) != 2 or operands[0] is None or operands[1] is None:
         return None
-    return ranges[0] * ranges[1]
+    return operands[0] * operands[1]
 
 
 def _fill_inputs(
     graph: LayerGraph,
     rule: ScaleRule,
     layer: Layer,
-    found: Mapping[str, float],
+    known: Mapping[str, float],
     fill: Callable[[str, Optional[float], ScaleRule, Layer], None],
 ) -> None:
     inputs = [t.name for t in graph.activations(layer)]
-    missing = [t for t in inputs if t not in found]
+    missing = [t for t in inputs if t not in known]
     if len(missing) != 1:
         return
     # A pooling's or rectifier's input may hold more than its output: only what is moved has the same range backward.
     if rule.origin == "input" and layer.type not in ("POOLING", "ACTIVATION"):
-        fill(missing[0], found[layer.outputs[0]], rule, layer)
+        fill(missing[0], known[layer.outputs[0]], rule, layer)
     elif rule.origin == "product" and len(inputs) == 2:
-        other = next(found[t] for t in inputs if t in found)
-        fill(missing[0], found[layer.outputs[0]] / other, rule, layer)
+        other = next(known[t] for t in inputs if t in known)
+        fill(missing[0], known[layer.outputs[0]] / other, rule, layer)
 
 
 def _equalise(

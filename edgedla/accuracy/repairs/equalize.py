@@ -55,7 +55,7 @@ def equalize(
 def _groups(model: Any) -> List[ScaleGroup]:
     """Activations between convolutions that may have a factor a channel, each once."""
     wiring = Wiring(model)
-    found: Dict[Tuple[str, ...], ScaleGroup] = {}
+    groups: Dict[Tuple[str, ...], ScaleGroup] = {}
     for node in wiring.nodes:
         if node.op_type != "Conv":
             continue
@@ -64,15 +64,15 @@ def _groups(model: Any) -> List[ScaleGroup]:
         except ModelError:
             continue
         if group.by_channel and group.sinks and all(wiring.nodes[i].op_type == "Conv" for i in group.sinks):
-            found[tuple(sorted(group.tensors))] = group
-    return list(found.values())
+            groups[tuple(sorted(group.tensors))] = group
+    return list(groups.values())
 
 
 def _factors(model: Any, groups: Sequence[ScaleGroup], feeds: Sequence[Feed]) -> List[np.ndarray]:
     from onnx import numpy_helper
 
     wiring = Wiring(model)
-    found = []
+    factors = []
     for group, ranges in zip(groups, _channel_ranges(model, groups, wiring, feeds)):
         weights = np.zeros(len(ranges))
         dense = False
@@ -89,8 +89,8 @@ def _factors(model: Any, groups: Sequence[ScaleGroup], feeds: Sequence[Feed]) ->
         wanted = np.sqrt(weights[used] / ranges[used]) if dense else 1.0 / ranges[used]
         if wanted.size:
             factor[used] = np.clip(wanted / np.median(wanted), 1.0 / MOST_FACTOR, MOST_FACTOR)
-        found.append(factor)
-    return found
+        factors.append(factor)
+    return factors
 
 
 def _channel_ranges(

@@ -69,16 +69,16 @@ class Wiring:
         """
         if self.nested:
             raise ModelError("the model holds conditions or loops", where=tensor)
-        found: Dict[str, None] = {}
+        members: Dict[str, None] = {}
         sources: Dict[int, None] = {}
         sinks: Dict[int, None] = {}
         operators: Set[str] = set()
         pending = [tensor]
         while pending:
             name = pending.pop()
-            if name in found:
+            if name in members:
                 continue
-            found[name] = None
+            members[name] = None
             if name in self.outputs or name not in self.made:
                 raise ModelError("it is an input or output of the network", where=name)
             maker = self.made[name]
@@ -99,7 +99,7 @@ class Wiring:
         by_channel = operators <= BY_CHANNEL and all(
             self.nodes[i].op_type in ("Conv", "BatchNormalization") for i in weights
         )
-        return ScaleGroup(tuple(found), tuple(sources), tuple(sinks), by_channel)
+        return ScaleGroup(tuple(members), tuple(sources), tuple(sinks), by_channel)
 
     def _data(self, node: Any) -> List[str]:
         names = list(node.input) if node.op_type in MANY_INPUTS else list(node.input[:1])

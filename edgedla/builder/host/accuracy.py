@@ -13,6 +13,7 @@ from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.errors import RunError
 from edgedla.preprocess.pictures import open_samples
 from edgedla.preprocess.settings import PreprocessSettings
+from edgedla.quantization.dot import dot
 from edgedla.quantization.samples import InputSpec, Samples
 from edgedla.quantization.session import model_input_specs
 
@@ -158,10 +159,10 @@ class ErrorSum:
         if want.size:
             difference = got - want
             self.most = max(self.most, float(np.abs(difference).max()))
-            self.want2 += float(np.dot(want, want))
-            self.got2 += float(np.dot(got, got))
-            self.difference2 += float(np.dot(difference, difference))
-            self.product += float(np.dot(want, got))
+            self.want2 += dot(want, want)
+            self.got2 += dot(got, got)
+            self.difference2 += dot(difference, difference)
+            self.product += dot(want, got)
 
     def error(self) -> OutputError:
         if not self.same_shapes:

@@ -20,13 +20,13 @@ def fold_scales(model: Any) -> None:
     pairs = [n for n in graph.node if is_quantize(n) or is_dequantize(n)]
     wanted = sorted({t for n in pairs for t in n.input[1:3] if t and t not in constants})
     needed: Dict[int, Any] = {}
-    found: List[str] = []
+    computed: List[str] = []
     for name in wanted:
         behind = _behind(name, producer, constants)
         if behind is not None:
-            found.append(name)
+            computed.append(name)
             needed.update({id(n): n for n in behind})
-    if not found:
+    if not computed:
         return
     part = type(model)()
     part.ir_version = model.ir_version
@@ -35,18 +35,18 @@ def fold_scales(model: Any) -> None:
     part.graph.node.extend(n for n in graph.node if id(n) in needed)
     read = {t for n in part.graph.node for t in n.input}
     part.graph.initializer.extend(i for i in graph.initializer if i.name in read)
-    for name in found:
+    for name in computed:
         part.graph.output.add().name = name
-    values = open_session(part.SerializeToString(), optimize=False).run(found, {})
+    values = open_session(part.SerializeToString(), optimize=False).run(computed, {})
     if not all(hasattr(v, "dtype") for v in values):
         # A sequence is a list: no scale, and the check says so.
         return
     # A name must not be written twice: the node that made it goes, and with it whatever only it needed.
-    made = set(found)
+    made = set(computed)
     kept = [n for n in graph.node if not made & set(n.output)]
     del graph.node[:]
     graph.node.extend(type(n).FromString(n.SerializeToString()) for n in kept)
-    graph.initializer.extend(numpy_helper.from_array(v, name) for name, v in zip(found, values))
+    graph.initializer.extend(numpy_helper.from_array(v, name) for name, v in zip(computed, values))
     drop_unread(graph)
 
 
@@ -89,10 +89,10 @@ def drop_unread(graph: Any) -> None:
 
 def names_in(attribute: Any) -> Set[str]:
     """Tensors that the subgraphs of an attribute read."""
-    found: Set[str] = set()
+    names: Set[str] = set()
     for graph in (attribute.g, *attribute.graphs):
         for node in graph.node:
-            found.update(node.input)
+            names.update(node.input)
             for inner in node.attribute:
-                found |= names_in(inner)
-    return found
+                names |= names_in(inner)
+    return names

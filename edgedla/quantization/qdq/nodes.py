@@ -46,11 +46,11 @@ class Quantizer:
 
 def constants_of(model: Any) -> Dict[str, Any]:
     """Initializers and Constant nodes by name, as onnx.TensorProto."""
-    found = {i.name: i for i in model.graph.initializer}
+    constants = {i.name: i for i in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            found[node.output[0]] = node.attribute[0].t
-    return found
+            constants[node.output[0]] = node.attribute[0].t
+    return constants
 
 
 def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional[str] = None) -> Quantizer:

@@ -164,36 +164,36 @@ class _Stripper:
         from onnx import numpy_helper
 
         levels = numpy_helper.to_array(self.constants[source])
-        found = read_quantizer(node, self.constants, weights=str(levels.dtype))
+        quantizer = read_quantizer(node, self.constants, weights=str(levels.dtype))
         if levels.dtype == np.int8:
-            self._weight(node, levels, found)
+            self._weight(node, levels, quantizer)
         else:
-            self._constant(node.output[0], _dequantized(levels, found))
+            self._constant(node.output[0], _dequantized(levels, quantizer))
 
     def _float_weight(self, node: Any, producer: Any, inner: str) -> None:
         """A FP32 constant behind Q and DQ: becomes the FP32 constant that they give."""
         from onnx import numpy_helper
 
         values = numpy_helper.to_array(self.constants[inner])
-        found = read_quantizer(producer, self.constants)
-        levels = np.clip(np.rint(values / _spread(found, values.ndim)), -128, 127)
-        self._weight(node, levels, found, values)
+        quantizer = read_quantizer(producer, self.constants)
+        levels = np.clip(np.rint(values / _spread(quantizer, values.ndim)), -128, 127)
+        self._weight(node, levels, quantizer, values)
 
-    def _weight(self, node: Any, levels: np.ndarray, found: Quantizer, values: Optional[np.ndarray] = None) -> None:
+    def _weight(self, node: Any, levels: np.ndarray, quantizer: Quantizer, values: Optional[np.ndarray] = None) -> None:
         """Writes the constant that TensorRT, which takes absmax / 127 of each channel, rounds to the same levels.
 
         Training moves weights under scales that stay: where a channel's largest level is below 127 there is no such
         constant, and its weights as trained (`values`) are rounded once instead of twice.
         """
-        axis = self._weight_axis(node, levels.shape, found)
-        constant = _dequantized(levels, found)
+        axis = self._weight_axis(node, levels.shape, quantizer)
+        constant = _dequantized(levels, quantizer)
         if axis is None:
             # An operand of Add or Mul, a bias: TensorRT keeps it as it is.
             self._constant(node.output[0], constant)
             return
         largest = per_channel_absmax(levels.astype(np.int16), axis)
         # TensorRT has no level -128: one such weight would move the scale of its channel.
-        constant = _dequantized(np.maximum(levels, -INT8_MAX), found)
+        constant = _dequantized(np.maximum(levels, -INT8_MAX), quantizer)
         low = (largest > 0) & (largest < INT8_MAX)
         if low.any():
             self.rounded_anew[label(node)] = float(INT8_MAX / largest[low].min() - 1)
@@ -201,24 +201,24 @@ class _Stripper:
                 shape = [-1 if i == axis else 1 for i in range(levels.ndim)]
                 constant = np.where(low.reshape(shape), values, constant)
         self._constant(node.output[0], constant)
-        self.weight_scales[node.output[0]] = {"axis": axis, "scales": found.scales.astype(">f4").tobytes().hex()}
+        self.weight_scales[node.output[0]] = {"axis": axis, "scales": quantizer.scales.astype(">f4").tobytes().hex()}
 
-    def _weight_axis(self, node: Any, shape: Tuple[int, ...], found: Quantizer) -> Optional[int]:
+    def _weight_axis(self, node: Any, shape: Tuple[int, ...], quantizer: Quantizer) -> Optional[int]:
         """Axis of the output channels that the scales stand along; None for a constant that is no weight."""
         axes = {channel_axis(r, slot, len(shape)) for r, slot in self.readers.get(node.output[0], [])}
         axis = next((a for a in sorted(axes, key=str) if a is not None), None)
         if axis is None:
             return None
-        if found.per_tensor and shape[axis] > 1:
+        if quantizer.per_tensor and shape[axis] > 1:
             raise ModelError(
                 "the weights have one scale for all channels",
                 where=label(node),
                 allowed="one scale per output channel",
                 hint="quantise with per_channel=True: TensorRT takes absmax / 127 of every channel",
             )
-        if not found.per_tensor and (found.axis % len(shape) != axis or found.scales.size != shape[axis]):
+        if not quantizer.per_tensor and (quantizer.axis % len(shape) != axis or quantizer.scales.size != shape[axis]):
             raise ModelError(
-                f"the weights have a scale along axis {found.axis}", where=label(node), allowed=f"axis {axis}"
+                f"the weights have a scale along axis {quantizer.axis}", where=label(node), allowed=f"axis {axis}"
             )
         return axis
 
@@ -283,15 +283,15 @@ class _Stripper:
         entry.value = json.dumps(kept, sort_keys=True, separators=(",", ":"))
 
 
-def _spread(found: Quantizer, rank: int) -> np.ndarray:
+def _spread(quantizer: Quantizer, rank: int) -> np.ndarray:
     """The scales in a shape that multiplies the tensor along its axis."""
-    if found.per_tensor:
-        return found.scales.reshape(())
+    if quantizer.per_tensor:
+        return quantizer.scales.reshape(())
     shape = [1] * rank
-    shape[found.axis % rank] = -1
-    return found.scales.reshape(shape)
+    shape[quantizer.axis % rank] = -1
+    return quantizer.scales.reshape(shape)
 
 
-def _dequantized(levels: np.ndarray, found: Quantizer) -> np.ndarray:
-    result: np.ndarray = levels.astype(np.float32) * _spread(found, levels.ndim)
+def _dequantized(levels: np.ndarray, quantizer: Quantizer) -> np.ndarray:
+    result: np.ndarray = levels.astype(np.float32) * _spread(quantizer, levels.ndim)
     return result
