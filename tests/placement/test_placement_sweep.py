@@ -18,13 +18,16 @@ from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Flow, Item, Problem
 from edgedla.placement.problem.validate import validate
 from edgedla.placement.solvers.balanced_stages import balanced_cuts, staged
-from edgedla.placement.solvers.frontier import Frontier, mirrored
-from edgedla.placement.solvers.load_weights import Prices
-from edgedla.placement.solvers.lower_bounds import floor, floor_on
+from edgedla.placement.solvers.lower_bounds import alike, floor, floor_on
 from edgedla.placement.solvers.solve import solve
-from edgedla.placement.solvers.stream import solve_stream
-from edgedla.placement.solvers.sweep import _undominated
-from edgedla.placement.solvers.weights import best_prices, weights_around
+from edgedla.placement.solvers.streams.beam import beam
+from edgedla.placement.solvers.streams.frontier import Frontier, mirrored
+from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.rows import undominated
+from edgedla.placement.solvers.streams.solve_stream import solve_stream
+from edgedla.placement.solvers.streams.state_graph import StateGraph
+from edgedla.placement.solvers.streams.sweep import sweep
+from edgedla.placement.solvers.streams.weights import best_prices, weights_around
 from tests.placement.placement_problems import assignments, brute_force, cost, problems, regroup
 
 pytestmark = pytest.mark.once
@@ -151,12 +154,49 @@ def test_the_best_prices_bound_every_period(problem: Problem) -> None:
 
 @CHECKED
 @given(
+    problems(max_items=8, devices=ALL, models=2, limits=False), st.sampled_from([2, 4, 9]), st.sampled_from([2, 5, 100])
+)
+def test_bounds_hold_however_little_room_there_is(problem: Problem, width: int, most_states: int) -> None:
+    problem = of_one_batch(problem, (1.0, 1.5))
+    frontier = Frontier(problem, ALL)
+    factors = np.array([problem.factor(frozenset(ALL), d) for d in ALL])
+    everywhere = [a for a in assignments(problem) if set(a) == set(ALL)]
+    least = min((period(problem, evaluate(problem, a)) for a in everywhere), default=float("inf"))
+    evaluated = [evaluate(problem, a) for a in assignments(problem)]
+    limit = 1.3 * min(period(problem, e) for e in evaluated)
+    least_of_any = min(
+        max(
+            f * sum(r * e.loads[m, d].latency_us for m, r in enumerate(problem.rates) if (m, d) in e.loads)
+            for d, f in zip(ALL, factors)
+        )
+        for e in evaluated
+    )
+    same, never = alike(problem), float("inf")
+    weights = weights_around(np.array([0.4, 0.3, 0.3])) * factors
+    known: list = [{} for _ in problem.items]
+    graph = StateGraph(frontier, known, weights, limit, same, most_states, never)
+    assert min(graph.root.max(), graph.dropped, limit) <= least + 1e-6
+    if not graph.empty:
+        swept = sweep(graph, factors, limit, width, never)
+        assert swept.bound <= least + 1e-6
+        if swept.complete:
+            # Placements that leave an engine out count there too, at the slowdown of all.
+            assert swept.bound >= min(limit, least_of_any) - 1e-6
+    for merge in (False, True):
+        prices = Prices.both_ways(frontier, weights)
+        bound, met = beam(frontier, known, prices, factors, limit, width, same, merge, never)
+        assert bound <= least + 1e-6
+        assert all(len(a) == len(problem.items) for a in met)
+
+
+@CHECKED
+@given(
     st.lists(st.tuples(st.integers(0, 2), *[st.integers(0, 12)] * 3), min_size=1, max_size=600),
 )
 def test_only_rows_that_another_undercuts_are_left_out(rows: list) -> None:
     table = np.array(sorted(rows), dtype=float)
     state, loads = table[:, 0].astype(int), table[:, 1:]
-    keep = _undominated(state, loads)
+    keep = undominated(state, loads)
     kept = table[keep]
     for row in table[~keep]:
         assert ((kept[:, 0] == row[0]) & (kept[:, 1:] <= row[1:]).all(axis=1)).any()

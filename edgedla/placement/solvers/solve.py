@@ -43,7 +43,7 @@ def solve(
     with_highs = solver == "highs" or (solver == "auto" and highs.available())
     swept: Optional[Solution] = None
     if goal.objective == "throughput" and len(problem.devices) > 1 and value_of is None:
-        from edgedla.placement.solvers.stream import solve_stream
+        from edgedla.placement.solvers.streams.solve_stream import solve_stream
 
         swept = solve_stream(problem, goal, start, time_limit_s * (SWEEPING if with_highs else 1.0), gap)
         start, time_limit_s = ([] if swept.best is None else [swept.best.assignment]), time_limit_s - swept.solve_time_s

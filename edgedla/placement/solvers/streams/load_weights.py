@@ -7,7 +7,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.placement.solvers.frontier import Frontier, State
+from edgedla.placement.solvers.streams.frontier import Frontier, State
 
 
 class Prices:

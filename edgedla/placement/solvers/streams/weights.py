@@ -7,8 +7,8 @@ from typing import Sequence, Tuple
 
 import numpy as np
 
-from edgedla.placement.solvers.frontier import Frontier
-from edgedla.placement.solvers.load_weights import Prices
+from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.streams.load_weights import Prices
 
 #: Factors by which the weight of one engine differs from the best so far: for the sweeps' weights, and for each step.
 WIDE: Tuple[float, ...] = (0.5, 0.75, 1.0, 1.33, 2.0)

@@ -1,0 +1,170 @@
+"""Partial placements side by side, as columns of arrays: continued, bounded, merged, and freed of those that are needless."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+#: Rows that are compared pair by pair at once.
+BLOCK = 128
+
+#: Steps of the table that stands for the rows of the blocks before.
+EDGES = 256
+
+#: Side of the boxes in which rows are merged, as a share of the limit, where it starts; how it grows; and where it ends.
+FINEST_BOX, WIDER, WIDEST_BOX = 2.0**-15, 1.5, 0.004
+
+
+class Edges(NamedTuple):
+    """What placing one item leads to, ordered by the state before it.
+
+    Attributes:
+        first: edges of state s are `first[s]` to `first[s + 1]`; (states + 1).
+        target: state behind the item.
+        device: position of the item's device.
+        load: what that adds to the load of each device, in us a period; (edges, devices).
+        swapped: the state behind the item is stored with its two cores swapped.
+    """
+
+    first: np.ndarray
+    target: np.ndarray
+    device: np.ndarray
+    load: np.ndarray
+    swapped: np.ndarray
+
+
+class Rows(NamedTuple):
+    """Partial placements: loads by device that none of those merged in the row is below; loads of the one that is traced;
+    index of the state; bound; and where each comes from."""
+
+    loads: np.ndarray
+    traced: np.ndarray
+    state: np.ndarray
+    bound: np.ndarray
+    parent: np.ndarray
+    device: np.ndarray
+    swapped: np.ndarray
+
+    def take(self, which: np.ndarray) -> Rows:
+        return Rows(*(column[which] for column in self))
+
+
+def first_row(devices: int) -> Rows:
+    """Nothing placed, in the only state there is."""
+    return Rows(
+        *(np.zeros((1, devices)) for _ in range(2)), *(np.zeros(1, t) for t in (int, float, int, np.int8, bool))
+    )
+
+
+def continued(edges: Edges, rows: Rows, symmetric: np.ndarray) -> Rows:
+    """All continuations by one item, on mirror images that are the smaller of the two where the cores are alike."""
+    counts = np.diff(edges.first)[rows.state]
+    parent = np.repeat(np.arange(len(rows.state)), counts)
+    edge = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts) + edges.first[rows.state][parent]
+    added = edges.load[edge]
+    loads, traced = rows.loads[parent] + added, rows.traced[parent] + added
+    state, swapped = edges.target[edge], edges.swapped[edge].copy()
+    _swap(swapped, loads, traced)
+    if symmetric.any():
+        turn = symmetric[state] & (loads[:, 1] < loads[:, 2])
+        _swap(turn, loads, traced)
+        swapped ^= turn
+    return Rows(loads, traced, state, np.zeros(len(edge)), parent, edges.device[edge], swapped)
+
+
+def _swap(which: np.ndarray, *arrays: np.ndarray) -> None:
+    for array in arrays:
+        if which.any():
+            array[which] = array[which][:, (0, 2, 1)]
+
+
+def bounds_of(rows: Rows, weights: np.ndarray, ahead: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """By row the best bound over the weights, and the weight that gives it."""
+    best, which = np.empty(len(rows.state)), np.empty(len(rows.state), int)
+    for start in range(0, len(best), 16384):
+        part = slice(start, start + 16384)
+        least = rows.loads[part] @ weights.T + ahead[rows.state[part]]
+        which[part] = least.argmax(axis=1)
+        best[part] = least[np.arange(len(least)), which[part]]
+    return best, which
+
+
+def merged_rows(rows: Rows, width: int, limit: float) -> Rows:
+    """The half of `width` with the lowest bounds, and the others merged into as many boxes of loads, by state.
+
+    The finest grid that has room is taken; where the widest has none, more rows than `width` are left.
+    Rows with no load on a device are not merged with others: its first loadable is still to come.
+    """
+    by_bound = np.argsort(rows.bound, kind="stable")
+    exact, others = rows.take(by_bound[: width // 2]), rows.take(by_bound[width // 2 :])
+    side = limit * FINEST_BOX
+    while True:
+        key = others.state.astype(np.int64)
+        for column in np.minimum(np.ceil(others.loads / side), 2**15 - 1).astype(np.int64).T:
+            key = key * 2**15 + column
+        order = np.lexsort((others.bound, key))
+        starts = np.flatnonzero(np.r_[True, key[order][1:] != key[order][:-1]])
+        if len(starts) <= width - width // 2 or side > limit * WIDEST_BOX:
+            break
+        side *= WIDER
+    low = np.minimum.reduceat(others.loads[order], starts, axis=0)
+    merged = others.take(order[starts])._replace(loads=low)
+    return Rows(*(np.concatenate(columns) for columns in zip(exact, merged)))
+
+
+def undominated(state: np.ndarray, loads: np.ndarray) -> np.ndarray:
+    """Which rows no other row of the same state undercuts, as far as that is cheap to see. Rows are sorted.
+
+    Rows before in the same block are compared one by one; those of blocks before by a table of the last load.
+    """
+    n, size = loads.shape
+    keep = np.ones(n, bool)
+    if size == 1:
+        keep[1:] = state[1:] != state[:-1]
+        return keep
+    middle = loads[:, -2] if size > 2 else np.zeros(n)
+    last = loads[:, -1]
+    table: Optional[np.ndarray] = None
+    edges = np.zeros(0)
+    for start in range(0, n, BLOCK):
+        part = slice(start, min(start + BLOCK, n))
+        s, m, x = state[part], middle[part], last[part]
+        under = np.triu((s[:, None] == s) & (m[:, None] <= m + 1e-9) & (x[:, None] <= x + 1e-9), 1)
+        keep[part] = ~under.any(axis=0)
+        if start and s[0] == state[start - 1]:
+            if table is None or state[start - 1] != state[start - BLOCK]:
+                # A state that goes on: what its rows so far reach, by steps of the middle load.
+                begin, end = np.searchsorted(state, (s[0], s[0] + 1))
+                edges = np.sort(middle[begin : end : max((end - begin) // EDGES, 1)])
+                table = np.full(len(edges) + 1, np.inf)
+                _enter(table, edges, middle[begin:start], last[begin:start])
+            else:
+                before = slice(start - BLOCK, start)
+                _enter(table, edges, middle[before], last[before])
+            same = s == s[0]
+            at = np.searchsorted(edges, m, side="right") - 1
+            keep[part] &= ~(same & (at >= 0) & (table[np.maximum(at, 0)] <= x + 1e-9))
+        else:
+            table = None
+    return keep
+
+
+def _enter(table: np.ndarray, edges: np.ndarray, middle: np.ndarray, last: np.ndarray) -> None:
+    """table[k] = the least last load of the rows whose middle load is at most edges[k]."""
+    np.minimum.at(table, np.searchsorted(edges, middle, side="left"), last)
+    np.minimum.accumulate(table, out=table)
+
+
+def traced_back(
+    devices: Tuple[str, ...], history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]], row: int
+) -> Tuple[str, ...]:
+    """The devices by item that a row of the last layer stands for; `history` has (parent, device, swapped) by item."""
+    reversed_devices: List[str] = []
+    mirror = False
+    for parent, device, swapped in reversed(history):
+        mirror ^= bool(swapped[row])
+        d = int(device[row])
+        reversed_devices.append(devices[(0, 2, 1)[d] if mirror else d])
+        row = int(parent[row])
+    return tuple(reversed(reversed_devices))

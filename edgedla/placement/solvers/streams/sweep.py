@@ -1,0 +1,100 @@
+"""The least period by one sweep over the items: all partial placements that may still become the best, side by side."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import List, Optional, Tuple
+
+import numpy as np
+
+from edgedla.placement.solvers.streams.rows import (
+    bounds_of,
+    continued,
+    first_row,
+    merged_rows,
+    traced_back,
+    undominated,
+)
+from edgedla.placement.solvers.streams.state_graph import StateGraph
+
+#: How many of the placements that came through are handed out.
+HANDED_OUT = 8
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep found.
+
+    Attributes:
+        bound: no placement on these engines has a shorter period, if that is below the limit that was given.
+        assignments: devices by item of the best ones that came through, best first; none below the limit: ().
+        complete: no partial placement was merged or left out for want of room: a wider sweep finds the same.
+        stopped: the deadline came first.
+        used: by weight, how often it gave a partial placement's bound.
+    """
+
+    bound: float
+    assignments: Tuple[Tuple[str, ...], ...]
+    complete: bool
+    stopped: bool
+    used: np.ndarray
+
+
+def sweep(
+    graph: StateGraph,
+    factors: np.ndarray,
+    limit: float,
+    width: int,
+    deadline: float,
+    latency_us: Optional[float] = None,
+    kept: Optional[np.ndarray] = None,
+) -> Swept:
+    """Item by item, every partial placement is continued on every device that the item may stand on.
+
+    Of two in one state the one whose loads are all as low makes the other needless. One whose bound reaches `limit` is
+    dropped. Where more than `width` are left, half of them, those with the lowest bounds, stay as they are; the others
+    are merged with their neighbours in a grid over the loads: the merged row has the lowest load of each device, which no
+    placement that it stands for is below, and traces the one with the lowest bound. So the bound only loosens by what
+    merging loses, and the best row of all still ends in a placement.
+
+    Args:
+        factors: slowdown by device.
+        limit: periods from here on are of no interest.
+        deadline: on time.monotonic's clock.
+        latency_us: the loads of one frame must not add up to more; for a problem of one model.
+        kept: indices of the graph's weights that bound the rows; all of them by default.
+    """
+    columns = np.arange(len(graph.weights)) if kept is None else kept
+    weights, used = graph.weights[columns], np.zeros(len(columns), int)
+    rows = first_row(graph.weights.shape[1])
+    history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    lost, merged = graph.dropped, graph.dropped < np.inf
+    for i, edges in enumerate(graph.edges):
+        rows = continued(edges, rows, graph.symmetric[i + 1])
+        ahead = graph.ahead[i + 1][:, columns]
+        bound, which = bounds_of(rows, weights, ahead)
+        keep = bound < limit
+        used += np.bincount(which[keep], minlength=len(used))
+        if latency_us is not None:
+            keep &= rows.loads.sum(axis=1) <= latency_us * graph.frontier.problem.rates[0] * (1 + 1e-9)
+        rows = rows._replace(bound=bound).take(keep)
+        rows = rows.take(np.lexsort((*rows.loads.T[::-1], rows.state)))
+        rows = rows.take(undominated(rows.state, rows.loads))
+        if len(rows.bound) > width:
+            merged = True
+            rows = merged_rows(rows, width, limit)
+            rows = rows._replace(bound=bounds_of(rows, weights, ahead)[0])
+        if len(rows.bound) > width:
+            by_bound = np.argsort(rows.bound, kind="stable")
+            lost = min(lost, float(rows.bound[by_bound[width]]))
+            rows = rows.take(np.sort(by_bound[:width]))
+        if not len(rows.bound):
+            return Swept(min(lost, limit), (), not merged, False, used)
+        history.append((rows.parent.astype(np.int32), rows.device, rows.swapped))
+        if time.monotonic() > deadline:
+            return Swept(min(lost, float(rows.bound.min()), limit), (), False, True, used)
+    period_us = float((rows.loads * factors).max(axis=1).min())
+    best = np.argsort((rows.traced * factors).max(axis=1), kind="stable")[:HANDED_OUT]
+    assignments = tuple(traced_back(graph.frontier.devices, history, int(row)) for row in best)
+    return Swept(min(lost, period_us, limit), assignments, not merged, False, used)
