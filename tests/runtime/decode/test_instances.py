@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from candidate_cells import cells_above, sigmoid
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode.detections import BoxSettings, NmsOptions
 from edgedla.runtime.decode.instances import Instance, decode_instances
 from edgedla.runtime.frames import Frame, FrameResult
+from tests.runtime.candidate_cells import cells_above, sigmoid
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 HW, REG_MAX, CLASSES, K, SCALE = (32, 48), 4, 2, 6, 4

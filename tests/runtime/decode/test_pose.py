@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from candidate_cells import cells_above, sigmoid
 
 from edgedla.errors import RunError
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.decode.detections import BoxSettings, NmsOptions
 from edgedla.runtime.decode.pose import Pose, decode_pose
 from edgedla.runtime.frames import Frame, FrameResult
+from tests.runtime.candidate_cells import cells_above, sigmoid
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 INPUT_HW, REG_MAX, POINTS = (64, 96), 4, 5
