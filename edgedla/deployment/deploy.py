@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.accuracy.metrics import Metric, metric_of
 from edgedla.builder import load_artifact
@@ -17,6 +17,7 @@ from edgedla.deployment.commands import commands_of
 from edgedla.deployment.data import Parts, parts_of
 from edgedla.deployment.deployment import Deployment
 from edgedla.deployment.details import details_of, notes_of, versions_of
+from edgedla.deployment.device import on_device
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Search, Trial
 from edgedla.deployment.source import Facts, as_source
@@ -70,8 +71,8 @@ def deploy(
     search = Search(steps, budget, progress or (lambda phase, done, of: None))
     best = search.run()
     first = search.first or best
-    best, scores, trials = _final(search, steps, first, best)
-    return _deployment(asked, steps, parts, conversion, first, best, scores, trials, folder, keeper)
+    standing, scores, trials = _final(search, steps, first, best)
+    return _deployment(asked, steps, parts, conversion, first, standing, scores, trials, folder, keeper)
 
 
 def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, Parts]:
@@ -112,8 +113,8 @@ def _metric(request: DeployRequest, network: Any) -> Metric:
 
 def _final(
     search: Search, steps: Steps, first: Candidate, best: Candidate
-) -> Tuple[Candidate, Tuple[Mapping[str, Any], Mapping[str, Any]], Tuple[Trial, ...]]:
-    """(the accepted candidate, scores of the first and of it on the last samples, every trial).
+) -> Tuple[List[Candidate], Tuple[Mapping[str, Any], Mapping[str, Any]], Tuple[Trial, ...]]:
+    """(what was kept, the accepted candidate last; scores of the first and of that one on the last samples; every trial).
 
     One that fails there steps back for the one that was kept before it.
     """
@@ -133,18 +134,20 @@ def _final(
         trials.append(Trial(best.name, best.level, "rejected", why, drop=float(scored(best)["drop"])))
         standing.pop()
         best = standing[-1]
-    return best, (scored(first), scored(best)), tuple(trials)
+    return standing, (scored(first), scored(best)), tuple(trials)
 
 
 def _deployment(
-    asked: DeployRequest, steps: Steps, parts: Parts, conversion: Facts, first: Candidate, best: Candidate,
+    asked: DeployRequest, steps: Steps, parts: Parts, conversion: Facts, first: Candidate, standing: List[Candidate],
     scores: Tuple[Mapping[str, Any], Mapping[str, Any]], trials: Tuple[Trial, ...], folder: Path, keeper: Any,
 ) -> Deployment:  # fmt: skip
     from edgedla.targets import platform_for
 
     platform = platform_for(**asked.platform)
-    built, score, measured = _built(asked, steps, first, best, scores[1])
-    _publish(best, built, folder)
+    built = on_device(asked, steps, first, standing, scores[1])
+    best, score, measured = built.candidate, built.score, built.measured
+    trials = (*trials, *built.trials)
+    _publish(best, built.artifact, folder)
     artifact = load_artifact(folder / "artifact")
     accepted = score["drop"] <= asked.max_drop and bool(best.predicted["bound_kept"])
     details = details_of(first, best)
@@ -156,27 +159,6 @@ def _deployment(
          "samples": parts.identity},
         commands_of(asked, best), notes, conversion, measured, keeper,
     )  # fmt: skip
-
-
-def _built(
-    asked: DeployRequest, steps: Steps, first: Candidate, best: Candidate, score: Mapping[str, Any]
-) -> Tuple[Path, Mapping[str, Any], Dict[str, Any]]:
-    """(the artifact by the backend that was asked for, its score on the last samples, times of both on this device)."""
-    from edgedla.builder.building import backend_of
-
-    assert best.artifact is not None
-    backend = backend_of(asked.backend)
-    if backend == "host":
-        return best.artifact, score, {}
-    step = steps.build(best, backend)
-    folder, digest = step.file("artifact"), str(step.value["digest"])
-    score = steps.score(folder, digest, "final", f"{best.name}, on this device").value
-    after = dict(steps.measure(folder, digest, best.name).value)
-    if first is best:
-        return folder, score, {"before": after, "after": after}
-    step = steps.build(first, backend)
-    before = dict(steps.measure(step.file("artifact"), str(step.value["digest"]), first.name).value)
-    return folder, score, {"before": before, "after": after}
 
 
 def _publish(best: Candidate, artifact: Path, folder: Path) -> None:
