@@ -34,7 +34,11 @@ def test_the_engine_is_built_scored_and_measured_on_the_device(hard_swish: Path,
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["artifact"]["backend"], document["artifact"]["simulated"]) == ("tensorrt", False)
-    assert document["after"]["rewrites"]
+    # Kept, or measured to be slower on this machine and taken back.
+    outcomes = {trial["name"]: trial["outcome"] for trial in document["trials"]}
+    assert bool(document["after"]["rewrites"]) == (outcomes["exact rewrites"] == "kept")
+    if outcomes["exact rewrites"] == "undone":
+        assert "on this device" in document["trials"][-1]["reason"]
     assert document["after"]["final_score"]["basis"] == "measured"
     for times in document["measured"].values():
         assert times["latency_us"] > 0
