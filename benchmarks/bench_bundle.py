@@ -9,7 +9,8 @@ The shapes detector with its decoder and one synthetic frame, by `edgedla run` a
 outputs are zeros. --board is an interpreter with NumPy alone. A real TensorRT takes far more time and memory than all of this.
 
 `edgedla run` is the full installation's, by this interpreter. `floor` imports what the bundle's environment has (and the stand-in, or
-opens a session of the model and runs it) and does nothing else. Seconds are of the process (user and system) and of the clock; medians.
+opens a session of the model and runs it) and does nothing else. CPU seconds are of the whole process, seconds of the clock those to
+the first result; medians.
 """
 
 from __future__ import annotations
@@ -43,15 +44,17 @@ BOARD_FILES = {
     "proc/device-tree/compatible": "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234",
     "proc/meminfo": "MemTotal:       64349264 kB",
 }
-PIPELINE = "version: 1\nartifact: {artifact}\nsource: synthetic://?frames=1\n"
-#: Runs a command and prints its exit code, CPU seconds, seconds and largest resident size in KiB.
+PIPELINE = "version: 1\nartifact: {artifact}\nsource: synthetic://?frames=1\noutputs: {{jsonl: /dev/stdout}}\n"
+#: Runs a command and prints its exit code, CPU seconds, seconds to its first line, and largest resident size in KiB.
 CHILD = """
 import resource, subprocess, sys, time
 start = time.monotonic()
-done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+done = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+done.stdout.readline()
 seconds = time.monotonic() - start
+_, text = done.communicate()
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
-sys.stderr.buffer.write(done.stderr if done.returncode else b"")
+sys.stderr.buffer.write(text if done.returncode else b"")
 print(done.returncode, used.ru_utime + used.ru_stime, seconds, used.ru_maxrss)
 """
 #: The least that runs the model: no pipeline, no edgedla.
@@ -61,6 +64,7 @@ options = onnxruntime.SessionOptions()
 options.enable_mem_pattern = False
 session = onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
 session.run(None, {i.name: numpy.zeros(i.shape, numpy.float32) for i in session.get_inputs()})
+print(flush=True)
 """
 STAND_IN_ALONE = """
 import importlib.util, sys, numpy
@@ -68,6 +72,7 @@ spec = importlib.util.spec_from_file_location("board", sys.argv[1])
 board = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(board)
 board.install()
+print(flush=True)
 """
 
 

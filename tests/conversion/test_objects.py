@@ -11,7 +11,7 @@ import pytest
 
 import edgedla
 from edgedla.conversion.objects import object_kind
-from edgedla.errors import UsageError
+from edgedla.errors import ModelError, UsageError
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 needs_keras = pytest.mark.skipif(find_spec("tensorflow") is None, reason="TensorFlow is not installed")
@@ -124,3 +124,39 @@ def test_a_keras_model_is_converted_from_memory() -> None:
     assert made.within
     assert made.source == "Sequential"
     assert edgedla.check(made.model, target="orin").totals.macs > 0
+
+
+@needs_keras
+@pytest.mark.slow
+def test_a_keras_model_is_deployed(tmp_path: Path) -> None:
+    import keras
+
+    net = keras.Sequential(
+        [keras.layers.Input((8, 8, 3), batch_size=1), keras.layers.Conv2D(4, 3), keras.layers.ReLU()]
+    )
+    made = edgedla.deploy(net, tmp_path, target="agx-orin-64gb", backend="host", level=1, place="dla")
+    document = made.to_dict()
+    assert (document["model"], document["conversion"]["within"]) == ("Sequential", True)
+    x = np.random.default_rng(0).standard_normal((1, 8, 8, 3)).astype(np.float32)
+    outputs = made.run(x)
+    np.testing.assert_allclose(next(iter(outputs.values())), np.asarray(net(x)), rtol=2e-2, atol=2e-3)
+
+
+@needs_keras
+@pytest.mark.slow
+def test_a_keras_model_of_two_inputs_takes_its_sizes_from_examples() -> None:
+    import keras
+
+    sides = [keras.layers.Input((4,), name="left"), keras.layers.Input((4,), name="right")]
+    net = keras.Model(sides, keras.layers.Dense(2)(keras.layers.Add()(sides)))
+    made = edgedla.convert(net, example_inputs={"left": np.zeros((1, 4)), "right": np.zeros((1, 4))})
+    assert made.within
+
+
+@needs_keras
+def test_a_keras_model_without_weights_is_refused_by_name() -> None:
+    import keras
+
+    with pytest.raises(ModelError, match="cannot be saved") as caught:
+        edgedla.convert(keras.Sequential([keras.layers.Dense(3)], name="unbuilt"))
+    assert caught.value.where == "Sequential"
