@@ -19,12 +19,15 @@ import pytest
 
 from edgedla.builder import Artifact, HostSession, Stage, build, load_artifact, plan_build, plan_stages, write_scripts
 from edgedla.builder.chain.host_accuracy import HostChain
+from edgedla.builder.chain.plan import engines_that_share_sram
+from edgedla.builder.chain.split import StageLayers
 from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.errors import BuildError, DocumentError, ModelError, UsageError
 from edgedla.formats import parse_io_formats
 from edgedla.importers import load_onnx
 from edgedla.inspection.inspect_file import diff, inspect
 from edgedla.placement.result.document import read_placement
+from edgedla.targets import platform_for
 from tests.builder.chain_placements import TARGET, Devices, on_one_core, placed, runs
 from tests.models import node, onnx_model, save
 
@@ -228,6 +231,16 @@ def test_engines_on_one_core_share_its_sram(tmp_path: Path) -> None:
     plans = plan_stages(DETECTOR, request(back))
     assert [p.concurrent_engines for p in plans] == [2, 1, 2]
     assert [p.pools.dla_sram_bytes for p in plans] == [1 << 19, 1 << 20, 1 << 19]
+
+
+@pytest.mark.parametrize(
+    ("target", "want"),
+    [("agx-orin-64gb", [1, 2, 1, 2]), ("agx-xavier-32gb", [3, 3, 3, 3]), ("xavier-nx-8gb", [3, 3, 3, 3])],
+)
+def test_stages_without_a_core_take_no_sram(target: str, want: List[int]) -> None:
+    stages = [StageLayers(device, (i,)) for i, device in enumerate(("GPU", "DLA0", "DLA1", "DLA0"))]
+    platform = platform_for(target)
+    assert [engines_that_share_sram(platform, stages, stage) for stage in stages] == want
 
 
 def test_regions_are_whole_and_other_loadables_are_told(tmp_path: Path) -> None:

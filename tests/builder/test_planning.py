@@ -234,6 +234,17 @@ def test_tensors_that_are_int8_in_the_model_need_no_scale() -> None:
     assert [(io.dtype, io.scale) for io in plan.io] == [("INT8", None), ("FLOAT", None)]
 
 
+@pytest.mark.parametrize("dim", [{"dim_param": "n"}, {"dim_value": 0}, {"dim_value": -1}, {}])
+def test_a_batch_that_is_no_size_is_open(chain: Callable[..., Path], dim: Dict[str, Any]) -> None:
+    model = onnx.load(str(chain()))
+    first = model.graph.input[0].type.tensor_type.shape.dim[0]
+    first.Clear()
+    for field, value in dim.items():
+        setattr(first, field, value)
+    plan = plan_build(model.SerializeToString(), request(batch=1))
+    assert [(io.shape_nchw, io.dynamic) for io in plan.inputs] == [((1, 3, 16, 16), True)]
+
+
 def test_dynamic_inputs_are_fixed_and_remembered(chain: Callable[..., Path]) -> None:
     plan = plan_build(chain(dynamic=True), request(batch=1))
     assert [(io.shape_nchw, io.dynamic) for io in plan.inputs] == [((1, 3, 16, 16), True)]

@@ -119,7 +119,9 @@ def plan_chain(whole: Whole, regions: Sequence[Sequence[int]]) -> ChainPlan:
     )
     planned = []
     for part, own_scales in zip(parts, scales):
-        plan = _planned(part, devices, own_scales, formats, precisions, _sharing(whole.platform, stages, part.stage))
+        plan = _planned(
+            part, devices, own_scales, formats, precisions, engines_that_share_sram(whole.platform, stages, part.stage)
+        )
         # The first stage that has one of the network's tensors chooses its format, for the others too.
         for io in plan.io:
             formats.setdefault(io.name, IoFormat(TensorFormat(io.format), io.dtype))
@@ -190,7 +192,7 @@ def _planned(
     return make_plan(graph, report, mode=whole.mode, calibration=calibration, options=options)
 
 
-def _sharing(platform: Platform, stages: Sequence[StageLayers], stage: StageLayers) -> int:
+def engines_that_share_sram(platform: Platform, stages: Sequence[StageLayers], stage: StageLayers) -> int:
     """How many stages share the SRAM of this one's core, or of the whole chip (Xavier), loaded at once as they are."""
     shared = platform.module.sram_shared
     return sum(s.device != "GPU" and (shared or s.device == stage.device) for s in stages) or 1
