@@ -23,6 +23,7 @@ class TensorError:
         absmax: the range in use. best: the range of least error on the samples.
         alone_db: SQNR of the tensor itself, rounded alone. best_db: with the range `best`.
         output_share: noise over signal at the outputs with this tensor alone rounded; None where it was not run.
+        outputs_gain: the outputs are closer to FP32 with this range than with `best`; run where a scale looks suspect.
         accumulated_db, cosine: of the tensor with all rounding before it; None where it was not run.
     """
 
@@ -34,6 +35,7 @@ class TensorError:
     output_share: Optional[float] = None
     accumulated_db: Optional[float] = None
     cosine: Optional[float] = None
+    outputs_gain: bool = False
 
     @property
     def loss_db(self) -> float:
@@ -44,8 +46,8 @@ class TensorError:
 
     @property
     def suspect(self) -> bool:
-        """Its scale is far from what the samples ask for: another threshold repairs it."""
-        return self.loss_db >= SUSPECT_DB
+        """Its scale is far from what the samples ask for, and the outputs do not gain by it: another threshold repairs it."""
+        return self.loss_db >= SUSPECT_DB and not self.outputs_gain
 
 
 def best_ranges(collection: Collection, tensors: Sequence[str]) -> Dict[str, float]:
@@ -88,15 +90,27 @@ def tensor_errors(
 def with_output_shares(
     errors: Sequence[TensorError], simulation: Simulation, feeds: Sequence[Feed], absmax: Mapping[str, float]
 ) -> Tuple[TensorError, ...]:
-    """The same with `output_share` measured: the network runs once a tensor over `feeds`."""
+    """The same with `output_share` measured, suspects first: the network runs once per tensor over `feeds`."""
     rounded = set(simulation.tensors)
     measured: List[TensorError] = []
     for error in errors:
         if error.tensor in rounded:
             share = simulation.noise(feeds, absmax, (error.tensor,)).share
             error = replace(error, output_share=share)
+            if error.suspect:
+                error = replace(error, outputs_gain=_outputs_gain(error, simulation, feeds, absmax))
         measured.append(error)
-    return tuple(measured)
+    return tuple(sorted(measured, key=lambda e: not e.suspect))
+
+
+def _outputs_gain(
+    error: TensorError, simulation: Simulation, feeds: Sequence[Feed], absmax: Mapping[str, float]
+) -> bool:
+    """A range that clips what the outputs do not hear is no fault: it may have been chosen by their error."""
+    # Tensors of one scale move together.
+    alike = [name for name in simulation.tensors if absmax[name] == absmax[error.tensor]]
+    best = simulation.noise(feeds, {**absmax, **dict.fromkeys(alike, error.best)}, alike).share
+    return simulation.noise(feeds, absmax, alike).share <= best
 
 
 def with_accumulated(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, List, Tuple
 
+import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
 
 from edgedla.accuracy.quantize import quantize
 from edgedla.accuracy.request import QuantizeRequest
+from edgedla.accuracy.salient_noise import SalientNoise
 from edgedla.accuracy.state import Step
 from edgedla.quantization.samples import Samples
 
@@ -68,7 +70,12 @@ def test_a_stated_range_is_not_tried(deaf: Any, data: Data, monkeypatch: pytest.
     from edgedla.accuracy.repairs import output_thresholds as module
 
     seen: List[Any] = []
-    monkeypatch.setattr(module, "_best", lambda simulation, group, *rest: seen.append(group))
+
+    def unchanged(noise: Any, group: Any, ranges: Any, step: float, least: float) -> Tuple[float, float]:
+        seen.append(group)
+        return ranges[group[0]], least
+
+    monkeypatch.setattr(module, "_best", unchanged)
     asked = module.output_thresholds
 
     def with_stated(state: Any, errors: Any, few: Any, held: Any, fixed: Any, progress: Any) -> None:
@@ -78,3 +85,38 @@ def test_a_stated_range_is_not_tried(deaf: Any, data: Data, monkeypatch: pytest.
     quantize(deaf, data[0], QuantizeRequest(), holdout=data[1])
     assert seen
     assert not {"x", "r0"} & {name for group in seen for name in group}
+
+
+def test_what_was_clipped_for_the_outputs_is_no_suspect(deaf: Any, data: Data) -> None:
+    auto = quantize(deaf, data[0], QuantizeRequest(), holdout=data[1])
+    judged = quantize(deaf, data[0], QuantizeRequest(), holdout=data[1], absmax=auto.absmax)
+    clipped = next(e for e in judged.errors if e.tensor == "r0")
+    assert clipped.loss_db > 6
+    assert not clipped.suspect
+
+
+def test_salient_noise_hears_what_plain_noise_does_not() -> None:
+    """An error at the few elements that differ from their mean counts more than the same error elsewhere."""
+
+    class Constant:
+        """A simulation whose outputs miss by 1 at one element."""
+
+        outputs = ("y",)
+
+        def __init__(self, missed: int) -> None:
+            self.missed = missed
+
+        def reference(self, feeds: Any) -> Any:
+            quiet = np.array([5.0, 1.0, 0.0], np.float32)
+            return [[quiet + np.array([0, 0, 8.0 * (k == 0)], np.float32)] for k in range(len(feeds))]
+
+        def run(self, feed: Any, absmax: Any) -> Any:
+            exact = self.reference([feed] * 4)[0 if feed == "loud" else 1][0].copy()
+            exact[self.missed] += 1.0
+            return [exact]
+
+    feeds: Any = ("loud", "quiet", "quiet", "quiet")
+    at_object, elsewhere = (SalientNoise(Constant(k), feeds).share() for k in (2, 0))  # type: ignore[arg-type]
+    # m = 2 at the third element: distances 6, -2, -2, -2; sum (y - m)**2 = 48, sum (y - m)**4 = 1344.
+    assert at_object == pytest.approx(48 / 1344)
+    assert elsewhere == 0.0

@@ -179,7 +179,7 @@ def test_qdq_with_samples_is_judged_and_repaired(network: Any, data: Data) -> No
     assert not has_qdq(onnx.load_from_string(result.model))
     # Its pairs stand where the tool put them, so not every tensor is rounded as here.
     assert result.sqnr_db == pytest.approx(plain.sqnr_db, abs=2.0)
-    assert any("Q/DQ pairs taken out" in note for note in result.notes)
+    assert any("Q/DQ pairs removed" in note for note in result.notes)
     bad = with_qdq(network, {**plain.absmax, "r1": plain.absmax["r1"] / 8})
     broken = run(bad, data)
     assert broken.errors[0].tensor == "r1"

@@ -1,26 +1,30 @@
-"""Thresholds of least error at the network's outputs, where a tensor's own error says little about it.
+"""Thresholds of smallest error at the network's outputs, where a tensor's own error says little about it.
 
 A tensor's largest values may hardly matter to what follows: then a range that clips them costs the tensor more than it gains
-it, and the outputs less. So the tensors that weigh most at the outputs are rounded one by one with other ranges, on
-calibration samples, and each takes the range of least noise there.
+it, and the outputs less. Or they matter most, as at the few places of a frame that hold an object. So the ranges of the
+tensors that weigh most at the outputs are tried one after the other, with everything else rounded too, on calibration
+samples, and each takes the range of smallest salient noise there (accuracy.salient_noise).
 """
 
 from __future__ import annotations
 
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.accuracy.simulation import Simulation
+from edgedla.accuracy.salient_noise import SalientNoise
+from edgedla.accuracy.simulation import Simulation, to_db
 from edgedla.accuracy.state import State, Step
 from edgedla.accuracy.triage import TensorError
 from edgedla.quantization.samples import Feed
 from edgedla.quantization.unify import equal_groups
 
-#: Tensors, or groups of one scale, that are tried, and the share of the noise that they have to make together.
-_MOST, _SHARE = 16, 0.9
-#: Ranges that are tried, as factors of the one in use.
-_FACTORS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.2)
-#: A range is changed where the tensor's noise at the outputs falls by this share at least: less is chance.
-_LEAST_GAIN = 0.02
+#: Tensors, or groups of one scale, that are tried, and the share of the noise of all ranges that they have to make together.
+_MOST, _SHARE = 24, 0.97
+#: A range is tried this many times smaller or larger, again and again while the noise falls: pass by pass.
+_STEPS = (0.85, 0.92)
+#: Steps in one direction that may gain nothing before it is given up: noise does not fall evenly.
+_PATIENCE = 2
+#: A range is changed where the noise at the outputs falls by this share at least: less is chance.
+_LEAST_GAIN = 0.005
 #: A change must gain this much on held-out samples, else it is chance.
 _GAIN_DB = 0.05
 
@@ -40,35 +44,43 @@ def output_thresholds(
         fixed: tensors whose range is stated, not measured.
     """
     simulation = state.simulation()
-    groups = _groups(state, simulation, errors, fixed)
+    groups = _groups(state, simulation, calibration, errors, fixed)
+    noise = SalientNoise(simulation, calibration)
     used = simulation.plan.calibration.absmax
-    # Weights make noise of their own, which no range takes away.
-    floor = simulation.noise(calibration, rounded=()).share
-    changed: Dict[str, float] = {}
-    for done, group in enumerate(groups):
-        best = _best(simulation, group, used, calibration, floor)
-        if best is not None:
-            changed.update(dict.fromkeys(group, best))
-        if progress is not None:
-            progress(done + 1, len(groups))
+    ranges: Dict[str, float] = {name: used[name] for name in simulation.tensors}
+    least = noise.share(ranges)
+    for k, step in enumerate(_STEPS):
+        for done, group in enumerate(groups):
+            best, least = _best(noise, group, ranges, step, least)
+            ranges.update(dict.fromkeys(group, best))
+            if progress is not None:
+                progress(k * len(groups) + done + 1, len(_STEPS) * len(groups))
+    changed = {name: value for name, value in ranges.items() if value != used[name]}
     if not changed:
         return
-    before = simulation.noise(held_out).sqnr_db
-    after = state.simulation({**state.absmax, **changed}).noise(held_out).sqnr_db
-    kept = after > before + _GAIN_DB
+    repaired = state.simulation({**state.absmax, **changed})
+    before, after = (x.noise(held_out).sqnr_db for x in (simulation, repaired))
+    gained_db = to_db(SalientNoise(repaired, held_out).share()) - to_db(SalientNoise(simulation, held_out).share())
+    kept = gained_db > _GAIN_DB and after > before - _GAIN_DB
     more = ", ..." if len(changed) > 4 else ""
-    detail = f"{len(changed)} tensors: {', '.join(list(changed)[:4])}{more}"
+    detail = f"{len(changed)} tensors, salient noise {gained_db:+.2f} dB less: {', '.join(list(changed)[:4])}{more}"
     state.steps.append(Step("thresholds of smallest output error", detail, before, after, kept))
     if kept:
         state.absmax = {**state.absmax, **changed}
 
 
 def _groups(
-    state: State, simulation: Simulation, errors: Sequence[TensorError], fixed: Sequence[str]
+    state: State,
+    simulation: Simulation,
+    calibration: Sequence[Feed],
+    errors: Sequence[TensorError],
+    fixed: Sequence[str],
 ) -> List[Tuple[str, ...]]:
     """Tensors that share a scale, the group that makes the most noise at the outputs first."""
     on_dla = set(state.on_dla())
-    shares = {e.tensor: e.output_share or 0.0 for e in errors}
+    # Weights make noise of their own in every run, which no range takes away.
+    floor = simulation.noise(calibration, rounded=()).share
+    shares = {e.tensor: max((e.output_share or 0.0) - floor, 0.0) for e in errors}
     rounded = set(simulation.tensors) & set(state.absmax)
     graph = state.graph
     tied = equal_groups(graph, rounded, state.report.platform, lambda i: graph.layers[i].name in on_dla)
@@ -88,15 +100,23 @@ def _groups(
 
 
 def _best(
-    simulation: Simulation, group: Tuple[str, ...], used: Mapping[str, float], feeds: Sequence[Feed], floor: float
-) -> Optional[float]:
-    """The range of least noise at the outputs with the group alone rounded; None where the one in use is as good."""
-    now = max(used[name] for name in group)
+    noise: SalientNoise, group: Tuple[str, ...], ranges: Mapping[str, float], step: float, least: float
+) -> Tuple[float, float]:
+    """The group's range of smallest noise, with every other tensor rounded as `ranges` says, and that noise.
 
-    def share(value: float) -> float:
-        return simulation.noise(feeds, dict.fromkeys(group, value), group).share
-
-    shares = {factor: share(now * factor) for factor in (1.0, *_FACTORS)}
-    best = min(shares, key=lambda factor: shares[factor])
-    gained = shares[1.0] - shares[best]
-    return now * best if gained > _LEAST_GAIN * max(shares[1.0] - floor, 0.0) else None
+    Args:
+        least: the noise of `ranges`.
+    """
+    now, best = max(ranges[name] for name in group), 1.0
+    for direction in (step, 1.0 / step):
+        factor, failed = direction, 0
+        while failed < _PATIENCE:
+            share = noise.share({**ranges, **dict.fromkeys(group, now * factor)})
+            if share < least * (1.0 - _LEAST_GAIN):
+                best, least, failed = factor, share, 0
+            else:
+                failed += 1
+            factor *= direction
+        if best != 1.0:
+            break
+    return now * best, least
