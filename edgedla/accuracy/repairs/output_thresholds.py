@@ -55,7 +55,8 @@ def output_thresholds(
             ranges.update(dict.fromkeys(group, best))
             if progress is not None:
                 progress(k * len(groups) + done + 1, len(_STEPS) * len(groups))
-    changed = {name: value for name, value in ranges.items() if value != used[name]}
+    # Each by its factor, not all of a group alike: that they are made equal is a rule's work, and is reported as such.
+    changed = {n: state.absmax[n] * (r / used[n]) for n, r in ranges.items() if n in state.absmax and r != used[n]}
     if not changed:
         return
     repaired = state.simulation({**state.absmax, **changed})
