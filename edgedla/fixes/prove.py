@@ -187,7 +187,10 @@ def _run_fragment(fragment: Fragment, feed: Mapping[str, np.ndarray], names: Seq
     """Both forms side by side in one model."""
     import onnx
 
-    graph = onnx.GraphProto(name="site")
+    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in fragment.opsets]
+    proto = onnx.ModelProto(ir_version=10, opset_import=opsets)
+    graph = proto.graph
+    graph.name = "site"
     graph.node.extend([*fragment.before, *fragment.after])
     for name, tensor in fragment.constants.items():
         elements = data_of(tensor)
@@ -199,10 +202,13 @@ def _run_fragment(fragment: Fragment, feed: Mapping[str, np.ndarray], names: Seq
     asked = [name for name in names if name in made]
     for name in asked:
         graph.output.add().name = name
-    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in fragment.opsets]
-    proto = onnx.ModelProto(ir_version=10, graph=graph, opset_import=opsets)
-    session = open_session(proto.SerializeToString(), optimize=False)
-    return dict(zip(asked, session.run(asked, dict(feed)))) if asked else {}
+    if not asked:
+        return {}
+    data = proto.SerializeToString()
+    # The weights of a large site are held as few times as can be.
+    del graph, proto
+    session = open_session(data, optimize=False)
+    return dict(zip(asked, session.run(asked, dict(feed))))
 
 
 def compare(before: Any, after: Any, equality: str, approximate: float, inputs: str) -> Proof:

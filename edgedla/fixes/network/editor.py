@@ -7,7 +7,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from edgedla.fixes.network.library import onnx_ir
-from edgedla.fixes.network.network import MISSING_DATA, Network, has_data
+from edgedla.fixes.network.network import MISSING_DATA, Network, data_of, has_data
 from edgedla.fixes.network.shapes import output_types
 
 Pair = Tuple[int, int]
@@ -70,7 +70,7 @@ class Editor:
 
         def compute() -> Any:
             # NumPy turns float32 times a float64 scalar into float64, which ONNX refuses beside float32.
-            elements = function(*(np.asarray(t.numpy()) for t in read)).astype(dtype.numpy())
+            elements = function(*map(data_of, read)).astype(dtype.numpy(), copy=False)
             return self._ir.tensor(np.ascontiguousarray(elements))
 
         return self._initializer(self._ir.LazyTensor(compute, dtype, dims, cache=False), label)

@@ -154,9 +154,20 @@ def data_of(tensor: Any) -> Optional[np.ndarray]:
     if not has_data(tensor):
         return None
     try:
-        return np.asarray(tensor.numpy())
+        return _copied(tensor)
     except (OSError, ValueError):
         return None
+
+
+def _copied(tensor: Any) -> np.ndarray:
+    """The elements; of an external tensor a copy, so that no page of its file stays mapped."""
+    elements = np.asarray(tensor.numpy())
+    if getattr(tensor, "location", None) is None:
+        return elements
+    copy = elements.copy()
+    del elements
+    tensor.release()
+    return copy
 
 
 def has_data(tensor: Any) -> bool:
