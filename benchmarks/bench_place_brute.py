@@ -41,7 +41,7 @@ def goals(rng: random.Random) -> Iterator[Tuple[str, Goal]]:
     yield "throughput", Goal("throughput")
 
 
-def faults(problem: Problem, graph: LayerGraph, rng: random.Random) -> Iterator[str]:
+def faults(problem: Problem, graph: LayerGraph, rng: random.Random, only: str) -> Iterator[str]:
     """What is wrong with the answers for one problem."""
     for layer in graph.layers:
         feeding = [graph.producer(name) for name in layer.inputs]
@@ -52,6 +52,8 @@ def faults(problem: Problem, graph: LayerGraph, rng: random.Random) -> Iterator[
             }:
                 yield f"the loop at {layer.name} is no item of the GPU's"
     for name, goal in goals(rng):
+        if only not in ("", name):
+            continue
         bound = goal.bound_of(0)
         expected = least(problem, goal.objective, bound, goal.frames_per_second)
         for solver in ("highs", "python"):
@@ -76,6 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--goal", default="", choices=["", *(name for name, _ in goals(random.Random(0)))])
     parser.add_argument("-o", "--output", type=Path)
     a = parser.parse_args()
     began, wrong = time.process_time(), []
@@ -88,16 +91,16 @@ def main() -> None:
         assignments += ways
         with_loops += loops_in(graph) > 0
         cases += 1
-        found: List[str] = list(faults(problem, graph, random.Random(seed)))
+        found: List[str] = list(faults(problem, graph, random.Random(seed), a.goal))
         wrong += [{"case": seed, "fault": text} for text in found]
         for text in found:
             print(f"case {seed}: {text}", flush=True)
     result: Dict[str, Any] = {
-        "command": f"python benchmarks/bench_place_brute.py --count {a.count}",
+        "command": f"python benchmarks/bench_place_brute.py --count {a.count}" + f" --goal {a.goal}" * bool(a.goal),
         "cases": cases,
         "with_loops": with_loops,
         "assignments": assignments,
-        "searches": cases * 2 * len(list(goals(random.Random(0)))),
+        "searches": cases * 2 * (1 if a.goal else len(list(goals(random.Random(0))))),
         "wrong": wrong,
         "processor_s": round(time.process_time() - began, 1),
     }

@@ -177,8 +177,8 @@ def devices_of(platform: Platform, objective: str, asked: Optional[Sequence[str]
     present = DEVICES[: 1 + cores]
     if asked is None:
         return present[:2] if objective in ("latency", "energy") else present
-    wanted = [d.upper() for d in asked]
-    for d in wanted:
+    names = [d.upper() for d in asked]
+    for d in names:
         if d == "DLA" and cores:
             continue
         if d not in present:
@@ -188,7 +188,7 @@ def devices_of(platform: Platform, objective: str, asked: Optional[Sequence[str]
                 where="devices",
                 allowed=", ".join(present),
             )
-    chosen = {c for d in wanted for c in (present[1:] if d == "DLA" else (d,))}
+    chosen = {c for d in names for c in (present[1:] if d == "DLA" else (d,))}
     if not chosen:
         raise UsageError("no device is left to place on", where="devices", allowed=", ".join(present))
     return tuple(d for d in present if d in chosen)

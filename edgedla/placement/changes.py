@@ -34,26 +34,26 @@ def by_time(
     """
     if not report.ranking:
         return (), None
-    kept, now = list(report.ranking), times.of(report.ranking)
+    remaining, now = list(report.ranking), times.of(report.ranking)
     without: List[float] = []
-    while kept:
-        without = [times.of([c for c in kept if c is not change]) for change in kept]
+    while remaining:
+        without = [times.of([c for c in remaining if c is not change]) for change in remaining]
         if min(without) >= now * (1 - SAME):
             break
         now = min(without)
-        del kept[without.index(now)]
+        del remaining[without.index(now)]
     before = times.of(())
     if now >= before * (1 - SAME):
-        kept = []
-    order = sorted(range(len(kept)), key=lambda i: (-without[i], i))
+        remaining = []
+    order = sorted(range(len(remaining)), key=lambda i: (-without[i], i))
     limit = subgraphs_per_core(report.platform)
-    ranking = in_order(graph, verdicts, [kept[i] for i in order], limit, report.precision)
+    ranking = in_order(graph, verdicts, [remaining[i] for i in order], limit, report.precision)
     timed = with_times(ranking, times.of, every)
-    slower = [c for c in report.ranking if not any(c is k for k in kept)]
+    slower = [c for c in report.ranking if not any(c is k for k in remaining)]
     if not slower:
         return timed, None
     fixes = tuple(fix for change in slower for fix in change.fixes)
-    return timed, SlowerChanges(fixes, times.of([*kept, *slower]), times.of(kept))
+    return timed, SlowerChanges(fixes, times.of([*remaining, *slower]), times.of(remaining))
 
 
 def with_times(

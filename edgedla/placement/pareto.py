@@ -127,7 +127,7 @@ def pareto(
     fastest = best(first, None)
     assert fastest is not None
     row, complete = trace(lambda bound: best(second, bound), fastest.latency_us, lambda: time.monotonic() > deadline)
-    points = [_point(prepared.assembled(*reached.found)) for reached in undominated(row)]
+    points = [_point(prepared.assembled(*reached.answer)) for reached in undominated(row)]
     any_point = points[0].placement
     names = tuple(m.name for m in any_point.models)
     return ParetoFront(
@@ -137,12 +137,12 @@ def pareto(
 
 @dataclass(frozen=True)
 class Reached:
-    """What one search found: `worth` by the second objective, the smaller the better; `found` is the caller's."""
+    """What one search found: `worth` by the second objective, the smaller the better; `answer` is the caller's."""
 
     latency_us: float
     worth: float
     proven: bool
-    found: Any
+    answer: Any
 
 
 def trace(
@@ -189,11 +189,11 @@ def trace(
 
 def undominated(row: Sequence[Reached]) -> List[Reached]:
     """Those of which none is better in both objectives, by rising latency."""
-    kept: List[Reached] = []
+    front: List[Reached] = []
     for point in sorted(row, key=lambda p: (p.latency_us, p.worth)):
-        if not kept or point.worth < kept[-1].worth - 1e-9 * abs(kept[-1].worth):
-            kept.append(point)
-    return kept
+        if not front or point.worth < front[-1].worth - 1e-9 * abs(front[-1].worth):
+            front.append(point)
+    return front
 
 
 def _point(placement: Placement) -> ParetoPoint:

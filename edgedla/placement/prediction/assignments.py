@@ -37,7 +37,7 @@ def each_model(devices: Union[Assignment, Sequence[Assignment]], count: int) -> 
     return several
 
 
-def devices_of_model(problem: Problem, m: int, model: Model, wanted: Assignment) -> Tuple[str, Tuple[str, ...]]:
+def devices_of_model(problem: Problem, m: int, model: Model, asked: Assignment) -> Tuple[str, Tuple[str, ...]]:
     """(the assignment in words, device by item of model m).
 
     Layers without a DLA verdict fall back to the GPU, as in a build with `--allowGPUFallback`, and a core keeps the
@@ -47,42 +47,42 @@ def devices_of_model(problem: Problem, m: int, model: Model, wanted: Assignment)
         UsageError: an unknown word, a device that the module does not have, a pin that a rule forbids.
         DocumentError: the placement cannot be read, or is of another model.
     """
-    if isinstance(wanted, str) and ":" not in wanted and not _is_file(wanted):
-        name = wanted.strip()
+    if isinstance(asked, str) and ":" not in asked and not _is_file(asked):
+        name = asked.strip()
         device = name.upper()
         if device in ("TENSORRT", "DLA"):
             device = problem.cores[0] if problem.cores else GPU
         if device not in problem.devices:
             raise UsageError(f"{name!r} cannot be used here", where="devices", allowed=_allowed(problem))
         return (name if name == "tensorrt" else device), _filled(problem, m, device)
-    if isinstance(wanted, Mapping) or (isinstance(wanted, str) and not _is_file(wanted)):
-        pins = tuple(wanted.items()) if isinstance(wanted, Mapping) else parse_pins((str(wanted),))
+    if isinstance(asked, Mapping) or (isinstance(asked, str) and not _is_file(asked)):
+        pins = tuple(asked.items()) if isinstance(asked, Mapping) else parse_pins((str(asked),))
         return "pins", _pinned(problem, m, model, [(n, d.upper()) for n, d in pins])
-    placement = wanted if isinstance(wanted, Placement) else read_placement(Path(str(wanted)))
+    placement = asked if isinstance(asked, Placement) else read_placement(Path(str(asked)))
     return "placement", _placed(problem, m, model, placement)
 
 
 def _filled(problem: Problem, m: int, device: str) -> Tuple[str, ...]:
     items_of_model = set(problem.items_of(m))
     whole = greedy(problem, tuple(device if k == m else GPU for k in range(len(problem.models))))
-    kept = after_cap(problem, tuple(d if i in items_of_model else GPU for i, d in enumerate(whole)))
-    return tuple(kept[i] for i in sorted(items_of_model))
+    settled = after_cap(problem, tuple(d if i in items_of_model else GPU for i, d in enumerate(whole)))
+    return tuple(settled[i] for i in sorted(items_of_model))
 
 
 def _pinned(problem: Problem, m: int, model: Model, pins: Sequence[Tuple[str, str]]) -> Tuple[str, ...]:
-    wanted = resolve_pins(model.graph, pins)
+    asked = resolve_pins(model.graph, pins)
     exact = resolve_pins(model.graph, [p for p in pins if "*" not in p[0]], strict=False)
-    kept = check_pins(
-        Model(model.graph, model.verdicts, wanted, model.rate),
+    settled = check_pins(
+        Model(model.graph, model.verdicts, asked, model.rate),
         problem.devices,
         False,
-        {i: i not in exact for i in wanted},
+        {i: i not in exact for i in asked},
     )
-    core = next((d for d in kept.values() if d in problem.cores), problem.cores[0] if problem.cores else GPU)
+    core = next((d for d in settled.values() if d in problem.cores), problem.cores[0] if problem.cores else GPU)
     devices: List[str] = []
     for i in problem.items_of(m):
         item = problem.items[i]
-        pin = next((kept[layer] for layer in item.layers if layer in kept), core)
+        pin = next((settled[layer] for layer in item.layers if layer in settled), core)
         device = core if pin == "DLA" else pin
         devices.append(device if device in item.allowed else GPU)
     return tuple(devices)

@@ -115,8 +115,8 @@ class Predictor:
         """The prediction of one assignment; see `predict` for its forms."""
         names: List[str] = []
         assignment: List[str] = []
-        for m, wanted in enumerate(each_model(devices, len(self.models))):
-            name, placed = devices_of_model(self.problem, m, self.models[m], wanted)
+        for m, asked in enumerate(each_model(devices, len(self.models))):
+            name, placed = devices_of_model(self.problem, m, self.models[m], asked)
             names.append(name)
             assignment += placed
         return self.of(tuple(assignment), tuple(names), concurrent, one_process)

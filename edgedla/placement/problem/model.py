@@ -38,11 +38,11 @@ def why_not(model: Model, unit: Unit, use_unknown: bool = False) -> str:
     """Why the DLA may not run a unit: the rule and its message."""
     for i in unit.layers:
         verdict = model.verdicts[i]
-        wanted = {Support.GPU: Effect.REJECT, Support.UNKNOWN: Effect.UNKNOWN}.get(verdict.support)
+        decisive = {Support.GPU: Effect.REJECT, Support.UNKNOWN: Effect.UNKNOWN}.get(verdict.support)
         if verdict.support is Support.UNKNOWN and use_unknown:
-            wanted = None
-        if wanted is not None:
-            reason = next((f for f in verdict.findings if f.effect is wanted), None)
+            decisive = None
+        if decisive is not None:
+            reason = next((f for f in verdict.findings if f.effect is decisive), None)
             return f"{reason.rule}: {reason.message}" if reason else "no rule says that the DLA runs it"
         if verdict.validation:
             return f"{verdict.validation[0].rule}: {verdict.validation[0].message}"

@@ -91,7 +91,7 @@ def check_pins(
     """
     units = fuse(model.graph)
     legal = legal_units(model, units, use_unknown)
-    kept: Dict[int, str] = {}
+    legal_pins: Dict[int, str] = {}
     for unit, is_legal in zip(units.units, legal):
         pins = {i: model.pins[i] for i in unit.layers if i in model.pins}
         exact = {i: p for i, p in pins.items() if not defaults.get(i, False)}
@@ -117,5 +117,5 @@ def check_pins(
                 where="pin",
                 allowed=", ".join(d for d in DEVICES if d in devices),
             )
-        kept.update({i: device for i in unit.layers})
-    return kept
+        legal_pins.update({i: device for i in unit.layers})
+    return legal_pins

@@ -45,8 +45,8 @@ def read_models(
         verdicts = rules.check(graph, platform, precision)
         pinned_by_name = resolve_pins(graph, [p for p in parsed if "*" not in p[0]], strict=False)
         model = Model(graph, verdicts, resolve_pins(graph, parsed, strict=False), 1.0 if rates is None else rates[m])
-        kept = check_pins(model, devices, use_unknown, {i: i not in pinned_by_name for i in model.pins})
-        models.append(Model(graph, verdicts, kept, model.rate))
+        legal_pins = check_pins(model, devices, use_unknown, {i: i not in pinned_by_name for i in model.pins})
+        models.append(Model(graph, verdicts, legal_pins, model.rate))
     return tuple(models)
 
 

@@ -113,11 +113,11 @@ def segments(problem: Problem, evaluation: Evaluation, model: int) -> Tuple[Segm
     return tuple(parts)
 
 
-def _append(found: List[Segment], s: Segment) -> None:
-    if found and found[-1].device == s.device == GPU:
-        last = found.pop()
+def _append(into: List[Segment], s: Segment) -> None:
+    if into and into[-1].device == s.device == GPU:
+        last = into.pop()
         s = Segment(GPU, s.model, last.time_us + s.time_us, last.items + s.items, last.reformat_us + s.reformat_us)
-    found.append(s)
+    into.append(s)
 
 
 def _order(

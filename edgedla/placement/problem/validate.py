@@ -127,9 +127,9 @@ def _membership(problem: Problem, assignment: Sequence[str], regions: Sequence[R
                 text = f"{problem.items[i].name} is named in a region on {r.core}, but is placed on {assignment[i]}"
                 violations.append(Violation("one-model", text, (i,)))
     for i, (item, device) in enumerate(zip(problem.items, assignment)):
-        wanted = 0 if device == GPU else 1
-        if times[i] != wanted:
-            text = f"{item.name} on {device} is in {times[i]} regions, not in {wanted}"
+        expected = 0 if device == GPU else 1
+        if times[i] != expected:
+            text = f"{item.name} on {device} is in {times[i]} regions, not in {expected}"
             violations.append(Violation("each-layer-once", text, (i,)))
     return violations
 

@@ -276,8 +276,8 @@ def _ask_for_size(r: Relaxation) -> None:
     No item from which v is reached, or that is reached from v, past an item that cannot stand on the core is company:
     loadables are convex. Other batches are none either.
     """
-    problem, wanted = r.problem, r.problem.limits.min_region_layers
-    if wanted <= 1:
+    problem, smallest = r.problem, r.problem.limits.min_region_layers
+    if smallest <= 1:
         return
     for core in (d for d in r.engines if d != GPU):
         for m in range(len(problem.models)):
@@ -289,7 +289,7 @@ def _ask_for_size(r: Relaxation) -> None:
                 for w in possible:
                     if w != v and problem.items[w].batch == item.batch and w not in apart[v] and v not in apart[w]:
                         add(company, r.on(w, core), float(problem.items[w].units))
-                r.model.at_least(add(company, r.on(v, core), -float(wanted - item.units)))
+                r.model.at_least(add(company, r.on(v, core), -float(smallest - item.units)))
 
 
 def _apart(problem: Problem, model: int, possible: Set[int]) -> Dict[int, Set[int]]:

@@ -21,12 +21,12 @@ LARGE_COST = 1024.0
 Row = Tuple[float, float, Dict[int, float]]
 
 
-def scale_of(largest: float, wanted: float) -> float:
-    """The power of two that brings `largest` to `wanted` or more; 1 where it is there already. It changes no digit."""
-    if not 0 < largest < wanted:
+def scale_of(largest: float, target: float) -> float:
+    """The power of two that brings `largest` to `target` or more; 1 where it is there already. It changes no digit."""
+    if not 0 < largest < target:
         return 1.0
     # Beyond this the factor itself would leave the range of a float.
-    return 2.0 ** min(math.ceil(math.log2(wanted) - math.log2(largest)), 1000)
+    return 2.0 ** min(math.ceil(math.log2(target) - math.log2(largest)), 1000)
 
 
 def rounded_costs(cost: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> Tuple[List[float], float]:
@@ -51,13 +51,13 @@ def rounded_row(row: Row, lower: Sequence[float], upper: Sequence[float]) -> Row
     factor = scale_of(max(map(abs, terms.values()), default=0.0), 1.0)
     if factor == 1.0 and all(abs(v) > SMALL_VALUE for v in terms.values()):
         return row
-    kept: Dict[int, float] = {}
+    large_terms: Dict[int, float] = {}
     least, most = least * factor, most * factor
     for column, unscaled in terms.items():
         value = unscaled * factor
         if abs(value) > SMALL_VALUE:
-            kept[column] = value
+            large_terms[column] = value
         elif value:
             ends = value * lower[column], value * upper[column]
             least, most = least - max(ends), most - min(ends)
-    return least, most, kept
+    return least, most, large_terms

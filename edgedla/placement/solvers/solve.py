@@ -65,21 +65,21 @@ def solve(
     return first_core_first(problem, goal, solution, value_of)
 
 
-def first_core_first(problem: Problem, goal: Goal, found: Solution, value_of: Optional[Value] = None) -> Solution:
+def first_core_first(problem: Problem, goal: Goal, answer: Solution, value_of: Optional[Value] = None) -> Solution:
     """Of two mirror images on cores that are alike, the one whose first item on the DLA is on the first core.
 
     Which of the two a solver meets first depends on its release; the answer should not.
     """
     cores = problem.cores
-    if found.best is None or not alike(problem):
-        return found
-    if next((d for d in found.best.assignment if d in cores), cores[0]) == cores[0]:
-        return found
+    if answer.best is None or not alike(problem):
+        return answer
+    if next((d for d in answer.best.assignment if d in cores), cores[0]) == cores[0]:
+        return answer
     swap = {cores[0]: cores[1], cores[1]: cores[0]}
-    mirrored = evaluate(problem, [swap.get(d, d) for d in found.best.assignment])
+    mirrored = evaluate(problem, [swap.get(d, d) for d in answer.best.assignment])
     value, _ = measure_of(goal, value_of)(problem, mirrored)
-    same = legal(problem, mirrored, goal) and abs(value - found.value) <= 1e-9 * found.value
-    return replace(found, best=mirrored) if same else found
+    same = legal(problem, mirrored, goal) and abs(value - answer.value) <= 1e-9 * answer.value
+    return replace(answer, best=mirrored) if same else answer
 
 
 def schedule_length(deadline: float = INFINITY) -> Value:

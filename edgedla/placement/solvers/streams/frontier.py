@@ -210,14 +210,14 @@ class Frontier:
             )
         elif any(new):
             ends = tuple(0 if n and end == 1 else end for n, end in zip(new, ends))
-        kept = s.kept_items(items)
+        live_rest = s.kept_items(items)
         if any(new):
             for core, n in zip(self.cores, new):
                 load[core] += n * self.loadable_us
-            kept = tuple((x[0], *(v + n for v, n in zip(x[1:], new))) for x in kept)
+            live_rest = tuple((x[0], *(v + n for v, n in zip(x[1:], new))) for x in live_rest)
             counts = tuple(c + n for c, n in zip(counts, new))
         if s.is_kept:
-            kept += ((device, *slack),)
+            live_rest += ((device, *slack),)
         for out in s.outputs:
             mask = 1 << device
             if out.is_output and device:
@@ -226,7 +226,7 @@ class Frontier:
             masks.append(mask)
         masks.append(1)
         left_over = State(
-            kept,
+            live_rest,
             s.kept_masks(masks),
             counts if s.more_sources else self._none,
             ends if s.more_ends else self._none,
@@ -235,11 +235,11 @@ class Frontier:
         return left_over, [x * s.rate for x in load]
 
     @staticmethod
-    def _ended(new: List[int], a: int, end: int, here: bool, slack: int) -> int:
+    def _ended(new: List[int], a: int, end: int, on_core: bool, slack: int) -> int:
         """`State.ends` of a core behind an item that nothing reads; counts the loadable that this may add."""
         if new[a] and end == 1:
             end = 0
-        if here:
+        if on_core:
             new[a] += end == 1
             return 2
         if slack == 0:

@@ -87,8 +87,8 @@ class Prices:
         """Only the weights that gave the best bound most often so far, for sweeps of more placements."""
         if len(self.weights) <= count:
             return self
-        kept = np.sort(np.argsort(-self.used, kind="stable")[:count])
-        return Prices(self.frontier, self.weights[kept], self.along[kept])
+        most = np.sort(np.argsort(-self.used, kind="stable")[:count])
+        return Prices(self.frontier, self.weights[most], self.along[most])
 
     def _shares(self, i: int) -> Dict[int, float]:
         flows = self.frontier.into[i]

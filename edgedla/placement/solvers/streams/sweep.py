@@ -48,7 +48,7 @@ def sweep(
     width: int,
     deadline: float,
     latency_us: Optional[float] = None,
-    kept: Optional[np.ndarray] = None,
+    chosen: Optional[np.ndarray] = None,
 ) -> Swept:
     """Item by item, every partial placement is continued on every device that the item may stand on.
 
@@ -65,7 +65,7 @@ def sweep(
         latency_us: the loads of one frame must not add up to more; for a problem of one model.
         kept: indices of the graph's weights that bound the rows; all of them by default.
     """
-    columns = np.arange(len(graph.weights)) if kept is None else kept
+    columns = np.arange(len(graph.weights)) if chosen is None else chosen
     weights, used = graph.weights[columns], np.zeros(len(columns), int)
     rows = first_row(graph.weights.shape[1])
     history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]] = []
