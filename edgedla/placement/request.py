@@ -114,9 +114,10 @@ class PlacementRequest:
     def check_models(self, count: int) -> None:
         """Raises UsageError where bounds or frame rates are given for another number of models."""
         bound = self.latency_bound_us
-        for what, given in (("latency bounds", bound), ("frame rates", self.frames_per_second)):
+        for what, given in (("latency bound", bound), ("frame rate", self.frames_per_second)):
             if isinstance(given, tuple) and len(given) != count:
-                raise UsageError(f"{len(given)} {what} for {count} model{'s' * (count > 1)}", where=what)
+                text = f"{len(given)} {what}{'s' * (len(given) > 1)} for {count} model{'s' * (count > 1)}"
+                raise UsageError(text, where=f"{what}s")
 
 
 def _bounds(bound: Union[None, float, Sequence[float]]) -> Union[None, float, Tuple[float, ...]]:
