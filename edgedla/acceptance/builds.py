@@ -137,7 +137,7 @@ def prepare(
     """The model as a file, and the request to build it for this board with the TensorRT that is here.
 
     Args:
-        backend: "host" simulates the same build. devices: of BUILDS. numerics: of a simulated build.
+        backend: "host" simulates the same build. devices: of BUILDS, "name:GPU,other:GPU". numerics: of a simulated build.
 
     Raises:
         Skip: no TensorRT, or an unknown module.
@@ -161,7 +161,7 @@ def prepare(
         calib=cache if precision == "int8" and version < (11,) else None,
         options=PlanOptions(
             reformat_free=reformat_free,
-            devices={"*": "GPU"} if devices == "*:GPU" else {},
+            devices=dict(pair.split(":") for pair in devices.split(",") if pair) if devices != CHAIN else {},
             numerics=dict(numerics or {}),
         ),
         allow_drift=mode == "hybrid" and backend == "tensorrt",

@@ -73,6 +73,23 @@ def numerics() -> Any:
     return net.model(y=[1, 64, 8, 8], s=[1, 32, 8, 8])
 
 
+#: How often a frame goes from the DLA to the GPU and back in `crossings` where its poolings are on the GPU.
+CROSSINGS = 4
+
+
+def crossings() -> Any:
+    """Convolutions with a small pooling between each two: what one of those costs more on the GPU is the way there and back."""
+    net = Net(x=[1, 32, 28, 28])
+    x = net.conv("x", "conv0", [32, 32, 3, 3])
+    for i in range(CROSSINGS):
+        x = net.conv(
+            net.add("MaxPool", [x], f"pool{i}", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+            f"conv{i + 1}" if i + 1 < CROSSINGS else "y",
+            [32, 32, 3, 3],
+        )
+    return net.model(y=[1, 32, 28, 28])
+
+
 def near_sram() -> Any:
     """Tensors of 448 KiB in FP16 between convolutions: two of them fill what a core has of SRAM."""
     net = Net(x=[1, 64, 56, 64])

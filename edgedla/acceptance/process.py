@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from edgedla.acceptance.measure.clocks import restore
 from edgedla.acceptance.steps import STEPS, Context, Step
 from edgedla.acceptance.values import StepResult
 from edgedla.documents import header
@@ -24,17 +25,25 @@ KEPT_BYTES = 256 * 1024
 
 
 def run_steps(
-    folder: Path, *, quick: bool = False, container: str = "", only: Sequence[str] = (), say: Optional[Say] = None
+    folder: Path,
+    *,
+    quick: bool = False,
+    container: str = "",
+    only: Sequence[str] = (),
+    lock_clocks: bool = False,
+    say: Optional[Say] = None,
 ) -> Dict[str, Any]:
     """The report; `folder` holds report.json, logs/ and files/ at any time, whatever happens to a step.
 
     Args:
         only: ids of the steps to run; () for all.
+        lock_clocks: P8 measures under jetson_clocks too. It needs root, or sudo without a password; the clocks are given
+            back, also where the step dies.
     """
     work, logs, files = folder / "work", folder / "logs", folder / "files"
     for one in (work, logs, files):
         one.mkdir(parents=True, exist_ok=True)
-    context = Context(str(work), str(files), quick, container)
+    context = Context(str(work), str(files), quick, container, lock_clocks)
     context_file = work / "context.json"
     context_file.write_text(json.dumps(context._asdict()), encoding="utf-8")
     results: List[StepResult] = []
@@ -46,6 +55,8 @@ def run_steps(
             result = StepResult(step.id, "skipped", 0.0, "not in a quick run")
         else:
             result = _run(step, limit_s, context_file, work, logs)
+            # A step that was killed leaves them locked.
+            restore(work)
         results.append(result)
         if say is not None:
             reason = f": {result.reason.splitlines()[-1]}" if result.reason else ""

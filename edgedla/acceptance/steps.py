@@ -9,12 +9,14 @@ from edgedla.acceptance.values import Finding
 
 
 class Context(NamedTuple):
-    """What a step gets. `work`: a folder that all steps share; `files`: for raw captures; `quick`: in three minutes."""
+    """What a step gets. `work`: a folder that all steps share; `files`: for raw captures; `quick`: in three minutes; `lock_clocks`:
+    measure with jetson_clocks too."""
 
     work: str
     files: str
     quick: bool
     container: str
+    lock_clocks: bool = False
 
 
 class Step(NamedTuple):
@@ -43,8 +45,8 @@ STEPS: Mapping[str, Step] = {
         Step("P5", "outputs of each artifact against ONNX Runtime and the simulation", "edgedla.acceptance.outputs:outputs", 60, 15),
         Step("P6", "cuDLA: descriptors, mapped against copied memory, two cores", "edgedla.acceptance.loadables:cudla", 60, 10),
         Step("P7", "faults: a broken loadable, a killed run, Ctrl-C in a build", "edgedla.acceptance.faults:faults", 90, 0),
-        Step("P8", "times of each artifact against the prediction", "edgedla.acceptance.times:times", 120, 20),
-        Step("P9", "power: idle and busy", "edgedla.acceptance.power:power", 50, 0),
+        Step("P8", "times of each artifact against the prediction", "edgedla.acceptance.measure.times:times", 120, 20),
+        Step("P9", "power: idle and busy", "edgedla.acceptance.measure.power:power", 50, 0),
         Step("P10", "media: GStreamer's elements and pipelines", "edgedla.acceptance.surroundings:media", 40, 5),
         Step("P11", "trtexec: the script that edgedla writes", "edgedla.acceptance.builds:trtexec", 60, 0),
         Step("P12", "service: the unit's sandbox", "edgedla.acceptance.surroundings:service", 25, 0),

@@ -6,12 +6,13 @@ import glob
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
-from typing import List, Sequence
+from typing import List
 
 from edgedla.acceptance.archive import unpack
+from edgedla.acceptance.decoding import decoding
+from edgedla.acceptance.programs import run_program
 from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding, Skip
 from edgedla.data import jetson_dir
@@ -46,25 +47,25 @@ CODEC = (
 
 
 def media(context: Context) -> List[Finding]:
-    """P10: the elements that edgedla's pipelines name, and one of them run."""
+    """P10: the elements that edgedla's pipelines name, what a Jetson's do, cameras, and films read back."""
     if shutil.which("gst-inspect-1.0") is None:
         raise Skip("no gst-inspect-1.0 (package gstreamer1.0-tools)")
     expected = "there" if on_jetson() else None
     findings = []
     for element in ELEMENTS:
-        code, _ = _run(("gst-inspect-1.0", "--exists", element), 15)
+        code, _ = run_program(("gst-inspect-1.0", "--exists", element), 15)
         findings.append(Finding(element, "there" if code == 0 else "missing", expected, "runtime/sources/gstreamer.py"))
     if on_jetson() and not context.quick:
         for title, pipeline, limit_s in (
             ("nvvidconv scales and turns", CONVERSION, 20),
             ("encoded and decoded", CODEC, 20),
         ):
-            code, text = _run(("gst-launch-1.0", "-q", *pipeline.split()), limit_s)
+            code, text = run_program(("gst-launch-1.0", "-q", *pipeline.split()), limit_s)
             # An Orin Nano has no encoder.
             wanted = "exit code 0" if pipeline is CONVERSION else None
             findings.append(Finding(title, f"exit code {code}", wanted, pipeline, {"output": text}))
         findings += _cameras()
-    return findings
+    return findings if context.quick else [*findings, *decoding(context)]
 
 
 def _cameras() -> List[Finding]:
@@ -76,7 +77,7 @@ def _cameras() -> List[Finding]:
         pipelines["CSI"] = "nvarguscamerasrc num-buffers=30 ! fakesink"
     findings = []
     for name, pipeline in pipelines.items():
-        code, text = _run(("gst-launch-1.0", "-q", *pipeline.split()), 8)
+        code, text = run_program(("gst-launch-1.0", "-q", *pipeline.split()), 8)
         findings.append(Finding(f"camera {name}", f"exit code {code}", None, pipeline, {"output": text}))
     return findings
 
@@ -90,7 +91,7 @@ def service(context: Context) -> List[Finding]:
     result = Path(context.work) / "sandbox.json"
     command = ["systemd-run", "--wait", "--pipe", "--quiet", *sandbox(), "-p", f"ReadWritePaths={context.work}",
                sys.executable, "-m", "edgedla.acceptance.child", "P2", f"{context.work}/context.json", str(result)]  # fmt: skip
-    code, text = _run(command, 20)
+    code, text = run_program(command, 20)
     findings = [
         Finding(
             "P2 in the sandbox",
@@ -127,7 +128,7 @@ def container(context: Context) -> List[Finding]:
         raise Skip("no docker")
     folder = Path(context.work) / "container"
     folder.mkdir(exist_ok=True)
-    code, text = _run(
+    code, text = run_program(
         ("docker", "run", "--rm", "--runtime", "nvidia", "-v", "/etc/nv_tegra_release:/etc/nv_tegra_release:ro",
          "-v", f"{folder}:/truth", context.container,
          "doctor", "--deep", "--quick", "--steps", "P2,P4,P6", "-o", "/truth/truth.tar.gz"),
@@ -144,13 +145,3 @@ def container(context: Context) -> List[Finding]:
                 Finding(f"in the image: {f['name']}", f["seen"], f["expected"], f["source"]) for f in differing
             ]
     return findings
-
-
-def _run(command: Sequence[str], limit_s: float) -> tuple[int | None, str]:
-    try:
-        done = subprocess.run(
-            list(command), capture_output=True, text=True, errors="replace", timeout=limit_s, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None, f"out of time after {limit_s:g} s"
-    return done.returncode, (done.stdout + done.stderr)[-4000:]

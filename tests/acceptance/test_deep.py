@@ -14,12 +14,12 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from edgedla.acceptance import builds
+from edgedla.acceptance import builds, process
 from edgedla.acceptance.archive import pack, unpack
 from edgedla.acceptance.builds import BUILDS
 from edgedla.acceptance.built import given
 from edgedla.acceptance.ingest import ingest, times_of
-from edgedla.acceptance.nets import LADDER
+from edgedla.acceptance.nets import CROSSINGS, LADDER
 from edgedla.acceptance.outputs import numeric_findings, variants_of
 from edgedla.acceptance.process import run_steps
 from edgedla.acceptance.redact import Redactor
@@ -63,9 +63,29 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_libraries(tmp_path_factory.mktemp("libraries"))
 
 
+#: A step with shorter measurements: argv is NAME=VALUE of its module, then what the child takes.
+SHORT = """
+import sys
+import edgedla.acceptance.measure.power as power, edgedla.acceptance.measure.times as times
+times.FULL = times.QUICK = times.RUNG = (3, 0.02)
+times.TOGETHER_S = 0.1
+power.STATE_S, power.STEP_S = 0.4, 0.2
+from edgedla.acceptance.child import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.fixture
 def on_board(libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Dict[str, Any]]:
-    """`on_board("10.3.0", only=("P1",))`: the report of a run on that board, in tmp_path/run."""
+    """`on_board("10.3.0", only=("P1",))`: the report of a run on that board with short measurements, in tmp_path/run."""
+    popen = process.subprocess.Popen
+
+    def short(command: Any, **how: Any) -> Any:
+        return popen(
+            [sys.executable, "-c", SHORT, *command[3:]] if "edgedla.acceptance.child" in command else command, **how
+        )
+
+    monkeypatch.setattr(process.subprocess, "Popen", short)
 
     def run(release: str, **how: Any) -> Dict[str, Any]:
         root = tmp_path / "root"
@@ -136,6 +156,17 @@ os.execv(sys.executable, [sys.executable, "-m", "edgedla", *words])
 """,
     "gst-inspect-1.0": "sys.exit(sys.argv[-1] == 'nvjpegdec')",
     "gst-launch-1.0": "",
+    "jetson_clocks": """
+with open(os.environ["FAKE_CLOCKS"], "a") as f:
+    f.write(" ".join(sys.argv[1:2]) + "\\n")
+if sys.argv[1:2] == ["--store"]:
+    Path(sys.argv[2]).write_text("gpu 612000000")
+sys.exit(int(os.environ.get("FAKE_CLOCKS_EXIT", "0")))
+""",
+    "sudo": """
+words = sys.argv[2:]
+os.execv(words[0], words)
+""",
 }
 
 
@@ -150,7 +181,7 @@ def programs(tmp_path: Path) -> Dict[str, str]:
         (folder / name).chmod(0o755)
     return {
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "TRTEXEC": str(folder / "trtexec"),
-        "FAKE_SANDBOX": str(tmp_path / "sandbox.txt"), "FAKE_BUILD_S": "0.4",
+        "FAKE_SANDBOX": str(tmp_path / "sandbox.txt"), "FAKE_BUILD_S": "0.4", "FAKE_CLOCKS": str(tmp_path / "clocks.txt"),
     }  # fmt: skip
 
 
@@ -185,38 +216,31 @@ def test_a_whole_run_tries_builds_faults_scripts_sandbox_and_container(
         assert "-E TMPDIR=/var/lib/edgedla/tmp" in told
 
 
-#: A step with shorter measurements: argv is NAME=VALUE of its module, then what the child takes.
-SHORT = """
-import sys
-import edgedla.acceptance.power as power, edgedla.acceptance.times as times
-times.FULL = times.QUICK = times.RUNG = (3, 0.02)
-times.TOGETHER_S = 0.1
-power.STATE_S, power.STEP_S = 0.4, 0.2
-from edgedla.acceptance.child import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
 @pytest.mark.slow
 def test_times_of_operators_fit_the_cost_model(
-    on_board: Callable[..., Dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    on_board: Callable[..., Dict[str, Any]],
+    programs: Dict[str, str],
+    tmp_path: Path,
 ) -> None:
-    from edgedla.acceptance import process
-
-    popen = process.subprocess.Popen
-
-    def short(command: Any, **how: Any) -> Any:
-        return popen(
-            [sys.executable, "-c", SHORT, *command[3:]] if "edgedla.acceptance.child" in command else command, **how
-        )
-
-    monkeypatch.setattr(process.subprocess, "Popen", short)
-    report = on_board("10.3.0", only=("P4", "P8", "P9"), quick=False)
+    tegrastats = tmp_path / "root/usr/bin/tegrastats"
+    tegrastats.parent.mkdir(parents=True)
+    tegrastats.write_text("#!/bin/sh\necho 'VDD_GPU_SOC 9480mW/9480mW VIN_SYS_5V0 100mW/100mW'\nexec sleep 60\n")
+    tegrastats.chmod(0o755)
+    report = on_board(
+        "10.3.0", only=("P4", "P8", "P9"), quick=False, lock_clocks=True, environment={**programs, "FAKE_BUILD_S": "0"}
+    )
     by_step = {s["id"]: {f["name"]: f for f in s["findings"]} for s in report["steps"]}
     assert set(LADDER) <= set(by_step["P8"]), reasons(report)
     assert by_step["P8"]["hybrid-fp16"]["data"]["predicted_ms"] > 0
     assert len(by_step["P8"]["DLA0 beside GPU"]["data"]["together_per_s"]) == 2
+    crossing = by_step["P8"]["transition"]["data"]
+    assert crossing["crossings"] == CROSSINGS
+    assert crossing["predicted_us_each"] > 0
+    assert by_step["P8"]["hybrid-fp16, clocks locked"]["data"]["clocks"] == "locked"
+    assert (tmp_path / "clocks.txt").read_text().split("\n") == ["--store", "", "--restore", ""]
     assert by_step["P9"]["rails"]["data"]["idle_mw"] == {"VDD_GPU_SOC": 9500.0}
+    assert by_step["P9"]["VDD_GPU_SOC by the kernel and by tegrastats"]["seen"] == "agrees"
+    assert by_step["P9"]["rails of the kernel and of tegrastats"]["differs"], "the kernel shows one rail of two"
     assert by_step["P9"]["GPU busy"]["data"]["inferences"] > 0
     pack(tmp_path / "run", tmp_path / "truth.tar.gz", Redactor())
     learned = ingest(tmp_path / "truth.tar.gz", tmp_path / "evidence")

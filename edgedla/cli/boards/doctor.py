@@ -30,7 +30,20 @@ MARK = {"ok": "ok  ", "warn": "WARN", "fail": "FAIL", "info": "    "}
 )
 @click.option("--container", default="", metavar="IMAGE", help="With --deep: try edgedla's image too.")
 @click.option("--steps", default="", metavar="P1,P2,...", help="With --deep: these steps only.")
-def doctor(output_format: str, deep: bool, quick: bool, output: Optional[Path], container: str, steps: str) -> None:
+@click.option(
+    "--lock-clocks",
+    is_flag=True,
+    help="With --deep: measure under jetson_clocks too (root, or sudo without a password).",
+)
+def doctor(
+    output_format: str,
+    deep: bool,
+    quick: bool,
+    output: Optional[Path],
+    container: str,
+    steps: str,
+    lock_clocks: bool,
+) -> None:
     """Check this machine: JetPack, TensorRT, DLA cores and libraries, Python packages, camera, clocks.
 
     Works on a laptop too. Exit code 4 if something that edgedla needs here is missing.
@@ -39,10 +52,12 @@ def doctor(output_format: str, deep: bool, quick: bool, output: Optional[Path], 
     its report, and the files in it are listed.
     """
     if deep:
-        _deep(quick, output, container, steps)
+        _deep(quick, output, container, steps, lock_clocks)
         return
-    if quick or output is not None or container or steps:
-        raise UsageError("--quick, --output, --container and --steps belong to --deep", where="edgedla doctor")
+    if quick or output is not None or container or steps or lock_clocks:
+        raise UsageError(
+            "--quick, --output, --container, --steps and --lock-clocks belong to --deep", where="edgedla doctor"
+        )
     from edgedla.runtime.board.doctor import doctor as look
     from edgedla.runtime.board.doctor import summary
 
@@ -59,7 +74,7 @@ def doctor(output_format: str, deep: bool, quick: bool, output: Optional[Path], 
         sys.exit(4)
 
 
-def _deep(quick: bool, output: Optional[Path], container: str, steps: str) -> None:
+def _deep(quick: bool, output: Optional[Path], container: str, steps: str, lock_clocks: bool) -> None:
     from edgedla.acceptance.archive import pack
     from edgedla.acceptance.process import run_steps
     from edgedla.acceptance.redact import Redactor
@@ -74,7 +89,7 @@ def _deep(quick: bool, output: Optional[Path], container: str, steps: str) -> No
     if not output.name.endswith((".tar.gz", ".tgz")):
         raise UsageError(f"{output.name} is no name for a report", where="--output", allowed="FILE.tar.gz")
     with tempfile.TemporaryDirectory(prefix="edgedla-deep-") as folder:
-        report = run_steps(Path(folder), quick=quick, container=container, only=only, say=echo)
+        report = run_steps(Path(folder), quick=quick, container=container, only=only, lock_clocks=lock_clocks, say=echo)
         listed = pack(Path(folder), output, Redactor())
     echo(f"{output} holds {len(listed)} files, without serial numbers, names and addresses of this machine:")
     for name, size in listed:

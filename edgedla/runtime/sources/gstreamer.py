@@ -51,7 +51,7 @@ def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
     if uri.scheme == "rtsp":
         source = f"rtspsrc location={_quote(uri.place)} latency={uri.latency_ms} drop-on-latency=true protocols=tcp"
         # A stream may carry sound too.
-        decoded = f"{source} ! application/x-rtp,media=video ! {_rtp_decoder(uri.codec, on_jetson)}"
+        decoded = f"{source} ! application/x-rtp,media=video ! {rtp_decoder(uri.codec, on_jetson)}"
     elif uri.scheme == "http":
         decoded = f"uridecodebin uri={_quote(uri.place)}" + ("" if on_jetson else " ! videoconvert")
     elif uri.scheme == "gst":
@@ -68,7 +68,8 @@ def pipeline_head(uri: SourceUri, on_jetson: bool) -> str:
     return f"{decoded} ! {LEAKY}{rate}{turn}{scale} ! videoconvert ! {bgr}"
 
 
-def _rtp_decoder(codec: str, on_jetson: bool) -> str:
+def rtp_decoder(codec: str, on_jetson: bool) -> str:
+    """From RTP packets of a codec, or of any with "auto", to raw pictures."""
     if codec == "auto":
         return "decodebin" if on_jetson else "decodebin ! videoconvert"
     if codec == "mjpeg":

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from edgedla.acceptance.built import artifacts, model_of, single
+from edgedla.acceptance.measure.clocks import Clocks, locked
+from edgedla.acceptance.measure.transitions import transition
 from edgedla.acceptance.nets import LADDER
 from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding
@@ -16,7 +20,6 @@ from edgedla.errors import EdgedlaError
 from edgedla.runtime.measure.timing import BenchOptions, random_inputs, time_runner
 from edgedla.runtime.runners import open_runners
 from edgedla.runtime.runners.base import Runner
-from edgedla.targets.device_files import read_board
 
 #: Engines that run at the same time: (artifact, device) each.
 TOGETHER = (
@@ -24,6 +27,8 @@ TOGETHER = (
     (("standalone-fp16", "DLA0"), ("gpu-fp16", "GPU")),
 )
 TOGETHER_S = 2.0
+#: What is timed with locked clocks too.
+LOCKED = ("hybrid-fp16", "standalone-fp16", "standalone-int8", "gpu-fp16")
 #: (fewest inferences, seconds) of an artifact, of one in a quick run, and of a rung of the ladder.
 FULL, QUICK, RUNG = (300, 2.0), (30, 0.5), (30, 0.3)
 
@@ -43,7 +48,32 @@ def times(context: Context) -> List[Finding]:
                 findings.append(_measured(title, lambda p=pair, t=title: _together(t, [(built[n], d) for n, d in p])))  # type: ignore[misc]
         for name in LADDER:
             findings.append(_measured(name, lambda n=name: _operator(context, n)))  # type: ignore[misc]
+        findings.append(_measured("transition", lambda: transition(context, options, _predicted_us(context))))
+    return [*findings, *_with_locked_clocks(context, options)]
+
+
+def _with_locked_clocks(context: Context, options: BenchOptions) -> List[Finding]:
+    """A few artifacts again under jetson_clocks, where the user asked for it; the clocks are given back."""
+    if not context.lock_clocks:
+        return []
+    with locked(Path(context.work)) as refusal:
+        if refusal:
+            return [Finding("locked clocks", refusal, "locked", "sudo jetson_clocks")]
+        built = dict(single(context))
+        findings = [Finding("locked clocks", "locked", "locked", "sudo jetson_clocks")]
+        for name in LOCKED:
+            if name in built:
+                again = _measured(name, lambda n=name: _timed(context, n, built[n], options))  # type: ignore[misc]
+                findings.append(replace(again, name=f"{name}, clocks locked", data={**again.data, "clocks": "locked"}))
     return findings
+
+
+def _predicted_us(context: Context) -> Callable[[str, Artifact], float]:
+    def predicted(name: str, artifact: Artifact) -> float:
+        latency = _predicted(context, name, artifact)
+        return math.nan if latency is None else float(latency.latency_us)
+
+    return predicted
 
 
 def _measured(name: str, measure: Callable[[], Finding]) -> Finding:
@@ -156,22 +186,3 @@ def _operator(context: Context, name: str) -> Finding:
     }  # fmt: skip
     seen = ", ".join(f"{m.device} {m.latency_us:.1f} us" for m in profile.measurements)
     return Finding(name, seen or "no operator of its own", None, "", data)
-
-
-class Clocks:
-    """The clocks at the beginning and at the end of a measurement: what a time holds for."""
-
-    def __init__(self) -> None:
-        self._before = self._read()
-
-    def window(self) -> Dict[str, Any]:
-        after = self._read()
-        return {
-            "clocks_before": self._before[0],
-            "clocks_after": after[0],
-            "throttled": self._before[1] or after[1],
-        }
-
-    def _read(self) -> Any:
-        reading = read_board()
-        return {k: v / 1e6 for k, v in reading.clocks_hz.items()}, bool(reading.throttled_by)

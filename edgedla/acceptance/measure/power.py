@@ -10,11 +10,15 @@ from edgedla.acceptance.steps import Context
 from edgedla.acceptance.values import Finding, Skip
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.runtime.board.monitor import samples
+from edgedla.runtime.board.tegrastats import running
 from edgedla.runtime.measure.timing import random_inputs
 from edgedla.runtime.runners import open_runners
+from edgedla.targets.device_files import root
 
 #: Seconds of each state, and between two looks at the rails.
 STATE_S, STEP_S = 14.0, 0.5
+#: Two means over the same seconds, read at other moments, agree within this share or these milliwatts.
+AGREE_SHARE, AGREE_MW = 0.1, 100.0
 #: State -> the artifact that keeps its device busy.
 BUSY = {"DLA": "hybrid-fp16", "GPU": "gpu-fp16"}
 
@@ -22,11 +26,19 @@ BUSY = {"DLA": "hybrid-fp16", "GPU": "gpu-fp16"}
 def power(context: Context) -> List[Finding]:
     """P9: millijoules per inference follow from the difference to idle."""
     built = dict(artifacts(context))
-    idle = _mean(sample.power_mw for sample in samples(STEP_S, int(STATE_S / STEP_S)))
+    lines: List[Mapping[str, float]] = []
+    with running(root(), STEP_S) as stats:
+        kernel = []
+        for sample in samples(STEP_S, int(STATE_S / STEP_S), use_tegrastats=False):
+            kernel.append(sample.power_mw)
+            if stats is not None and stats.last is not None:
+                lines.append(stats.last.power_mw)
+    tegrastats = _mean(lines)
+    idle = _mean(kernel) or tegrastats
     if not idle:
         raise Skip("no power rail can be read")
-    data: Dict[str, Any] = {"idle_mw": idle, "seconds": STATE_S}
-    findings = [Finding("rails", ", ".join(sorted(idle)), None, "", data)]
+    data: Dict[str, Any] = {"idle_mw": idle, "tegrastats_idle_mw": tegrastats, "seconds": STATE_S}
+    findings = [Finding("rails", ", ".join(sorted(idle)), None, "", data), *_compared(_mean(kernel), tegrastats)]
     for state, name in BUSY.items():
         if name not in built:
             continue
@@ -38,6 +50,29 @@ def power(context: Context) -> List[Finding]:
             "mj_per_inference": round(above * STATE_S / 1e3 / max(count, 1), 4),
         }
         findings.append(Finding(f"{state} busy", f"{sum(busy.values()):.0f} mW on all rails", None, "", each))
+    return findings
+
+
+def _compared(kernel: Mapping[str, float], tegrastats: Mapping[str, float]) -> List[Finding]:
+    """The kernel's rails, as edgedla reads them, beside tegrastats' at the same time: names and values."""
+    if not kernel or not tegrastats:
+        return []
+    findings = [
+        Finding(
+            "rails of the kernel and of tegrastats",
+            ", ".join(sorted(tegrastats)),
+            ", ".join(sorted(kernel)),
+            "targets/device_files.py",
+        )
+    ]
+    for rail in sorted(set(kernel) & set(tegrastats)):
+        off_mw = abs(kernel[rail] - tegrastats[rail])
+        near = off_mw <= max(AGREE_SHARE * tegrastats[rail], AGREE_MW)
+        data = {"kernel_mw": kernel[rail], "tegrastats_mw": tegrastats[rail]}
+        seen = "agrees" if near else f"{kernel[rail]:.0f} mW, tegrastats {tegrastats[rail]:.0f} mW"
+        findings.append(
+            Finding(f"{rail} by the kernel and by tegrastats", seen, "agrees", "targets/device_files.py", data)
+        )
     return findings
 
 

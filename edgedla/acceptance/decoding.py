@@ -1,0 +1,113 @@
+"""P10: a film made on the spot, read back through the decoders that edgedla's own pipelines name, picture by picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from edgedla.acceptance.programs import run_program
+from edgedla.acceptance.steps import Context
+from edgedla.acceptance.values import Finding
+from edgedla.runtime.sources import open_source
+from edgedla.runtime.sources.base import Source
+from edgedla.runtime.sources.gstreamer import rtp_decoder
+from edgedla.targets.board import on_jetson
+
+FRAMES, SIZE_WH = 60, (320, 240)
+#: Mean difference of a pixel, in levels of 255, between the picture that went in and what came out: encoders lose some.
+TOLERANCE = 8.0
+
+
+class Encoder(NamedTuple):
+    """`elements`: from raw NV12 or I420 to parsed frames. `pay`: to RTP packets."""
+
+    name: str
+    codec: str
+    elements: str
+    pay: str
+
+
+_PARSED = "h264parse config-interval=1"
+ENCODERS = (
+    Encoder("nvv4l2h264enc", "h264", f"nvvidconv ! video/x-raw(memory:NVMM),format=NV12 ! nvv4l2h264enc ! {_PARSED}", "rtph264pay"),
+    Encoder("x264enc", "h264", f"x264enc tune=zerolatency key-int-max=10 ! {_PARSED}", "rtph264pay"),
+    Encoder("openh264enc", "h264", f"openh264enc gop-size=10 ! {_PARSED}", "rtph264pay"),
+    Encoder("jpegenc", "mjpeg", "jpegenc", "rtpjpegpay"),
+)  # fmt: skip
+
+
+def decoding(context: Context) -> List[Finding]:
+    """Each encoder that is here makes a film; GStreamer and OpenCV read it."""
+    findings: List[Finding] = []
+    for encoder in ENCODERS:
+        code, _ = run_program(("gst-inspect-1.0", "--exists", encoder.name), 15)
+        if code != 0:
+            continue
+        film = Path(context.work) / f"{encoder.name}.mkv"
+        code, text = run_program(("gst-launch-1.0", "-q", *_making(encoder, film).split()), 20)
+        if code != 0 or not film.is_file():
+            findings.append(
+                Finding(f"{encoder.name} film", f"exit code {code}", None, "gst-launch-1.0", {"output": text})
+            )
+            continue
+        for title, make in _readers(encoder, film):
+            findings.append(_read_back(f"{encoder.name} read by {title}", make))
+        if encoder.codec == "h264" and any(f.seen == "every picture" for f in findings):
+            break
+    return findings
+
+
+def _making(encoder: Encoder, film: Path) -> str:
+    w, h = SIZE_WH
+    raw = f"videotestsrc num-buffers={FRAMES} pattern=smpte75 ! video/x-raw,format=I420,width={w},height={h},framerate=30/1"
+    return f"{raw} ! {encoder.elements} ! matroskamux ! filesink location={film}"
+
+
+def _readers(encoder: Encoder, film: Path) -> Iterator[Tuple[str, Callable[[], Source]]]:
+    """The film as packets of a network camera through the stream's own decoder, and as a file through OpenCV."""
+    parse = "h264parse ! " if encoder.codec == "h264" else ""
+    packets = f"filesrc location={film} ! matroskademux ! {parse}{encoder.pay}"
+    convert = " ! nvvidconv ! video/x-raw,format=BGRx" if on_jetson() else ""
+    decoder = rtp_decoder(encoder.codec, on_jetson())
+    yield f"GStreamer ({decoder})", lambda: open_source(f"gst://{packets} ! {decoder}{convert}")
+    yield "OpenCV", lambda: open_source(str(film))
+
+
+def _read_back(name: str, make: Callable[[], Source]) -> Finding:
+    """Pictures must be as many as went in, or nearly (a live pipeline may drop the first), and look as they did."""
+    wanted = "every picture"
+    source: Optional[Source] = None
+    count, worst = 0, 0.0
+    try:
+        source = make()
+        h, w = source.open()
+        while (image := source.read()) is not None and count < FRAMES:
+            count += 1
+            worst = max(worst, off_by(image))
+    except Exception as e:
+        # Whatever the libraries raise belongs into the report.
+        if not count:
+            return Finding(
+                name, f"{type(e).__name__}: {e}".splitlines()[0][:200], wanted, "runtime/sources/gstreamer.py"
+            )
+    finally:
+        if source is not None:
+            source.close()
+    data = {"pictures": count, "of": FRAMES, "off_by_levels": round(worst, 2), "size_hw": [h, w]}
+    good = count > 0 and worst <= TOLERANCE
+    seen = wanted if good else f"{count} pictures, off by {worst:.1f} levels of 255"
+    return Finding(name, seen, wanted, "runtime/sources/gstreamer.py", data)
+
+
+#: BGR of the upper bars of SMPTE's test picture at 75 %: grey, yellow, cyan, green, magenta, red, blue (SMPTE EG 1).
+BARS_BGR = ((191, 191, 191), (0, 191, 191), (191, 191, 0), (0, 191, 0), (191, 0, 191), (0, 0, 191), (191, 0, 0))
+
+
+def off_by(image: np.ndarray) -> float:
+    """Largest distance of a bar's mean colour from what it should be, in levels, over a picture of any size."""
+    h, w = image.shape[:2]
+    band = image[h // 6 : h // 2].astype(np.float64)
+    middle = [band[:, int((i + 0.3) * w / 7) : int((i + 0.7) * w / 7)].mean(axis=(0, 1)) for i in range(7)]
+    return float(np.abs(np.asarray(middle) - np.asarray(BARS_BGR)).max())

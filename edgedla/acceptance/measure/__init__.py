@@ -1,0 +1,1 @@
+"""P8 and P9: times, clocks and power."""

@@ -1,0 +1,81 @@
+"""P8's clocks: what a time holds for, and jetson_clocks for as long as a measurement lasts, where the user asked for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+from edgedla.targets.device_files import read_board
+
+#: Below the steps' common folder: what `jetson_clocks --store` wrote. There while clocks are locked, and only then.
+STORED = "jetson_clocks.stored"
+
+
+class Clocks:
+    """The clocks at the beginning and at the end of a measurement."""
+
+    def __init__(self) -> None:
+        self._before = self._read()
+
+    def window(self) -> Dict[str, Any]:
+        after = self._read()
+        return {
+            "clocks_before": self._before[0],
+            "clocks_after": after[0],
+            "throttled": self._before[1] or after[1],
+        }
+
+    def _read(self) -> Any:
+        reading = read_board()
+        return {k: v / 1e6 for k, v in reading.clocks_hz.items()}, bool(reading.throttled_by)
+
+
+@contextlib.contextmanager
+def locked(work: Path) -> Iterator[str]:
+    """jetson_clocks until the block ends; yields "" or why the clocks are not locked. What they were is stored first."""
+    refusal = _lock(work / STORED)
+    try:
+        yield refusal
+    finally:
+        restore(work)
+
+
+def restore(work: Path) -> None:
+    """Gives the clocks back as they were. Also after a process that was killed while they were locked."""
+    stored = work / STORED
+    if stored.is_file():
+        _jetson_clocks("--restore", str(stored))
+        with contextlib.suppress(OSError):
+            stored.unlink()
+
+
+def _lock(stored: Path) -> str:
+    for arguments in (("--store", str(stored)), ()):
+        code, text = _jetson_clocks(*arguments)
+        if code != 0:
+            return text
+        if not stored.is_file():
+            return "jetson_clocks stored nothing: the clocks could not be given back"
+    return ""
+
+
+def _jetson_clocks(*arguments: str) -> Tuple[int, str]:
+    """(exit code, its last line). Without root by `sudo -n`, which asks for no password."""
+    program = shutil.which("jetson_clocks", path=os.environ.get("PATH", "") + os.pathsep + "/usr/bin")
+    if program is None:
+        return 127, "there is no jetson_clocks"
+    command: List[str] = [*_as_root(), program, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=15, check=False)
+    except (OSError, subprocess.TimeoutExpired) as e:
+        return 126, f"jetson_clocks: {type(e).__name__}"
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return done.returncode, lines[-1] if lines else f"exit code {done.returncode}"
+
+
+def _as_root() -> Sequence[str]:
+    return () if os.geteuid() == 0 else ("sudo", "-n")

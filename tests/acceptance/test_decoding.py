@@ -1,0 +1,51 @@
+"""P10: films made on the spot and read back, by the real GStreamer where it is installed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgedla.acceptance.decoding import BARS_BGR, TOLERANCE, _read_back, decoding, off_by
+from edgedla.acceptance.steps import Context
+
+cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
+
+
+def bars(height: int = 240, width: int = 320) -> np.ndarray:
+    at = np.minimum(np.arange(width) * 7 // width, 6)
+    return np.ascontiguousarray(np.broadcast_to(np.asarray(BARS_BGR, np.uint8)[at], (height, width, 3)))
+
+
+def test_a_picture_is_judged_by_its_bars() -> None:
+    assert off_by(bars()) == 0
+    assert off_by(bars(1080, 1920)) == 0
+    assert off_by(bars()[..., ::-1]) > 100, "red and blue are exchanged"
+    assert off_by(bars()[:, ::-1]) > 100, "it is turned"
+    assert off_by(np.full((240, 320, 3), 128, np.uint8)) > TOLERANCE
+
+
+def test_pictures_that_do_not_look_as_they_did_differ(tmp_path: Path) -> None:
+    from edgedla.runtime.sources import open_source
+
+    for i, image in enumerate((bars(), 255 - bars())):
+        cv2.imwrite(str(tmp_path / f"{i}.png"), image)
+    whole = _read_back("x", lambda: open_source(str(tmp_path / "0.png")))
+    broken = _read_back("x", lambda: open_source(str(tmp_path / "1.png")))
+    assert (whole.differs, whole.data["pictures"]) == (False, 1)
+    assert "levels of 255" in broken.seen
+    assert broken.differs
+    absent = _read_back("x", lambda: open_source(str(tmp_path / "2.png")))
+    assert absent.differs
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("gst-launch-1.0") is None, reason="GStreamer is not installed")
+def test_films_made_here_are_read_back_by_gstreamer_and_opencv(tmp_path: Path) -> None:
+    findings = decoding(Context(str(tmp_path), str(tmp_path), False, ""))
+    if not findings:
+        pytest.skip("GStreamer has no encoder")
+    assert {f.seen for f in findings} == {"every picture"}, findings
+    assert len(findings) >= 2
