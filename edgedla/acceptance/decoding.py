@@ -13,7 +13,7 @@ from edgedla.acceptance.values import Finding
 from edgedla.runtime.sources import open_source
 from edgedla.runtime.sources.base import Source
 from edgedla.runtime.sources.gstreamer import rtp_decoder
-from edgedla.targets.board import on_jetson
+from edgedla.targets.jetson import on_jetson
 
 FRAMES, SIZE_WH = 60, (320, 240)
 #: Mean difference of a pixel, in levels of 255, between the picture that went in and what came out: encoders lose some.

@@ -13,7 +13,7 @@ from edgedla.runtime.board.monitor import samples
 from edgedla.runtime.board.tegrastats import running
 from edgedla.runtime.measure.timing import random_inputs
 from edgedla.runtime.runners import open_runners
-from edgedla.targets.device_files import root
+from edgedla.targets.jetson import root
 
 #: Seconds of each state, and between two looks at the rails.
 STATE_S, STEP_S = 14.0, 0.5
