@@ -63,7 +63,7 @@ class Store:
         started = time.monotonic()
         partial = folder.with_name(f".{folder.name}.{os.getpid()}")
         try:
-            shutil.rmtree(partial, ignore_errors=True)
+            _forget_killed(folder)
             partial.mkdir(parents=True)
         except OSError as e:
             raise EnvironmentMissing(f"cannot be written: {e.strerror}", where=str(self.folder)) from e
@@ -92,6 +92,27 @@ class Store:
                 f.write(line + "\n")
         except OSError as e:
             raise EnvironmentMissing(f"cannot be written: {e.strerror}", where=str(self.folder)) from e
+
+
+def _forget_killed(folder: Path) -> None:
+    """Removes what killed processes left of this step, and this process before."""
+    for partial in folder.parent.glob(f".{folder.name}.*"):
+        number = partial.suffix[1:]
+        if number.isdigit() and (int(number) == os.getpid() or not _runs(int(number))):
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _runs(pid: int) -> bool:
+    if os.name == "nt":
+        # There the question would end it.
+        return True
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 def _record(folder: Path, key: str, value: Mapping[str, Any]) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -81,3 +84,16 @@ def test_where_a_file_stands_there_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EnvironmentMissing, match="cannot be written"):
         Store(tmp_path / "file" / "store").step("fix", {}, Work())
+
+
+def test_what_a_killed_process_left_goes_and_what_another_one_works_on_stays(tmp_path: Path) -> None:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    name = Store(tmp_path).step("fix", {"model": "a"}, Work()).folder.name
+    (tmp_path / name / RECORD).unlink()
+    left, used = tmp_path / f".{name}.{done.pid}", tmp_path / f".{name}.{os.getppid()}"
+    for folder in (left, used):
+        (folder / "sub").mkdir(parents=True)
+    Store(tmp_path).step("fix", {"model": "a"}, Work())
+    assert not left.exists()
+    assert used.is_dir()
