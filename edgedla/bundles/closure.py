@@ -14,7 +14,7 @@ def closure(roots: FrozenSet[str], wanted: Wanted) -> Tuple[Dict[str, Path], Fro
     """(module -> file, other libraries by top name) that the roots reach.
 
     An import at a module's top always counts, for the module cannot be loaded without it. One inside a function counts
-    where `wanted` says yes to the module. Packages above a module count with it.
+    where `wanted` says yes to the module. Packages above a module count with it, and programs that it starts.
 
     Args:
         roots: dotted names of modules. wanted: whether a module that is imported late may be needed.
@@ -30,6 +30,7 @@ def closure(roots: FrozenSet[str], wanted: Wanted) -> Tuple[Dict[str, Path], Fro
         files[name] = path
         if "." in name:
             left.append(name.rpartition(".")[0])
+        left += programs_of(name, path)
         for imported, late in imports_of(name, path):
             if imported.split(".")[0] != "edgedla":
                 if not late:
@@ -37,6 +38,17 @@ def closure(roots: FrozenSet[str], wanted: Wanted) -> Tuple[Dict[str, Path], Fro
             elif not late or wanted(imported):
                 left.append(imported)
     return files, frozenset(others)
+
+
+def programs_of(name: str, path: Path) -> List[str]:
+    """Modules that a module starts by their file, in a process of their own: `Path(__file__).with_name("gst_child.py")`."""
+    calls = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    files = [
+        str(getattr(call.args[0], "value", ""))
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "with_name" and call.args
+    ]
+    return [f"{name.rpartition('.')[0]}.{file[:-3]}" for file in files if file.endswith(".py")]
 
 
 def module_file(name: str) -> Path | None:

@@ -17,7 +17,7 @@ def lean(sources: Mapping[str, str]) -> Dict[str, str]:
     """Sources by module, with late imports and dataclasses (`late.py`), without documentation. Lines stay where they are.
 
     An import is late where nothing outside of functions reads it, where functions only call it, read attributes of it or ask
-    for instances, and where no other module takes it from this one.
+    for instances, and where no other module takes it from this one. A module that is a program too stays as it is.
     """
     trees = {name: ast.parse(text) for name, text in sources.items()}
     taken = {
@@ -28,11 +28,19 @@ def lean(sources: Mapping[str, str]) -> Dict[str, str]:
         for alias in node.names
     }
     return {
-        name: _lean(text, trees[name], {taken_name for module, taken_name in taken if module == name})
-        if name != RUNTIME
-        else text
+        name: text
+        if name == RUNTIME or _is_program(trees[name])
+        else _lean(text, trees[name], {taken_name for module, taken_name in taken if module == name})
         for name, text in sources.items()
     }
+
+
+def _is_program(tree: ast.Module) -> bool:
+    """Runs as a process of its own, by its file: nothing else of edgedla can be imported there."""
+    return any(
+        isinstance(node, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(node.test))
+        for node in tree.body
+    )
 
 
 def _lean(text: str, tree: ast.Module, taken: Set[str]) -> str:

@@ -217,6 +217,22 @@ def test_imports_are_told_early_from_late(tmp_path: Path) -> None:
     assert "never" not in found
 
 
+def test_programs_that_a_module_starts_come_with_it() -> None:
+    modules, _ = closure(frozenset({"edgedla.runtime.sources.gst_launch"}), lambda module: False)
+    assert "edgedla.runtime.sources.gst_child" in modules
+
+
+@pytest.mark.parametrize("program", ["sources/gst_child.py", "outputs/rtsp_child.py"])
+def test_a_program_in_a_bundle_needs_nothing_beside_it(pipeline: Path, tmp_path: Path, program: str) -> None:
+    text = pipeline.read_text().replace("synthetic://?frames=3&width=64&height=48", "rtsp://127.0.0.1/x")
+    pipeline.write_text(text.replace("{jsonl: results.jsonl}", '{rtsp: {url: "rtsp://127.0.0.1:9/{source}"}}'))
+    made = bundle(None, tmp_path / "out", pipeline=pipeline)
+    code = "import runpy, sys; runpy.run_path(sys.argv[1]); print(sorted(m for m in sys.modules if 'edgedla' in m))"
+    command = [sys.executable, "-I", "-S", "-c", code, str(made.path / "edgedla" / "runtime" / program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+
 def test_packages_above_a_module_come_with_it() -> None:
     modules, others = closure(frozenset({"edgedla.formats.layout"}), lambda module: False)
     assert {"edgedla", "edgedla.formats", "edgedla.formats.layout"} <= set(modules)

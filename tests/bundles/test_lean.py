@@ -83,6 +83,11 @@ def test_what_another_module_takes_from_here_stays() -> None:
     assert "from lib" not in leaned(text, n="from m import f\n")
 
 
+def test_a_module_that_runs_by_its_file_stays_as_it_is() -> None:
+    text = 'import os\ndef f():\n    """Text."""\n    os.getpid()\nif __name__ == "__main__":\n    f()\n'
+    assert leaned(text) == text
+
+
 def test_every_module_of_the_package_stays_whole() -> None:
     """Compiles, as many lines, the same names at its top."""
     files = sorted((PACKAGE / "runtime").rglob("*.py")) + sorted((PACKAGE / "builder" / "artifact").rglob("*.py"))
