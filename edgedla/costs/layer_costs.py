@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.operators import Operator, operators_of
@@ -14,6 +14,26 @@ from edgedla.graph import Layer, LayerGraph
 Predict = Callable[[Layer, Work, str, bool], Cost]
 #: (operator, device) -> its measured time, if there is one
 Measured = Callable[[Operator, str], Optional[Cost]]
+
+
+V = TypeVar("V")
+
+
+class ByLayer(Mapping[Tuple[int, str], V]):
+    """Values by (layer index, device) of a whole graph: a column for each device, which devices may share."""
+
+    def __init__(self, columns: Mapping[str, Sequence[V]]) -> None:
+        self._columns = columns
+
+    def __getitem__(self, key: Tuple[int, str]) -> V:
+        index, device = key
+        return self._columns[device][index]
+
+    def __iter__(self) -> Iterator[Tuple[int, str]]:
+        return ((index, device) for device, column in self._columns.items() for index in range(len(column)))
+
+    def __len__(self) -> int:
+        return sum(len(column) for column in self._columns.values())
 
 
 @dataclass(frozen=True)
@@ -53,17 +73,17 @@ def layer_costs_of(
     Args:
         same_as: every device -> the device with the same costs that stands for it (itself, for that one).
     """
-    costs: Dict[Tuple[int, str], Cost] = {}
+    count, nothing = len(graph.layers), Cost()
+    columns: Dict[str, List[Cost]] = {d: [nothing] * count for d in sorted(set(same_as.values()))}
+    traffic: Dict[str, List[float]] = {kind: [0.0] * count for kind in sorted({device_kind(d) for d in same_as})}
     separations: Dict[Tuple[int, int], Dict[str, Cost]] = {}
-    devices = sorted(set(same_as.values()))
-    traffic: Dict[Tuple[int, str], float] = {}
-    kinds = sorted({device_kind(device) for device in same_as})
     for operator in operators_of(graph):
         link_of = {consumer: (producer, consumer) for producer, consumer in operator.links}
         works = [(graph.layers[i], work_of(graph.layers[i], graph, element_bytes)) for i in operator.layers]
         for position, (layer, work) in enumerate(works):
-            traffic.update({(layer.index, kind): work.moved_bytes(kind, position > 0) for kind in kinds})
-        for device in devices:
+            for kind, moved in traffic.items():
+                moved[layer.index] = work.moved_bytes(kind, position > 0)
+        for device, column in columns.items():
             predicted = []
             for position, (layer, work) in enumerate(works):
                 alone = predict(layer, work, device, False)
@@ -72,11 +92,9 @@ def layer_costs_of(
                     separations.setdefault(link_of[layer.index], {})[device] = _difference(alone, predicted[-1])
             time = measured(operator, device)
             for index, cost in zip(operator.layers, _replaced(predicted, time) if time else predicted):
-                costs[index, device] = cost
-    for index in range(len(graph.layers)):
-        costs.update({(index, d): costs[index, like] for d, like in same_as.items()})
+                column[index] = cost
     every = {link: {d: by[like] for d, like in same_as.items()} for link, by in separations.items()}
-    return LayerCosts(costs, every, traffic)
+    return LayerCosts(ByLayer({d: columns[like] for d, like in same_as.items()}), every, ByLayer(traffic))
 
 
 def _replaced(predicted: list[Cost], time: Cost) -> list[Cost]:

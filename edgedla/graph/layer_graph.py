@@ -83,15 +83,18 @@ class LayerGraph:
         """Indices of the live layers that read an output of layer `index`, without repeats."""
         return tuple(dict.fromkeys(c for t in self.layers[index].outputs for c in self._consumers.get(t, ())))
 
+    # Lists become tuples sooner than generators do, and these three are called millions of times.
     def input_tensors(self, layer: Layer) -> Tuple[Tensor, ...]:
-        return tuple(self.tensors[t] for t in layer.inputs if t)
+        tensors = self.tensors
+        return tuple([tensors[t] for t in layer.inputs if t])
 
     def output_tensors(self, layer: Layer) -> Tuple[Tensor, ...]:
-        return tuple(self.tensors[t] for t in layer.outputs)
+        tensors = self.tensors
+        return tuple([tensors[t] for t in layer.outputs])
 
     def activations(self, layer: Layer) -> Tuple[Tensor, ...]:
         """The layer's inputs that are no build-time constants."""
-        return tuple(t for t in self.input_tensors(layer) if not t.is_constant)
+        return tuple([t for t in self.input_tensors(layer) if not t.is_constant])
 
     @cached_property
     def input_names(self) -> FrozenSet[str]:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import itertools
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.costs.cost import Cost, device_kind, total
-from edgedla.costs.layer_costs import LayerCosts
+from edgedla.costs.cost import Cost
 from edgedla.costs.model import CostModel
 from edgedla.costs.operators import Operator
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
-from edgedla.graph.kinds import kind_of
 from edgedla.graph.open_sizes import dims_text, open_sizes_text
 from edgedla.placement.problem.borders import Borders, border_format
 from edgedla.placement.problem.grouping import tensorrt_grouping
+from edgedla.placement.problem.items import ItemMaker
 from edgedla.placement.problem.loops import in_order, loops_of
-from edgedla.placement.problem.model import Model, legal_units, why_not
+from edgedla.placement.problem.model import Model, legal_units
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.regions.cap import subgraphs_per_core
-from edgedla.regions.fusions import INNER_IN, Unit, UnitGraph, fuse, outer_name
+from edgedla.regions.fusions import INNER_IN, UnitGraph, fuse, outer_name
 from edgedla.targets import Platform
 from edgedla.vocabulary import DEVICES, GPU
 
@@ -38,10 +37,6 @@ def require_sizes(graph: LayerGraph) -> None:
                     where=graph.name,
                     hint="end the model before the operator that makes it (NonMaxSuppression, NonZero, Loop, ...)",
                 )
-
-
-#: Bytes of one weight, by precision.
-WEIGHT_BYTES = {"fp16": 2, "int8": 1}
 
 
 def problem_on(
@@ -88,12 +83,12 @@ def problem_of(
         graphs.append(units)
         layer_costs = costs.layer_costs(model.graph)
         legal = legal_units(model, units, use_unknown)
+        maker = ItemMaker(model, m, units, devices, layer_costs, costs.precision)
         item_of: Dict[int, int] = {}
         for members in in_order(units, whole_operators(model, units, legal, costs.operators(model.graph))):
             item_of.update({u: len(items) for u in members})
             units_by_item.append(members)
-            unit, may_stand = joined(units, members), all(legal[u] for u in members)
-            items.append(_item(model, m, unit, len(members), may_stand, devices, layer_costs, costs.precision))
+            items.append(maker.item(members, all(legal[u] for u in members)))
         flows += _flows(model.graph, m, units, item_of, costs, any(d != GPU for d in devices), borders)
         for (producer, consumer), by_kind in sorted(layer_costs.separations.items()):
             ends = [item_of[units.unit_of[i]] for i in (producer, consumer) if i in units.unit_of]
@@ -153,59 +148,6 @@ def whole_operators(
     return sorted((tuple(m) for m in members.values()), key=lambda m: m[-1])
 
 
-def joined(units: UnitGraph, members: Sequence[int]) -> Unit:
-    """One unit that stands for several: the layers of all, the outputs of the last."""
-    last = units.units[members[-1]]
-    if len(members) == 1:
-        return last
-    return last._replace(layers=tuple(sorted(i for u in members for i in units.units[u].layers)))
-
-
-def _item(
-    model: Model,
-    m: int,
-    unit: Unit,
-    units: int,
-    legal: bool,
-    devices: Tuple[str, ...],
-    layer_costs: LayerCosts,
-    precision: str,
-) -> Item:
-    graph = model.graph
-    allowed = tuple(d for d in devices if d == GPU or legal)
-    why, reason = ("", "") if legal else ("forced", why_not(model, unit))
-    pin = next((model.pins[i] for i in unit.layers if i in model.pins), None)
-    if pin is not None:
-        allowed = tuple(d for d in allowed if d == pin or (pin == "DLA" and d != GPU))
-        if why == "":
-            why, reason = "pinned", f"pinned to {pin}"
-    elif legal and len(allowed) == 1:
-        why, reason = "forced", f"only {allowed[0]} may be used"
-    if not unit.layers:
-        name = f"reshape beside {graph.layers[unit.reshape_of[0]].name}"
-        why, reason = "forced", "a reshape that the GPU runs"
-        return Item(name, m, (), (GPU,), {"GPU": Cost()}, unit.batch, False, why, reason, units=units)
-    possible = tuple(d for d in devices if d == GPU or legal)
-    possible = possible if GPU in possible else (GPU, *possible)
-    outputs = [t for i in unit.layers for t in graph.output_tensors(graph.layers[i])]
-    each = WEIGHT_BYTES[precision]
-    return Item(
-        name=graph.layers[unit.layers[0]].name,
-        model=m,
-        layers=unit.layers,
-        allowed=allowed,
-        costs={d: total(layer_costs[i, d] for i in unit.layers) for d in possible},
-        batch=unit.batch,
-        legal=legal,
-        why=why,
-        reason=reason,
-        traffic_bytes={d: sum(layer_costs.traffic_bytes[i, device_kind(d)] for i in unit.layers) for d in possible},
-        weight_bytes=sum(kind_of(graph.layers[i], graph).weight_elements * each for i in unit.layers),
-        activation_bytes=max((t.size_bytes(each) for t in outputs), default=0),
-        units=units,
-    )
-
-
 def _flows(
     graph: LayerGraph,
     m: int,
@@ -224,6 +166,7 @@ def _flows(
             if item_of[producer] != item_of[u]:
                 readers.setdefault((item_of[producer], name), []).append(item_of[u])
     outputs = _written_outputs(graph, units)
+    priced: Dict[Tuple[object, ...], Mapping[Tuple[str, str], Cost]] = {}
     for u, unit in enumerate(units.units):
         for name in unit.outputs:
             if name in outputs:
@@ -236,18 +179,24 @@ def _flows(
         # A tensor that the network hands out and a layer reads too is needed in the reader's format.
         is_last = name in outputs and not readers[source, name]
         handed_out = border_format(borders, name, "outputs", costs.precision) if is_last else None
-        by_kind = (
-            {}
-            if not any_core
-            else {
-                ("GPU", "DLA"): costs.transition(tensor, "GPU", "DLA0", source_format=input_format),
-                ("DLA", "GPU"): costs.transition(tensor, "DLA0", "GPU", target_format=handed_out),
-                ("DLA", "DLA"): costs.transition(tensor, "DLA0", "DLA1"),
-            }
-        )
+        # Tensors of one size share their prices: a network has many tensors, and few sizes.
+        alike = (tensor.dims, tensor.dtype, input_format, handed_out)
+        by_kind = priced.get(alike)
+        if by_kind is None:
+            by_kind = priced[alike] = _transitions(costs, tensor, input_format, handed_out) if any_core else {}
         consumers = tuple(sorted(set(readers[source, name])))
         flows.append(Flow(outer_name(name, graph.tensors), m, source, consumers, name in outputs, by_kind))
     return flows
+
+
+def _transitions(
+    costs: CostModel, tensor: Tensor, input_format: Optional[str], handed_out: Optional[str]
+) -> Mapping[Tuple[str, str], Cost]:
+    return {
+        ("GPU", "DLA"): costs.transition(tensor, "GPU", "DLA0", source_format=input_format),
+        ("DLA", "GPU"): costs.transition(tensor, "DLA0", "GPU", target_format=handed_out),
+        ("DLA", "DLA"): costs.transition(tensor, "DLA0", "DLA1"),
+    }
 
 
 def _written_outputs(graph: LayerGraph, units: UnitGraph) -> FrozenSet[str]:

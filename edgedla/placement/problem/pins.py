@@ -89,6 +89,8 @@ def check_pins(
         UsageError: a layer is pinned to a DLA core against a rule (named in the message), to a device that may not be
             used, or differently from the layers that TensorRT fuses it with.
     """
+    if not model.pins:
+        return {}
     units = fuse(model.graph)
     legal = legal_units(model, units, use_unknown)
     legal_pins: Dict[int, str] = {}

@@ -147,7 +147,7 @@ def _model(m: int, model: Model, problem: Problem, best: Evaluation, objective: 
         layers.append(
             p.PlacedLayer(
                 layer.index, layer.name, layer.type, best.assignment[i], region_of.get(i), *why[i],
-                dict(problem.items[i].costs) if first else {},
+                problem.items[i].costs if first else {},
             )
         )  # fmt: skip
     return p.PlacedModel(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Dict, List, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, device_kind
@@ -53,13 +52,16 @@ class Borders:
 
     def __init__(self, problem: Problem, devices: Sequence[str], objective: str) -> None:
         self.problem, self.devices, self.objective = problem, devices, objective
-        self.read: Dict[int, Counter[int]] = {}
+        self.read: Dict[int, Dict[int, int]] = {}
         self.written: Dict[int, List[int]] = {}
-        self.readers: List[Counter[str]] = []
+        self.readers: List[Dict[str, int]] = []
         for f, flow in enumerate(problem.flows):
-            self.readers.append(Counter(devices[i] for i in flow.consumers))
+            readers: Dict[str, int] = {}
             for i in flow.consumers:
-                self.read.setdefault(i, Counter())[f] += 1
+                readers[devices[i]] = readers.get(devices[i], 0) + 1
+                reads = self.read.setdefault(i, {})
+                reads[f] = reads.get(f, 0) + 1
+            self.readers.append(readers)
             if flow.producer is not None:
                 self.written.setdefault(flow.producer, []).append(f)
         self.linked: Dict[int, List[int]] = {}
@@ -72,11 +74,14 @@ class Borders:
 
     def added(self, i: int, there: str) -> float:
         """What a move of item `i` alone adds to the price of transitions and links."""
-        return self._around(i, there) - self._around(i, self.devices[i])
+        read = self.read.get(i, {})
+        flows = [(f, read.get(f, 0)) for f in sorted({*read, *self.written.get(i, ())})]
+        return self._around(i, there, flows) - self._around(i, self.devices[i], flows)
 
-    def _around(self, i: int, device: str) -> float:
-        flows = sorted({*self.read.get(i, ()), *self.written.get(i, ())})
-        total = sum(self._flow(f, i, device) for f in flows)
+    def _around(self, i: int, device: str, flows: Sequence[Tuple[int, int]]) -> float:
+        total = 0.0
+        for f, reads in flows:
+            total += self._flow(f, i, device, reads)
         for k in self.linked.get(i, ()):
             link = self.problem.links[k]
             producer, consumer = (device if x == i else self.devices[x] for x in (link.producer, link.consumer))
@@ -84,10 +89,14 @@ class Borders:
                 total += self.price(link.cost(consumer))
         return total
 
-    def _flow(self, f: int, i: int, device: str) -> float:
-        """The transitions of one tensor with item `i` on `device`."""
-        flow, reads = self.problem.flows[f], self.read.get(i, Counter())[f]
+    def _flow(self, f: int, i: int, device: str, reads: int) -> float:
+        """The transitions of one tensor, which item `i` reads so many times, with the item on `device`."""
+        flow, here = self.problem.flows[f], self.devices[i]
         source = GPU if flow.producer is None else device if flow.producer == i else self.devices[flow.producer]
-        targets = {d for d, count in self.readers[f].items() if count > (reads if d == self.devices[i] else 0)}
-        targets.update({GPU} if flow.is_output else (), {device} if reads else ())
-        return sum(self.price(flow.cost(source, target)) for target in sorted(targets - {source}))
+        targets = {d for d, count in self.readers[f].items() if count > (reads if d == here else 0)}
+        if flow.is_output:
+            targets.add(GPU)
+        if reads:
+            targets.add(device)
+        targets.discard(source)
+        return sum([self.price(flow.cost(source, target)) for target in sorted(targets)])

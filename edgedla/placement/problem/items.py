@@ -1,0 +1,104 @@
+"""Items of a placement problem: what one network's units cost, where they may stand, and why nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, Mapping, Sequence, Tuple
+
+from edgedla.costs.cost import Cost, device_kind, total
+from edgedla.costs.layer_costs import LayerCosts
+from edgedla.placement.problem.model import Model, why_not
+from edgedla.placement.problem.problem import Item
+from edgedla.regions.fusions import Unit, UnitGraph
+from edgedla.regions.work import work_of
+from edgedla.vocabulary import GPU
+
+#: Bytes of one weight, by precision.
+WEIGHT_BYTES = {"fp16": 2, "int8": 1}
+
+
+def joined(units: UnitGraph, members: Sequence[int]) -> Unit:
+    """One unit that stands for several: the layers of all, the outputs of the last."""
+    last = units.units[members[-1]]
+    if len(members) == 1:
+        return last
+    return last._replace(layers=tuple(sorted(i for u in members for i in units.units[u].layers)))
+
+
+@dataclass
+class ItemMaker:
+    """Makes the items of one model. What many items have in common (costs, traffic) is one value for all of them.
+
+    Attributes:
+        index: of the model in the problem.
+        devices: that may be used at all.
+    """
+
+    model: Model
+    index: int
+    units: UnitGraph
+    devices: Tuple[str, ...]
+    layer_costs: LayerCosts
+    precision: str
+    _costs: Dict[Tuple[int, ...], Mapping[str, Cost]] = field(default_factory=dict, init=False)
+    _traffic: Dict[Tuple[float, ...], Mapping[str, float]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._work = work_of(self.model.graph)
+
+    def item(self, members: Sequence[int], legal: bool) -> Item:
+        """One item of these units; `legal`: the DLA may run all of them."""
+        unit = joined(self.units, members)
+        graph = self.model.graph
+        if not unit.layers:
+            name = f"reshape beside {graph.layers[unit.reshape_of[0]].name}"
+            reason = "a reshape that the GPU runs"
+            return Item(
+                name, self.index, (), (GPU,), {GPU: Cost()}, unit.batch, False, "forced", reason, units=len(members)
+            )
+        allowed, why, reason = self._where(unit, legal)
+        possible = tuple(d for d in self.devices if d == GPU or legal)
+        possible = possible if GPU in possible else (GPU, *possible)
+        each = WEIGHT_BYTES[self.precision]
+        outputs = [t for i in unit.layers for t in graph.output_tensors(graph.layers[i])]
+        return Item(
+            name=graph.layers[unit.layers[0]].name,
+            model=self.index,
+            layers=unit.layers,
+            allowed=allowed,
+            costs=self._costs_of(unit.layers, possible),
+            batch=unit.batch,
+            legal=legal,
+            why=why,
+            reason=reason,
+            traffic_bytes=self._traffic_of(unit.layers, possible),
+            units=len(members),
+            weight_bytes=sum(self._work[i].weight_elements * each for i in unit.layers),
+            activation_bytes=max((t.size_bytes(each) for t in outputs), default=0),
+        )
+
+    def _where(self, unit: Unit, legal: bool) -> Tuple[Tuple[str, ...], str, str]:
+        """The devices that the item may stand on, and why there are no more."""
+        allowed = tuple(d for d in self.devices if d == GPU or legal)
+        why, reason = ("", "") if legal else ("forced", why_not(self.model, unit))
+        pin = next((self.model.pins[i] for i in unit.layers if i in self.model.pins), None)
+        if pin is not None:
+            allowed = tuple(d for d in allowed if d == pin or (pin == "DLA" and d != GPU))
+            if why == "":
+                why, reason = "pinned", f"pinned to {pin}"
+        elif legal and len(allowed) == 1:
+            why, reason = "forced", f"only {allowed[0]} may be used"
+        return allowed, why, reason
+
+    def _costs_of(self, layers: Tuple[int, ...], possible: Tuple[str, ...]) -> Mapping[str, Cost]:
+        parts = [[self.layer_costs[i, d] for i in layers] for d in possible]
+        # `layer_costs` outlives this, so that addresses name its costs.
+        key = (len(layers), len(possible), *(id(cost) for column in parts for cost in column))
+        if key not in self._costs:
+            sums = (column[0] if len(column) == 1 else total(column) for column in parts)
+            self._costs[key] = dict(zip(possible, sums))
+        return self._costs[key]
+
+    def _traffic_of(self, layers: Tuple[int, ...], possible: Tuple[str, ...]) -> Mapping[str, float]:
+        values = tuple(sum(self.layer_costs.traffic_bytes[i, device_kind(d)] for i in layers) for d in possible)
+        return self._traffic.setdefault((len(possible), *values), dict(zip(possible, values)))
