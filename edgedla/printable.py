@@ -5,7 +5,9 @@ Besides C0 and C1: separators that begin a line, and marks that turn the directi
 
 from __future__ import annotations
 
+import io
 import re
+from typing import Any
 
 _TURNS = "\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_TURNS}]")
@@ -28,3 +30,17 @@ def printable_text(text: str) -> str:
 def json_escaped(document: str) -> str:
     """The same JSON document, with \\u escapes for what a terminal would obey. C0 is escaped by every encoder."""
     return re.sub(_IN_JSON, lambda m: f"\\u{ord(m.group()):04x}", document)
+
+
+def json_text(document: Any) -> str:
+    """A JSON document as text, one key a line, with a line end. NaN and infinity raise ValueError.
+
+    `json.dumps` would hold every word as a string of its own first: seven times the text.
+    """
+    import json
+
+    text = io.StringIO()
+    for words in json.JSONEncoder(indent=1, ensure_ascii=False, allow_nan=False).iterencode(document):
+        text.write(words)
+    text.write("\n")
+    return json_escaped(text.getvalue())

@@ -15,7 +15,7 @@ from edgedla.importers.context import Context
 from edgedla.importers.model_file.described_shapes import described_tensors
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 from edgedla.importers.model_file.tensor_data import TensorReader
-from edgedla.importers.network.core import NetTensor
+from edgedla.importers.network.core import NetTensor, TooLarge
 from edgedla.importers.node import readable
 from edgedla.importers.parser_releases import newest_opset, stands_in_for
 from edgedla.importers.ports import Batch, import_inputs, output_tensors
@@ -100,7 +100,7 @@ def _import(
         outputs = output_tensors(ctx, graph)
     except Refused as e:
         raise walk.refuse(str(e)) from e
-    except CannotTell as e:
+    except (CannotTell, TooLarge) as e:
         raise ModelError(str(e), where=source.where) from e
     except RecursionError as e:
         raise ModelError("subgraphs are nested too deeply", where=source.where) from e

@@ -23,7 +23,7 @@ from edgedla.placement.request import PlacementRequest
 from edgedla.placement.result.assemble import assemble
 from edgedla.placement.result.placement import Placement
 from edgedla.placement.solvers.pipeline_starts import stage_starts, whole_model_starts
-from edgedla.placement.solvers.solve import solve
+from edgedla.placement.solvers.solve import MOST_ITEMS, solve
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import DEVICES
@@ -223,7 +223,7 @@ def _solved(
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:
         now = time.monotonic()
         if len(problem.models) > 1:
-            start = start + whole_model_starts(problem)
+            start = start + whole_model_starts(problem, deadline)
         start = start + stage_starts(problem, goal, pace, deadline=now + STARTING * max(deadline - now, 0.0))
     solver, gap = request.solver, request.gap
     solution = solve(problem, goal, start, max(deadline - time.monotonic(), 0.0), solver, gap, pace)
@@ -234,10 +234,18 @@ def _solved(
         if free.best is not None:
             best = max(free.best.latency(m).latency_us for m in range(len(problem.models)))
             standing = "the optimum" if free.optimal and len(problem.models) == 1 else "the best found"
+            unproven = solution.timed_out or solution.too_large
+            within = f"every frame within {goal.latency_bound_us:g} us"
             raise NoPlacement(
-                f"no placement keeps every frame within {goal.latency_bound_us:g} us",
+                f"no placement was found that keeps {within}" if unproven else f"no placement keeps {within}",
                 hint=f"On {', '.join(problem.devices)} {standing} is {best:.1f} us.",
             )
+    if solution.too_large:
+        raise NoPlacement(
+            f"{len(problem.items)} items are too many for a search (up to {MOST_ITEMS}), and none of TensorRT's defaults, "
+            "whole models on a device, and balanced stages keeps the limits",
+            hint=_limits_text(problem, goal),
+        )
     if solution.timed_out:
         raise NoPlacement(
             f"no placement that keeps the limits was found within {request.time_limit_s:g} s", hint="Allow more time."

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 from edgedla.graph import LayerGraph
 from edgedla.graph.document import to_document
-from edgedla.printable import json_escaped
+from edgedla.printable import json_text
 from edgedla.reports.text import aligned, clean
 
 
 def render_layers(graph: LayerGraph, output_format: str) -> str:
     """The layers as "json" (the form of the recorded parser output) or "text"."""
     if output_format == "json":
-        return json_escaped(json.dumps(to_document(graph), indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
+        return json_text(to_document(graph))
     rows = [("#", "TYPE", "LAYER", "ONNX NODE", "OP", "INPUT DIMS", "OUTPUT DIMS")]
     for layer in graph.layers:
         rows.append(

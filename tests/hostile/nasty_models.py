@@ -138,6 +138,21 @@ def nested_ifs(depth: int) -> ModelProto:
     return model(nodes)
 
 
+def nested_functions(depth: int, calls: int = 2) -> ModelProto:
+    """Functions that call functions: calls ** depth nodes in a file of a few kilobytes."""
+    domains = [helper.make_opsetid("", 15), helper.make_opsetid("local", 1)]
+    functions = []
+    for level in range(depth):
+        names = ["a", *(f"t{k}" for k in range(calls - 1)), "b"]
+        op, domain = ("Relu", "") if level == 0 else (f"f{level - 1}", "local")
+        body = [helper.make_node(op, [a], [b], domain=domain) for a, b in zip(names, names[1:])]
+        functions.append(helper.make_function("local", f"f{level}", ["a"], ["b"], body, domains))
+    built = model([helper.make_node(f"f{depth - 1}", ["x"], ["y"], domain="local")], opset=15)
+    built.opset_import.append(domains[1])
+    built.functions.extend(functions)
+    return built
+
+
 def huge_batch(batch: int) -> ModelProto:
     """A small file whose tensors are gigabytes."""
     weights = numpy_helper.from_array(np.ones((8, 8, 3, 3), np.float32), "w")
@@ -179,6 +194,8 @@ LARGE: Dict[str, Callable[[], ModelProto]] = {
     "chain": lambda: chain(50_000),
     "alternating": lambda: alternating(20_000),
     "empty_nodes": lambda: empty_nodes(3_000_000),
+    "nested_functions": lambda: nested_functions(23),
+    "wide_functions": lambda: nested_functions(6, 10),
 }
 
 #: name -> a model of a few kilobytes.
@@ -194,6 +211,7 @@ SMALL: Dict[str, Callable[[], ModelProto]] = {
     "bipartite": lambda: bipartite(12),
     "alternating": lambda: alternating(80),
     "nested_ifs": lambda: nested_ifs(12),
+    "nested_functions": lambda: nested_functions(6),
     "odd_names": odd_names,
     "domain_without_opset": domain_without_opset,
     "function_named_like_an_operator": function_named_like_an_operator,

@@ -12,7 +12,8 @@ import pytest
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file import onnx_file
-from tests.hostile.nasty_models import LARGE, empty_nodes, fan_out, nested_ifs, sum_of_one
+from edgedla.importers.network import core
+from tests.hostile.nasty_models import LARGE, bipartite, empty_nodes, fan_out, nested_functions, nested_ifs, sum_of_one
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,6 +33,15 @@ def test_the_size_counts_nodes_inputs_and_subgraphs(monkeypatch: pytest.MonkeyPa
         load_onnx(fan_out(10).SerializeToString())
     monkeypatch.setattr(onnx_file, "MAX_NODES_AND_INPUTS", 20)
     assert len(load_onnx(fan_out(10).SerializeToString()).layers) == 10
+
+
+def test_nodes_that_become_too_many_layers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few nodes in a small file; a function's body multiplies once more."""
+    monkeypatch.setattr(core, "MAX_LAYERS", 50)
+    for make in (lambda: sum_of_one(52), lambda: nested_functions(4, 4), lambda: bipartite(8)):
+        with pytest.raises(ModelError, match="more than 50 layers"):
+            load_onnx(make().SerializeToString())
+    assert len(load_onnx(sum_of_one(51).SerializeToString()).layers) == 50
 
 
 @pytest.mark.slow

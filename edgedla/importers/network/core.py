@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from edgedla.importers.network.known import Known
+from edgedla.importers.network.limits import MAX_LAYERS
 
 Dims = Tuple[int, ...]
 
@@ -130,6 +131,10 @@ class NodeRecord:
         self.unknown = ""
 
 
+class TooLarge(Exception):
+    """A network of more layers than anything here is made for. Nodes multiply: a Sum of n inputs is n - 1 layers."""
+
+
 class Network:
     """The layers in the order in which the parser adds them. Constant layers are counted and typed, but not kept."""
 
@@ -196,7 +201,7 @@ class Network:
         layer = NetLayer(layer_type, number, self.node, inputs, params)
         layer.outputs.append(out)
         out.layer = layer
-        self.layers.append(layer)
+        self._keep(layer)
         return out
 
     def emit_many(
@@ -224,8 +229,13 @@ class Network:
         layer.outputs.extend(made)
         for t in made:
             t.layer = layer
-        self.layers.append(layer)
+        self._keep(layer)
         return made
+
+    def _keep(self, layer: NetLayer) -> None:
+        self.layers.append(layer)
+        if len(self.layers) > MAX_LAYERS:
+            raise TooLarge(f"the model becomes more than {MAX_LAYERS} layers")
 
     def renumber(self, outputs: Sequence[NetTensor], number: int) -> None:
         """Give the layer made last the `number` that was kept free for it, before those of its constant inputs."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, weakest
 from edgedla.documents import header
 from edgedla.errors import UsageError
-from edgedla.printable import json_escaped
+from edgedla.printable import json_text
 
 
 @dataclass(frozen=True)
@@ -227,4 +226,4 @@ class Prediction:
 
     def to_json(self) -> str:
         """The document as text: the same bytes for the same input."""
-        return json_escaped(json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
+        return json_text(self.to_dict())

@@ -67,6 +67,7 @@ class Solution:
         rounds: how often the relaxation was solved.
         solve_time_s: wall time.
         timed_out: the search was stopped by the time limit.
+        too_large: for a search; `best` is the best of what it would have begun with.
     """
 
     best: Optional[Evaluation]
@@ -76,6 +77,7 @@ class Solution:
     rounds: int
     solve_time_s: float
     timed_out: bool
+    too_large: bool = False
 
     @property
     def gap(self) -> float:

@@ -9,15 +9,12 @@ period it is in the GPU's load.
 from __future__ import annotations
 
 import heapq
-import time
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from edgedla.placement.problem.evaluate import Evaluation, engine_device
 from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.vocabulary import GPU
-
-#: Nodes of the schedule search; a search that needs more returns its best schedule and a bound below it.
-SEARCH_NODES = 20_000
 
 
 class Segment(NamedTuple):
@@ -173,64 +170,16 @@ def shortest_schedule(problem: Problem, evaluation: Evaluation, deadline: float 
 def _search(problem: Problem, evaluation: Evaluation, deadline: float) -> Schedule:
     jobs = [segments(problem, evaluation, m) for m in range(len(problem.models))]
     times = [[s.time_us * problem.factor(evaluation.engines, s.device) for s in job] for job in jobs]
-    left = [[0.0] * (len(t) + 1) for t in times]
-    for j, t in enumerate(times):
-        for k in reversed(range(len(t))):
-            left[j][k] = left[j][k + 1] + t[k]
-    work: Dict[str, float] = {}
-    for job, t in zip(jobs, times):
-        for s, time_us in zip(job, t):
-            work[s.device] = work.get(s.device, 0.0) + time_us
-    bound = max([*(x[0] for x in left), *work.values()], default=0.0)
-    best_length, best_starts = float("inf"), [[0.0] * len(t) for t in times]
-    nodes, stopped = 0, False
-    starts: List[List[float]] = [[0.0] * len(t) for t in times]
-
-    def search(done: List[int], job_free: List[float], device_free: Dict[str, float], rest: Dict[str, float]) -> None:
-        nonlocal best_length, best_starts, nodes, stopped
-        nodes += 1
-        open_jobs = [j for j in range(len(jobs)) if done[j] < len(jobs[j])]
-        lower = max(
-            [job_free[j] + left[j][done[j]] for j in range(len(jobs))] + [device_free[d] + rest[d] for d in rest],
-            default=0.0,
-        )
-        if lower >= best_length * (1 - 1e-12):
-            return
-        if not open_jobs:
-            best_length, best_starts = lower, [list(s) for s in starts]
-            return
-
-        def earliest(j: int) -> float:
-            return max(job_free[j], device_free[jobs[j][done[j]].device])
-
-        first = min(open_jobs, key=lambda j: (earliest(j) + times[j][done[j]], j))
-        device = jobs[first][done[first]].device
-        end = earliest(first) + times[first][done[first]]
-        rivals = [j for j in open_jobs if jobs[j][done[j]].device == device and earliest(j) < end or j == first]
-        for j in sorted(rivals, key=lambda j: (-left[j][done[j]], j)):
-            if best_length < float("inf") and (
-                nodes > SEARCH_NODES or (nodes % 64 == 0 and time.monotonic() > deadline)
-            ):
-                stopped = True
-                return
-            k, start = done[j], earliest(j)
-            starts[j][k] = start
-            finish = start + times[j][k]
-            search(
-                [*done[:j], k + 1, *done[j + 1 :]],
-                [*job_free[:j], finish, *job_free[j + 1 :]],
-                {**device_free, device: finish},
-                {**rest, device: rest[device] - times[j][k]},
-            )
-
-    search([0] * len(jobs), [0.0] * len(jobs), {d: 0.0 for d in work}, dict(work))
+    search = ScheduleSearch([[s.device for s in job] for job in jobs], times, deadline)
+    search.run()
     bars = [
-        Bar(s.device, j, k, best_starts[j][k], best_starts[j][k] + times[j][k], s.items)
+        Bar(s.device, j, k, search.starts[j][k], search.starts[j][k] + times[j][k], s.items)
         for j, job in enumerate(jobs)
         for k, s in enumerate(job)
     ]
-    proven = bound if stopped else best_length
-    return Schedule(tuple(sorted(bars, key=lambda b: (b.start_us, b.model, b.segment))), best_length, proven)
+    return Schedule(
+        tuple(sorted(bars, key=lambda b: (b.start_us, b.model, b.segment))), search.length_us, search.bound_us
+    )
 
 
 def in_turn(problem: Problem, evaluation: Evaluation) -> Schedule:

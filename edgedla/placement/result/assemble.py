@@ -18,6 +18,7 @@ from edgedla.placement.problem.schedule import Schedule, in_turn, shortest_sched
 from edgedla.placement.problem.validate import limits_broken
 from edgedla.placement.result import placement as p
 from edgedla.placement.result.reasons import reasons
+from edgedla.placement.solvers.solve import MOST_ITEMS
 from edgedla.regions.transitions import BORDER_BYTES
 from edgedla.targets import Platform
 from edgedla.vocabulary import GPU
@@ -90,7 +91,7 @@ def assemble(
             *_notes(models, problem, best, platform, goal, solution.optimal),
             *doubts(problem, best, models),
             *costs.notes,
-            *_stopped(solution),
+            *_stopped(solution, len(problem.items)),
         ),
         solve_time_s=solution.solve_time_s,
         rounds=solution.rounds,
@@ -204,8 +205,16 @@ def _timeline(kind: str, schedule: Schedule, problem: Problem) -> p.Timeline:
     )  # fmt: skip
 
 
-def _stopped(solution: Solution) -> Tuple[str, ...]:
-    return ("stopped by the time limit: another run may find another placement",) if solution.timed_out else ()
+def _stopped(solution: Solution, items: int) -> Tuple[str, ...]:
+    notes = []
+    if solution.too_large:
+        notes.append(
+            f"{items} items are too many for a search (up to {MOST_ITEMS}): this is the best of TensorRT's defaults, whole "
+            "models on a device, and balanced stages"
+        )
+    if solution.timed_out:
+        notes.append("stopped by the time limit: another run may find another placement")
+    return tuple(notes)
 
 
 def _notes(

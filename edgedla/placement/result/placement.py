@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.costs.cost import Cost
 from edgedla.documents import header
-from edgedla.printable import json_escaped
+from edgedla.printable import json_text
 
 #: Why a layer stands where it stands.
 WHY: Mapping[str, str] = {
@@ -191,7 +190,7 @@ class Placement:
 
     def to_json(self) -> str:
         """The document as text: the same bytes for the same input."""
-        return json_escaped(json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
+        return json_text(self.to_dict())
 
 
 def _document_of(placement: Placement) -> Dict[str, Any]:

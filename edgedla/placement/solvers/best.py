@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Optional
+import time
+from typing import Iterable, Optional, Sequence
 
-from edgedla.placement.problem.evaluate import Evaluation
+from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure_of
 from edgedla.placement.problem.problem import Problem
 
@@ -26,3 +27,11 @@ class Best:
         if value < self.value * (1 - 1e-9):
             self.evaluation, self.value = e, value
         return proven
+
+    def offer_all(self, assignments: Iterable[Sequence[str]], deadline: float) -> bool:
+        """Offers assignments until the deadline has passed and a legal one is known; True where some were left out."""
+        for assignment in assignments:
+            if self.evaluation is not None and time.monotonic() > deadline:
+                return True
+            self.offer(evaluate(self.problem, assignment))
+        return False

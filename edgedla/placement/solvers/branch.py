@@ -47,8 +47,7 @@ def solve_branching(
 ) -> Solution:
     """As `milp.solve_milp`, without a library: branch and bound over minimum cuts where the problem is one, else depth first."""
     search = Search(problem, goal, time_limit_s, value_of)
-    for assignment in start:
-        search.visit(assignment)
+    search.offer_all(start, search.deadline)
     if goal.objective in ("latency", "energy") and not goal.is_bounded and len(problem.cores) == 1:
         return _over_cuts(search, gap)
     return _depth_first(search, gap)

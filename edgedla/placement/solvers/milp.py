@@ -36,9 +36,7 @@ def solve_milp(
     """
     began = time.monotonic()
     best = Best(problem, goal, value_of)
-    rounds, timed_out = 0, False
-    for assignment in start:
-        best.offer(evaluate(problem, assignment))
+    rounds, timed_out = 0, best.offer_all(start, began + time_limit_s)
     bounds: Dict[Tuple[str, ...], float] = {}
     relaxed: Dict[Tuple[str, ...], Relaxation] = {}
     sets = engine_sets(problem, goal)

@@ -36,10 +36,14 @@ class Budget:
 WHOLE_MODELS = 27
 
 
-def whole_model_starts(problem: Problem) -> List[Tuple[str, ...]]:
-    """Every way of giving each model one device, as far as its items may stand there."""
-    ways = itertools.product(problem.devices, repeat=len(problem.models))
-    return [after_cap(problem, greedy(problem, way)) for way in itertools.islice(ways, WHOLE_MODELS)]
+def whole_model_starts(problem: Problem, deadline: float = INFINITY) -> List[Tuple[str, ...]]:
+    """Every way of giving each model one device, as far as its items may stand there, until the deadline."""
+    starts: List[Tuple[str, ...]] = []
+    for way in itertools.islice(itertools.product(problem.devices, repeat=len(problem.models)), WHOLE_MODELS):
+        if time.monotonic() > deadline:
+            break
+        starts.append(after_cap(problem, greedy(problem, way)))
+    return starts
 
 
 def stage_starts(

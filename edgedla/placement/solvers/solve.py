@@ -11,11 +11,15 @@ from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, Value,
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.schedule import shortest_schedule
 from edgedla.placement.solvers import highs
+from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.branch import solve_branching
-from edgedla.placement.solvers.lower_bounds import alike, floor
+from edgedla.placement.solvers.lower_bounds import alike, floor, floor_on
 from edgedla.placement.solvers.milp import solve_milp
 
 SOLVERS = ("auto", "highs", "python")
+
+#: Items beyond which no solver starts: what it writes down first takes gigabytes. Real networks have some thousands.
+MOST_ITEMS = 20_000
 
 #: Share of the time limit that sweeps may take where HiGHS can go on after them.
 SWEEPING = 0.6
@@ -40,6 +44,8 @@ def solve(
     deadline = time.monotonic() + time_limit_s
     if goal.objective == "makespan" and value_of is None:
         value_of = schedule_length(deadline)
+    if len(problem.items) > MOST_ITEMS:
+        return first_core_first(problem, goal, _best_start(problem, goal, start, deadline, value_of), value_of)
     with_highs = solver == "highs" or (solver == "auto" and highs.available())
     swept: Optional[Solution] = None
     if goal.objective == "throughput" and len(problem.devices) > 1 and value_of is None:
@@ -60,9 +66,22 @@ def solve(
             rounds=solution.rounds + swept.rounds,
             solve_time_s=solution.solve_time_s + swept.solve_time_s,
         )
-    if solution.timed_out:
+    if solution.timed_out and solution.solver == "python":
+        # The others' bounds are no lower.
         solution = replace(solution, bound=max(solution.bound, min(floor(problem, goal), solution.value)))
     return first_core_first(problem, goal, solution, value_of)
+
+
+def _best_start(
+    problem: Problem, goal: Goal, start: Iterable[Sequence[str]], deadline: float, value_of: Optional[Value]
+) -> Solution:
+    """The best of the assignments that a search would begin with, and a bound that takes one pass over the items."""
+    began, best = time.monotonic(), Best(problem, goal, value_of)
+    timed_out = best.offer_all(start, deadline)
+    # Without the slowdown that the engines cause each other, all of them together are no slower than some of them.
+    bound, _ = floor_on(replace(problem, slowdown={}), goal, problem.devices)
+    seconds = time.monotonic() - began
+    return Solution(best.evaluation, best.value, min(bound, best.value), "none", 0, seconds, timed_out, too_large=True)
 
 
 def first_core_first(problem: Problem, goal: Goal, answer: Solution, value_of: Optional[Value] = None) -> Solution:

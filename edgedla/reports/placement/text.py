@@ -59,6 +59,8 @@ def proof_text(placement: Placement) -> str:
     if proof.optimal:
         return "proven optimum under the cost model"
     why = "stopped by the time limit" if proof.timed_out else "the schedule search gave up"
+    if proof.solver == "none":
+        why = "too many layers for a search"
     if proof.bound <= 0:
         return f"best found, no bound proven ({why})"
     return f"best found, the optimum is at most {proof.gap:.2%} lower ({why})"
