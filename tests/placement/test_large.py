@@ -7,7 +7,7 @@ import pytest
 import edgedla
 from edgedla.documents import schema
 from edgedla.errors import NoPlacement
-from edgedla.placement import Limits
+from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.placement.solvers import solve
 from edgedla.reports.placement.text import proof_text
