@@ -62,9 +62,11 @@ mutants: $(STAMP)
 release:
 	.ci/release $(PYTHON)
 
-# The lowest versions that pyproject.toml allows, under the oldest Python.
+# Fresh installs at the lowest and the newest versions that pyproject.toml allows, under four Pythons, each with the demo; minutes.
+# Table in benchmarks/results/floors.txt. For example FLOORS="3.8 3.13".
+FLOORS ?= 3.8 3.10 3.12 3.13
 floors:
-	.ci/floors $$(.ci/find-python 3.8)
+	.ci/floors $(FLOORS)
 
 clean:
 	rm -rf $(OUT) build dist .venv* .pytest_cache .mypy_cache .ruff_cache .hypothesis
