@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Any, List, Mapping, Sequence, Set, Tuple
 
 from edgedla.fixes.result import FixResult, PlacedLayer
+from edgedla.reports.fixes.rewrites import rewrite_rows
 from edgedla.reports.fixes.text import figure_rows, headline, proof_text, refused_groups, subject
 from edgedla.reports.page.figures import Fact, Figure
-from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
-from edgedla.rules.remedies import rewrite_entries
 
-#: Objective -> unit of the value that bundles were judged by.
-UNITS = {"latency": "us", "throughput": "us", "energy": "mJ", "loadables": "loadables"}
 #: Offenders named on the page.
 MOST_NAMED = 40
 
@@ -39,7 +36,7 @@ def to_html(result: FixResult) -> str:
             Figure(what, after, note=f"before: {before}")
             for what, before, after in figure_rows(result.before, result.after, result.objective)
         ],
-        sites=_sites(result),
+        sites=rewrite_rows(result),
         interface=result.interface,
         networks=[
             ("Before", _cells(result.layers_before, changed_before)),
@@ -57,38 +54,6 @@ def to_html(result: FixResult) -> str:
             *(Fact("Note", note) for note in result.notes),
         ],
     )
-
-
-def _sites(result: FixResult) -> List[Mapping[str, Any]]:
-    rows: List[Mapping[str, Any]] = []
-    for rewrite, count in result.counts.items():
-        entry = rewrite_entries()[rewrite]
-        proofs = [s.proof for s in result.applied if s.rewrite == rewrite]
-        statuses: Dict[str, int] = {}
-        for proof in proofs:
-            statuses[proof.status] = statuses.get(proof.status, 0) + 1
-        worst = max((p.rel_l2 for p in proofs if p.rel_l2 is not None), default=None)
-        proved = ", ".join(f"{n} {status}" for status, n in statuses.items())
-        rows.append(
-            {
-                "rewrite": rewrite,
-                "summary": entry.summary,
-                "count": count,
-                "equality": entry.equality,
-                "proof": proved + (f", differs by at most {worst:.1e}" if worst is not None else ""),
-                "without": _without(result, rewrite),
-            }
-        )
-    return rows
-
-
-def _without(result: FixResult, rewrite: str) -> str:
-    """What the objective would be without every site of the rewrite."""
-    for bundle in result.bundles:
-        if bundle.title == f"every {rewrite}" and bundle.kept and bundle.without != float("inf"):
-            unit = UNITS[result.objective]
-            return f"{significant(bundle.without)} {unit} instead of {significant(bundle.with_it)}"
-    return "-"
 
 
 def _cells(layers: Sequence[PlacedLayer], changed: Set[str]) -> List[Mapping[str, Any]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Iterator
 
 from edgedla.fixes.result import FixResult
+from edgedla.reports.fixes.rewrites import rewrite_rows
 from edgedla.reports.fixes.text import figure_rows, headline, proof_text, refused_groups, subject
 from edgedla.reports.markdown import code, escape
-from edgedla.rules.remedies import rewrite_entries
 
 
 def to_markdown(result: FixResult) -> str:
@@ -26,10 +26,10 @@ def _lines(result: FixResult) -> Iterator[str]:
     yield f"Proofs, ONNX Runtime on the CPU: {escape(proof_text(result))}\n"
     yield from (f"- {escape(text)}" for text in (*result.interface, *result.notes))
     if result.applied:
-        yield "\n### Rewritten\n\n| Rewrite | Sites | What becomes what | Equality |\n|---|---|---|---|"
-        for rewrite, sites in result.counts.items():
-            entry = rewrite_entries()[rewrite]
-            yield f"| {code(rewrite)} | {sites} | {escape(entry.summary)} | {entry.equality} |"
+        yield "\n### Rewritten\n\n| Rewrite | Sites | What becomes what | Equality | Proof | Without it |\n|---|---|---|---|---|---|"
+        for row in rewrite_rows(result):
+            cells = (escape(row[key]) for key in ("summary", "equality", "proof", "without"))
+            yield f"| {code(row['rewrite'])} | {row['count']} | {' | '.join(cells)} |"
     groups = refused_groups(result)
     if groups:
         yield "\n### Not rewritten\n\n| Rewrite | Sites | Why |\n|---|---|---|"

@@ -1,0 +1,45 @@
+"""What each rewrite did to a network, for the page and for Markdown: sites, proof and gain."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping
+
+from edgedla.fixes.result import FixResult
+from edgedla.reports.page.numbers import significant
+from edgedla.rules.remedies import rewrite_entries
+
+#: Objective -> unit of the value that bundles were judged by.
+UNITS = {"latency": "us", "throughput": "us", "energy": "mJ", "loadables": "loadables"}
+
+
+def rewrite_rows(result: FixResult) -> List[Mapping[str, Any]]:
+    """One row for each rewrite that was applied: its sites, how they are proven, and what they win."""
+    rows: List[Mapping[str, Any]] = []
+    for rewrite, count in result.counts.items():
+        entry = rewrite_entries()[rewrite]
+        proofs = [s.proof for s in result.applied if s.rewrite == rewrite]
+        statuses: Dict[str, int] = {}
+        for proof in proofs:
+            statuses[proof.status] = statuses.get(proof.status, 0) + 1
+        worst = max((p.rel_l2 for p in proofs if p.rel_l2 is not None), default=None)
+        proved = ", ".join(f"{n} {status}" for status, n in statuses.items())
+        rows.append(
+            {
+                "rewrite": rewrite,
+                "summary": entry.summary,
+                "count": count,
+                "equality": entry.equality,
+                "proof": proved + (f", differs by at most {worst:.1e}" if worst is not None else ""),
+                "without": _without(result, rewrite),
+            }
+        )
+    return rows
+
+
+def _without(result: FixResult, rewrite: str) -> str:
+    """What the objective would be without every site of the rewrite."""
+    for bundle in result.bundles:
+        if bundle.title == f"every {rewrite}" and bundle.kept and bundle.without != float("inf"):
+            unit = UNITS[result.objective]
+            return f"{significant(bundle.without)} {unit} instead of {significant(bundle.with_it)}"
+    return "-"
