@@ -160,7 +160,8 @@ def metric_of(text: str, more: Optional[Mapping[str, Metric]] = None) -> Metric:
         return known[text]
     module, colon, function = text.partition(":")
     if not colon or not module or not function:
-        raise UsageError(f"unknown metric {text!r}", where="--metric", allowed=", ".join((*known, "module:function")))
+        names = dict.fromkeys((*known, "map (with --decode)", "module:function"))
+        raise UsageError(f"unknown metric {text!r}", where="--metric", allowed=", ".join(names))
     try:
         score = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as e:

@@ -177,7 +177,8 @@ def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Opt
     elif root.suffix in (".npz", ".npy") and root.is_file():
         files = [root]
     if not files:
-        raise DataError("no calibration samples here", where=str(root), allowed="a .npz or .npy, or a folder of them")
+        problem = "no samples in it" if root.exists() else "no such file or folder"
+        raise DataError(problem, where=str(root), allowed="a .npz or .npy, or a folder of them")
     parts: List[Sequence[Feed]] = []
     labels: List[Any] = []
     read = 0

@@ -103,7 +103,7 @@ def test_qdq_there_and_back(files: Tuple[Path, Path], tmp_path: Path, capsys: py
     ("args", "code", "why"),
     [
         (["quantize", "MODEL", "-o", "out"], 2, "no samples"),
-        (["quantize", "MODEL", "--data", "none.npz"], 3, "no calibration samples"),
+        (["quantize", "MODEL", "--data", "none.npz"], 3, "no such file or folder"),
         (["quantize", "MODEL", "--data", "SAMPLES", "--method", "guess"], 2, "unknown calibration method"),
         (["quantize", "MODEL", "--data", "SAMPLES", "--max-drop", "0.1"], 2, "needs a metric"),
         (["quantize", "MODEL", "--data", "SAMPLES", "--metric", "guess"], 2, "unknown metric"),

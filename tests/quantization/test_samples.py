@@ -97,7 +97,7 @@ def test_labels_come_with_the_samples(tmp_path: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no calibration samples"):
+    with pytest.raises(DataError, match="no samples in it|no such file"):
         load_samples(tmp_path, [SPEC])
     (tmp_path / "a.npy").write_bytes(b"no array")
     with pytest.raises(DataError, match="cannot be read"):
