@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no picture that OpenCV can read"):
         list(open_samples(tmp_path / "in", SPEC).feeds)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="no calibration samples"):
+    with pytest.raises(DataError, match="no samples in it"):
         open_samples(tmp_path / "empty", SPEC)
 
 
