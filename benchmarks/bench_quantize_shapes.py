@@ -1,6 +1,6 @@
 """mAP50-95 of the shapes detector in FP32 and in simulated INT8, on frames that no decision saw.
 
-    python benchmarks/bench_quantize_shapes.py [--frames 1200] [--calibration 160] [--goal] [--out FILE]
+    python benchmarks/bench_quantize_shapes.py [--frames 2400] [--calibration 160] [--goal] [--out FILE]
 
 `quantize` with its default options, which holds a fifth of the calibration frames out for itself; with --goal also with
 `--metric map --max-drop 0.003`, which decides on 400 frames of its own. Each is built and judged on frames from seed 500000 on,
@@ -62,7 +62,7 @@ def judged(result: Any, held_out: Samples, metric: Any) -> Any:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frames", type=int, default=1200)
+    parser.add_argument("--frames", type=int, default=2400)
     parser.add_argument("--goal", action="store_true")
     parser.add_argument("--calibration", type=int, default=160)
     parser.add_argument("--out", type=Path)
