@@ -61,20 +61,22 @@ class EngineSearch:
     def look(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
         """The best placements of a sweep of this width, none for want of any below `limit`; raises `bound`.
 
-        Where the states do not fit, so that the graph's bound is no higher than the one known, a beam does it.
+        Where the states do not fit and the sweep over those that do meets nothing, a beam does it.
         """
         self._look_through_states(limit, most_states)
         graph = self._graph
         if self.bound >= limit or self.complete or self.stopped:
             return ()
-        if graph is None or graph.dropped < self.bound:
+        if graph is None:
             return self._beam(limit, width, True)
         swept = sweep(graph, self._factors, limit, width, self._deadline, self._latency_us, self._kept)
         if self._kept is None:
             self._kept = np.sort(np.argsort(-swept.used, kind="stable")[:WEIGHTS])
         self.bound = max(self.bound, swept.bound)
         self.complete, self.stopped = swept.complete, swept.stopped
-        return swept.assignments
+        if swept.assignments or self.stopped or self.complete or graph.dropped >= self.bound:
+            return swept.assignments
+        return self._beam(limit, width, True)
 
     def _beam(self, limit: float, width: int, merge: bool) -> Tuple[Tuple[str, ...], ...]:
         bound, assignments = beam(

@@ -14,7 +14,14 @@ from edgedla.placement.solvers.streams.engine_search import EngineSearch
 
 #: (partial placements that go on from each item to the next, states before one item), sweep by sweep. The first ones shall
 #: meet good placements soon: those make most states needless.
-SIZES: Tuple[Tuple[int, int], ...] = ((1_000, 200), (4_000, 400), (16_000, 1_000), (32_000, 2_000), (64_000, 4_000))
+SIZES: Tuple[Tuple[int, int], ...] = (
+    (500, 40),
+    (1_000, 200),
+    (4_000, 400),
+    (16_000, 1_000),
+    (32_000, 2_000),
+    (64_000, 4_000),
+)
 
 
 class _Best:
