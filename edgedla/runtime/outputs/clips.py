@@ -32,6 +32,8 @@ QUALITY = 85
 _NAME = re.compile(r"[A-Za-z0-9_-]+-\d{8}-\d{6}-\d+\.avi")
 #: Pictures of the seconds before that a source holds in memory: about 100 MB of 640x360.
 MOST_BEFORE = 3000
+#: A source without results for so long needs no thread and no pictures of the seconds before.
+SILENT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,19 @@ class Clips:
         film = self._films.get(result.source)
         if film is None:
             film = self._films[result.source] = _Film(result.source, self._config, self.done)
-        film.pictures.latest.put(result)
+        film.put(result)
+        for source in [s for s, f in self._films.items() if f.silent(film.last_s)]:
+            # Its thread ends by itself: waiting for it would hold back the other sources.
+            self._films.pop(source).close(wait_s=0.0)
 
     def begin(self, name: str, document: Document, result: FrameResult) -> None:
         self._source_of[name] = result.source
         self._films[result.source].begin(_Clip(name, document, result))
 
     def end(self, name: str) -> None:
-        self._films[self._source_of.pop(name)].end(name)
+        film = self._films.get(self._source_of.pop(name))
+        if film is not None:
+            film.end(name)
 
     def close(self) -> None:
         for film in self._films.values():
@@ -127,9 +134,18 @@ class _Film:
         self._before: Deque[Tuple[float, bytes]] = collections.deque()
         self._lock = threading.Lock()
         self._clips: List[_Clip] = []
+        self.last_s = time.monotonic()
         self.pictures = PictureThread(
             f"edgedla-clips-{source}", config.rate, config.width, self._picture, self._finish_due, self._wanted
         )
+
+    def put(self, result: FrameResult) -> None:
+        self.last_s = time.monotonic()
+        self.pictures.latest.put(result)
+
+    def silent(self, now_s: float) -> bool:
+        """Whether its source, taken out of the pipeline or broken, gave no result for long and no clip is open."""
+        return now_s - self.last_s >= SILENT_S and not self._now()
 
     def _wanted(self) -> bool:
         return bool(self._config.before_s or self._clips)
@@ -216,9 +232,9 @@ class _Film:
                 with contextlib.suppress(OSError):
                     path.unlink()
 
-    def close(self) -> None:
+    def close(self, wait_s: float = 5.0) -> None:
         """Finishes every clip with what there is."""
-        self.pictures.close()
+        self.pictures.close(wait_s)
         self._finish_due(float("inf"))
 
 

@@ -109,6 +109,10 @@ class Recorder(Protocol):
     def close(self) -> None: ...
 
 
+#: A source without frames for so long, taken out of the pipeline or broken, has no events that go on.
+SILENT_S = 5.0
+
+
 class _Stream:
     """One event on one source and model."""
 
@@ -146,7 +150,13 @@ class Events:
         for name, rule in self._rules.items():
             if rule.sees(result.source, result.model):
                 self._step(name, rule, result)
+        self._end_silent(result.frame.captured_s, result.frame.time_s)
         self._tell_clips()
+
+    def _end_silent(self, now_s: float, time_s: float) -> None:
+        for (name, _, _), stream in self._streams.items():
+            if stream.now is not None and now_s - stream.seen_s >= max(self._rules[name].end_s, SILENT_S):
+                self._end(stream, time_s)
 
     def _step(self, name: str, rule: EventRule, result: FrameResult) -> None:
         stream = self._streams.setdefault((name, result.source, result.model), _Stream())

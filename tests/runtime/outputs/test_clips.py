@@ -129,6 +129,23 @@ def test_a_disk_that_refuses_is_told_and_ends_nothing(tmp_path, monkeypatch, cap
     assert "fails" in caplog.text
 
 
+def test_the_thread_of_a_source_that_is_taken_out_ends_and_comes_back_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("edgedla.runtime.outputs.clips.SILENT_S", 0.3)
+    events = Events({}, [], Clips(ClipConfig(str(tmp_path))))
+
+    def threads():
+        return {t.name for t in threading.enumerate() if t.name.startswith("edgedla-clips-")}
+
+    for i, source in enumerate(("gate", "yard")):
+        events.write(result(i, source=source))
+    assert threads() == {"edgedla-clips-gate", "edgedla-clips-yard"}
+    assert until(lambda: events.write(result(2, source="yard")) or threads() == {"edgedla-clips-yard"})
+    events.write(result(3, source="gate"))
+    assert threads() == {"edgedla-clips-gate", "edgedla-clips-yard"}
+    events.close()
+    assert not threads()
+
+
 def test_memory_holds_the_seconds_before_and_no_more(tmp_path):
     clips = Clips(ClipConfig(str(tmp_path), before_s=0.3, rate=50, width=0))
     for i in range(60):

@@ -71,6 +71,18 @@ def test_the_end_says_how_long_how_often_and_the_best():
     assert events.to_dict() == {"output": "events", "began": 1, "going_on": 0}
 
 
+@pytest.mark.parametrize(
+    ("end_s", "last", "ended"), [(0.5, 54, False), (0.5, 55, True), (8.0, 79, False), (8.0, 85, True)]
+)
+def test_the_event_of_a_source_without_frames_ends(end_s, last, ended):
+    gate = [result(i, PERSON) for i in range(6)]
+    yard = [result(i, source="yard") for i in range(6, last + 1)]
+    told, _ = run({"e": EventRule(end_s=end_s)}, gate + yard)
+    assert told.states == [("e", "gate", "begin")] + [("e", "gate", "end")] * ended
+    if ended:
+        assert told.documents[-1]["seconds"] == pytest.approx(0.5 - 0.1 * told.documents[0]["frame"])
+
+
 def test_what_goes_on_at_the_close_is_ended():
     told, events = run({"e": EventRule(frames=1)}, [result(0, PERSON)])
     events.close()
@@ -177,7 +189,7 @@ outputs: %s
         ("{frames: 0}", "{}", "events.e.frames is 0"),
         ("{point: top}", "{}", "bottom, centre"),
         ("{models: [depth]}", "{}", "nothing that it watches gives classes"),
-        ("{models: [whole], zone: [[0, 0], [1, 0], [1, 1]]}", "{}", "in no place"),
+        ("{models: [whole], zone: [[0, 0], [1, 0], [1, 1]]}", "{}", "no position"),
         ("{zone: [[0, 0], [1, 0]]}", "{}", "three or more corners"),
         ("{zone: [[0, 0], [1, 0], [1, 2]]}", "{}", "has the corner [1, 2]"),
         ("{zone: [[0, 0], [1, 0], [1, .nan]]}", "{}", "has the corner"),
