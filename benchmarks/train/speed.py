@@ -1,9 +1,10 @@
-"""Pictures per second and GPU utilisation of the training step of examples/08, one option added after another.
+"""Pictures per second and GPU utilisation of the training step of examples/08, with and without each option.
 
-    python benchmarks/train/speed.py --steps 60            prints JSON; on the CPU without utilisation
+    python benchmarks/train/speed.py --steps 100 --out speed.json        on the CPU without utilisation and graph
 
 plain: a DataLoader that converts one picture at a time. loading: pictures stay UINT8 on the device, batches are drawn
-there. Then bf16 (autocast), channels_last, compile (torch.compile), and the same steps with the DLA's rounding (qat).
+there. bf16: autocast. channels_last, compile (torch.compile): PyTorch's. graph: the step is recorded once and replayed
+(captured.py). qat: the same network with the DLA's rounding. Each row says which options it has.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Tuple
 
 import torch
 from torch.nn import functional as F
@@ -24,7 +25,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples" / "08_train_for_the_dla")]
 
 import network  # noqa: E402
 import pictures  # noqa: E402
+from captured import Step, optimizer_for  # noqa: E402
 
+from edgedla.files import write_atomic  # noqa: E402
 from edgedla.torch import adapt, prepare_qat  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -52,17 +55,19 @@ def loading(x: Any, y: Any, batch: int, form: Any = torch.contiguous_format) -> 
         yield inputs.contiguous(memory_format=form), b[picked]
 
 
-def measured(module: Any, batches: Iterator[Batch], steps: int, half: bool) -> Dict[str, Any]:
-    optimizer = torch.optim.AdamW(module.parameters(), 1e-4, fused=DEVICE == "cuda")
+def measured(module: Any, batches: Iterator[Batch], steps: int, options: FrozenSet[str]) -> Dict[str, Any]:
     module.train()
+    optimizer = optimizer_for(module, 1e-4, 0.01)
+
+    def loss_of(inputs: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(DEVICE, torch.bfloat16, enabled="bf16" in options, cache_enabled=False):
+            return F.cross_entropy(module(inputs).flatten(1).float(), classes)
+
+    recorded = Step(loss_of, optimizer)
 
     def step() -> int:
         inputs, classes = next(batches)
-        with torch.autocast(DEVICE, torch.bfloat16, enabled=half):
-            loss = F.cross_entropy(module(inputs).flatten(1).float(), classes)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        recorded(inputs, classes) if "graph" in options else recorded.run((inputs, classes))
         return len(inputs)
 
     for _ in range(5):
@@ -95,37 +100,51 @@ def wait() -> None:
         torch.cuda.synchronize()
 
 
+ALL = ("loading", "bf16", "channels_last", "compile")
+
+
+def rows() -> List[Tuple[str, ...]]:
+    """Options one after another, all but each of them, and INT8 training."""
+    made: List[Tuple[str, ...]] = [ALL[:count] for count in range(len(ALL) + 1)]
+    made += [tuple(o for o in ALL if o != left_out) for left_out in ALL[:-1]]
+    made += [("qat",), ("qat", "loading"), ("qat", "loading", "channels_last")]
+    if DEVICE == "cuda":
+        made += [
+            (*ALL[:3], "graph"),
+            ("loading", "graph"),
+            ("qat", "loading", "graph"),
+            ("qat", "loading", "channels_last", "graph"),
+        ]
+    return made
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--width", type=float, default=1.0)
+    parser.add_argument("--out", type=Path, default=Path("speed.json"))
     given = parser.parse_args()
     x, y = pictures.make(max(4 * given.batch, 2048), 1)
     one = torch.zeros(1, 3, pictures.SIDE, pictures.SIDE)
-
-    def fresh() -> Any:
+    name = torch.cuda.get_device_name() if DEVICE == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    result: Dict[str, Any] = {"device": name, "torch": torch.__version__, "batch": given.batch, "rows": []}
+    for options in map(frozenset, rows()):
         torch.manual_seed(0)
-        return adapt(network.Network(given.width), one, target="agx-orin-64gb", outputs_4d=True).module.to(DEVICE)
-
-    last = torch.channels_last
-    rows: List[Tuple[str, Callable[[], Any], Iterator[Batch], bool]] = [
-        ("plain", fresh, plain(x, y, given.batch), False),
-        ("+ loading", fresh, loading(x, y, given.batch), False),
-        ("+ bf16", fresh, loading(x, y, given.batch), True),
-        ("+ channels_last", lambda: fresh().to(memory_format=last), loading(x, y, given.batch, last), True),
-        ("+ compile", lambda: torch.compile(fresh().to(memory_format=last)), loading(x, y, given.batch, last), True),
-        ("qat", lambda: prepare_qat(fresh(), one.to(DEVICE), "agx-orin-64gb"), loading(x, y, given.batch), False),
-    ]
-    name = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"
-    for option, make, batches, half in rows:
-        row = {
-            "option": option,
-            **measured(make(), batches, given.steps, half),
-            "device": name,
-            "torch": torch.__version__,
-        }
+        module: Any = adapt(network.Network(given.width), one, target="agx-orin-64gb", outputs_4d=True).module.to(
+            DEVICE
+        )
+        form = torch.channels_last if "channels_last" in options else torch.contiguous_format
+        if "qat" in options:
+            module = prepare_qat(module, one.to(DEVICE), "agx-orin-64gb")
+        module = module.to(memory_format=form)
+        if "compile" in options:
+            module = torch.compile(module)
+        batches = loading(x, y, given.batch, form) if "loading" in options else plain(x, y, given.batch)
+        row = {"options": sorted(options), **measured(module, batches, given.steps, options)}
+        result["rows"].append(row)
         print(json.dumps(row), flush=True)
+        write_atomic(given.out, json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

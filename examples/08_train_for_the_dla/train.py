@@ -13,10 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Tuple
 
+import captured
+import keeping
 import network
 import numpy as np
 import pictures
@@ -58,7 +59,7 @@ class Batches:
 
 def epoch_of(
     module: nn.Module, batches: Batches, number: int, optimizer: Any, schedule: Any, accelerator: Accelerator,
-    teacher: Optional[nn.Module] = None,
+    teacher: Optional[nn.Module] = None, after_step: Optional[Callable[[], None]] = None,
 ) -> float:  # fmt: skip
     """Trains one epoch. Returns the mean loss over all processes."""
     module.train()
@@ -75,6 +76,8 @@ def epoch_of(
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
+        if after_step is not None and accelerator.sync_gradients:
+            after_step()
         losses.append(loss.detach())
     return float(accelerator.reduce(torch.stack(losses).mean(), "mean"))
 
@@ -90,23 +93,22 @@ def top1(module: nn.Module, x: np.ndarray, y: np.ndarray, batches: Batches) -> f
     return right / len(x)
 
 
-def validation_loss(module: nn.Module, x: np.ndarray, y: np.ndarray, batches: Batches) -> float:
-    """Mean loss on pictures that are neither trained on nor held out."""
+def validation(module: nn.Module, x: np.ndarray, y: np.ndarray, batches: Batches) -> np.ndarray:
+    """(loss, right) of each picture, of those that are neither trained on nor held out: (2, N)."""
     module.eval()
-    losses = []
+    parts = []
     with torch.no_grad():
         for i in range(0, len(x), 200):
             scores = module(batches.inputs(torch.from_numpy(x[i : i + 200]).to(batches.x.device))).flatten(1)
-            classes = torch.from_numpy(y[i : i + 200]).to(scores.device)
-            losses.append(F.cross_entropy(scores, classes, reduction="sum"))
-    return float(sum(losses)) / len(x)
+            parts.append(keeping.judgement(scores, torch.from_numpy(y[i : i + 200]).to(scores.device)))
+    return np.concatenate(parts, axis=1)
 
 
 class Progress:
     """Trains in epochs that survive a kill: Accelerate's checkpoint after each, the last one is where a run goes on.
 
-    With `validate` it gives the module as it was after the epoch of the lowest value; epoch 0 is the module that came,
-    so INT8 training ends no worse than INT8 after training, on the validation pictures.
+    With `validate` the parameters are averaged over the steps, and the module is given as it was after the best epoch.
+    Epoch 0 is the module that came, INT8 after training; it stays unless another is better by more than chance.
     """
 
     def __init__(self, accelerator: Accelerator, folder: Path) -> None:
@@ -114,13 +116,20 @@ class Progress:
 
     def train(
         self, module: nn.Module, batches: Batches, epochs: int, rate: float, decay: float,
-        validate: Optional[Callable[[nn.Module], float]] = None, **more: Any,
+        validate: Optional[Callable[[nn.Module], np.ndarray]] = None, **more: Any,
     ) -> nn.Module:  # fmt: skip
         parts = self.accelerator
         optimizer = torch.optim.AdamW(module.parameters(), rate, weight_decay=decay)
-        steps = max(epochs * len(batches) // parts.gradient_accumulation_steps, 2)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps + 1)
+        steps = max(epochs * len(batches) // parts.gradient_accumulation_steps, 1)
+        # By the number of the step alone: a run that goes on may have more epochs than before.
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: captured.rise_and_fall(n + 1, steps))
         prepared, optimizer, schedule = parts.prepare(module, optimizer, schedule)
+        average = None
+        if validate is not None:
+            # Some two fifths of the steps, however many they are.
+            average = keeping.Average(parts.unwrap_model(prepared), max(1 - 2.3 / steps, 0.0))
+            parts.register_for_checkpointing(average)
+            more["after_step"] = average.update
         done = self._resumed()
         if validate is not None and done == 0:
             self._keep(parts.unwrap_model(prepared), validate, 0)
@@ -131,8 +140,9 @@ class Progress:
             parts.print(
                 f"{self.folder.name} {number + 1}/{epochs}: loss {loss:.4f}, {len(batches.x) / seconds:.0f} pictures/s"
             )
-            if validate is not None:
-                self._keep(parts.unwrap_model(prepared), validate, number + 1)
+            if validate is not None and average is not None:
+                with average.in_place():
+                    self._keep(parts.unwrap_model(prepared), validate, number + 1)
             parts.save_state(str(self.folder))
             if parts.is_main_process:
                 (self.folder / "epochs").write_text(str(number + 1))
@@ -142,17 +152,22 @@ class Progress:
             final.load_state_dict(torch.load(self.folder / "best.pt", map_location="cpu"))
         return final
 
-    def _keep(self, module: nn.Module, validate: Callable[[nn.Module], float], epoch: int) -> None:
+    def _keep(self, module: nn.Module, validate: Callable[[nn.Module], np.ndarray], epoch: int) -> None:
         """Writes the module down where it is the best so far; every process comes to the same value."""
-        record = self.folder / "best.json"
-        value = validate(module)
-        best = json.loads(record.read_text())["value"] if record.exists() else float("inf")
-        self.accelerator.print(f"{self.folder.name} {epoch}: validation loss {value:.5f}")
+        record, first = self.folder / "best.json", self.folder / "first.npy"
+        judged = validate(module)
+        self.accelerator.print(
+            f"{self.folder.name} {epoch}: validation loss {judged[0].mean():.5f}, top-1 {judged[1].mean():.4f}"
+        )
         self.accelerator.wait_for_everyone()
-        if self.accelerator.is_main_process and value < best:
+        if self.accelerator.is_main_process:
             self.folder.mkdir(parents=True, exist_ok=True)
-            torch.save(module.state_dict(), self.folder / "best.pt")
-            record.write_text(json.dumps({"epoch": epoch, "value": value}))
+            if epoch == 0:
+                np.save(first, judged)
+            value = keeping.better_by(judged, np.load(first))
+            if epoch == 0 or value > json.loads(record.read_text())["gain"]:
+                torch.save(module.state_dict(), self.folder / "best.pt")
+                record.write_text(json.dumps({"epoch": epoch, "gain": value}))
         self.accelerator.wait_for_everyone()
 
     def _resumed(self) -> int:
@@ -190,12 +205,10 @@ def main() -> None:
     teacher = _copy(trained) if given.distill else None
     calibration = batches.inputs(batches.x[:200]).cpu()
     prepared = prepare_qat(trained, one.to(accelerator.device), given.target, calibration=[calibration])
-    # Rounding is trained in FP32: half precision would round what is to be learned.
-    with nullcontext():
-        qat = Progress(accelerator, given.out / "qat").train(
-            prepared, batches, given.qat_epochs, given.qat_rate, 0.0, teacher=teacher,
-            validate=lambda module: validation_loss(module, x[count:], y[count:], batches),
-        )  # fmt: skip
+    qat = Progress(accelerator, given.out / "qat").train(
+        prepared, batches, given.qat_epochs, given.qat_rate, 0.0, teacher=teacher,
+        validate=lambda module: validation(module, x[count:], y[count:], batches),
+    )  # fmt: skip
     int8 = top1(qat, held, classes, batches)
     if accelerator.is_main_process:
         export_qat(qat).save(given.out)
@@ -225,7 +238,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=256, help="of all processes together")
     parser.add_argument("--accumulate", type=int, default=1, help="batches per step")
     parser.add_argument("--rate", type=float, default=3e-3)
-    parser.add_argument("--qat-rate", type=float, default=1e-4)
+    parser.add_argument("--qat-rate", type=float, default=1.5e-3)
     parser.add_argument("--distill", action="store_true", help="QAT also learns from the FP32 network's answers")
     parser.add_argument("--mixed-precision", choices=("no", "bf16", "fp16"), default="no")
     parser.add_argument("--channels-last", action="store_true")

@@ -2,16 +2,20 @@
 
     python search.py --data small.npz --trials 4 --storage search.journal
     python search.py --data small.npz --trials 100 --storage search.journal --picture pareto.html
+    python search.py --data small.npz --trials 100 --storage search.journal --dask 4
 
-Trials stand in Optuna's storage: a search that was killed goes on, and several processes or machines share one storage.
+Trials stand in Optuna's storage: a search that was killed goes on, and several processes or machines share one storage,
+by themselves or as Dask's workers.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
 import sys
 from pathlib import Path
-from typing import Any, Tuple
+from typing import Any, Dict, Tuple
 
 import numpy as np
 import optuna
@@ -29,6 +33,7 @@ import edgedla
 from edgedla.torch import adapt, to_onnx
 
 ACTIVATIONS = {"relu": nn.ReLU, "hardswish": nn.Hardswish, "silu": nn.SiLU}
+COMPLETE = (optuna.trial.TrialState.COMPLETE,)
 
 
 def trained(module: nn.Module, data: Any, epochs: int, batch: int = 128) -> float:
@@ -72,6 +77,61 @@ def storage_of(place: str) -> Any:
     return JournalStorage(JournalFileBackend(place))
 
 
+def study_of(given: argparse.Namespace) -> optuna.Study:
+    """The study in the storage, begun where there is none."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.create_study(
+        study_name="dla", storage=storage_of(given.storage), load_if_exists=True,
+        directions=["maximize", "minimize", "minimize"],
+    )  # fmt: skip
+
+
+def work(given: argparse.Namespace) -> int:
+    """Runs trials until the storage holds as many complete ones as asked for. Returns how many this process ran."""
+    study, data, ran = study_of(given), dict(np.load(given.data)), 0
+
+    def tried(trial: optuna.Trial) -> Tuple[float, float, float]:
+        nonlocal ran
+        ran += 1
+        trial.set_user_attr("process", os.getpid())
+        return objective(trial, data, given.epochs, given.target)
+
+    if len(study.get_trials(states=COMPLETE)) < given.trials:
+        # Counted in the storage after each trial, so that processes that share it stop together.
+        study.optimize(tried, callbacks=[optuna.study.MaxTrialsCallback(given.trials, states=COMPLETE)])
+    return ran
+
+
+def work_by_path(file: str, values: Dict[str, Any]) -> int:
+    """`work` in a Dask worker, which finds this file where it stands here."""
+    spec = importlib.util.spec_from_file_location("search", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    ran: int = module.work(argparse.Namespace(**values))
+    return ran
+
+
+def over_dask(given: argparse.Namespace) -> None:
+    """The search in every worker of a cluster: that of a scheduler's address, or so many processes of this machine."""
+    from dask.distributed import Client, LocalCluster
+
+    # Workers have a folder of their own.
+    given.data = given.data.resolve()
+    if "://" not in given.storage:
+        given.storage = str(Path(given.storage).resolve())
+    local = given.dask.isdigit()
+    where: Any = LocalCluster(n_workers=int(given.dask), threads_per_worker=1) if local else given.dask
+    with Client(where) as client:
+        workers = list(client.scheduler_info(n_workers=-1)["workers"])
+        file = str(Path(__file__).resolve())
+        parts = [client.submit(work_by_path, file, vars(given), workers=[w], pure=False) for w in workers]
+        print("trials by worker:", *client.gather(parts))
+    if local:
+        where.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
@@ -81,23 +141,16 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--storage", default="search.journal", help="a file, or a database's address")
     parser.add_argument("--target", default="agx-orin-64gb")
+    parser.add_argument("--dask", metavar="ADDRESS|N", help="a scheduler's address, or N processes of this machine")
     parser.add_argument("--picture", type=Path, help="the Pareto front as a page (needs plotly)")
     given = parser.parse_args()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    data = dict(np.load(given.data))
-    study = optuna.create_study(
-        study_name="dla",
-        storage=storage_of(given.storage),
-        load_if_exists=True,
-        directions=["maximize", "minimize", "minimize"],
-    )
-    complete = (optuna.trial.TrialState.COMPLETE,)
-    known = len(study.get_trials(states=complete))
-    if known < given.trials:
-        # Counted in the storage after each trial, so that processes that share it stop together.
-        enough = optuna.study.MaxTrialsCallback(given.trials, states=complete)
-        study.optimize(lambda trial: objective(trial, data, given.epochs, given.target), callbacks=[enough])
-    print(f"{len(study.get_trials(states=complete))} trials, {known} of them from before")
+    study = study_of(given)
+    known = len(study.get_trials(states=COMPLETE))
+    if given.dask is not None:
+        over_dask(given)
+    else:
+        work(given)
+    print(f"{len(study.get_trials(states=COMPLETE))} trials, {known} of them from before")
     for trial in sorted(study.best_trials, key=lambda t: t.values[1]):
         accuracy, ms, mj = trial.values
         print(f"  top-1 {accuracy:.3f}, predicted {ms:.3f} ms, {mj:.2f} mJ: {trial.params}")

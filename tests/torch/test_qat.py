@@ -258,6 +258,35 @@ def test_a_range_that_is_too_small_learns_to_grow() -> None:
     assert scale.grad < 0
 
 
+def test_the_faster_rounding_differs_by_less_than_training_sees() -> None:
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(4, 8, 6, 6, generator=generator).to(memory_format=torch.channels_last)
+    upstream = torch.randn(x.shape, generator=generator)
+    results = []
+    for exact in (True, False):
+        scale, value = torch.tensor(2.0 / 127, requires_grad=True), x.clone().requires_grad_()
+        y = round_int8(value, scale, exact)
+        y.backward(upstream)
+        results.append((y, value.grad, scale.grad))
+    (y, to_x, to_scale), (fast, fast_to_x, fast_to_scale) = results
+    assert torch.allclose(y, fast, rtol=1e-6)
+    assert torch.equal(to_x, fast_to_x)
+    assert torch.allclose(to_scale, fast_to_scale, rtol=1e-5)
+    # LSQ's slope, element by element.
+    ratio = x / (2.0 / 127)
+    slope = torch.where((ratio >= -128.5) & (ratio <= 127.5), ratio.round() - ratio, ratio.clamp(-128, 127))
+    assert float(to_scale) == pytest.approx(float((upstream * slope).sum()) / (127 * x.numel()) ** 0.5, rel=1e-3)
+
+
+def test_autocast_does_not_round_what_is_learned() -> None:
+    prepared = prepare_qat(networks.Small(), images(1), TARGET).eval()
+    plain = prepared(images(2))
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = prepared(images(2))
+    assert inside.dtype == torch.float32
+    assert torch.equal(inside, plain)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_weights_are_rounded_as_the_host_backend_does(axis: int) -> None:
     from edgedla.builder.host.stored_weights import quantize_weights

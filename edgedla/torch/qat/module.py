@@ -22,7 +22,7 @@ Watch = Callable[[Stored, torch.Tensor, torch.Tensor], torch.Tensor]
 class QatModule(nn.Module):
     """The user's module, run with INT8 and FP16 rounding where the DLA stores and reads values.
 
-    In evaluation mode it computes what the host backend does with its export. It trains, saves, loads and goes into DDP
+    In evaluation mode it computes what the host backend does with its export, always in FP32. It trains, saves, loads and goes into DDP
     or Accelerate like any module; `module` is the user's own, with its own parameter names.
 
     Attributes:
@@ -94,11 +94,13 @@ class QatModule(nn.Module):
             else:
                 if noticing:
                     self._notice(stored.tensor, value)
-                rounded = round_int8(value, scales[self._group_of(stored.tensor)])
+                rounded = round_int8(value, scales[self._group_of(stored.tensor)], exact=not self.training)
             return rounded if self.watch is None else self.watch(stored, value, rounded)
 
         inputs = self._inputs(args, kwargs)
-        with Paths(self.module) as paths, RoundingMode(paths, self.module, self.places, round_stored, self.training):
+        # In FP32 also inside autocast: half precision would round what is to be learned.
+        full = torch.autocast(self.absmax.device.type, enabled=False)
+        with full, Paths(self.module) as paths, RoundingMode(paths, self.module, self.places, round_stored, self.training):
             return self.module(*inputs, **kwargs)
 
     def _group_of(self, tensor: str) -> int:

@@ -19,27 +19,46 @@ _HALF = 0.49999997  # the FP32 number before 0.5: with 0.5 itself 0.49999997 wou
 class _RoundInt8(torch.autograd.Function):
     """Straight through where x lies in range. The scale's gradient is that of LSQ (Esser et al., 2020):
 
-    dy/ds = round(x / s) - x / s in range, -128 or 127 outside, times 1 / sqrt(127 n) for n elements.
+    dy/ds = (y - x) / s in range, -128 or 127 outside, times 1 / sqrt(127 n) for n elements.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        away = (scale.double() / _AWAY).float()
-        levels = (x.float() / away).round_().clamp_(-128.0, LEVELS)
+    def forward(ctx: Any, x: torch.Tensor, scale: torch.Tensor, exact: bool) -> torch.Tensor:
+        # The result is not saved: what follows may write into it.
         ctx.save_for_backward(x, scale)
+        away = (scale.double() / _AWAY).float()
+        if not exact:
+            return _fused(x, away)[0]
+        levels = (x.float() / away).round_().clamp_(-128.0, LEVELS)
         return (levels * scale).to(x.dtype)
 
     @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, Any]:
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, Any, None]:
         x, scale = ctx.saved_tensors
-        ratio = x.float() / scale
-        inside = (ratio >= -128.5) & (ratio <= LEVELS + 0.5)
-        to_x = grads[0] * inside if ctx.needs_input_grad[0] else None
+        result, inside = _fused(x, (scale.double() / _AWAY).float())
+        to_x = grads[0] * inside
         to_scale = None
         if ctx.needs_input_grad[1]:
-            slope = torch.where(inside, ratio.round() - ratio, ratio.clamp(-128.0, LEVELS))
-            to_scale = (grads[0].float() * slope).sum() / (LEVELS * x.numel()) ** 0.5
-        return to_x, to_scale
+            # Sum of dy (y - x) in range and dy y outside, as two sums: the tensors are large, their passes are the cost.
+            to_scale = (_inner(grads[0], result) - _inner(to_x, x)) / scale / (LEVELS * x.numel()) ** 0.5
+        return to_x if ctx.needs_input_grad[0] else None, to_scale, None
+
+
+def _fused(x: torch.Tensor, scale: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+    """(x through INT8, where x lies in range) in one kernel and without waiting for the device."""
+    zero, on = torch.zeros_like(scale, dtype=torch.int32), torch.ones_like(scale, dtype=torch.int64)
+    result, inside = torch._fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
+        x.float(), scale, zero, on, -128, int(LEVELS)
+    )
+    return result.to(x.dtype), inside
+
+
+def _inner(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Sum of the products, in FP32, in one pass where both lie in memory alike."""
+    dense = a.is_contiguous() or a.is_contiguous(memory_format=torch.channels_last)
+    if dense and a.stride() == b.stride() and a.dtype == b.dtype == torch.float32:
+        return torch.dot(a.as_strided((a.numel(),), (1,)), b.as_strided((b.numel(),), (1,)))
+    return (a.float() * b.float()).sum()
 
 
 class _RoundHalf(torch.autograd.Function):
@@ -64,9 +83,14 @@ class _RoundWeight(torch.autograd.Function):
         return grads[0], None
 
 
-def round_int8(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """x through INT8 with an FP32 scale of no dims."""
-    result: torch.Tensor = _RoundInt8.apply(x, scale)
+def round_int8(x: torch.Tensor, scale: torch.Tensor, exact: bool = True) -> torch.Tensor:
+    """x through INT8 with an FP32 scale of no dims.
+
+    Args:
+        exact: bit for bit what the host backend stores. False is faster: one kernel of PyTorch, which may decide otherwise
+            where x lies within a few units in the last place of a half, and whose results are 2^-22 smaller.
+    """
+    result: torch.Tensor = _RoundInt8.apply(x, scale, exact)
     return result
 
 

@@ -1,0 +1,75 @@
+"""What the trainer of examples/08 is made of: a step, averaged weights, and which weights are kept."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'edgedla[torch]'")
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "08_train_for_the_dla"))
+
+import captured  # noqa: E402
+import keeping  # noqa: E402
+
+
+def test_a_step_is_the_optimizers_and_its_rate_can_change() -> None:
+    torch.manual_seed(0)
+    module, x, y = torch.nn.Linear(4, 2), torch.randn(8, 4), torch.randint(0, 2, (8,))
+    twin = torch.nn.Linear(4, 2)
+    twin.load_state_dict(module.state_dict())
+    optimizer = captured.optimizer_for(module, 1e-2, 0.1)
+    step = captured.Step(lambda a, b: torch.nn.functional.cross_entropy(module(a), b), optimizer)
+    plain = torch.optim.AdamW(twin.parameters(), 1e-2, weight_decay=0.1)
+    for rate in (1e-2, 3e-3):
+        captured.set_rate(optimizer, rate)
+        plain.param_groups[0]["lr"] = rate
+        loss = torch.nn.functional.cross_entropy(twin(x), y)
+        assert float(step(x, y)) == pytest.approx(float(loss))
+        plain.zero_grad()
+        loss.backward()
+        plain.step()
+        assert torch.allclose(module.weight, twin.weight)
+
+
+def test_averaged_weights_stand_in_the_module_for_the_block_alone() -> None:
+    module = torch.nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        module.weight.fill_(1.0)
+    average = keeping.Average(module, 0.75)
+    with torch.no_grad():
+        module.weight.fill_(5.0)
+    average.update()
+    with average.in_place():
+        assert float(module.weight) == 2.0
+    assert float(module.weight) == 5.0
+    again = keeping.Average(module, 0.75)
+    again.load_state_dict(average.state_dict())
+    with again.in_place():
+        assert float(module.weight) == 2.0
+
+
+FIRST = np.array([[0.5, 0.4, 0.6, 0.5], [1, 1, 0, 1]], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("losses", "right", "gain"),
+    [
+        ([0.3, 0.2, 0.4, 0.3], [1, 1, 0, 1], 0.2),
+        ([0.3, 0.2, 0.4, 0.3], [1, 1, 0, 0], 0.0),
+        ([0.1, 0.9, 0.2, 0.7], [1, 1, 1, 1], 0.0),
+        ([0.6, 0.5, 0.7, 0.6], [1, 1, 1, 1], 0.0),
+    ],
+    ids=["lower", "fewer right", "chance", "higher"],
+)
+def test_other_weights_must_be_better_by_more_than_chance(losses: list, right: list, gain: float) -> None:
+    assert keeping.better_by(np.array([losses, right], np.float32), FIRST) == pytest.approx(gain, abs=1e-6)
+
+
+def test_losses_and_verdicts_of_pictures() -> None:
+    judged = keeping.judgement(torch.tensor([[2.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
+    assert judged[1].tolist() == [1, 0]
+    assert judged[0].tolist() == pytest.approx([0.126928, 2.126928], abs=1e-5)
