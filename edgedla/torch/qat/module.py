@@ -100,7 +100,9 @@ class QatModule(nn.Module):
         inputs = self._inputs(args, kwargs)
         # In FP32 also inside autocast: half precision would round what is to be learned.
         full = torch.autocast(self.absmax.device.type, enabled=False)
-        with full, Paths(self.module) as paths, RoundingMode(paths, self.module, self.places, round_stored, self.training):
+        with full, Paths(self.module) as paths, RoundingMode(
+            paths, self.module, self.places, round_stored, self.training
+        ):
             return self.module(*inputs, **kwargs)
 
     def _group_of(self, tensor: str) -> int:
