@@ -23,7 +23,7 @@ from edgedla.fixes.result import FixedSite, FixResult, PlacedLayer, RefusedSite
 from edgedla.fixes.rewrites import all_rewrites
 from edgedla.fixes.seeded import has_all_weights, with_seeded_weights
 from edgedla.fixes.site import Rewrite
-from edgedla.quantization.samples import InputSpec, load_samples, synthetic_samples
+from edgedla.quantization.samples import InputSpec, load_samples, sample_files, synthetic_samples
 from edgedla.rules.remedies import rewrite_entries, rewrites_named
 from edgedla.targets import platform_for
 from edgedla.vocabulary import PRECISIONS, one_of
@@ -87,6 +87,9 @@ def fix(
     objective = one_of("objective", objective, OBJECTIVES)
     if not 0.0 <= approximate < 1.0:
         raise UsageError(f"an error of {approximate:g}", where="--approximate", allowed="0 to below 1, relative L2")
+    if data is not None:
+        # A wrong path is a mistake, also where nothing is rewritten and so nothing proven.
+        sample_files(data)
     platform = platform_for(target, jetpack=jetpack, trt=trt)
     goal = Goal(
         precision=precision,

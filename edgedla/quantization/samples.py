@@ -160,15 +160,11 @@ class Joined(Feeds):
         return self._parts[part][index - (int(self._ends[part - 1]) if part else 0)]
 
 
-def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Optional[int] = 256) -> Samples:
-    """Samples from a .npz or .npy file, or from a folder of them in name order; read as they are used.
-
-    An .npz has one array an input, by input name; an .npy serves a model with one input, and so does an .npz whose one
-    array has no name of its own (arr_0). Values are what the network reads, so preprocessing has been done. An array
-    `labels` that no input is called holds the right answers (see edgedla.accuracy).
+def sample_files(path: Union[str, Path]) -> List[Path]:
+    """The files of samples that a path names: itself, or those of a folder.
 
     Raises:
-        DataError: no such file or folder, another kind of file, or an array is missing, unreadable, or does not fit its input.
+        DataError: there is none.
     """
     root = Path(path)
     files: List[Path] = []
@@ -179,6 +175,20 @@ def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Opt
     if not files:
         problem = "no samples in it" if root.exists() else "no such file or folder"
         raise DataError(problem, where=str(root), allowed="a .npz or .npy, or a folder of them")
+    return files
+
+
+def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Optional[int] = 256) -> Samples:
+    """Samples from a .npz or .npy file, or from a folder of them in name order; read as they are used.
+
+    An .npz has one array per input, by input name; an .npy serves a model with one input, and so does an .npz whose one
+    array has no name of its own (arr_0). Values are what the network reads, so preprocessing has been done. An array
+    `labels` that no input is called holds the right answers (see edgedla.accuracy).
+
+    Raises:
+        DataError: no such file or folder, another kind of file, or an array is missing, unreadable, or does not fit its input.
+    """
+    root, files = Path(path), sample_files(path)
     parts: List[Sequence[Feed]] = []
     labels: List[Any] = []
     read = 0
