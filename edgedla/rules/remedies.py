@@ -58,11 +58,12 @@ class RewriteEntry(NamedTuple):
 def remedies() -> Mapping[str, Remedy]:
     """Remedies by id."""
     by_id: Dict[str, Remedy] = {}
+    rewrites = {row.text("id") for row in _root().tables("rewrites")}
     for row in _root().tables("fixes"):
         row.only(("id", "title", "text"), ("rewrites", "effect"))
         effect = _one_of(row, "effect", EFFECTS) if "effect" in row else "moves"
         remedy = Remedy(row.text("id"), row.text("title"), row.text("text"), row.texts("rewrites"), effect)
-        unknown = sorted(set(remedy.rewrites) - set(rewrite_entries()))
+        unknown = sorted(set(remedy.rewrites) - rewrites)
         if unknown:
             raise row.error(f"no such rewrite: {', '.join(unknown)}", "rewrites")
         _add(by_id, remedy.id, remedy, row)

@@ -31,9 +31,11 @@ def test_every_network_fits_one_screen(target: str) -> None:
         report = check_graph(graph, platform, "int8")
         if len(graph.layers) <= 500:
             report = with_cost(report, graph)
-        text = render_check([report], "text", files=[net.name])
+        text = render_check([report], "text", files=[f"models/exported/{net.name}"])
         # A command is copied: it stays on one line however long its model's path is.
         body, _, _ = text.partition("\nNext\n")
         wide = [line for line in body.splitlines() if len(line) > COLUMNS and " " in line.strip()]
         assert not wide, (net.stem, wide[:2])
-        assert len(text.splitlines()) <= LINES, (net.stem, len(text.splitlines()))
+        # A terminal breaks the command: what counts are the rows that it shows.
+        rows = sum(max(1, -(-len(line) // COLUMNS)) for line in text.splitlines())
+        assert rows <= LINES, (net.stem, rows)

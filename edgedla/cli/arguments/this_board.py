@@ -20,19 +20,23 @@ _KEPT = "edgedla.board"
 
 def own_board() -> Optional[Board]:
     """The Jetson that this command runs on, looked for once; None elsewhere."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return _own_board()
+    if _KEPT not in context.meta:
+        context.meta[_KEPT] = _own_board()
+    board: Optional[Board] = context.meta[_KEPT]
+    return board
+
+
+def _own_board() -> Optional[Board]:
     from edgedla.targets.jetson import on_jetson
 
     if not on_jetson():
         return None
     from edgedla.targets.board import this_board
 
-    context = click.get_current_context(silent=True)
-    if context is None:
-        return this_board()
-    if _KEPT not in context.meta:
-        context.meta[_KEPT] = this_board()
-    board: Optional[Board] = context.meta[_KEPT]
-    return board
+    return this_board()
 
 
 def own_platform(

@@ -19,13 +19,14 @@ from edgedla.reports.text import Line, clean, folded, print_lines
 if TYPE_CHECKING:
     from edgedla.placement.worth import Way
 
-#: Of one group so many layers are named, and so many groups stand on the first screen.
+#: Of one group so many layers are named, and so many groups are on the first screen.
 NAMED_LAYERS, GROUPS = 3, 5
-#: Lines of one screen.
+#: Rows and columns of one screen.
 SCREEN_LINES = 60
+COLUMNS = 80
 #: More models than this make a table, not a screen each.
 SCREENS = 3
-#: Notes of the importer can be many; so many stand on the first screen.
+#: Notes of the importer can be many; so many are on the first screen.
 NOTES = 2
 
 
@@ -67,9 +68,14 @@ def _one_screen(report: CheckReport, file: str) -> List[Line]:
     """The summary with as many groups of refusals as fit."""
     for groups in range(GROUPS, 0, -1):
         lines = [part for line in screen(report, file, groups) for part in _fitted(line)]
-        if len(lines) <= SCREEN_LINES:
+        if sum(map(_rows, lines)) <= SCREEN_LINES:
             break
     return lines
+
+
+def _rows(line: Line) -> int:
+    """Rows that a line takes on the screen: one, but for a long command, which the terminal breaks."""
+    return max(1, -(-(line[1] + len(line[2])) // COLUMNS))
 
 
 def _fitted(line: Line) -> List[Line]:
