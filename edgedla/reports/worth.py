@@ -91,7 +91,7 @@ def why_not_costed(report: CheckReport) -> str:
     if any("size" in note and "open" in note for note in report.notes) or any(
         str(layer.cause) == "open_sizes" for layer in report.layers
     ):
-        return "No time rests on open sizes: fix them with --shapes."
+        return "No time can be predicted with open sizes: fix them with --shapes."
     if len(report.layers) > COSTED_LAYERS:
         return f"No cost above {COSTED_LAYERS} layers; add --cost."
     return "No cost was asked for; add --cost."
@@ -143,7 +143,9 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     platform = f"--target {report.platform.module.id}"
     int8 = " --precision int8" if report.precision == "int8" else ""
     if worth_of(report) is None and any(str(layer.cause) == "open_sizes" for layer in report.layers):
-        return f"edgedla layers {file} {platform}"
+        # The note says which option closes the sizes; its letters stand for numbers that only the user knows.
+        closing = next((note.split("; give ")[1] for note in report.notes if "; give --" in note), "")
+        return f"edgedla check {file} {platform}{int8} {closing}".rstrip()
     if worth_of(report) is None and len(report.layers) > COSTED_LAYERS:
         return f"edgedla check {file} {platform}{int8} --cost"
     other = other_precision(report)
