@@ -87,9 +87,7 @@ def fix(
     objective = one_of("objective", objective, OBJECTIVES)
     if not 0.0 <= approximate < 1.0:
         raise UsageError(f"an error of {approximate:g}", where="--approximate", allowed="0 to below 1, relative L2")
-    if data is not None:
-        # A wrong path is a mistake, also where nothing is rewritten and so nothing proven.
-        sample_files(data)
+    _require_samples(data)
     platform = platform_for(target, jetpack=jetpack, trt=trt)
     goal = Goal(
         precision=precision,
@@ -99,8 +97,7 @@ def fix(
         chip=platform.module.chip,
     )
     rewrites = _wanted(only, skip, purpose, approximate, precision)
-    work = open_model(model)
-    before_conversion = work
+    work = before_conversion = open_model(model)
     if opset is not None:
         work = convert_opset(work, opset)
     _check_opset(work, model)
@@ -263,6 +260,12 @@ def _apply_proven(
         # Another form of the same place may hold: it was left out only because the one that failed costs less.
         outputs = {output for _, output in failed}
         dropped = frozenset(key for key in dropped if key[1] not in outputs)
+
+
+def _require_samples(data: Union[None, str, Path]) -> None:
+    """A wrong path is a mistake, also where nothing is rewritten and so nothing proven."""
+    if data is not None:
+        sample_files(data)
 
 
 def _feeds(model: Any, data: Union[None, str, Path]) -> Tuple[Mapping[str, np.ndarray], ...]:
