@@ -73,6 +73,9 @@ def release_for(module: Module, jetpack: Optional[str], trt: Optional[str]) -> R
     Raises:
         UsageError: an unknown release, or a TensorRT that this JetPack does not carry.
     """
+    if trt is not None and trt.strip().lower() in NEWEST:
+        # The newest release of TensorRT with a DLA on the module is what its default JetPack carries.
+        trt = None
     if jetpack is None and trt is None:
         jetpack = module.default_jetpack
     row = _find_jetpack(jetpack, module) if jetpack is not None else None
@@ -116,6 +119,8 @@ def dla_answer(module: Module, release: Release) -> Tuple[str, str]:
     return "unknown", f"whether {module.title} has a usable DLA with TensorRT {release.trt_text} is not documented"
 
 
+#: What people write for the newest release.
+NEWEST = ("latest", "newest")
 #: L4T as people write it: `r36.4.3`, `L4T 36.4`, or the line of /etc/nv_tegra_release.
 _L4T = re.compile(r"^(?:l4t[\s_-]*r?|r)(?P<number>\d+\.\d+(?:\.\d+)?)$", re.I)
 _TEGRA_RELEASE = re.compile(r"R(?P<major>\d+)\s*\(release\),\s*REVISION:\s*(?P<minor>[\d.]+)", re.I)
@@ -123,7 +128,7 @@ _TEGRA_RELEASE = re.compile(r"R(?P<major>\d+)\s*\(release\),\s*REVISION:\s*(?P<m
 
 def _find_jetpack(text: str, module: Module) -> JetPack:
     rows = releases().jetpack
-    if text.strip().lower() in ("latest", "newest"):
+    if text.strip().lower() in NEWEST:
         of_family = [row for row in rows if module.family in row.families]
         return max(of_family or rows, key=lambda row: parse_version(row.version) or ())
     l4t = _l4t_number(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -162,6 +163,13 @@ def test_modules_that_never_had_a_dla_say_so(text: str, capsys: pytest.CaptureFi
 )
 def test_releases_as_people_write_them(text: str, jetpack: str) -> None:
     assert platform_for("agx-orin-64gb", jetpack=text).release.jetpack == jetpack
+
+
+def test_a_target_may_name_its_release(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of(["check", str(MODEL), "-q", "--target", "orin-nx-16gb@trt8.5.2", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["platform"]["trt"] == "8.5.2"
+    assert exit_code_of(["check", str(MODEL), "-q", "--target", "orin@6.2", "--jetpack", "6.1"]) == 2
+    assert platform_for("orin", trt="latest").release.trt == platform_for("orin").release.trt
 
 
 def test_latest_is_the_newest_release_of_the_module() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Callable, Dict, Optional, Tuple
 
 import click
 
@@ -39,6 +39,20 @@ def _own_board() -> Optional[Board]:
     return this_board()
 
 
+def _with_release(text: str, jetpack: Optional[str], trt: Optional[str]) -> Tuple[str, Optional[str], Optional[str]]:
+    """Module, JetPack and TensorRT of "orin@6.2", as --compare writes it."""
+    from edgedla.cli.arguments.platforms import parse_platform
+
+    parts = parse_platform(text, COMMON_TARGET)
+    if "precision" in parts or (jetpack or trt) and ("jetpack" in parts or "trt" in parts):
+        raise UsageError(
+            f"{text!r} says what another option says too, or a precision",
+            where="--target",
+            allowed="MODULE@RELEASE without --jetpack and --trt; --precision for the precision",
+        )
+    return parts["target"], parts.get("jetpack", jetpack), parts.get("trt", trt)
+
+
 def own_platform(
     target: Optional[str],
     jetpack: Optional[str],
@@ -58,6 +72,8 @@ def own_platform(
     """
     from edgedla.targets import module_for
 
+    if target is not None and "@" in target:
+        target, jetpack, trt = _with_release(target, jetpack, trt)
     if target is not None:
         module_for(target)
     named = {"target": target or COMMON_TARGET, "jetpack": jetpack, "trt": trt}
