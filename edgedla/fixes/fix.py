@@ -234,9 +234,6 @@ def _apply_proven(
         changes = apply_rewrites(Network(fixed, goal), rewrites, lambda key: key not in banned, record=True)  # noqa: B023
         remove_unused(fixed)
         if not prove or not changes.applied:
-            if data is not None:
-                # Read all the same: samples that are missing or broken are the user's mistake, whatever is rewritten.
-                _feeds(work, data)
             return (
                 fixed,
                 changes,
