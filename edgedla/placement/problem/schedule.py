@@ -9,6 +9,7 @@ period it is in the GPU's load.
 from __future__ import annotations
 
 import heapq
+import itertools
 from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from edgedla.placement.problem.evaluate import Evaluation, engine_device
@@ -103,18 +104,24 @@ def segments(problem: Problem, evaluation: Evaluation, model: int) -> Tuple[Segm
     parts: List[Segment] = []
     for node in order:
         if before.get(node, 0.0) > 0:
-            _append(parts, Segment(GPU, model, before[node], (), before[node]))
-        _append(parts, Segment(assignment[members[node][0]], model, compute[node], members[node], reformat[node]))
+            parts.append(Segment(GPU, model, before[node], (), before[node]))
+        parts.append(Segment(assignment[members[node][0]], model, compute[node], members[node], reformat[node]))
     if tail > 0:
-        _append(parts, Segment(GPU, model, tail, (), tail))
-    return tuple(parts)
+        parts.append(Segment(GPU, model, tail, (), tail))
+    return _joined(parts)
 
 
-def _append(into: List[Segment], s: Segment) -> None:
-    if into and into[-1].device == s.device == GPU:
-        last = into.pop()
-        s = Segment(GPU, s.model, last.time_us + s.time_us, last.items + s.items, last.reformat_us + s.reformat_us)
-    into.append(s)
+def _joined(parts: Sequence[Segment]) -> Tuple[Segment, ...]:
+    """GPU parts that follow each other as one, in one pass: a network may have 100,000 of them in a row."""
+    joined: List[Segment] = []
+    for on_gpu, group in itertools.groupby(parts, key=lambda s: s.device == GPU):
+        if not on_gpu:
+            joined.extend(group)
+            continue
+        row = list(group)
+        items = tuple(itertools.chain.from_iterable(s.items for s in row))
+        joined.append(Segment(GPU, row[0].model, sum(s.time_us for s in row), items, sum(s.reformat_us for s in row)))
+    return tuple(joined)
 
 
 def _order(
