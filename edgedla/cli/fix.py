@@ -76,7 +76,7 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
     "embedded",
     metavar="SPEC",
     help="Put the preprocessing into the model: mean=123.7:116.3:103.5,std=58.4:57.1:57.4,colour=rgb,takes=bgr,uint8 (the "
-    "order it was trained with, the order it takes then, 8-bit input; int8: grey value - 128, a scale of 1).",
+    "order it was trained with, the order it takes then, 8-bit input; int8: pixel value - 128, a scale of 1).",
 )
 @click.option(
     "--power-mode",

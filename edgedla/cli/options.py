@@ -255,7 +255,7 @@ def _three(context: Any, parameter: click.Parameter, value: Optional[str]) -> Op
         numbers = ()
     if len(numbers) not in (1, 3):
         raise UsageError(
-            f"{value!r}", where=f"--{parameter.name}", allowed="three numbers, or one, in grey values 0 to 255"
+            f"{value!r}", where=f"--{parameter.name}", allowed="three numbers, or one, in pixel values 0 to 255"
         )
     return numbers * 3 if len(numbers) == 1 else numbers
 
@@ -264,7 +264,7 @@ def preprocess_options(file: bool = True) -> Callable[[Command], Command]:
     """--mean, --std, --fit, --colour, and with `file` --preprocess FILE."""
     options = [
         click.option(
-            "--mean", callback=_three, metavar="R,G,B", help="Subtracted, in grey values 0 to 255.  [default: 0]"
+            "--mean", callback=_three, metavar="R,G,B", help="Subtracted, in pixel values 0 to 255.  [default: 0]"
         ),
         click.option("--std", callback=_three, metavar="R,G,B", help="Divided by; 255 makes 0..1.  [default: 255]"),
         click.option("--fit", type=click.Choice(["letterbox", "stretch", "crop"]), help="[default: letterbox]"),

@@ -225,7 +225,7 @@ def scale_and_means(settings: PreprocessSettings, where: str, runtime: str) -> T
 def not_expressed(handover: Handover) -> List[str]:
     """What no nvinfer-based configuration says of these pictures."""
     if handover.preprocess.fit == "letterbox" and handover.preprocess.pad:
-        return [f"the grey value {handover.preprocess.pad} around a letterboxed picture: nvinfer pads with black"]
+        return [f"the pixel value {handover.preprocess.pad} around a letterboxed picture: nvinfer pads with black"]
     return []
 
 

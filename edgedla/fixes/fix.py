@@ -74,7 +74,7 @@ def fix(
         data: .npz, .npy or a folder of them with inputs for the proofs; seeded random input without.
         prove: run each site and the network in ONNX Runtime.
         seeded_weights: prove a model whose weights are missing on seeded ones. The result has none either.
-        embed_preprocess: mean, std and colour order to put into the model, which then takes grey values.
+        embed_preprocess: mean, std and colour order to put into the model, which then takes pixel values.
         opset: operator set to convert the model to first, where the target's parser needs an older one.
 
     Raises:

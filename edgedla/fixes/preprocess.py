@@ -1,7 +1,7 @@
-"""Preprocessing in the model: it takes grey values 0 to 255 as they come from a camera, and scales and swaps by itself.
+"""Preprocessing in the model: it takes pixel values 0 to 255 as they come from a camera, and scales and swaps by itself.
 
 Where the first layer is a convolution, mean, std and the order of the channels go into its weights and cost nothing. Zeros
-that it pads with stand for a grey value of `mean` then, which a folded mean would change: so with padding the mean and std
+that it pads with stand for a pixel value of `mean` then, which a folded mean would change: so with padding the mean and std
 become a BatchNormalization in front, and only the order of the channels is folded.
 """
 
@@ -23,7 +23,7 @@ from edgedla.quantization.session import open_session
 
 #: First release that takes images of 8 bits as network input (NvInfer.h 8.5: kUINT8 for inputs and outputs).
 FIRST_UINT8 = (8, 5)
-#: A grey value of 0 in the steps of a signed byte.
+#: A pixel value of 0 in the steps of a signed byte.
 MIDDLE = 128
 ORDERS = ("rgb", "bgr")
 FORM = "mean=123.7:116.3:103.5,std=58.4:57.1:57.4,colour=rgb,takes=bgr,uint8 (or int8)"
@@ -34,11 +34,11 @@ class Embedded:
     """A pixel p of channel c becomes (p - mean[c]) / std[c], in the order of `colour`, as in a pipeline's preprocessing.
 
     Attributes:
-        mean, std: in grey values, in the order of `colour`; one number each for a grey image.
+        mean, std: in pixel values, in the order of `colour`; one number each for a grey image.
         colour: the order that the network was trained with.
         takes: the order that its input has afterwards.
         uint8: the input's elements are unsigned bytes.
-        int8: the input takes grey value - 128: with an INT8 scale of 1 these are a camera's bytes with one bit turned, so a DLA
+        int8: the input takes pixel value - 128: with an INT8 scale of 1 these are a camera's bytes with one bit turned, so a DLA
             input of INT8 loses nothing.
     """
 
@@ -141,7 +141,7 @@ def embed(model: Any, wanted: Embedded, goal: Goal) -> str:
         1.0 if wanted.int8 else None,
     )
     model.metadata_props[METADATA] = taken.to_text()
-    kind = "8-bit grey values" if wanted.uint8 else "grey values - 128" if wanted.int8 else "grey values 0 to 255"
+    kind = "8-bit pixel values" if wanted.uint8 else "pixel values - 128" if wanted.int8 else "pixel values 0 to 255"
     return f"{x.name} takes {kind} in {wanted.takes.upper()} order; mean, std and colour order are in the model"
 
 
@@ -196,7 +196,7 @@ def _fold(editor: Editor, conv: Any, order: np.ndarray, mean: np.ndarray, std: n
 
 
 def prove_embedding(original: Any, embedded: Any, wanted: Embedded, seed: int = 3) -> float:
-    """Relative L2 between the original on preprocessed grey values and the embedded model on the grey values.
+    """Relative L2 between the original on preprocessed pixel values and the embedded model on the pixel values.
 
     Raises:
         RunError: they differ by more than rounding.
@@ -216,7 +216,7 @@ def prove_embedding(original: Any, embedded: Any, wanted: Embedded, seed: int = 
     fused = open_session(ir.to_proto(original).SerializeToString()).run(outputs, {name: ready})
     worst = max(distance(np.asarray(a), np.asarray(b))[0] for a, b in zip(reference, embedded_outputs))
     noise = max(distance(np.asarray(a), np.asarray(b))[0] for a, b in zip(reference, fused))
-    # Sums of grey values are larger than those of scaled ones, and cancel more.
+    # Sums of pixel values are larger than those of scaled ones, and cancel more.
     if worst > max(10 * ROUND[str(dtype)], 30 * noise):
         raise RunError(
             f"the model with its preprocessing inside differs by {worst:.2g} (relative L2), noise {noise:.2g}"

@@ -27,8 +27,8 @@ class Preprocess:
         frame_hw: frame size in pixels. pixels: its order, one of PIXELS.
         input_chw: the network's input; C is 3.
         colour: "rgb" or "bgr", the order the network wants its channels in.
-        fit: letterbox, stretch or crop (see Geometry.fit). pad: grey value 0..255 around a letterboxed frame.
-        mean, std: in grey values 0..255, in the order of `colour`; std (255, 255, 255) makes 0..1.
+        fit: letterbox, stretch or crop (see Geometry.fit). pad: pixel value 0..255 around a letterboxed frame.
+        mean, std: in pixel values 0..255, in the order of `colour`; std (255, 255, 255) makes 0..1.
         dtype: FLOAT, HALF, INT8 or UINT8 (whole numbers 0 to 255). scale: real value of one INT8 step (the input's scale).
         format, chip: how the buffer lies in memory.
     """
@@ -87,7 +87,7 @@ class Preprocess:
             )
 
     def table(self) -> np.ndarray:
-        """What each grey value becomes: (3, 256) of the input's element type, channels in the order of `colour`."""
+        """What each pixel value becomes: (3, 256) of the input's element type, channels in the order of `colour`."""
         grey = np.arange(256, dtype=np.float32)
         mean, std = np.asarray(self.mean, np.float32)[:, None], np.asarray(self.std, np.float32)[:, None]
         real = (grey[None] - mean) / std

@@ -20,8 +20,8 @@ class PreprocessSettings:
 
     Attributes:
         fit: letterbox, stretch or crop. colour: the order the network wants its channels in.
-        pad: grey value 0..255 around a letterboxed frame.
-        mean, std: in grey values 0..255, in the order of `colour`; std (255, 255, 255) makes 0..1.
+        pad: pixel value 0..255 around a letterboxed frame.
+        mean, std: in pixel values 0..255, in the order of `colour`; std (255, 255, 255) makes 0..1.
     """
 
     fit: str = "letterbox"

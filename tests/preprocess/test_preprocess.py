@@ -58,7 +58,7 @@ def test_cpu_result_is_the_reference_within_one_grey_value(pixels, fit):
     )
     frame = frame_of(spec.frame_shape)
     got = unpack(CpuPreprocessor(spec)(frame), spec.layout)[0]
-    # OpenCV resizes 8-bit images in fixed point and rounds to whole grey values.
+    # OpenCV resizes 8-bit images in fixed point and rounds to whole pixel values.
     assert np.abs(got - reference(spec, frame)).max() <= 1.0 / 57.1
 
 
@@ -160,7 +160,7 @@ def assert_equal_within_rounding(got, frame, spec):
     want = CpuPreprocessor(spec)(frame).view(np.uint8).reshape(-1)
     kind = {"INT8": np.int8, "HALF": np.float16, "FLOAT": np.float32}[spec.dtype]
     a, b = got.reshape(-1).view(kind).astype(np.float64), want.view(kind).astype(np.float64)
-    # One grey value of the fixed-point resize, and one step of the quantisation.
+    # One pixel value of the fixed-point resize, and one step of the quantisation.
     assert np.abs(a - b).max() <= (1 if spec.dtype == "INT8" else 1.02 / 230)
     # FP32 shows the last bit of a multiplication that the CPU does as a division.
     exact = 1e-5 if spec.dtype == "FLOAT" else 0

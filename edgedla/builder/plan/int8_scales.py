@@ -73,7 +73,7 @@ def calibrate(
 
 
 def _own_ranges(source: OnnxSource) -> Dict[str, float]:
-    """Ranges that the model itself states: of an input whose INT8 steps are whole grey values."""
+    """Ranges that the model itself states: of an input whose INT8 steps are whole pixel values."""
     inside = source.embedded
     return {} if inside is None or inside.scale is None else {inside.input: inside.scale * INT8_MAX}
 

@@ -19,7 +19,7 @@ class EmbeddedPreprocess:
 
     Attributes:
         input: its name. colour: "rgb" or "bgr", the order that it takes. dtype: of its elements, NumPy's name.
-        scale: INT8 scale that makes its steps whole grey values; None where calibration decides.
+        scale: INT8 scale that makes its steps whole pixel values; None where calibration decides.
     """
 
     input: str
@@ -39,7 +39,7 @@ class EmbeddedPreprocess:
 
 
 def embedded_preprocess(model: Any, where: str = "") -> Optional[EmbeddedPreprocess]:
-    """What an onnx.ModelProto's metadata says; None where its input is no grey values.
+    """What an onnx.ModelProto's metadata says; None where its input is no pixel values.
 
     Raises:
         ModelError: the entry is not what `fix` writes.
