@@ -56,7 +56,7 @@ def devices_of_model(problem: Problem, m: int, model: Model, asked: Assignment) 
             raise UsageError(f"{name!r} cannot be used here", where="devices", allowed=_allowed(problem))
         return (name if name == "tensorrt" else device), _filled(problem, m, device)
     if isinstance(asked, Mapping) or (isinstance(asked, str) and not _is_file(asked)):
-        pins = tuple(asked.items()) if isinstance(asked, Mapping) else parse_pins((str(asked),))
+        pins = tuple(asked.items()) if isinstance(asked, Mapping) else parse_pins((str(asked),), where="devices")
         return "pins", _pinned(problem, m, model, [(n, d.upper()) for n, d in pins])
     placement = asked if isinstance(asked, Placement) else read_placement(Path(str(asked)))
     return "placement", _placed(problem, m, model, placement)
@@ -70,7 +70,7 @@ def _filled(problem: Problem, m: int, device: str) -> Tuple[str, ...]:
 
 
 def _pinned(problem: Problem, m: int, model: Model, pins: Sequence[Tuple[str, str]]) -> Tuple[str, ...]:
-    asked = resolve_pins(model.graph, pins)
+    asked = resolve_pins(model.graph, pins, where="devices")
     exact = resolve_pins(model.graph, [p for p in pins if "*" not in p[0]], strict=False)
     settled = check_pins(
         Model(model.graph, model.verdicts, asked, model.rate),

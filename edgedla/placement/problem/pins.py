@@ -13,9 +13,11 @@ from edgedla.vocabulary import DEVICES, GPU
 
 #: What a pin may say. trtexec knows GPU and DLA; the cores are edgedla's.
 PIN_DEVICES: Tuple[str, ...] = (GPU, "DLA", "DLA0", "DLA1")
+#: What an error names, unless its caller took the pins from elsewhere.
+OPTION = "--layerDeviceTypes"
 
 
-def parse_pins(texts: Iterable[str]) -> Tuple[Tuple[str, str], ...]:
+def parse_pins(texts: Iterable[str], where: str = OPTION) -> Tuple[Tuple[str, str], ...]:
     """`conv1:DLA,*:GPU` as trtexec writes it -> (("conv1", "DLA"), ("*", "GPU")).
 
     Names may hold colons; a name in quotes may hold commas. `*` in a name matches any text.
@@ -33,14 +35,16 @@ def parse_pins(texts: Iterable[str]) -> Tuple[Tuple[str, str], ...]:
             if not colon or not name or device.strip().upper() not in PIN_DEVICES:
                 raise UsageError(
                     f"{part!r} is no pin",
-                    where="--layerDeviceTypes",
+                    where=where,
                     allowed="layer:GPU, layer:DLA, several separated by commas; * in a layer's name matches any text",
                 )
             parsed.append((name, device.strip().upper()))
     return tuple(parsed)
 
 
-def resolve_pins(graph: LayerGraph, pins: Sequence[Tuple[str, str]], strict: bool = True) -> Dict[int, str]:
+def resolve_pins(
+    graph: LayerGraph, pins: Sequence[Tuple[str, str]], strict: bool = True, where: str = OPTION
+) -> Dict[int, str]:
     """Device by layer index. An exact name wins over a pattern, a longer pattern over a shorter one, the later over
     the earlier.
 
@@ -48,6 +52,7 @@ def resolve_pins(graph: LayerGraph, pins: Sequence[Tuple[str, str]], strict: boo
 
     Args:
         strict: a pin that matches nothing is an error.
+        where: the option or argument that an error names.
 
     Raises:
         UsageError: a pin matches no layer.
@@ -58,7 +63,7 @@ def resolve_pins(graph: LayerGraph, pins: Sequence[Tuple[str, str]], strict: boo
         if not hits and strict:
             raise UsageError(
                 f"no layer of {graph.name} is called {pattern!r}",
-                where="--layerDeviceTypes",
+                where=where,
                 hint="`edgedla layers MODEL` lists the layers.",
             )
         weight = (1, 0) if "*" not in pattern else (0, len(pattern))
