@@ -46,8 +46,9 @@ def _fastest(table: Table) -> Verdict:
     if wins:
         word = f"{len(wins)} of {len(costed)} faster on one DLA core"
         return Verdict("good", word, f"Best: {where}, {significant(ratio.time)}× the time. {energy}")
-    text = f"Nearest: {where}, {significant(ratio.time)}× the time. {energy}"
-    return Verdict("equal", "No model is faster on one DLA core", text)
+    within = ", within the spread" if ratio.equal else ""
+    text = f"Nearest: {where}, {significant(ratio.time)}× the time{within}. {energy}"
+    return Verdict("equal", "No model is clearly faster on one DLA core", text)
 
 
 def _verdict_counts(table: Table) -> Verdict:
