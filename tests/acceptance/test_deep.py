@@ -418,5 +418,5 @@ def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
             info = tarfile.TarInfo(name)
             info.size = 1
             tar.addfile(info, io.BytesIO(b"x"))
-        with pytest.raises(DocumentError, match="no truth report does"):
+        with pytest.raises(DocumentError, match="belongs to no truth report"):
             unpack(broken)

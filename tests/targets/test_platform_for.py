@@ -117,7 +117,7 @@ def test_jetpack_brings_l4t_and_dla_software():
         ("orin", None, "8.6.12", "unknown TensorRT"),
         ("orin", "6.3", None, "Did you mean 6.2.2"),
         ("orin", "6.2", "8.5", "does not carry"),
-        ("orin", None, "newest", "unknown TensorRT"),
+        ("orin", None, "ten", "unknown TensorRT"),
     ],
 )
 def test_unknown_names_say_what_is_known(target, jetpack, trt, words):
