@@ -9,6 +9,7 @@ from edgedla.regions.report import CheckReport
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.verdict import Verdict
 from edgedla.rules.remedies import remedies
+from edgedla.targets import Platform, platform_for
 
 if TYPE_CHECKING:
     # A report without costs needs no placement.
@@ -140,7 +141,7 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     given, file = file, shlex.quote(file)
     if not report.platform.has_dla:
         return "edgedla targets"
-    platform = f"--target {report.platform.module.id}"
+    platform = f"--target {report.platform.module.id}{_release(report.platform)}"
     int8 = " --precision int8" if report.precision == "int8" else ""
     if worth_of(report) is None and any(str(layer.cause) == "open_sizes" for layer in report.layers):
         # The note says which option closes the sizes; its letters stand for numbers that only the user knows.
@@ -159,6 +160,18 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     if asked is not None and not asked.wins:
         return f"edgedla place {file} {platform}{int8} --objective throughput"
     return f"edgedla build {file} {platform}{int8} -o {shlex.quote(_stem(given))}"
+
+
+def _release(platform: Platform) -> str:
+    """The options that ask for this release again; none where the module's default is meant."""
+    module, release = platform.module.id, platform.release
+    if release == platform_for(module).release:
+        return ""
+    if release.jetpack is None:
+        return f" --trt {release.trt_text}"
+    # A JetPack may carry several releases of TensorRT.
+    same = release == platform_for(module, release.jetpack).release
+    return f" --jetpack {release.jetpack}" + ("" if same else f" --trt {release.trt_text}")
 
 
 def rewrites_of(report: CheckReport) -> Tuple[str, ...]:
