@@ -27,6 +27,8 @@ from edgedla.builder.request import BuildRequest
 from edgedla.errors import DocumentError
 from tests.amounts import amount
 
+pytestmark = pytest.mark.once
+
 KILLS = int(os.environ.get("EDGEDLA_KILLS", "8"))
 
 

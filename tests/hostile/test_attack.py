@@ -16,6 +16,8 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 from tests.amounts import amount  # noqa: E402
 from tests.hostile import attack_builds, attack_models, attack_soak  # noqa: E402
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -14,6 +14,8 @@ import pytest
 from edgedla.cli.main import VERBS
 from tests.hostile.commands import COMMANDS, Scene
 
+pytestmark = pytest.mark.once
+
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 #: ONNX Runtime sends nothing where it believes to run in CI, which would hide what users see.
 CI_MARKS = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "GITLAB_CI", "BUILD_ID", "BUILD_BUILDID", "JENKINS_URL", "CIRCLECI")

@@ -11,6 +11,8 @@ from hypothesis import strategies as some
 
 from edgedla.importers.network import evaluate, fold, known
 
+pytestmark = pytest.mark.once
+
 LEAST, MOST = known.SMALL_TYPES["INT64"]
 numbers = some.one_of(some.integers(-4, 9), some.sampled_from([LEAST, LEAST + 1, MOST, 1 << 31]))
 dtypes = some.sampled_from(["INT64", "INT32"])

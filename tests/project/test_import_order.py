@@ -8,6 +8,8 @@ from typing import Dict, Iterator, List, Tuple
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 PACKAGE = Path(__file__).resolve().parents[2] / "edgedla"
 
 #: Each may import only what stands left of it, and itself. Single files count as part of the foundation.

@@ -16,6 +16,8 @@ from edgedla.cli.main import VERBS, main
 from tests.models import node, ones, onnx_model
 from tests.remote.loopback import MODEL
 
+pytestmark = pytest.mark.once
+
 
 def build(laptop, *words, model=MODEL, out="art"):
     return laptop.edgedla("build", model, "-o", out, "--backend", "host", "--board", "orin1", *words)

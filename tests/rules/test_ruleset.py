@@ -14,6 +14,8 @@ from edgedla.graph.document import from_document
 from edgedla.rules import Effect, RuleSet, Support, load_rules
 from edgedla.targets import platform_for
 
+pytestmark = pytest.mark.once
+
 
 def graph_of(kind, params, in_dims=(1, 8, 16, 16), out_dims=None, dtype="FLOAT"):
     tensors = {"x": Tensor("x", in_dims, dtype), "y": Tensor("y", out_dims or in_dims, dtype)}
