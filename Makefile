@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= test,host
 OUT ?= out
+# Three on two cores: one in four tests mostly waits.
+WORKERS ?= 3
 # More arguments for pytest, for example PYTEST=--slow.
 PYTEST ?=
 
@@ -24,7 +26,7 @@ demo: $(STAMP)
 	$(BIN)/python examples/demo.py $(OUT)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(PYTEST)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs $(PYTEST)
 
 # The documentation: build/docs/site/VERSION. Show it with `python -m http.server -d build/docs/site`. zensical needs Python 3.11.
 DOCS := .venv-docs
