@@ -1,6 +1,8 @@
 """The long attack: `make attack`. Mutated models, interrupted builds, changed artifacts, a soak; figures as JSON.
 
     python -m tests.hostile.attack --models 200000 --kills 2000 --tampers 10000 --soak-minutes 30
+    python -m tests.hostile.attack --models 200000 --kills 0 --tampers 0 --part 3/16 -o part-3.json   on one of 16 cores
+    python -m tests.hostile.attack --merge part-*.json -o attack.json
 
 Every case follows from the seed and its number, so that a failure can be run again: --seed S --first N --models 1.
 """
@@ -17,10 +19,10 @@ import tempfile
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgedla.files import write_atomic
-from tests.hostile import attack_builds, attack_models, attack_soak
+from tests.hostile import attack_builds, attack_models, attack_parts, attack_soak
 
 ROOT = Path(__file__).resolve().parents[2]
 #: How often the figures are written while it runs.
@@ -60,8 +62,17 @@ class Figures:
     def note(self, part: str, found: Dict[str, Any]) -> None:
         self.values[part] = found
         self.values["hours"] = round((time.monotonic() - self.started) / 3600, 3)
+        self.write()
+
+    def write(self) -> None:
         if self.output is not None:
             write_atomic(self.output, self.text())
+
+    def finish(self) -> int:
+        """Writes and prints them; the exit code."""
+        self.write()
+        sys.stdout.write(self.text())
+        return 1 if self.bad() else 0
 
     def text(self) -> str:
         return json.dumps(self.values, indent=1) + "\n"
@@ -84,13 +95,18 @@ def builds(options: argparse.Namespace, figures: Figures) -> None:
 
 
 def cases(
-    part: str, figures: Figures, build_case: Callable[[int, Path], List[str]], numbers: range, about: Dict[str, Any]
+    campaign: str,
+    figures: Figures,
+    build_case: Callable[[int, Path], List[str]],
+    numbers: range,
+    part: Tuple[int, int],
+    about: Dict[str, Any],
 ) -> None:
-    """Command lines by their number."""
-    tally = attack_models.Tally()
-    for first in range(numbers.start, numbers.stop, WRITE_EVERY):
-        attack_models.run_cases(build_case, first, min(first + WRITE_EVERY, numbers.stop), tally.add)
-        figures.note(part, {**about, "of": len(numbers), "limits": attack_models.LIMITS, **tally.to_dict()})
+    """Command lines by their number; those of one part."""
+    tally, own = attack_models.Tally(), attack_parts.numbers_of(part, numbers)
+    for first in range(own.start, own.stop, WRITE_EVERY):
+        attack_models.run_cases(build_case, first, min(first + WRITE_EVERY, own.stop), tally.add)
+        figures.note(campaign, {**about, "of": len(numbers), "limits": attack_models.LIMITS, **tally.to_dict()})
 
 
 def main() -> int:
@@ -105,9 +121,16 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--corpus", type=Path, help="a folder of further models to wound")
+    parser.add_argument("--part", type=attack_parts.share, default=(1, 1), help="part of the models, as 3/16")
+    parser.add_argument(
+        "--merge", type=Path, nargs="+", metavar="PART", help="add up the figures of parts; run nothing"
+    )
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     figures = Figures(options)
+    if options.merge:
+        figures.values = attack_parts.merged_files(options.merge)
+        return figures.finish()
     attack_models.warm()
     if options.kills or options.tampers:
         builds(options, figures)
@@ -118,13 +141,12 @@ def main() -> int:
     if options.unmutated:
         files = attack_models.files_as_they_are(options.corpus)
         count, plain = attack_models.unmutated_case(files)
-        cases("unmutated_models", figures, plain, range(count), {"files": len(files)})
+        cases("unmutated_models", figures, plain, range(count), options.part, {"files": len(files)})
     models = attack_models.seeds(options.corpus)
     wound = attack_models.mutation_case(models, options.seed)
     numbers = range(options.first, options.first + options.models)
-    cases("mutated_models", figures, wound, numbers, {"seeds": len(models)})
-    sys.stdout.write(figures.text())
-    return 1 if figures.bad() else 0
+    cases("mutated_models", figures, wound, numbers, options.part, {"seeds": len(models)})
+    return figures.finish()
 
 
 if __name__ == "__main__":
