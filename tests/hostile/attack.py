@@ -1,7 +1,7 @@
 """The long attack: `make attack`. Mutated models, interrupted builds, changed artifacts, a soak; figures as JSON.
 
     python -m tests.hostile.attack --models 200000 --kills 2000 --tampers 10000 --soak-minutes 30
-    python -m tests.hostile.attack --models 200000 --kills 0 --tampers 0 --part 3/16 -o part-3.json   on one of 16 cores
+    python -m tests.hostile.attack --models 200000 --kills 2000 --part 3/16 -o part-3.json   on one of 16 cores
     python -m tests.hostile.attack --merge part-*.json -o attack.json
 
 Every case follows from the seed and its number, so that a failure can be run again: --seed S --first N --models 1.
@@ -42,14 +42,14 @@ def commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def repeated(count: int, seed: int, name: str, case: Callable[[random.Random], Optional[str]]) -> Dict[str, Any]:
-    """`count` cases with a seed each; the number that went wrong, and the first of them."""
+def repeated(numbers: range, seed: int, name: str, case: Callable[[random.Random], Optional[str]]) -> Dict[str, Any]:
+    """Cases by their number, with a seed each; how many went wrong, and the first of them."""
     wrong = []
-    for number in range(count):
+    for number in numbers:
         answer = case(random.Random(f"{seed} {name} {number}"))
         if answer is not None:
             wrong.append({"case": number, "what": answer})
-    return {"cases": count, "wrong": len(wrong), "first_wrong": wrong[:20]}
+    return {"cases": len(numbers), "wrong": len(wrong), "first_wrong": wrong[:20]}
 
 
 class Figures:
@@ -88,9 +88,11 @@ def builds(options: argparse.Namespace, figures: Figures) -> None:
         folder, out = Path(name) / "plans", Path(name) / "out"
         folder.mkdir()
         plans = attack_builds.Plans(folder)
-        kill = repeated(options.kills, options.seed, "kill", lambda r: attack_builds.kill_case(plans, out, r))
+        kills = attack_parts.numbers_of(options.part, range(options.kills))
+        tampers = attack_parts.numbers_of(options.part, range(options.tampers))
+        kill = repeated(kills, options.seed, "kill", lambda r: attack_builds.kill_case(plans, out, r))
         figures.note("kills", kill)
-        tamper = repeated(options.tampers, options.seed, "tamper", lambda r: attack_builds.tamper_case(plans, out, r))
+        tamper = repeated(tampers, options.seed, "tamper", lambda r: attack_builds.tamper_case(plans, out, r))
         figures.note("tampered_artifacts", tamper)
 
 
@@ -121,7 +123,9 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--corpus", type=Path, help="a folder of further models to wound")
-    parser.add_argument("--part", type=attack_parts.share, default=(1, 1), help="part of the models, as 3/16")
+    parser.add_argument(
+        "--part", type=attack_parts.share, default=(1, 1), help="part of the cases, as 3/16; a soak is not divided"
+    )
     parser.add_argument(
         "--merge", type=Path, nargs="+", metavar="PART", help="add up the figures of parts; run nothing"
     )
