@@ -2,24 +2,31 @@
 
     python benchmarks/bench_deploy.py shapes [--out FILE] [--frames 250]
     python benchmarks/bench_deploy.py nets NETS [NAME...] --rows ROWS.jsonl [--config orin-jp6,...] [--levels 0,1,2] [--place best]
-    python benchmarks/bench_deploy.py table --rows ROWS.jsonl --out deploy_nets.json
+        [--jobs CORES] [--limit SECONDS] [--deadline SECONDS]
+    python benchmarks/bench_deploy.py table --rows ROWS.jsonl --out deploy_levels.json
 
 `shapes`: levels 0 to 3 for AGX Orin and AGX Xavier, `--place dla`, metric mAP 0.5:0.95; accuracy (simulated) on frames that no
 step looked at. `nets`: NETS is a folder of ONNX files whose weights may be missing: they get seeded random ones; metric l2
-against FP32 on random input. One row per network, platform and placement, appended to ROWS as it is finished; a second call goes
-on from there. `table` makes the table of ROWS, and names every network that a level makes worse. Costs are predicted, accuracy
-simulated; `seconds` is wall-clock time of this machine under whatever else ran.
+against FP32 on random input. One row per network, platform, placement and level, appended to ROWS as it is finished; a second
+call goes on from there. Each network and platform runs in a process of its own on cores of its own, more of them for a large
+network, the largest first. `table` makes the table of ROWS, and names every network that a level makes worse. Costs are predicted,
+accuracy simulated; `seconds` is wall-clock time of this machine under whatever else ran, `cpu_s` what the processor worked.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Tuple
 
 import numpy as np
 
@@ -34,6 +41,7 @@ CONFIGS: Mapping[str, Dict[str, str]] = {
     "xavier-jp5": {"target": "agx-xavier-32gb"},
     "orin-jp5": {"target": "agx-orin-64gb", "jetpack": "5.1.2"},
 }
+VERSIONS = f"edgedla {edgedla.__version__}, onnxruntime {version('onnxruntime')}, Python {platform.python_version()}"
 
 
 def labelled(path: Path, frames: int) -> Path:
@@ -97,40 +105,116 @@ def with_weights(path: Path, folder: Path) -> Path:
     return out
 
 
-def nets(paths: List[Path], configs: List[str], levels: List[int], place: str, rows: Path) -> None:
-    """Appends one row per network and platform that ROWS does not have yet."""
-    finished = {(r["net"], r["config"], r["place"]) for r in read_rows(rows)}
-    for path in paths:
-        missing = [c for c in configs if (path.stem, c, place) not in finished]
-        if not missing:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            model = with_weights(path, Path(folder))
-            for config in missing:
-                row: Dict[str, Any] = {"net": path.stem, "config": config, "place": place}
-                for level in levels:
-                    start = time.monotonic()
-                    try:
-                        # One folder for the levels: they share their steps. Random numbers serve them all alike.
-                        result = edgedla.deploy(model, Path(folder) / config, **CONFIGS[config], level=level, place=place,
-                                                metric="l2", max_drop=1.0, data="random", backend="host")  # fmt: skip
-                        row[f"level_{level}"] = {**figures(result), "seconds": round(time.monotonic() - start, 1)}
-                    except EdgedlaError as e:
-                        row[f"level_{level}"] = {"error": type(e).__name__, "what": e.what}
-                    except Exception as e:
-                        row[f"level_{level}"] = {"crash": type(e).__name__, "what": str(e)}
-                with open(rows, "a", encoding="utf-8") as f:
-                    f.write(json.dumps(row) + "\n")
-                print(path.stem, config, *(row[f"level_{x}"].get("seconds") for x in levels), flush=True)
+def one(path: Path, config: str, levels: List[int], place: str) -> None:
+    """One network on one platform: prints a row per level as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = with_weights(path, Path(folder))
+        for level in levels:
+            start, cpu = time.monotonic(), time.process_time()
+            try:
+                # One folder for the levels: they share their steps. Random numbers serve them all alike.
+                result = edgedla.deploy(model, Path(folder) / "out", **CONFIGS[config], level=level, place=place,
+                                        metric="l2", max_drop=1.0, data="random", backend="host")  # fmt: skip
+                reached = figures(result)
+            except EdgedlaError as e:
+                reached = {"error": type(e).__name__, "what": e.what}
+            except Exception as e:
+                reached = {"crash": type(e).__name__, "what": str(e)}
+            reached.update(seconds=round(time.monotonic() - start, 1), cpu_s=round(time.process_time() - cpu, 1))
+            print(
+                json.dumps({"net": path.stem, "config": config, "place": place, f"level_{level}": reached}), flush=True
+            )
+
+
+def macs_of(path: Path) -> int:
+    return sum(layer.macs or 0 for layer in edgedla.check(path, target="agx-orin-64gb").layers)
+
+
+def cores_of(macs: int) -> int:
+    """Cores that one network is given: so many that no network takes much longer than all others together."""
+    return next((cores for least, cores in ((60e9, 8), (15e9, 4), (5e9, 2)) if macs >= least), 1)
+
+
+class Pool:
+    """Runs calls of `one` side by side, each on cores of its own, and appends what they print to the rows."""
+
+    def __init__(self, rows: Path, cores: int, limit_s: float) -> None:
+        self.rows, self.limit_s = rows, limit_s
+        self.free = sorted(os.sched_getaffinity(0))[:cores]
+        self.all = len(self.free)
+        self.running: Dict[int, Tuple[subprocess.Popen[str], List[int], Path, float, str]] = {}
+
+    def run(self, todo: List[Tuple[str, List[str], int]], deadline: float) -> None:
+        """TODO: name, arguments of `one`, cores. None starts after the deadline, and what runs then is ended."""
+        while (todo and time.monotonic() < deadline) or self.running:
+            for job in [j for j in todo if min(j[2], self.all) <= len(self.free) and time.monotonic() < deadline]:
+                if min(job[2], self.all) <= len(self.free):
+                    todo.remove(job)
+                    self.start(*job)
+            time.sleep(0.1)
+            for pid, (process, _, _, end, _) in list(self.running.items()):
+                late = process.poll() is None and time.monotonic() > min(end, deadline)
+                if late:
+                    process.kill()
+                if process.poll() is not None:
+                    self.finish(pid, late)
+        for name, _, _ in todo:
+            print("not begun:", name, flush=True)
+
+    def start(self, name: str, arguments: List[str], cores: int) -> None:
+        taken = [self.free.pop() for _ in range(min(cores, self.all))]
+        log = Path(tempfile.mkdtemp(prefix="bench-deploy-"))
+        threads = {key: str(len(taken)) for key in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        with open(log / "out", "w") as out, open(log / "err", "w") as err:
+            process = subprocess.Popen(
+                ["taskset", "-c", ",".join(map(str, taken)), sys.executable, str(Path(__file__).resolve()), *arguments],
+                stdout=out, stderr=err, text=True, env={**os.environ, **threads, "TMPDIR": str(log)},
+            )  # fmt: skip
+        self.running[process.pid] = (process, taken, log, time.monotonic() + self.limit_s, name)
+
+    def finish(self, pid: int, late: bool) -> None:
+        process, taken, log, end, name = self.running.pop(pid)
+        process.wait()
+        self.free += taken
+        # A process that was ended may have left half a line.
+        lines = [x for x in (log / "out").read_text().splitlines() if x.endswith("}}")]
+        with open(self.rows, "a", encoding="utf-8") as f:
+            f.write("".join(line + "\n" for line in lines))
+        outcome = "ended after" if late else f"exit {process.returncode} after" if process.returncode else "done in"
+        seconds = self.limit_s - (end - time.monotonic())
+        print(f"{name}: {outcome} {seconds:.0f} s on {len(taken)} cores, {len(lines)} levels", flush=True)
+        if process.returncode and not late:
+            print((log / "err").read_text()[-2000:], flush=True)
+        shutil.rmtree(log, ignore_errors=True)
+
+
+def nets(paths: List[Path], a: argparse.Namespace) -> None:
+    """Appends a row per network, platform and level that ROWS does not have yet."""
+    start = time.monotonic()
+    finished = {(r["net"], r["config"], r["place"]): r for r in read_rows(a.rows)}
+    todo = []
+    for macs, path in sorted(((macs_of(p), p) for p in paths), reverse=True):
+        for config in a.config.split(","):
+            row = finished.get((path.stem, config, a.place), {})
+            levels = [x for x in a.levels.split(",") if f"level_{x}" not in row]
+            if levels:
+                arguments = ["one", str(path), "--config", config, "--levels", ",".join(levels), "--place", a.place]
+                todo.append((f"{path.stem} {config}", arguments, cores_of(macs)))
+    Pool(a.rows, a.jobs, a.limit).run(todo, start + a.deadline)
 
 
 def read_rows(path: Path) -> List[Dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+    """A row per network, platform and placement, with its levels."""
+    rows: Dict[Tuple[str, str, str], Dict[str, Any]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        row = json.loads(line)
+        rows.setdefault((row["net"], row["config"], row["place"]), {}).update(row)
+    return list(rows.values())
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["shapes", "nets", "table"])
+    parser.add_argument("what", choices=["shapes", "nets", "one", "table"])
     parser.add_argument("nets", nargs="?", type=Path)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--frames", type=int, default=250)
@@ -139,6 +223,9 @@ def main() -> int:
     parser.add_argument("--levels", default="0,1,2")
     parser.add_argument("--place", default="best")
     parser.add_argument("--rows", type=Path, help="JSON lines: what is finished of `nets`")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cores that `nets` may use")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds for one network on one platform")
+    parser.add_argument("--deadline", type=float, default=float("inf"), help="seconds for all of `nets`")
     parser.add_argument("--out", type=Path)
     a = parser.parse_args()
     if a.what == "shapes":
@@ -146,12 +233,14 @@ def main() -> int:
         if a.out:
             write_atomic(a.out, json.dumps({"command": " ".join(sys.argv[1:]), "rows": rows}, indent=1) + "\n")
         return 0
+    if a.what == "one":
+        one(a.nets, a.config, [int(x) for x in a.levels.split(",")], a.place)
+        return 0
     if a.rows is None:
         parser.error("--rows is missing")
     if a.what == "nets":
-        # In the order given, so that the quick ones can come first.
         paths = [a.nets / f"{name}.onnx" for name in a.names] or sorted(a.nets.glob("*.onnx"))
-        nets(paths, a.config.split(","), [int(x) for x in a.levels.split(",")], a.place, a.rows)
+        nets(paths, a)
     elif a.out is None:
         parser.error("--out is missing")
     else:

@@ -102,6 +102,8 @@ def open_session(
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     # Threads that spin while they wait take the cores from the other stages of a chain.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # By itself it takes every core of the machine and leaves those that the process may use.
+    options.intra_op_num_threads = _cores()
     # A pattern of the first run's allocations would be laid out beside them: twice the memory, and no faster.
     options.enable_mem_pattern = False
     # In the order of the nodes, as the estimate counts. The default, from the outputs back, keeps more tensors at a time.
@@ -111,6 +113,14 @@ def open_session(
         return OnnxSession(ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]), error)
     except Exception as e:
         raise ModelError(f"ONNX Runtime refuses the model: {str(e)[:_ERROR_CHARACTERS]}") from e
+
+
+def _cores() -> int:
+    """Threads of a session: the cores that the process may use where they are not all; 0: as ONNX Runtime chooses."""
+    if not hasattr(os, "sched_getaffinity"):
+        return 0
+    cores = len(os.sched_getaffinity(0))
+    return cores if cores < (os.cpu_count() or 0) else 0
 
 
 def _require_memory(model: bytes, say: Optional[Callable[[str], None]]) -> None:
