@@ -31,9 +31,7 @@ def root_of(place: str) -> str:
     archive = None if os.path.isdir(place) else archive_of(place)
 
     def read(name: str) -> bytes:
-        if archive is not None:
-            return archive.read(name)
-        return content(place, name)
+        return content(place, name) if archive is None else member(archive, name)
 
     try:
         text = read("bundle.json")
@@ -55,8 +53,18 @@ def archive_of(place: str) -> zipfile.ZipFile:
 
     try:
         return zipfile.ZipFile(place)
-    except zipfile.BadZipFile as e:
-        raise ValueError(str(e)) from e
+    except (OSError, EOFError, zipfile.BadZipFile) as e:
+        fail("the bundle is damaged: " + str(e))
+
+
+def member(archive: zipfile.ZipFile, name: str) -> bytes:
+    import zipfile
+    import zlib
+
+    try:
+        return archive.read(name)
+    except (zipfile.BadZipFile, zlib.error) as e:
+        raise ValueError(name + ": " + str(e)) from e
 
 
 def sha256(data: bytes) -> str:
@@ -96,7 +104,7 @@ def unpacked(archive: zipfile.ZipFile, manifest: Dict[str, Any], text: bytes) ->
         target = os.path.join(partial, *name.split("/"))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         with open(target, "wb") as f:
-            f.write(archive.read(name))
+            f.write(member(archive, name))
     try:
         os.rename(partial, folder)
     except OSError:

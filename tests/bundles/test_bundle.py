@@ -151,6 +151,28 @@ def test_a_changed_artifact_is_noticed(pipeline: Path, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("part", ["middle", "end"])
+def test_a_damaged_archive_is_noticed(pipeline: Path, tmp_path: Path, part: str) -> None:
+    """Changed bytes in a compressed member; a file that was cut off, which Python would not even start."""
+    place = bundle(None, tmp_path / "out.pyz", pipeline=pipeline).path
+    data = bytearray(place.read_bytes())
+    with zipfile.ZipFile(place) as archive:
+        victim = archive.getinfo("edgedla/errors.py")
+    at = victim.header_offset + 30 + len(victim.filename) + victim.compress_size // 2
+    data[at : at + 8] = bytes(b ^ 255 for b in data[at : at + 8])
+    place.write_bytes(data if part == "middle" else data[: len(data) // 2])
+    done = start(place, "--verify", cwd=tmp_path) if part == "middle" else verified(place, tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "damaged" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def verified(place: Path, cwd: Path) -> subprocess.CompletedProcess:
+    """What the start says of the file."""
+    code = f"from edgedla.bundles.start import root_of; root_of({str(place)!r})"
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
 def test_equal_bundles_have_equal_bytes(pipeline: Path, tmp_path: Path) -> None:
     for ending in (".tar", ".tar.gz", ".pyz"):
         one, other = (bundle(None, tmp_path / f"{name}/x{ending}", pipeline=pipeline).path for name in "ab")
