@@ -16,8 +16,12 @@ from edgedla.runtime.sources.gstreamer import rtp_decoder
 from edgedla.targets.jetson import on_jetson
 
 FRAMES, SIZE_WH = 60, (320, 240)
-#: Mean difference of a pixel, in levels of 255, between the picture that went in and what came out: encoders lose some.
+#: Levels of 255 by which a bar's mean colour may differ from the one that went in: encoders lose some.
 TOLERANCE = 8.0
+#: A file's reader may keep so many of FRAMES to itself; a live pipeline drops what nobody takes in time.
+KEPT_BACK = 2
+#: What a film that is read back shows.
+WANTED = "pictures as they went in"
 
 
 class Encoder(NamedTuple):
@@ -52,9 +56,9 @@ def decoding(context: Context) -> List[Finding]:
                 Finding(f"{encoder.name} film", f"exit code {code}", None, "gst-launch-1.0", {"output": text})
             )
             continue
-        for title, make in _readers(encoder, film):
-            findings.append(_read_back(f"{encoder.name} read by {title}", make))
-        if encoder.codec == "h264" and any(f.seen == "every picture" for f in findings):
+        for title, fewest, make in _readers(encoder, film):
+            findings.append(read_back(f"{encoder.name} read by {title}", fewest, make))
+        if encoder.codec == "h264" and any(f.seen == WANTED for f in findings):
             break
     return findings
 
@@ -65,40 +69,43 @@ def _making(encoder: Encoder, film: Path) -> str:
     return f"{raw} ! {encoder.elements} ! matroskamux ! filesink location={film}"
 
 
-def _readers(encoder: Encoder, film: Path) -> Iterator[Tuple[str, Callable[[], Source]]]:
-    """The film as packets of a network camera through the stream's own decoder, and as a file through OpenCV."""
+def _readers(encoder: Encoder, film: Path) -> Iterator[Tuple[str, int, Callable[[], Source]]]:
+    """The film as packets of a network camera through the stream's own decoder, and as a file through OpenCV.
+
+    With the fewest pictures that must come.
+    """
     parse = "h264parse ! " if encoder.codec == "h264" else ""
     packets = f"filesrc location={film} ! matroskademux ! {parse}{encoder.pay}"
     convert = " ! nvvidconv ! video/x-raw,format=BGRx" if on_jetson() else ""
     decoder = rtp_decoder(encoder.codec, on_jetson())
-    yield f"GStreamer ({decoder})", lambda: open_source(f"gst://{packets} ! {decoder}{convert}")
-    yield "OpenCV", lambda: open_source(str(film))
+    yield f"GStreamer ({decoder})", 1, lambda: open_source(f"gst://{packets} ! {decoder}{convert}")
+    yield "OpenCV", FRAMES - KEPT_BACK, lambda: open_source(str(film))
 
 
-def _read_back(name: str, make: Callable[[], Source]) -> Finding:
-    """Pictures must be as many as went in, or nearly (a live pipeline may drop the first), and look as they did."""
-    wanted = "every picture"
+def read_back(name: str, fewest: int, make: Callable[[], Source]) -> Finding:
+    """At least `fewest` pictures come, and look as they did."""
     source: Optional[Source] = None
-    count, worst = 0, 0.0
+    count, worst, ended_by = 0, 0.0, ""
     try:
         source = make()
-        h, w = source.open()
+        source.open()
         while (image := source.read()) is not None and count < FRAMES:
             count += 1
             worst = max(worst, off_by(image))
     except Exception as e:
-        # Whatever the libraries raise belongs into the report.
-        if not count:
-            return Finding(
-                name, f"{type(e).__name__}: {e}".splitlines()[0][:200], wanted, "runtime/sources/gstreamer.py"
-            )
+        # Whatever the libraries raise belongs into the report. A live pipeline ends by an error.
+        ended_by = f"{type(e).__name__}: {e}".splitlines()[0][:200]
     finally:
         if source is not None:
             source.close()
-    data = {"pictures": count, "of": FRAMES, "off_by_levels": round(worst, 2), "size_hw": [h, w]}
-    good = count > 0 and worst <= TOLERANCE
-    seen = wanted if good else f"{count} pictures, off by {worst:.1f} levels of 255"
-    return Finding(name, seen, wanted, "runtime/sources/gstreamer.py", data)
+    if not count:
+        seen = ended_by or "no picture"
+    elif count < fewest or worst > TOLERANCE:
+        seen = f"{count} of {FRAMES} pictures, off by {worst:.1f} levels of 255"
+    else:
+        seen = WANTED
+    data = {"pictures": count, "of": FRAMES, "off_by_levels": round(worst, 2), "ended_by": ended_by}
+    return Finding(name, seen, WANTED, "runtime/sources/gstreamer.py", data)
 
 
 #: BGR of the upper bars of SMPTE's test picture at 75 %: grey, yellow, cyan, green, magenta, red, blue (SMPTE EG 1).

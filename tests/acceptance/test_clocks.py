@@ -50,11 +50,21 @@ def test_they_are_given_back_when_the_measurement_fails(jetson_clocks: Path) -> 
     assert calls(jetson_clocks)[-1] == "--restore"
 
 
+def test_a_refused_restore_is_said_and_tried_again(jetson_clocks: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with locked(jetson_clocks):
+        (jetson_clocks / "exit").write_text("1")
+    assert "locked still" in caplog.text
+    (jetson_clocks / "exit").write_text("0")
+    restore(jetson_clocks)
+    assert calls(jetson_clocks) == ["--store", "", "--restore", "--restore"]
+    assert not (jetson_clocks / STORED).exists()
+
+
 def test_without_permission_nothing_is_locked(jetson_clocks: Path) -> None:
     (jetson_clocks / "exit").write_text("1")
     with locked(jetson_clocks) as refusal:
         assert refusal == "a password is required"
-    assert "" not in calls(jetson_clocks)
+    assert calls(jetson_clocks) == ["--store"]
 
 
 def test_without_the_program_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgedla.acceptance.decoding import BARS_BGR, TOLERANCE, _read_back, decoding, off_by
+from edgedla.acceptance.decoding import BARS_BGR, FRAMES, TOLERANCE, WANTED, decoding, off_by, read_back
 from edgedla.acceptance.steps import Context
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
@@ -32,13 +32,16 @@ def test_pictures_that_do_not_look_as_they_did_differ(tmp_path: Path) -> None:
 
     for i, image in enumerate((bars(), 255 - bars())):
         cv2.imwrite(str(tmp_path / f"{i}.png"), image)
-    whole = _read_back("x", lambda: open_source(str(tmp_path / "0.png")))
-    broken = _read_back("x", lambda: open_source(str(tmp_path / "1.png")))
+    whole = read_back("x", 1, lambda: open_source(str(tmp_path / "0.png")))
+    broken = read_back("x", 1, lambda: open_source(str(tmp_path / "1.png")))
     assert (whole.differs, whole.data["pictures"]) == (False, 1)
     assert "levels of 255" in broken.seen
     assert broken.differs
-    absent = _read_back("x", lambda: open_source(str(tmp_path / "2.png")))
+    absent = read_back("x", 1, lambda: open_source(str(tmp_path / "2.png")))
     assert absent.differs
+    assert absent.seen == absent.data["ended_by"]
+    few = read_back("x", 2, lambda: open_source(str(tmp_path / "0.png")))
+    assert (few.differs, few.seen) == (True, f"1 of {FRAMES} pictures, off by 0.0 levels of 255")
 
 
 @pytest.mark.slow
@@ -47,5 +50,5 @@ def test_films_made_here_are_read_back_by_gstreamer_and_opencv(tmp_path: Path) -
     findings = decoding(Context(str(tmp_path), str(tmp_path), False, ""))
     if not findings:
         pytest.skip("GStreamer has no encoder")
-    assert {f.seen for f in findings} == {"every picture"}, findings
+    assert {f.seen for f in findings} == {WANTED}, findings
     assert len(findings) >= 2

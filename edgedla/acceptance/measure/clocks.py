@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.targets.device_files import read_board
 
+log = logging.getLogger("edgedla.acceptance.measure.clocks")
 #: Below the steps' common folder: what `jetson_clocks --store` wrote. There while clocks are locked, and only then.
 STORED = "jetson_clocks.stored"
 
@@ -45,22 +47,34 @@ def locked(work: Path) -> Iterator[str]:
 
 
 def restore(work: Path) -> None:
-    """Gives the clocks back as they were. Also after a process that was killed while they were locked."""
+    """Gives the clocks back as they were. Also after a process that was killed while they were locked.
+
+    Where jetson_clocks refuses, what it stored stays, and the next call tries again.
+    """
     stored = work / STORED
-    if stored.is_file():
-        _jetson_clocks("--restore", str(stored))
-        with contextlib.suppress(OSError):
-            stored.unlink()
+    if not stored.is_file():
+        return
+    code, text = _jetson_clocks("--restore", str(stored))
+    if code != 0:
+        log.warning("the clocks are locked still: jetson_clocks --restore %s: %s", stored, text)
+        return
+    _forget(stored)
 
 
 def _lock(stored: Path) -> str:
-    for arguments in (("--store", str(stored)), ()):
-        code, text = _jetson_clocks(*arguments)
-        if code != 0:
-            return text
-        if not stored.is_file():
-            return "jetson_clocks stored nothing: the clocks could not be given back"
-    return ""
+    code, text = _jetson_clocks("--store", str(stored))
+    if code != 0:
+        _forget(stored)
+        return text
+    if not stored.is_file():
+        return "jetson_clocks stored nothing: the clocks could not be given back"
+    code, text = _jetson_clocks()
+    return text if code != 0 else ""
+
+
+def _forget(stored: Path) -> None:
+    with contextlib.suppress(OSError):
+        stored.unlink()
 
 
 def _jetson_clocks(*arguments: str) -> Tuple[int, str]:

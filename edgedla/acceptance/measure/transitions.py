@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Callable, Dict, Mapping
 
@@ -53,7 +54,7 @@ def transition(context: Context, options: BenchOptions, predicted_us: Callable[[
         )
     seen_us = (p50_ms[on_gpu] - p50_ms[on_dla]) * 1e3 / crossed
     wanted_us = (expected_us[on_gpu] - expected_us[on_dla]) / crossed
-    known = wanted_us == wanted_us
+    known = math.isfinite(wanted_us)
     data.update(us_each=round(seen_us, 2), predicted_us_each=round(wanted_us, 2) if known else None)
     words = f", predicted {wanted_us:.1f} us" if known else ""
     return Finding("transition", f"DLA to GPU and back {seen_us:.1f} us{words}", None, "", data)
