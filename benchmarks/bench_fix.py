@@ -3,7 +3,7 @@
     python benchmarks/bench_fix.py NETS [--config X16,O16,O8] [--objective latency] [--for hybrid] [--free-gates N] [--out FILE]
         [NAME...]
 
-NETS is a folder of ONNX files; weights are not needed, nothing is proven here. A row a network and configuration (X16:
+NETS is a folder of ONNX files; weights are not needed, nothing is proven here. A row per network and configuration (X16:
 AGX Xavier, FP16, TensorRT 8.5.2; O16 and O8: AGX Orin, FP16 and INT8, TensorRT 10.3), then a summary of each
 configuration. All figures are predictions; `seconds` is CPU time of the whole call.
 

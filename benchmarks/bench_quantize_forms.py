@@ -3,7 +3,7 @@
     python benchmarks/bench_quantize_forms.py [--trained FOLDER] [--nets FOLDER] [--out FILE]
 
 --trained: a folder of ONNX models with an input x of 3 channels, which ONNX Runtime and, where it is installed, ModelOpt
-quantise here; PyTorch, where it is installed, exports a small network with fake quantisation. A row a model: `equal` is true
+quantise here; PyTorch, where it is installed, exports a small network with fake quantisation. A row per model: `equal` is true
 where the network with Q/DQ and the one that came back through a cache of each release give the same bits. --nets: a folder of
 ONNX files, weights not needed: every tensor that a layer reads or writes has to have a scale. Exits with 1 where a row does not
 hold, and where there is none.

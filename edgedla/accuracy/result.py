@@ -164,7 +164,7 @@ def digits(value: Optional[float]) -> Optional[float]:
 
 
 def scores_of(names: Sequence[Tuple[str, str]], metric: Any, values: Sequence[Sequence[Any]]) -> Tuple[Score, ...]:
-    """One Score a network. `names`: (name, basis)."""
+    """One Score per network. `names`: (name, basis)."""
     scores = []
     for (name, basis), column in zip(names, values):
         low, high = metric.interval(column)

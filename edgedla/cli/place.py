@@ -247,7 +247,7 @@ def _show(result: Placement, models: Tuple[str, ...], targets: Sequence[Tuple[st
 def _evaluate(
     models: Tuple[str, ...], evaluated: Tuple[str, ...], targets: Sequence[Tuple[str, str]], **options: Any
 ) -> int:
-    """`--evaluate`: one assignment for all models, or one a model."""
+    """`--evaluate`: one assignment for all models, or one per model."""
     from edgedla.placement.prediction.predict import predict
     from edgedla.reports.prediction import render_prediction
 

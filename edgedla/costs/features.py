@@ -39,7 +39,7 @@ from edgedla.costs.work import Work
 
 Features = Dict[str, float]
 
-#: Every feature that has a coefficient, by kind of engine. loadable, loadable_clock, engine: once a loadable or GPU engine;
+#: Every feature that has a coefficient, by kind of engine. loadable, loadable_clock, engine: once per loadable or GPU engine;
 #: reformat, reformat_bytes: transitions. lut: see `dla_features`.
 DLA_FEATURES: Tuple[str, ...] = (
     "mac.dense", "mac.first", "mac.depthwise", "read", "write", "weight", "stream", "operator", "lut", "loadable", "loadable_clock",

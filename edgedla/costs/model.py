@@ -179,7 +179,7 @@ class CostModel(Prices):
         return replace(cost, energy_mj=cost.energy_mj + self.energy.loadable_mj)
 
     def engine(self) -> Cost:
-        """What one call of a TensorRT engine costs, whatever it holds: once a frame of each model."""
+        """What one call of a TensorRT engine costs, whatever it holds: once per frame of each model."""
         return self.cost("GPU", self.gpu_numbers(), engine_features(self.clocks), 0)
 
     def contention(self, gpu_load: float, dla_load: float) -> Slowdown:

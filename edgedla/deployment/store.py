@@ -34,7 +34,7 @@ class Step:
 
 
 class Store:
-    """Steps by name and key below one folder, and a journal with one JSON line a step.
+    """Steps by name and key below one folder, and a journal with one JSON line per step.
 
     A step's folder appears by a rename when it is whole. One whose files changed since is worked out again.
     """

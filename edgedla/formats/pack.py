@@ -13,7 +13,7 @@ from edgedla.formats.interleave import merge_four, split_four, transpose
 from edgedla.formats.layout import Layout
 
 Buffer = Union[bytes, bytearray, memoryview, np.ndarray]
-#: Of a tensor, or an array of scales that broadcasts against it: one a channel.
+#: Of a tensor, or an array of scales that broadcasts against it: one per channel.
 Scale = Union[float, np.ndarray]
 
 NUMPY_TYPE: Dict[str, type] = {

@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def drift(self) -> Tuple[Dict[str, Any], ...]:
-        """What differs as records for the evidence: one a layer whose first look or place the rules got wrong."""
+        """What differs as records for the evidence: one per layer whose first look or place the rules got wrong."""
         return tuple(
             {
                 "layer": d.layer,

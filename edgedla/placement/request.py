@@ -29,7 +29,7 @@ class PlacementRequest:
             uses one core; all of the module's for throughput and makespan.
         pins: as trtexec's --layerDeviceTypes, for example "conv1:DLA,*:GPU".
         limits: default: TensorRT's for this release.
-        latency_bound_us: no model's frame, alone, takes longer; one bound for all models or one a model.
+        latency_bound_us: no model's frame, alone, takes longer; one bound for all models or one per model.
         rates: for throughput, frames of each model per period; 1 each by default.
         frames_per_second: for energy, of each model: the power of these frames is minimised, and every device must get
             them done.

@@ -21,7 +21,7 @@ class LayerOutcomes:
     """The end state of every layer.
 
     Args:
-        verdicts: one a layer, in order.
+        verdicts: one per layer, in order.
         failing: units that the second look throws out, with the message.
         regions: all candidates, with `kept` set.
         limit: how many of them one DLA core takes.

@@ -197,7 +197,7 @@ class CheckReport:
         mode: "fallback", "strict" or "standalone".
         rules_version: version of the rules that answered.
         lowering: the TensorRT release whose observed ONNX parser answers.
-        verdicts: of the rules, one a layer in mode "fallback", so that costs need not ask again; in no document.
+        verdicts: of the rules, one per layer in mode "fallback", so that costs need not ask again; in no document.
         as_exported: totals of the file itself, where the answer is for the model as training leaves it; else None.
         stands_in_for: the platform's own release, where its parser was not observed; else "".
         strict: the answer for a build without fallback; None in mode "fallback".

@@ -121,7 +121,7 @@ def axis_size_fits(kind: Any, element_bytes: int, max_alone: int, max_beside_oth
 
 def operand_dims_fit(kind: Any, element_bytes: int, broadcast: Sequence[str]) -> Failure:
     """Both operands have the same dims, or TensorRT folds the constant one into a SCALE or a bias, or the smaller one
-    has one of the forms: N111 (one value a batch entry), NC11 (one value a channel)."""
+    has one of the forms: N111 (one value per batch entry), NC11 (one value per channel)."""
     a, b = kind.a_dims, kind.b_dims
     if a == b or kind.constant_is_foldable or kind.is_bias:
         return None

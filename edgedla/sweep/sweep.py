@@ -29,7 +29,7 @@ def run_sweep(
 
     Args:
         engine: "local", or the address of a Dask scheduler.
-        jobs: child processes of the local engine; 0: one a core.
+        jobs: child processes of the local engine; 0: one per core.
         journal: file of rows; those that stand in it are not worked out again, new ones are added.
         retry_failed: rows that ended by a limit, a crash or an error count as missing.
 

@@ -88,7 +88,7 @@ class Fp16Ranges:
         return tuple(r for r in self.ranges() if not r.absmax <= FP16_MAX)
 
     def report(self, most: int = 10) -> str:
-        """The calls that come nearest to the end of FP16's range, one a line."""
+        """The calls that come nearest to the end of FP16's range, one per line."""
         return "\n".join(str(r) for r in self.ranges()[:most])
 
     def _enter(self, module: nn.Module, _args: Any) -> None:

@@ -5,7 +5,7 @@
 OUT_FOLDER/shapes.avi            the video, 512x512, 25 frames a second
 OUT_FOLDER/calibration.npz       `images`: (n, 3, 256, 256) float32 in 0..1, RGB, frames the network was not trained on;
                                  `labels`: (n, objects, 5) class, x1, y1, x2, y2 in pixels, rows of class -1 are padding
-OUT_FOLDER/labels.txt            one class name a line
+OUT_FOLDER/labels.txt            one class name per line
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def test_convolution_buffer(
         ((2, 8, 4, 4), (2, 1, 1, 1), {"N111"}),
         ((2, 8, 4, 4), (1, 1, 1, 1), {"N111"}),
         ((2, 8, 4, 4), (2, 1, 4, 4), set()),
-        # Leading ones where the ranks differ: one value a channel of a 3-D tensor.
+        # Leading ones where the ranks differ: one value per channel of a 3-D tensor.
         ((8, 4, 4), (8, 1, 1), {"NC11"}),
         ((8, 4, 4), (1,), {"N111"}),
         ((1, 8, 4, 4), (8, 1, 1), {"NC11"}),

@@ -43,7 +43,7 @@ class Job:
     notes: List[str] = field(default_factory=list)
 
     def announce(self, line: str) -> None:
-        """One line a phase, where someone listens."""
+        """One line per phase, where someone listens."""
         if self.say is not None:
             self.say(line)
 

@@ -1,7 +1,7 @@
 """Cross-layer equalisation: channels of an activation brought to like ranges, the layers behind it take the factors off.
 
 For channel i with range r_i behind weights of range w_i, the factor is sqrt(w_i / r_i): half of the difference goes into the
-weights, which on the DLA have one scale per output channel. A depthwise convolution has one a channel, so there the factor is
+weights, which on the DLA have one scale per output channel. A depthwise convolution has one per channel, so there the factor is
 1 / r_i. (Nagel et al., Data-Free Quantization, 2019, section 4.1; there both sides are weights.)
 """
 
@@ -53,7 +53,7 @@ def equalize(
 
 
 def _groups(model: Any) -> List[ScaleGroup]:
-    """Activations between convolutions that may have a factor a channel, each once."""
+    """Activations between convolutions that may have a factor per channel, each once."""
     wiring = Wiring(model)
     groups: Dict[Tuple[str, ...], ScaleGroup] = {}
     for node in wiring.nodes:

@@ -95,7 +95,7 @@ class Artifact:
 
     Attributes:
         kind: "hybrid" (TensorRT engine, GPU and DLA), "standalone" (DLA loadable for cuDLA), or "chain": a network that a
-            placement spreads over both DLA cores, built as one engine a stage. "engine": a file of somebody else's build,
+            placement spreads over both DLA cores, built as one engine per stage. "engine": a file of somebody else's build,
             which says nothing of its model, of scales and of who built it.
         backend: "tensorrt" or "host".
         simulated: True for the host backend: its numbers are computed, not those of a DLA.

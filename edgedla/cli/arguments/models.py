@@ -69,7 +69,7 @@ def _in_folder(folder: str) -> List[str]:
 
 
 def _from_stdin() -> List[ModelSource]:
-    """A model itself, or paths, one a line, as `find` prints them."""
+    """A model itself, or paths, one per line, as `find` prints them."""
     content = sys.stdin.buffer.read()
     if not content.strip():
         raise UsageError(

@@ -91,7 +91,7 @@ class Elementwise(Kind):
 
     @property
     def constant_is_per_channel(self) -> bool:
-        """A constant with one value a channel, (1, C, 1, 1), and more than one channel."""
+        """A constant with one value per channel, (1, C, 1, 1), and more than one channel."""
         dims = self.constant_dims
         return self.has_constant and len(dims) >= 3 and volume(dims) == dims[-3] > 1
 

@@ -56,7 +56,7 @@ def predict(
     Args:
         models: one model or several: path, bytes, ModelProto or LayerGraph.
         precision: "fp16" or "int8" (INT8 with FP16 allowed).
-        devices: for all models or one a model: "GPU", "DLA0", "DLA1" (what the DLA does not run falls back to the
+        devices: for all models or one per model: "GPU", "DLA0", "DLA1" (what the DLA does not run falls back to the
             GPU), "tensorrt" (its default on the first core), a placement file or Placement, pins as trtexec's
             --layerDeviceTypes ("conv1:DLA0,*:GPU"), or a mapping of layer names to devices.
         clocks: in MHz by "dla", "gpu", "emc", over those of the power mode.

@@ -18,7 +18,7 @@ GAP = 1e-4
 #: Microseconds that a device has in a second.
 SECOND_US = 1e6
 
-#: One bound on the latency of every model's frame, or one a model; None is no bound.
+#: One bound on the latency of every model's frame, or one per model; None is no bound.
 LatencyBound = Union[None, float, Tuple[float, ...]]
 
 

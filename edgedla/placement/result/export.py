@@ -1,4 +1,4 @@
-"""A placement as what builders take: trtexec's options, one command a core, and device types by layer name."""
+"""A placement as what builders take: trtexec's options, one command per core, and device types by layer name."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ class Placement:
     Attributes:
         platform: as Platform.to_dict().
         objective: "latency", "throughput", "energy" or "makespan".
-        latency_bound_us: bound on every model's frame, or one a model; None without one.
+        latency_bound_us: bound on every model's frame, or one per model; None without one.
         devices: devices that might be used.
         limits: as the fields of Limits.
         use_unknown: layers whose support no source states might go to the DLA.

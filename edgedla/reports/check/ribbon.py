@@ -1,4 +1,4 @@
-"""The graph of a page: frames in running order, one a loadable or a stretch on the GPU, with a cell for each layer."""
+"""The graph of a page: frames in running order, one per loadable or a stretch on the GPU, with a cell for each layer."""
 
 from __future__ import annotations
 

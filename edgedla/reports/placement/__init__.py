@@ -22,7 +22,7 @@ FORMATS = tuple(FORMS)
 def render_placement(
     placement: Placement, wanted: str, files: Sequence[str] = (), terminal: bool = False, everything: bool = False
 ) -> str:
-    """The text of one form: "text", "json" (the document), "html" or "trtexec" (one command an engine).
+    """The text of one form: "text", "json" (the document), "html" or "trtexec" (one command per engine).
 
     Args:
         everything: text with every layer, not the summary of one screen.

@@ -62,7 +62,7 @@ def _cells(bar: TimelineBar, length_us: float) -> Tuple[int, int]:
 
 
 def timeline_svg(placement: Placement, width: int = 960, row: int = 34) -> str:
-    """The timeline as one SVG element: a row a device, a bar a segment, its layers and times in the tooltip."""
+    """The timeline as one SVG element: a row per device, a bar per segment, its layers and times in the tooltip."""
     left, top, length = 60, 8, placement.timeline.length_us
     lanes = list(rows(placement))
     scale = (width - left - 10) / length if length > 0 else 0.0

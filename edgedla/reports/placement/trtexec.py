@@ -1,4 +1,4 @@
-"""A placement as trtexec commands, one an engine."""
+"""A placement as trtexec commands, one per engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The buyer's table for a spreadsheet: a line a cell, times in ms, energies in mJ."""
+"""The buyer's table for a spreadsheet: a line per cell, times in ms, energies in mJ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The buyer's table as a value: a row a model, a column a platform and precision, and what a cell answers."""
+"""The buyer's table as a value: a row per model, a column per platform and precision, and what a cell answers."""
 
 from __future__ import annotations
 

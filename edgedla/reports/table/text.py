@@ -1,4 +1,4 @@
-"""The buyer's table as text: a block a platform, 80 columns, a line a model."""
+"""The buyer's table as text: a block per platform, 80 columns, a line per model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _lines(table: Table) -> Iterator[Line]:
 
 
 def _one_model(table: Table) -> Iterator[Line]:
-    """A line a platform, in place of a block for each."""
+    """A line per platform, in place of a block for each."""
     row = table.rows[0]
     yield "", 0, ""
     yield "title", 0, clean(row.name)

@@ -1,4 +1,4 @@
-"""What all models found in the newest frame of a source, and a thread that draws it a few times a second."""
+"""What all models found in the newest frame of a source, and a thread that draws it a few times per second."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Latest:
 
 
 class PictureThread:
-    """Draws the newest scene of a source at most `rate` times a second, and hands it on: on a thread of its own, so that
+    """Draws the newest scene of a source at most `rate` times per second, and hands it on: on a thread of its own, so that
     what is slow there drops pictures and nothing else.
 
     Args:

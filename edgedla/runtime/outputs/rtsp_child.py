@@ -170,7 +170,7 @@ def main() -> None:
         fail(f"GStreamer's RTSP server cannot be loaded: {e}", MISSING)
     libraries.gst.gst_init(None, None)
     encoder = encoder_of(libraries, settings["encoders"])
-    # A viewer who comes later sees grey until the next key frame: one a second.
+    # A viewer who comes later sees grey until the next key frame: one per second.
     kbps, gop = int(settings["kbps"]), max(1, int(settings["rate"]))
     chain = ENCODERS[encoder] % {"kbps": kbps, "bps": kbps * 1000, "gop": gop}
     launch = f"( appsrc name=edgedla is-live=true format=time do-timestamp=true max-bytes=0 ! queue max-size-buffers=2 ! {chain} )"

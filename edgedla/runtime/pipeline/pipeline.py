@@ -65,7 +65,7 @@ class Pipeline:
     """Runs until the sources end, a limit is reached, `stop` is called, or a stage fails.
 
     Back-pressure instead of queues: each source has one slot in front of each model, which holds its newest frame; a model's
-    pool accepts one inference a runner (in a chain one a stage), and one prepared batch waits in front of it. A result is
+    pool accepts one inference per runner (in a chain one per stage), and one prepared batch waits in front of it. A result is
     therefore never older than one frame's time of its source, about two inferences and one preprocessing, however many
     sources there are and however fast they are; with a chain of n stages n + 2 times its slowest stage.
 

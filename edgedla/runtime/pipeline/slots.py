@@ -1,4 +1,4 @@
-"""In front of a model: one newest-item slot a source, and whose turn it is."""
+"""In front of a model: one newest-item slot per source, and whose turn it is."""
 
 from __future__ import annotations
 

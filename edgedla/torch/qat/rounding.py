@@ -1,6 +1,6 @@
 """INT8 and FP16 rounding as the host backend does it, with gradients to train through.
 
-Activations: q = clamp(round(x / s (1 + 2^-22)), -128, 127), y = q s, one s a tensor: halves go away from zero (the factor
+Activations: q = clamp(round(x / s (1 + 2^-22)), -128, 127), y = q s, one s per tensor: halves go away from zero (the factor
 moves them; edgedla/builder/host/rounding.py). Weights: s_k = max |w_k| / 127 of output channel k, halves away from
 zero (edgedla/formats/pack.py).
 """
