@@ -112,9 +112,13 @@ class CostModel(Prices):
 
     def layer_costs(self, graph: LayerGraph) -> LayerCosts:
         """Cost of every layer on the GPU and, where the platform has one, on the DLA cores."""
-        if not self._latest or self._latest[0][0] is not graph:
-            self._latest[:] = [(graph, self._layer_costs(graph))]
-        return self._latest[0][1]
+        for latest, costs in self._latest:
+            if latest is graph:
+                return costs
+        costs = self._layer_costs(graph)
+        # One element in place of another: threads that ask for other graphs meanwhile get their own.
+        self._latest[:] = [(graph, costs)]
+        return costs
 
     @cached_property
     def _latest(self) -> List[Tuple[LayerGraph, LayerCosts]]:

@@ -9,11 +9,15 @@ import numpy as np
 
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.load_weights import Prices
-from edgedla.placement.solvers.streams.rows import continued, first_row, merged_rows, traced_back, undominated
+from edgedla.placement.solvers.streams.rows import (
+    HANDED_OUT,
+    continued,
+    first_row,
+    merged_rows,
+    traced_back,
+    undominated,
+)
 from edgedla.placement.solvers.streams.state_graph import Known, edges_of
-
-#: How many of the placements that came through are handed out.
-HANDED_OUT = 8
 
 
 def beam(

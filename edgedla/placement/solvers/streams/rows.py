@@ -12,6 +12,9 @@ BLOCK = 128
 #: Steps of the table that stands for the rows of the blocks before.
 EDGES = 256
 
+#: How many of the placements that came through a beam or a sweep are handed out.
+HANDED_OUT = 8
+
 #: Side of the boxes in which rows are merged, as a share of the limit, where it starts; how it grows; and where it ends.
 FINEST_BOX, WIDER, WIDEST_BOX = 2.0**-15, 1.5, 0.004
 

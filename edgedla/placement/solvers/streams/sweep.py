@@ -9,6 +9,7 @@ from typing import List, Optional, Tuple
 import numpy as np
 
 from edgedla.placement.solvers.streams.rows import (
+    HANDED_OUT,
     bounds_of,
     continued,
     first_row,
@@ -17,9 +18,6 @@ from edgedla.placement.solvers.streams.rows import (
     undominated,
 )
 from edgedla.placement.solvers.streams.state_graph import StateGraph
-
-#: How many of the placements that came through are handed out.
-HANDED_OUT = 8
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def sweep(
         limit: periods from here on are of no interest.
         deadline: on time.monotonic's clock.
         latency_us: the loads of one frame must not add up to more; for a problem of one model.
-        kept: indices of the graph's weights that bound the rows; all of them by default.
+        chosen: indices of the graph's weights that bound the rows; all of them by default.
     """
     columns = np.arange(len(graph.weights)) if chosen is None else chosen
     weights, used = graph.weights[columns], np.zeros(len(columns), int)
