@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 #: Bytes of one element, by TensorRT's DataType name. Sub-byte types are fractions.
 ELEMENT_BYTES: Dict[str, float] = {
     "FLOAT": 4, "HALF": 2, "BF16": 2, "FP8": 1, "FP4": 0.5, "INT4": 0.5,
     "INT8": 1, "UINT8": 1, "BOOL": 1, "INT32": 4, "INT64": 8, "DOUBLE": 8,
 }  # fmt: skip
+
+
+def dims_text(dims: Sequence[int]) -> str:
+    """1x3x?x?: "?" for an open dim."""
+    return "x".join("?" if d < 0 else str(d) for d in dims) or "scalar"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from edgedla.graph.open_sizes import closing_option, dims_text, what_is_open
+from edgedla.graph.open_sizes import closing_option, what_is_open
+from edgedla.graph.tensor import dims_text
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
 from edgedla.importers.network.core import NetTensor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edgedla.graph import LayerGraph
 from edgedla.graph.document import to_document
+from edgedla.graph.tensor import dims_text
 from edgedla.printable import json_text
 from edgedla.reports.text import aligned, clean
 
@@ -21,14 +22,10 @@ def render_layers(graph: LayerGraph, output_format: str) -> str:
                 clean(layer.name),
                 clean(layer.onnx_node),
                 clean(layer.onnx_op),
-                ", ".join(_dims(t.dims) for t in graph.activations(layer)),
-                ", ".join(_dims(t.dims) for t in graph.output_tensors(layer)),
+                ", ".join(dims_text(t.dims) for t in graph.activations(layer)),
+                ", ".join(dims_text(t.dims) for t in graph.output_tensors(layer)),
             )
         )
     head = f"{graph.name}: {len(graph.layers)} TensorRT layers of {len(graph.nodes)} ONNX nodes"
     head += f", as the ONNX parser of TensorRT {graph.lowering} makes them"
     return "\n".join([clean(head), *(f"note: {clean(note)}" for note in graph.notes), "", *aligned(rows)]) + "\n"
-
-
-def _dims(dims: tuple) -> str:
-    return "x".join("?" if d < 0 else str(d) for d in dims) or "scalar"

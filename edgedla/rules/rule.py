@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.graph.kinds.base import Kind
+from edgedla.graph.tensor import dims_text
 from edgedla.rules.predicates import PREDICATES
 from edgedla.rules.scope import Scope
 from edgedla.rules.verdict import Effect
@@ -98,7 +99,9 @@ class Rule:
         for name in message_fields(case.message):
             if name not in facts:
                 facts[name] = case.parameters[name] if name in case.parameters else getattr(kind, name)
-        return case.message.format(**{k: _shown(v) for k, v in facts.items()}), facts
+        return case.message.format(
+            **{k: dims_text(v) if k.endswith("_dims") else _shown(v) for k, v in facts.items()}
+        ), facts
 
 
 def _shows(kind: Kind, select: Mapping[str, Tuple[Any, ...]]) -> bool:

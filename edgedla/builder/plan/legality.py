@@ -10,6 +10,7 @@ from edgedla.errors import BuildError, UsageError
 from edgedla.formats.tensor_format import TYPE_PREFIX
 from edgedla.graph import LayerGraph
 from edgedla.graph.open_sizes import open_sizes_text
+from edgedla.graph.tensor import dims_text
 from edgedla.regions import CheckReport, subgraphs_per_core
 from edgedla.rules import load_rules
 from edgedla.rules.verdict import Effect, Finding, Support
@@ -148,7 +149,7 @@ def refuse_dynamic(graph: LayerGraph) -> None:
         tensor = graph.tensors[name]
         if all(d > 0 for d in tensor.dims):
             continue
-        dims = "x".join(str(d) if d >= 0 else "?" for d in tensor.dims)
+        dims = dims_text(tensor.dims)
         if name in graph.input_names:
             raise UsageError(
                 f"input {name!r} has no fixed size: {dims}", where="--shapes", hint=f"--shapes {name}:1x..."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Tuple
 
 from edgedla.graph.layer_graph import LayerGraph
+from edgedla.graph.tensor import dims_text
 from edgedla.inspection.facts.fact import Fact, counted, scalars
 
 
@@ -18,7 +19,7 @@ def of_graph(graph: LayerGraph) -> Tuple[Fact, ...]:
     for section, names in (("Inputs", graph.inputs), ("Outputs", graph.outputs)):
         for name in names:
             tensor = graph.tensors[name]
-            dims = "x".join("?" if d < 0 else str(d) for d in tensor.dims) or "scalar"
+            dims = dims_text(tensor.dims)
             rows.append(Fact(section, name, f"{dims} {tensor.dtype}"))
     rows += counted("TensorRT layers by type", [layer.type for layer in graph.layers])
     rows += counted("ONNX nodes by operator", [node.op for node in graph.nodes])

@@ -10,7 +10,8 @@ from edgedla.costs.model import CostModel
 from edgedla.costs.operators import Operator
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph, Tensor
-from edgedla.graph.open_sizes import dims_text, open_sizes_text
+from edgedla.graph.open_sizes import open_sizes_text
+from edgedla.graph.tensor import dims_text
 from edgedla.placement.problem.borders import Borders, border_format
 from edgedla.placement.problem.grouping import tensorrt_grouping
 from edgedla.placement.problem.items import ItemMaker
