@@ -166,7 +166,7 @@ class _Request:
         self, source: ModelSource, place: Dict[str, Optional[str]], most: Optional[int], every_change: bool = False
     ) -> CheckReport:
         """The check of one model on one platform, with its cost where it has at most `most` layers."""
-        from edgedla.graph.open_sizes import TRTEXEC_BATCH
+        from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes
         from edgedla.importers import load_onnx
         from edgedla.regions import check_graph
         from edgedla.targets import platform_for
@@ -182,6 +182,7 @@ class _Request:
             as_trained=True,
         )
         report = check_graph(graph, platform, precision, self.mode)
+        report = replace(report, sizes=GivenSizes(self.shapes, self.batch))
         if most is not None and len(graph.layers) > most:
             return report
         from edgedla.cli.arguments.this_board import own_power_mode

@@ -7,6 +7,7 @@ from typing import List, Tuple
 
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.request import DeployRequest
+from edgedla.graph.open_sizes import GivenSizes
 
 
 def commands_of(request: DeployRequest, best: Candidate) -> Tuple[str, ...]:
@@ -68,6 +69,5 @@ def _platform(request: DeployRequest) -> str:
     parts = [f"--target {request.target}"]
     parts += [f"--jetpack {request.jetpack}"] if request.jetpack else []
     parts += [f"--trt {request.trt}"] if request.trt else []
-    for name, dims in (request.shapes or {}).items():
-        parts.append(f"--shapes {shlex.quote(':'.join(filter(None, (name, 'x'.join(map(str, dims))))))}")
-    return " ".join(parts)
+    sizes = GivenSizes(request.shapes, request.batch).options()
+    return " ".join([*parts, sizes] if sizes else parts)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+import shlex
+from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.graph.layer_graph import LayerGraph
+from edgedla.graph.tensor import dims_text
 
 #: What trtexec takes for an open size that no shape is given for (sampleOptions, DEFAULT_DIMENSION).
 TRTEXEC_BATCH = 1
+_SHAPES = "--shapes "
 #: Letters for the open axes of an image tensor.
 _IMAGE_AXES = ("N", "C", "H", "W")
 
@@ -17,9 +20,23 @@ def open_inputs(graph: LayerGraph) -> Tuple[str, ...]:
     return tuple(name for name in graph.inputs if graph.tensors[name].is_dynamic)
 
 
-def dims_text(dims: Sequence[int]) -> str:
-    """1x3x?x?: "?" for an open dim."""
-    return "x".join("?" if d < 0 else str(d) for d in dims) or "scalar"
+class GivenSizes(NamedTuple):
+    """Sizes of inputs that the user gave: `shapes` by name ("" is the only input's), `batch` for all of them."""
+
+    shapes: Optional[Mapping[str, Sequence[int]]] = None
+    batch: Optional[int] = None
+
+    def options(self, closing: Sequence[str] = ()) -> str:
+        """The options that give them again, for a shell; "" for none.
+
+        Args:
+            closing: `closing_option` of each input that is open still; their letters stand for the user's numbers.
+        """
+        shapes = [":".join(filter(None, (n, "x".join(map(str, dims))))) for n, dims in (self.shapes or {}).items()]
+        shapes += [option[len(_SHAPES) :] for option in closing if option.startswith(_SHAPES)]
+        options = [_SHAPES + shlex.quote(",".join(shapes))] if shapes else []
+        options += [f"--batch {self.batch}"] if self.batch is not None else []
+        return " ".join(dict.fromkeys([*options, *(o for o in closing if not o.startswith(_SHAPES))]))
 
 
 def closing_option(name: str, dims: Sequence[int]) -> str:
@@ -27,7 +44,7 @@ def closing_option(name: str, dims: Sequence[int]) -> str:
     if all(d >= 0 for d in dims[1:]):
         return "--batch N"
     letters = _IMAGE_AXES if len(dims) == 4 else tuple(f"D{i}" for i in range(len(dims)))
-    return f"--shapes {name}:" + "x".join(letters[i] if d < 0 else str(d) for i, d in enumerate(dims))
+    return f"{_SHAPES}{name}:" + "x".join(letters[i] if d < 0 else str(d) for i, d in enumerate(dims))
 
 
 def what_is_open(name: str, dims: Sequence[int]) -> str:
@@ -49,7 +66,5 @@ def open_sizes_text(graph: LayerGraph) -> str:
     for name in names:
         dims = graph.tensors[name].dims
         parts.append(f"input {name!r} leaves {what_is_open(name, dims)} open ({dims_text(dims)})")
-    options = [closing_option(n, graph.tensors[n].dims) for n in names]
-    shapes = [o[len("--shapes ") :] for o in options if o.startswith("--shapes ")]
-    option = "--shapes " + ",".join(shapes) if shapes else "--batch N"
+    option = GivenSizes().options([closing_option(n, graph.tensors[n].dims) for n in names])
     return f"{'; '.join(parts)}: nothing can be placed before it is fixed; give {option}"

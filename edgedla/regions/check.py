@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
-from edgedla.graph.open_sizes import TRTEXEC_BATCH
+from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import CheckReport, LayerReport, RegionReport, StrictResult, Totals
 from edgedla.regions.values import Cause, Placed, Prediction, Region
@@ -56,7 +57,7 @@ def check(
     graph = load_onnx(
         model, trt=platform.release.trt, shapes=shapes, batch=batch, open_batch=TRTEXEC_BATCH, as_trained=True
     )
-    return check_graph(graph, platform, precision, mode)
+    return replace(check_graph(graph, platform, precision, mode), sizes=GivenSizes(shapes, batch))
 
 
 def compare(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Protocol, Tuple
 
 from edgedla.documents import header
+from edgedla.graph.open_sizes import GivenSizes
 from edgedla.graph.source import SourceLocation
 from edgedla.regions.values import Cause, Cut, NodePrediction, Placed, RankedChange, SlowerChanges, Transition
 from edgedla.rules.verdict import Finding, Support, Verdict
@@ -197,6 +198,7 @@ class CheckReport:
         mode: "fallback", "strict" or "standalone".
         rules_version: version of the rules that answered.
         lowering: the TensorRT release whose observed ONNX parser answers.
+        sizes: of inputs, as the user gave them: for the commands that a report shows; in no document.
         verdicts: of the rules, one per layer in mode "fallback", so that costs need not ask again; in no document.
         as_exported: totals of the file itself, where the answer is for the model as training leaves it; else None.
         stands_in_for: the platform's own release, where its parser was not observed; else "".
@@ -226,6 +228,7 @@ class CheckReport:
     as_exported: Optional[Totals] = None
     with_fixes: Optional[Mapping[str, Any]] = None
     slower: Optional[SlowerChanges] = None
+    sizes: GivenSizes = field(default=GivenSizes(), compare=False)
     verdicts: Tuple[Verdict, ...] = field(default=(), repr=False, compare=False)
 
     @property

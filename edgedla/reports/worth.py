@@ -143,23 +143,24 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
         return "edgedla targets"
     platform = f"--target {report.platform.module.id}{_release(report.platform)}"
     int8 = " --precision int8" if report.precision == "int8" else ""
-    if worth_of(report) is None and any(str(layer.cause) == "open_sizes" for layer in report.layers):
-        # The note says which option closes the sizes; its letters stand for numbers that only the user knows.
-        closing = next((note.split("; give ")[1] for note in report.notes if "; give --" in note), "")
-        return f"edgedla check {file} {platform}{int8} {closing}".rstrip()
+    sizes = f" {report.sizes.options()}" if report.sizes.options() else ""
+    # The notes say which options close the sizes; their letters stand for numbers that only the user knows.
+    closing = [note.split("; give ")[1] for note in report.notes if "; give --" in note]
+    if worth_of(report) is None and (closing or any(str(layer.cause) == "open_sizes" for layer in report.layers)):
+        return f"edgedla check {file} {platform}{int8} {report.sizes.options(closing)}".rstrip()
     if worth_of(report) is None and len(report.layers) > COSTED_LAYERS:
-        return f"edgedla check {file} {platform}{int8} --cost"
+        return f"edgedla check {file} {platform}{int8}{sizes} --cost"
     other = other_precision(report)
     asked = ratio(report)
     if other == "int8" and asked is not None and not asked.wins:
-        return f"edgedla check {file} {platform} --precision int8"
+        return f"edgedla check {file} {platform} --precision int8{sizes}"
     rewrites = rewrites_of(report)
     if rewrites:
         purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
-        return f"edgedla fix {file} {platform}{int8}{purpose} -o {_fixed(given)}"
+        return f"edgedla fix {file} {platform}{int8}{sizes}{purpose} -o {_fixed(given)}"
     if asked is not None and not asked.wins:
-        return f"edgedla place {file} {platform}{int8} --objective throughput"
-    return f"edgedla build {file} {platform}{int8} -o {shlex.quote(_stem(given))}"
+        return f"edgedla place {file} {platform}{int8}{sizes} --objective throughput"
+    return f"edgedla build {file} {platform}{int8}{sizes} -o {shlex.quote(_stem(given))}"
 
 
 def _release(platform: Platform) -> str:

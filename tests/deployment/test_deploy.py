@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import numpy as np
 import pytest
 
 import edgedla
+from edgedla.deployment.commands import commands_of
 from edgedla.deployment.request import DeployRequest
 from edgedla.errors import DataError, UsageError
 from edgedla.reports.deployment import FORMATS, render_deployment
@@ -226,3 +228,12 @@ def test_int8_that_is_not_simulated_is_said(model: Path, samples: Path, tmp_path
     layers = [{**layer, "device": "GPU" if i else "DLA0"} for i, layer in enumerate(result.details["layers_after"])]
     notes = notes_of(result.best, result.artifact, parts_of(DeployRequest(target="orin"), []), None, layers, {})
     assert notes[1].startswith(f"{len(layers) - 1} of {len(layers)} layers run on the GPU")
+
+
+def test_commands_give_all_sizes_in_one_option() -> None:
+    """A second --shapes would take the place of the first."""
+    request = DeployRequest("agx-orin-64gb", shapes={"left": (1, 3, 8, 8), "right": (1, 3, 8, 8)}, batch=2)
+    candidate = SimpleNamespace(rewrites=(), quantization=None, placement=None, precision="fp16", level=0)
+    for command in commands_of(request, candidate):  # type: ignore[arg-type]
+        if "evaluate" not in command:
+            assert "--shapes left:1x3x8x8,right:1x3x8x8 --batch 2" in command
