@@ -97,3 +97,43 @@ def test_every_module_of_the_package_stays_whole() -> None:
         assert text.count("\n") == before[name].count("\n")
         defined = [[n.name for n in t.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))] for t in (tree, old)]
         assert defined[0] == defined[1]
+
+
+def test_annotations_of_functions_go_and_those_of_classes_stay() -> None:
+    text = leaned(
+        """
+        class A:
+            x: int = 1
+            def f(self, a: "int", *b: str, c: Dict[str,
+                  int] = {}, **d: (int)) -> Dict[
+                      str, int]:
+                y: int = 2
+                return d
+        def g(é: int = 1) -> "->": return é
+        """
+    )
+    tree = ast.parse(text)
+    kept = [ast.dump(n) for n in ast.walk(tree) if isinstance(n, ast.arg) and n.annotation]
+    assert ["arg='d'" in text for text in kept] == [True], "only the one in brackets"
+    assert not any(n.returns for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+    assert len([n for n in ast.walk(tree) if isinstance(n, ast.AnnAssign)]) == 2
+    assert text.split("\n").index("        y: int = 2") == 5
+    names: dict = {}
+    exec(text, names)
+    assert names["g"]() == 1
+    assert names["A"]().f(0, 1, c=2, e=3) == {"e": 3}
+
+
+@pytest.mark.parametrize(
+    ("use", "late"),
+    [("def f(t):\n    return P.search(t).group()", True), ("def f(t):\n    return re.sub(P, '', t)", False),
+     ("Q = P.pattern", False), ("Q = [P]", False)],
+)  # fmt: skip
+def test_a_pattern_is_late_where_functions_call_its_methods(use: str, late: bool) -> None:
+    text = leaned(f'import re, os\nP = re.compile(\n    "a+", re.I)\n{use}\n')
+    assert ("P = _Pattern(" in text) is late
+    assert ("P = re.compile(" in leaned(f'import re\nP = re.compile("a")\n{use}\n', n="from m import P\n")) is True
+    names: dict = {}
+    exec(text, names)
+    if late:
+        assert names["f"]("xAa") == "Aa"
