@@ -16,7 +16,7 @@ from edgedla.errors import EdgedlaError
 from edgedla.fixes.apply import Applied, Fragment
 from edgedla.fixes.decoder import decoded
 from edgedla.fixes.network.library import onnx_ir
-from edgedla.fixes.network.network import data_of, has_data
+from edgedla.fixes.network.network import MOST_READ_ELEMENTS, data_of, has_data
 from edgedla.quantization.session import open_session
 
 #: Largest relative L2 difference of a site whose sums are taken in another order: float32, and float16 with its 11 bits.
@@ -25,6 +25,8 @@ ROUND = {"float32": 1e-5, "float16": 4e-3}
 NOISE_FACTOR = 10.0
 #: Weights above this are not loaded for a proof of the whole network: ONNX Runtime would hold them twice.
 MOST_WEIGHT_BYTES = 1_500_000_000
+#: Weights that ONNX Runtime's operators also take as inputs; those of quantised operators have to be constants.
+FED_WEIGHTS = (np.dtype("float32"), np.dtype("float16"))
 #: Larger values between two sites are drawn at random for the proof, not computed.
 MOST_HELD_BYTES = 2_000_000_000
 
@@ -184,7 +186,11 @@ def _random(name: str, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
 
 
 def _run_fragment(fragment: Fragment, feed: Mapping[str, np.ndarray], names: Sequence[str]) -> Dict[str, np.ndarray]:
-    """Both forms side by side in one model."""
+    """Both forms side by side in one model, which takes weights as inputs.
+
+    An initializer would be there up to five times: in the model, serialised, parsed, laid out and packed by ONNX Runtime. An
+    input is read where NumPy holds it.
+    """
     import onnx
 
     opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in fragment.opsets]
@@ -192,10 +198,14 @@ def _run_fragment(fragment: Fragment, feed: Mapping[str, np.ndarray], names: Seq
     graph = proto.graph
     graph.name = "site"
     graph.node.extend([*fragment.before, *fragment.after])
+    inputs = dict(feed)
     for name, tensor in fragment.constants.items():
-        elements = data_of(tensor)
-        graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(elements), name))
-    for name, array in feed.items():
+        elements = np.asarray(data_of(tensor))
+        if elements.size > MOST_READ_ELEMENTS and elements.dtype in FED_WEIGHTS:
+            inputs[name] = elements
+        else:
+            graph.initializer.append(onnx.numpy_helper.from_array(elements, name))
+    for name, array in inputs.items():
         kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
         graph.input.append(onnx.helper.make_tensor_value_info(name, kind, array.shape))
     made = {o for n in graph.node for o in n.output}
@@ -204,11 +214,8 @@ def _run_fragment(fragment: Fragment, feed: Mapping[str, np.ndarray], names: Seq
         graph.output.add().name = name
     if not asked:
         return {}
-    data = proto.SerializeToString()
-    # The weights of a large site are held as few times as can be.
-    del graph, proto
-    session = open_session(data, optimize=False)
-    return dict(zip(asked, session.run(asked, dict(feed))))
+    session = open_session(proto.SerializeToString(), optimize=False)
+    return dict(zip(asked, session.run(asked, inputs)))
 
 
 def compare(before: Any, after: Any, equality: str, approximate: float, inputs: str) -> Proof:

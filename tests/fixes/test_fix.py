@@ -187,6 +187,27 @@ def test_a_network_that_the_parser_refuses_has_no_figures_before():
     assert "accepted now, before: " in report
 
 
+def test_a_proof_copies_no_weights_into_its_model(monkeypatch):
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> net (float[1,256,4,4] x) => (float[1,256] y) '
+        "{ g = GlobalAveragePool(x) f = Flatten(g) y = Gemm<transB = 1>(f, w) }"
+    )
+    weights = np.random.default_rng(0).standard_normal((256, 256)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    sizes = []
+
+    def opened(data, **options):
+        sizes.append(len(data))
+        return open_session(data, **options)
+
+    monkeypatch.setattr("edgedla.fixes.prove.open_session", opened)
+    result = edgedla.fix(model, **ORIN, purpose="standalone")
+    assert "dense-to-conv" in result.counts
+    assert result.proofs() == {"proved": len(result.applied)}
+    # Sessions of the whole network hold the weights, those of the sites do not.
+    assert sum(size < weights.nbytes for size in sizes) == len(result.applied)
+
+
 def test_a_wrong_rewrite_would_be_found():
     a = np.arange(6, dtype=np.float32)
     assert compare(a, a, "bit", 0.0, "seeded").status == "proved"
