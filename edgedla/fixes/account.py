@@ -1,0 +1,61 @@
+"""The account that `fix` gives: sites rewritten and left, the layers of a network, what to know."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Optional, Sequence, Tuple
+
+from edgedla.fixes.apply import Changes, Key
+from edgedla.fixes.choose import Choice
+from edgedla.fixes.judge import Judge
+from edgedla.fixes.network.network import Goal
+from edgedla.fixes.prove import Proof
+from edgedla.fixes.result import FixedSite, PlacedLayer, RefusedSite
+from edgedla.fixes.seeded import has_all_weights
+
+
+def fixed_sites(changes: Changes, proofs: Sequence[Proof]) -> Tuple[FixedSite, ...]:
+    return tuple(FixedSite(a.rewrite, a.output, a.before, a.after, p, a.note) for a, p in zip(changes.applied, proofs))
+
+
+def refused_sites(changes: Changes, choice: Choice, failures: Mapping[Key, Proof]) -> Tuple[RefusedSite, ...]:
+    why = {key: bundle for bundle in choice.bundles if not bundle.kept for key in bundle.sites}
+    refused = [RefusedSite(r.rewrite, r.node, r.reason, "precondition") for r in changes.refused]
+    done = {a.output for a in changes.applied}
+    for key in sorted(choice.dropped | frozenset(changes.skipped)):
+        if key in failures or key[1] in done:
+            continue
+        bundle = why.get(key)
+        reason = "it does not lower the predicted cost" + (f" ({bundle.title})" if bundle else "")
+        refused.append(RefusedSite(key[0], key[1], reason, "cost"))
+    failed = [(key, proof) for key, proof in sorted(failures.items()) if key[1] not in done]
+    refused += [RefusedSite(key[0], key[1], proof.detail, "proof") for key, proof in failed]
+    return tuple(refused)
+
+
+def placed_layers(judge: Judge) -> Tuple[PlacedLayer, ...]:
+    """The layers of the network that was judged last."""
+    if judge.last is None:
+        return ()
+    _, report = judge.last
+    return tuple(
+        PlacedLayer(x.name, x.type, x.onnx_nodes[0] if x.onnx_nodes else "", str(x.placed), x.region, x.reason)
+        for x in report.layers
+    )
+
+
+def outputs_note(purpose: str, goal: Goal, fixed: Any) -> Tuple[str, ...]:
+    flat = [v.name for v in fixed.graph.outputs if v.shape is not None and len(v.shape) != 4]
+    if purpose == "hybrid" or goal.change_outputs or not flat:
+        return ()
+    return (f"{', '.join(flat)}: a {purpose} build takes 4-D outputs only; allow them with --change-outputs",)
+
+
+def weights_notes(work: Any, prove: bool, seeded_weights: bool, no_dla: Optional[str]) -> Tuple[str, ...]:
+    notes = [no_dla] if no_dla else []
+    if not has_all_weights(work):
+        proofs = "the proofs run on seeded ones" if seeded_weights and prove else "sites that need them are unproved"
+        notes.append(
+            f"weights are missing from the file: {proofs}; new weights that are worked out from missing ones are missing "
+            "too, so fix the file with weights before you build"
+        )
+    return tuple(notes)

@@ -1,0 +1,102 @@
+"""Applies the chosen rewrites and proves them: a site whose proof fails stays as it was, and the network is run as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Tuple, Union
+
+import numpy as np
+
+from edgedla.fixes.apply import Changes, Key, apply_rewrites
+from edgedla.fixes.network.model_file import remove_unused
+from edgedla.fixes.network.network import Goal, Network, has_data
+from edgedla.fixes.prove import MOST_WEIGHT_BYTES, NetworkProof, Proof, prove_network, prove_sites, unproved
+from edgedla.fixes.seeded import has_all_weights, with_seeded_weights
+from edgedla.fixes.site import Rewrite
+from edgedla.quantization.samples import InputSpec, load_samples, synthetic_samples
+from edgedla.rules.remedies import rewrite_entries
+
+#: Samples of a user's data that proofs run; the first ones.
+MOST_SAMPLES = 8
+
+
+class Proven(NamedTuple):
+    """Attributes:
+    model: rewritten. proofs: one for each site of `changes.applied`. failures: sites that failed and stay as they were.
+    ran: what a proof of the whole network runs, before and after, with seeded weights where these were asked for.
+    """
+
+    model: Any
+    changes: Changes
+    proofs: Tuple[Proof, ...]
+    failures: Mapping[Key, Proof]
+    ran: Tuple[Any, Any]
+
+
+def apply_proven(
+    work: Any,
+    goal: Goal,
+    rewrites: Sequence[Rewrite],
+    dropped: FrozenSet[Key],
+    prove: bool,
+    data: Union[None, str, Path],
+    approximate: float,
+    seeded_weights: bool,
+) -> Proven:
+    """A copy of the model with every site that is not dropped and whose proof holds."""
+    failures: Dict[Key, Proof] = {}
+    equality = {entry.id: entry.equality for entry in rewrite_entries().values()}
+    while True:
+        fixed = work.clone()
+        banned = dropped | frozenset(failures)
+        changes = apply_rewrites(Network(fixed, goal), rewrites, lambda key: key not in banned, record=True)  # noqa: B023
+        remove_unused(fixed)
+        if not prove or not changes.applied:
+            nothing_ran = tuple(unproved(equality[a.rewrite], "not asked for") for a in changes.applied)
+            return Proven(fixed, changes, nothing_ran, failures, (work, fixed))
+        base, after, applied = work, fixed, changes.applied
+        if seeded_weights and not has_all_weights(work):
+            base = with_seeded_weights(work)
+            after = base.clone()
+            applied = apply_rewrites(Network(after, goal), rewrites, lambda key: key not in banned, record=True).applied  # noqa: B023
+            remove_unused(after)
+        proofs = prove_sites(
+            base, applied, equality, feeds_of(base, data), data is not None, approximate, seeded=base is not work
+        )
+        failed = {a.key: p for a, p in zip(applied, proofs) if p.status == "failed"}
+        if not failed:
+            return Proven(fixed, changes, proofs, failures, (base, after))
+        failures.update(failed)
+        # Another form of the same place may hold: it was left out only because the one that failed costs less.
+        outputs = {output for _, output in failed}
+        dropped = frozenset(key for key in dropped if key[1] not in outputs)
+
+
+def feeds_of(model: Any, data: Union[None, str, Path]) -> Tuple[Mapping[str, np.ndarray], ...]:
+    """Inputs of the network for proofs; none where it is too large to run, lacks weights, or leaves sizes open."""
+    weights = [v.const_value for v in model.graph.initializers.values()]
+    if sum(t.nbytes for t in weights) > MOST_WEIGHT_BYTES or not all(map(has_data, weights)):
+        return ()
+    specs: List[InputSpec] = []
+    network = Network(model, Goal())
+    for value in model.graph.inputs:
+        shape = network.shape(value)
+        if shape is None or value.dtype is None:
+            return ()
+        specs.append(InputSpec(value.name, shape, value.dtype.numpy().type))
+    if data is not None:
+        return tuple(load_samples(data, specs, MOST_SAMPLES).feeds[:MOST_SAMPLES])
+    return tuple(synthetic_samples(specs, 1, 1).feeds)
+
+
+def network_proof(done: Proven, data: Union[None, str, Path], approximate: float) -> NetworkProof:
+    """Of the whole network, on the data or on seeded input; why not, where it did not run."""
+    (before, after), changes = done.ran, done.changes
+    if not changes.applied:
+        return NetworkProof(None, detail="nothing was rewritten")
+    if not has_all_weights(before):
+        return NetworkProof(None, detail="not run: its weights are not in the file")
+    feeds = feeds_of(before, data)
+    if not feeds:
+        return NetworkProof(None, detail="not run: its weights are above 1.5 GB, or an input has open dims")
+    return prove_network(before, after, feeds, approximate * len(changes.applied), changes.decoder)

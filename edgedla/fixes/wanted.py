@@ -1,0 +1,64 @@
+"""What a call of `fix` asks for: the rewrites that it names or that fit, and what they need of the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, List, Sequence, Tuple, Union
+
+from edgedla.errors import ModelError, UsageError
+from edgedla.fixes.network.network import Goal, Network
+from edgedla.fixes.rewrites import all_rewrites
+from edgedla.fixes.site import Rewrite
+from edgedla.quantization.samples import sample_files
+from edgedla.rules.remedies import rewrite_entries, rewrites_named
+
+#: The forms that rewrites write exist from this operator set on.
+MIN_OPSET = 11
+
+
+def wanted_rewrites(
+    only: Sequence[str], skip: Sequence[str], purpose: str, approximate: float, precision: str
+) -> Tuple[Rewrite, ...]:
+    """Rewrites in their order: those named, or all that fit the purpose, less those skipped."""
+    named = set(rewrites_named(only, "--only"))
+    skipped = set(rewrites_named(skip, "--skip"))
+    entries = rewrite_entries()
+    chosen: List[Rewrite] = []
+    for rewrite in all_rewrites(precision):
+        entry = entries[rewrite.id]
+        if entry.equality == "approximate":
+            fits = approximate > 0 and (rewrite.id in named or (not named and entry.use != "asked"))
+        elif named:
+            fits = rewrite.id in named
+        else:
+            fits = entry.use == "always" or (entry.use == "strict" and purpose != "hybrid")
+        if fits and rewrite.id not in skipped:
+            chosen.append(rewrite)
+    if named and approximate == 0 and all(entries[name].equality == "approximate" for name in named):
+        raise UsageError(
+            f"{', '.join(sorted(named))}: an approximation, and no error is allowed",
+            where="--only",
+            hint="Say how large an error may be: --approximate 0.01 is 1 % (relative L2) per site.",
+        )
+    return tuple(chosen)
+
+
+def require_opset(work: Any, source: str) -> None:
+    """
+    Raises:
+        ModelError: the operator set is older than the forms that rewrites write.
+    """
+    opset = Network(work, Goal()).opset
+    if opset < MIN_OPSET:
+        raise ModelError(
+            f"the operator set is {opset}",
+            where=source or "<model>",
+            allowed=f"{MIN_OPSET} or newer",
+            hint="Export again, or convert it first: `edgedla fix --opset 13` does, onnx.version_converter too.",
+        )
+
+
+def require_samples(data: Union[None, str, Path]) -> None:
+    """A wrong path is a mistake, also where nothing is rewritten and so nothing proven."""
+    if data is not None:
+        sample_files(data)
