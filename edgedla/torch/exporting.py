@@ -18,6 +18,7 @@ from torch import nn
 from edgedla.errors import EnvironmentMissing, ModelError, UsageError
 from edgedla.importers.source_location import SCOPES, STACK, source_of
 from edgedla.torch.calls import MARK, Call, Paths, Recorder
+from edgedla.torch.decomposing import decompose_once
 from edgedla.vocabulary import one_of
 
 #: A tensor, several in order, or by name of forward's parameters.
@@ -192,14 +193,33 @@ def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opse
     except ImportError as e:
         raise EnvironmentMissing("the dynamo exporter needs onnxscript", hint="pip install 'edgedla[torch]'") from e
     try:
+        captured = decompose_once(torch.export.export(module, args, strict=False))
+    except Exception:
+        # torch.onnx.export has other ways to capture a module, and names what fails.
+        captured = module
+    try:
+        # Without the optimizer first: half of what it would walk through is dead.
         program = torch.onnx.export(
-            module, args, dynamo=True, input_names=list(names), verbose=False, opset_version=max(opset, 18)
-        )
+            captured, args, dynamo=True, input_names=list(names), verbose=False, opset_version=max(opset, 18),
+            optimize=False,
+        )  # fmt: skip
+        _without_dead_nodes(program)
+        program.optimize()
     except Exception as e:
         raise _failed(e, None) from e
     model = program.model_proto
     _mend_places(model, _places(module, args))
     return Exported(model)
+
+
+def _without_dead_nodes(program: Any) -> None:
+    """Drops what nothing reads: each batch normalization has results for training, four nodes for empty tensors."""
+    try:
+        from onnx_ir.passes.common import RemoveUnusedNodesPass
+    except ImportError:
+        # onnxscript before 0.3 has an IR of its own; its optimizer finds them as well.
+        return
+    RemoveUnusedNodesPass()(program.model)
 
 
 def _places(module: nn.Module, args: Tuple[Any, ...]) -> Dict[str, List[Call]]:
