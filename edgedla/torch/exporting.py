@@ -193,23 +193,26 @@ def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opse
     except ImportError as e:
         raise EnvironmentMissing("the dynamo exporter needs onnxscript", hint="pip install 'edgedla[torch]'") from e
     try:
-        captured = decompose_once(torch.export.export(module, args, strict=False))
+        program = _exported(decompose_once(torch.export.export(module, args, strict=False)), args, names, opset)
     except Exception:
-        # torch.onnx.export has other ways to capture a module, and names what fails.
-        captured = module
-    try:
-        # Without the optimizer first: half of what it would walk through is dead.
-        program = torch.onnx.export(
-            captured, args, dynamo=True, input_names=list(names), verbose=False, opset_version=max(opset, 18),
-            optimize=False,
-        )  # fmt: skip
-        _without_dead_nodes(program)
-        program.optimize()
-    except Exception as e:
-        raise _failed(e, None) from e
+        # From the module itself torch.onnx.export has other ways to capture it, and names what fails.
+        try:
+            program = _exported(module, args, names, opset)
+        except Exception as e:
+            raise _failed(e, None) from e
     model = program.model_proto
     _mend_places(model, _places(module, args))
     return Exported(model)
+
+
+def _exported(source: Any, args: Tuple[Any, ...], names: Sequence[str], opset: int) -> Any:
+    """torch.onnx.export by dynamo; without the optimizer first, as half of what it would walk through is dead."""
+    program = torch.onnx.export(
+        source, args, dynamo=True, input_names=list(names), verbose=False, opset_version=max(opset, 18), optimize=False
+    )
+    _without_dead_nodes(program)
+    program.optimize()
+    return program
 
 
 def _without_dead_nodes(program: Any) -> None:
