@@ -71,8 +71,7 @@ import importlib.util, sys, numpy
 spec = importlib.util.spec_from_file_location("board", sys.argv[1])
 board = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(board)
-sys.meta_path.insert(0, board.Finder())
-import tensorrt
+board.install()
 print(flush=True)
 """
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any, Dict
 
 import numpy as np
 
-from edgedla.quantization.memory_limit import resident_bytes
+from edgedla.guard import resident_bytes
 from edgedla.quantization.samples import NUMPY_OF_ORT
 from edgedla.quantization.session import import_onnxruntime, memory_of, open_session
 
@@ -37,7 +38,7 @@ def measured(path: str) -> Dict[str, Any]:
     data = Path(path).read_bytes()
     memory = memory_of(data)
     gc.collect()
-    held = resident_bytes()
+    held = resident_bytes(os.getpid())
     # The peak begins anew: reading the model had one of its own.
     Path("/proc/self/clear_refs").write_text("5")
     session = open_session(data)

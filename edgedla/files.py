@@ -67,7 +67,7 @@ def sha256_of(path: PathLike) -> str:
     """SHA-256 of a file's content, hex."""
     with open(path, "rb") as f:
         digest = _sha256(os.fstat(f.fileno()).st_size)
-        for block in iter(lambda: f.read(1 << 16), b""):
+        for block in iter(lambda: f.read(1 << 20), b""):
             digest.update(block)
     return str(digest.hexdigest())
 

@@ -43,13 +43,17 @@ def read_model(path: Union[str, Path]) -> Any:
     Raises:
         ModelError: unreadable, external data missing, or too old to convert.
     """
-    from onnx import version_converter
+    from onnx import checker, version_converter
 
     model = load_model(path)
     check_constants(model, str(path))
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if opset < MIN_OPSET:
         try:
+            # At an attribute of another type than it says the converter crashes in native code.
+            for node in model.graph.node:
+                for attribute in node.attribute:
+                    checker.check_attribute(attribute)
             model = version_converter.convert_version(model, 13)
         except Exception as e:
             raise ModelError(f"opset {opset} is too old and cannot be converted: {e}", where=str(path)) from e

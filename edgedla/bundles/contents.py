@@ -17,10 +17,8 @@ from edgedla.bundles.closure import PACKAGE, closure
 from edgedla.bundles.lean import lean
 from edgedla.documents import header
 from edgedla.errors import UsageError
-from edgedla.runtime.decode.own import is_own
 from edgedla.runtime.pipeline.config import config_from
 from edgedla.runtime.pipeline.devices import placed_together, split_device
-from edgedla.runtime.pipeline.open_engine import read_model
 from edgedla.runtime.pipeline.reading import read_document
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.version import __version__
@@ -94,20 +92,7 @@ def contents_of(artifact: Union[None, str, Path], pipeline: Union[None, str, Pat
     artifacts, extra = _Artifacts(), {}  # type: Tuple[_Artifacts, Dict[str, Path]]
     _resolve(document, config, artifacts, extra)
     chosen = config if named is document else _without_source(config)
-    return _contents(version, document, artifacts, extra, choices_of(chosen, artifacts.loaded), _tried(config))
-
-
-def _tried(config: PipelineConfig) -> bool:
-    """Tries each decoder on its artifact, so that no start has to; False where a decoder is the user's own, which the board has.
-
-    Raises:
-        UsageError: they do not fit together.
-    """
-    models = config.named_models.items()
-    for name, model in models:
-        if not is_own(model.decode.kind):
-            read_model(name, model)
-    return not any(is_own(model.decode.kind) for _, model in models)
+    return _contents(version, document, artifacts, extra, choices_of(chosen, artifacts.loaded))
 
 
 def _without_source(config: PipelineConfig) -> PipelineConfig:
@@ -117,7 +102,7 @@ def _without_source(config: PipelineConfig) -> PipelineConfig:
 
 
 def _contents(
-    version: int, document: Dict[str, Any], artifacts: _Artifacts, extra: Dict[str, Path], choices: Any, tried: bool
+    version: int, document: Dict[str, Any], artifacts: _Artifacts, extra: Dict[str, Path], choices: Any
 ) -> Contents:
     modules, _ = closure(ROOTS, needed(choices))
     sources = lean({name: path.read_text(encoding="utf-8") for name, path in modules.items()})
@@ -136,7 +121,6 @@ def _contents(
         "simulated": any(a.simulated for a in artifacts.loaded),
         "version": version,
         "pipeline": document,
-        "tried": tried,
         "artifacts": sorted(artifacts.names.values()),
         "modules": sorted(m for m in modules if m != "edgedla.bundles.start"),
         "data": sorted(data),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import re
 import threading
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -43,19 +42,6 @@ class Late:
 
     def __subclasscheck__(self, subclass: type) -> bool:
         return issubclass(subclass, self._load())
-
-
-class Pattern:
-    """A regular expression that is compiled when one of its methods is first called."""
-
-    def __init__(self, *args: Any) -> None:
-        self._args = args
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(re.compile(*self._args), name)
-        # From now on it is found without asking.
-        self.__dict__[name] = value
-        return value
 
 
 def late(names: Dict[str, Any], module: str, *imports: str) -> None:

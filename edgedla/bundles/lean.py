@@ -48,20 +48,10 @@ def _lean(text: str, tree: ast.Module, taken: Set[str]) -> str:
     lines = text.split("\n")
     for node in ast.walk(tree):
         _without_text(node, lines)
-    # From the end to the beginning, so that places stay what they are.
-    for place in sorted(_annotations(text.split("\n"), tree), reverse=True):
-        _cut(lines, *place)
     bound = False
-    patterns = _patterns(tree, taken)
-    for function in patterns:
-        line = lines[function.lineno - 1].encode()
-        start = line[: function.col_offset] + b"_Pattern" + line[int(function.end_col_offset or 0) :]
-        lines[function.lineno - 1] = start.decode()
     for node in tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             parts = _statements(node, early)
-            if patterns and isinstance(node, ast.Import) and any(alias.name == "re" for alias in node.names):
-                parts = [*(parts or [_text(node)]), f"from {RUNTIME} import Pattern as _Pattern"]
             if parts:
                 if any(part.startswith("_late(") for part in parts) and not bound:
                     parts.insert(0, f"from {RUNTIME} import late as _late")
@@ -69,40 +59,6 @@ def _lean(text: str, tree: ast.Module, taken: Set[str]) -> str:
                 first, end = node.lineno - 1, int(node.end_lineno or node.lineno)
                 lines[first:end] = ["; ".join(parts)] + [""] * (end - first - 1)
     return "\n".join(lines)
-
-
-Place = Tuple[int, int]
-
-
-def _annotations(lines: List[str], tree: ast.Module) -> Iterator[Tuple[Place, Place]]:
-    """Where annotations of functions stand, as (line, byte): nobody asks for them, and they take memory and time."""
-    for node in ast.walk(tree):
-        if not isinstance(node, _DEFS):
-            continue
-        a = node.args
-        for arg in (*getattr(a, "posonlyargs", ()), *a.args, *a.kwonlyargs, a.vararg, a.kwarg):
-            if arg is not None and arg.annotation is not None:
-                yield from _from_sign(lines, b":", arg.annotation)
-        if node.returns is not None:
-            yield from _from_sign(lines, b"->", node.returns)
-
-
-def _from_sign(lines: List[str], sign: bytes, annotation: ast.expr) -> Iterator[Tuple[Place, Place]]:
-    """From the sign before an annotation to its end; nothing where a bracket or an end of line stands between them."""
-    line, column = annotation.lineno - 1, annotation.col_offset
-    before = lines[line].encode()[:column].rstrip()
-    if before.endswith(sign):
-        yield (line, len(before) - len(sign)), _end(annotation)
-
-
-def _end(node: ast.expr) -> Place:
-    return int(node.end_lineno or 0) - 1, int(node.end_col_offset or 0)
-
-
-def _cut(lines: List[str], begin: Place, end: Place) -> None:
-    """Takes the text between two places out; the lines stay as many as they are."""
-    before, after = lines[begin[0]].encode()[: begin[1]], lines[end[0]].encode()[end[1] :]
-    lines[begin[0] : end[0] + 1] = [(before + after).decode()] + [""] * (end[0] - begin[0])
 
 
 def _without_text(node: ast.AST, lines: List[str]) -> None:
@@ -144,27 +100,6 @@ def _statements(node: Import, early: Set[str]) -> List[str]:
         return []
     call = f"_late(globals(), {module!r}, {', '.join(repr(_as(a)) for a in late)})"
     return ([f"from {module} import {', '.join(kept)}"] if kept else []) + [call]
-
-
-def _text(node: ast.Import) -> str:
-    return f"import {', '.join(map(_as, node.names))}"
-
-
-def _patterns(tree: ast.Module, taken: Set[str]) -> List[ast.expr]:
-    """The `re.compile` of patterns at the module's top whose methods functions call, and nothing else is done with."""
-    calls = {
-        node.targets[0].id: node.value.func
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Call)
-        and isinstance(node.value.func, ast.Attribute) and node.value.func.attr == "compile"
-        and isinstance(node.value.func.value, ast.Name) and node.value.func.value.id == "re"
-    }  # fmt: skip
-    other = {
-        node.id
-        for node, inside, served in _nodes(tree, False)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and not (inside and served)
-    }
-    return [function for name, function in calls.items() if name not in other | taken]
 
 
 def _as(alias: ast.alias) -> str:

@@ -14,16 +14,16 @@ from typing import Any, Dict, List, Optional
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.runtime.arenas import limit_arenas
-from edgedla.runtime.pipeline.config import config_from, with_overrides
-from edgedla.runtime.pipeline.open_pipeline import opened_parts
+from edgedla.runtime.pipeline.config import check_names, config_from, with_overrides
+from edgedla.runtime.pipeline.open_pipeline import open_pipeline
 from edgedla.runtime.pipeline.settings import PipelineConfig
 
 SETTINGS = "bundle.json"
 
 
-def main(root: str, settings: Dict[str, Any], arguments: Optional[List[str]] = None) -> int:
-    """Runs the bundle that stands in `root`, whose manifest is `settings`; the exit codes are those of `edgedla run`."""
-    return _main(root, settings, _given(sys.argv[1:] if arguments is None else arguments))
+def main(root: str, arguments: Optional[List[str]] = None) -> int:
+    """Runs the bundle that stands in `root`; the exit codes are those of `edgedla run`."""
+    return _main(root, _given(sys.argv[1:] if arguments is None else arguments))
 
 
 def _given(arguments: List[str]) -> Any:
@@ -41,15 +41,17 @@ def _given(arguments: List[str]) -> Any:
     return parser.parse_args(arguments)
 
 
-def _main(root: str, settings: Dict[str, Any], given: Any) -> int:
+def _main(root: str, given: Any) -> int:
     try:
+        with open(os.path.join(root, SETTINGS), encoding="utf-8") as f:
+            settings = json.load(f)
         if given.verify:
             return _verify(root, settings)
         config = with_overrides(
             _config(root, settings), sources=given.source, outputs={"jsonl": given.jsonl},
             stop_after={"frames": given.frames, "seconds": given.seconds},
         )  # fmt: skip
-        return _run(config, settings["tried"])
+        return _run(config)
     except EdgedlaError as e:
         return _say(f"error: {e}", e.exit_code)
     except ImportError as e:
@@ -72,10 +74,10 @@ def _config(root: str, settings: Dict[str, Any]) -> PipelineConfig:
     return config_from(settings["version"], document, os.path.join(root, SETTINGS))
 
 
-def _run(config: PipelineConfig, tried: bool) -> int:
+def _run(config: PipelineConfig) -> int:
     limit_arenas()
-    with opened_parts(config, tried=tried) as parts:
-        opened = parts.pipeline
+    check_names(config)
+    with open_pipeline(config) as opened:
 
         def end(*_: Any) -> None:
             # The second one is from somebody who does not want to wait.

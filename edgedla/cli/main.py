@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import click
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing
+from edgedla.guard import guard_command
 from edgedla.printable import printable_text
 from edgedla.version import __version__
 
@@ -166,6 +167,7 @@ def main() -> None:
 
 def run(args: Optional[List[str]] = None) -> None:
     """Entry point of the `edgedla` command: runs it and ends the process with the documented exit code."""
+    guard_command(sys.argv[1:] if args is None else args, _complain)
     # A model is many small values that live until the end: collecting after every 700 of them costs a tenth of a check.
     gc.set_threshold(100_000, 20, 20)
     code = exit_code_of(args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
@@ -141,15 +142,18 @@ def network_options() -> Callable[[Command], Command]:
 
 
 def _limit_memory(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> None:
-    if value is None:
+    from edgedla.guard import hold_below
+
+    if value is None and not os.environ.get("EDGEDLA_MAX_MEMORY"):
         return
-    from edgedla.quantization.memory_limit import memory_limit, parse_size
+    from edgedla.quantization.memory_limit import limit_of_environment, memory_limit, parse_size
 
     try:
-        limit = parse_size(value)
+        limit = limit_of_environment() if value is None else parse_size(value)
     except UsageError as e:
-        raise UsageError(e.what, where="--max-memory", allowed=e.allowed) from e
+        raise UsageError(e.what, where=e.where if value is None else "--max-memory", allowed=e.allowed) from e
     context.with_resource(memory_limit(limit))
+    hold_below(limit or 0)
 
 
 def memory_option() -> Callable[[Command], Command]:
@@ -159,8 +163,8 @@ def memory_option() -> Callable[[Command], Command]:
         callback=_limit_memory,
         expose_value=False,
         metavar="SIZE",
-        help="Refuse, before it begins, what would take more memory than this here, as 4G.  [default: what is free; 1G for a model file "
-        "below 10 MB]",
+        help="Refuse, before it begins, what would take more memory than this here, as 4G, and end what takes it all the "
+        "same.  [default: what is free; 1G for a model file below 10 MB]",
     )
 
 

@@ -13,7 +13,7 @@ from edgedla.fixes.choose import Chooser
 from edgedla.fixes.fold import fold_constants, set_shapes
 from edgedla.fixes.judge import PURPOSES, Judge
 from edgedla.fixes.metadata import write_metadata
-from edgedla.fixes.network.model_file import checked, open_model, outline
+from edgedla.fixes.network.model_file import checked, open_model, outline, require_sound
 from edgedla.fixes.network.network import Goal
 from edgedla.fixes.opset import convert_opset
 from edgedla.fixes.preprocess import Embedded, embed, prove_embedding
@@ -90,9 +90,9 @@ def fix(
     )
     rewrites = wanted_rewrites(only, skip, purpose, approximate, precision)
     work = before_conversion = open_model(model)
-    if opset is not None:
-        work = convert_opset(work, opset)
+    work = work if opset is None else convert_opset(work, opset)
     require_opset(work, source)
+    require_sound(work)
     set_shapes(work, shapes or {}, batch)
     judge = Judge(platform, precision, purpose, power_mode)
     if before_conversion is not work:

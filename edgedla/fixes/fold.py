@@ -7,7 +7,8 @@ are computed, and weights that a training-mode BatchNormalization standardises a
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set
+import math
+from typing import Any, Container, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
 import numpy as np
 
@@ -21,6 +22,14 @@ from edgedla.quantization.session import open_session
 MOST_ROUNDS = 200
 #: Results above this stay computed, unless they replace constants of their size.
 MOST_ELEMENTS = 1 << 16
+#: Of a tensor of TensorRT.
+MOST_DIMS = 8
+#: onnx.TensorProto.DataType of INT32 and INT64, of which dims are made.
+INTEGERS = (6, 7)
+#: numpy.dtype.kind of what is folded.
+NUMBERS = "biuf"
+#: The values that these read say how large their results are; those of all others are at most the product of two inputs.
+SIZED_BY_VALUE = frozenset("Expand Tile ConstantOfShape Range Resize Upsample OneHot Pad".split())
 #: Never folded: random numbers, and quantization, which says where scales are.
 KEPT = frozenset(
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli QuantizeLinear "
@@ -86,8 +95,9 @@ def infer_shapes(model: Any) -> None:
     from onnx import shape_inference
 
     ir = onnx_ir()
+    proto = outline(model)
     try:
-        inferred = shape_inference.infer_shapes(outline(model), data_prop=True)
+        inferred = shape_inference.infer_shapes(proto, data_prop=_most_propagated(proto.graph) <= MOST_ELEMENTS)
     except Exception:
         # onnx raises RuntimeError and its own classes; what stays unknown is refused site by site.
         return
@@ -106,6 +116,17 @@ def infer_shapes(model: Any) -> None:
                 value.shape = ir.Shape(known)
 
 
+def _most_propagated(graph: Any) -> int:
+    """At most so many numbers stand in one value that ONNX's data propagation follows; Concat alone makes them more."""
+    lengths = {t.name: math.prod(t.dims) for t in graph.initializer if len(t.dims) <= 1 and t.data_type in INTEGERS}
+    for node in graph.node:
+        # Where nothing is known it is a shape.
+        read = [lengths.get(name, MOST_DIMS) for name in node.input if name]
+        length = sum(read) if node.op_type == "Concat" else max(read, default=MOST_DIMS)
+        lengths.update(dict.fromkeys(node.output, length))
+    return max(lengths.values(), default=0)
+
+
 def _fold_round(model: Any) -> bool:
     network = Network(model, Goal())
     known: Dict[str, np.ndarray] = {}
@@ -120,7 +141,7 @@ def _fold_round(model: Any) -> bool:
             made.update(v.name for v in node.outputs)
             continue
         read = [v for v in node.inputs if v is not None]
-        if _computable(network, node, read, made) and _small(network, node, read):
+        if _computable(network, node, read, made) and _small(network, node, read, made):
             nodes.append(node)
             made.update(v.name for v in node.outputs)
     if not made:
@@ -149,17 +170,19 @@ def _computable(network: Network, node: Any, read: Sequence[Any], made: Iterable
         return False
     # A node without inputs makes a constant too (Constant with a sparse value stays as it is).
     return node.op_type != "Constant" and all(
-        v.name in made or (network.is_constant(v) and has_data(v.const_value)) for v in read
+        v.name in made or (network.is_constant(v) and v.const_value.dtype.name != "STRING" and has_data(v.const_value))
+        for v in read
     )
 
 
-def _small(network: Network, node: Any, read: Sequence[Any]) -> bool:
-    largest = max((int(np.prod(s)) for s in map(network.shape, read) if s is not None), default=0)
-    for value in node.outputs:
-        shape = network.shape(value)
-        if shape is not None and int(np.prod(shape)) > max(MOST_ELEMENTS, largest):
-            return False
-    return True
+def _small(network: Network, node: Any, read: Sequence[Any], made: Container[str]) -> bool:
+    sizes = sorted((math.prod(s) for s in map(network.shape, read) if s is not None), reverse=True)
+    most = max([MOST_ELEMENTS, *sizes])
+    shapes = [network.shape(value) for value in node.outputs]
+    if None not in shapes:
+        return all(math.prod(s) <= most for s in shapes if s is not None)
+    # What inference leaves open is bounded by its inputs, once these stand there: a chain of them could double at each step.
+    return node.op_type not in SIZED_BY_VALUE and not any(v.name in made for v in read) and math.prod(sizes[:2]) <= most
 
 
 def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
@@ -188,8 +211,8 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
     proto = onnx.ModelProto(ir_version=min(network.model.ir_version, 10), graph=graph, opset_import=opsets)
     try:
         values = open_session(proto.SerializeToString(), optimize=False).run(wanted, {})
-        # A sequence is a list, an absent optional None: neither is a constant of a network.
-        return {name: value for name, value in zip(wanted, values) if isinstance(value, np.ndarray)}
+        # A sequence is a list, an absent optional None, a text an object: no constants of a network.
+        return {name: v for name, v in zip(wanted, values) if isinstance(v, np.ndarray) and v.dtype.kind in NUMBERS}
     except EnvironmentMissing:
         raise
     except Exception:

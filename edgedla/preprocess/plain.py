@@ -12,8 +12,6 @@ import numpy as np
 
 _BITS = 11
 _ONE = 1 << _BITS
-#: Rows of the result that are worked out at a time.
-_ROWS = 32
 
 
 class Resize:
@@ -23,29 +21,16 @@ class Resize:
         rows, (self._low, self._high) = _steps(from_hw[0], to_hw[0])
         self._columns, (self._left, self._right) = _steps(from_hw[1], to_hw[1])
         # A row that several rows of the result read is scaled once; one that none reads is left out.
-        # NumPy's `unique` sorts, and its sorting alone is half a MB of code.
-        self._rows = np.array(sorted(set(rows.ravel().tolist())))
-        self._above, self._below = np.searchsorted(self._rows, rows)
+        self._rows, place = np.unique(rows, return_inverse=True)
+        self._above, self._below = place.reshape(rows.shape)
 
     def __call__(self, image: np.ndarray, out: np.ndarray) -> None:
-        # Some rows at a time stay in the cache, and take no memory of three frames in 32 bits.
-        for first in range(0, len(out), _ROWS):
-            above, below = self._above[first : first + _ROWS], self._below[first : first + _ROWS]
-            from_row = int(above[0])
-            used = image[self._rows[from_row : int(below[-1]) + 1]]
-            wide = used[:, self._columns[0]] * self._left[:, None]
-            wide += used[:, self._columns[1]] * self._right[:, None]
-            wide >>= 4
-            high = wide[above - from_row]
-            high *= self._low[first : first + _ROWS, None, None]
-            high >>= 16
-            low = wide[below - from_row]
-            low *= self._high[first : first + _ROWS, None, None]
-            low >>= 16
-            high += low
-            high += 2
-            high >>= 2
-            out[first : first + _ROWS] = high
+        used = image[self._rows]
+        wide = used[:, self._columns[0]] * self._left[:, None] + used[:, self._columns[1]] * self._right[:, None]
+        wide >>= 4
+        high = (wide[self._above] * self._low[:, None, None]) >> 16
+        high += (wide[self._below] * self._high[:, None, None]) >> 16
+        out[...] = (high + 2) >> 2
 
 
 def _steps(source: int, target: int) -> Tuple[np.ndarray, Tuple[np.ndarray, np.ndarray]]:

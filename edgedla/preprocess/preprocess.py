@@ -160,11 +160,8 @@ class CpuPreprocessor:
         """The canvas through the table, (h, w, 3) of the input's element type."""
         cv2 = self._cv2
         if cv2 is None:
-            planes = np.empty((3, *self._canvas.shape[:2]), self._table.dtype)
-            for c, plane in enumerate(planes):
-                # No index is beyond the table; "raise" would make a copy of the plane first.
-                np.take(self._table[0, :, c], self._canvas[..., c], out=plane, mode="clip")
-            return planes.transpose(1, 2, 0)
+            channels = [self._table[0, :, c][self._canvas[..., c]] for c in range(3)]
+            return np.stack(channels, -1)
         looked: np.ndarray = cv2.LUT(self._canvas, self._table.view(self._bits)).view(self._table.dtype)
         return looked
 

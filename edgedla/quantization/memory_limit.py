@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Iterator, List, Optional
 
+from edgedla import guard
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.quantization.session_memory import MIB, SessionMemory
 
@@ -39,7 +40,10 @@ def parse_size(text: str) -> int:
 
 @contextmanager
 def memory_limit(limit_bytes: Optional[int]) -> Iterator[None]:
-    """Limits the process while sessions are opened inside; None: EDGEDLA_MAX_MEMORY, or what the machine has left."""
+    """Limits the process while sessions are opened inside; None: EDGEDLA_MAX_MEMORY, or what the machine has left.
+
+    Sessions whose estimate is beyond it are refused. Only the `edgedla` command is watched besides (`edgedla.guard`).
+    """
     token = _limit.set(limit_bytes)
     try:
         yield
@@ -53,14 +57,18 @@ def require(memory: SessionMemory) -> None:
         than SMALL_FILE_LIMIT and nobody has set a limit.
     UsageError: EDGEDLA_MAX_MEMORY is no size.
     """
-    limit, held = _limit.get(), resident_bytes()
+    limit, held = _limit.get(), guard.resident_bytes(os.getpid())
     if limit is None:
-        limit = _of_environment()
-    small = limit is None and memory.file_bytes < SMALL_FILE_BYTES and memory.total_bytes > SMALL_FILE_LIMIT
+        limit = limit_of_environment()
+    small = limit is None and memory.file_bytes < SMALL_FILE_BYTES
+    refused = small and memory.total_bytes > SMALL_FILE_LIMIT
     left = available_bytes() if limit is None else limit - held
-    if not small and (left is None or memory.total_bytes <= left):
+    if not refused and (left is None or memory.total_bytes <= left):
+        if small:
+            # The estimate leaves out what it does not know; the promise holds all the same.
+            guard.allow(held + SMALL_FILE_LIMIT)
         return
-    if small:
+    if refused:
         allowed = (
             f"{SMALL_FILE_LIMIT // MIB} MiB for a model file below {SMALL_FILE_BYTES // MIB} MiB, unless asked for"
         )
@@ -77,7 +85,10 @@ def require(memory: SessionMemory) -> None:
     )
 
 
-def _of_environment() -> Optional[int]:
+def limit_of_environment() -> Optional[int]:
+    """Raises:
+    UsageError: EDGEDLA_MAX_MEMORY is no size.
+    """
     text = os.environ.get(VARIABLE, "")
     try:
         return parse_size(text) if text else None
@@ -96,10 +107,3 @@ def available_bytes() -> Optional[int]:
         if most != "max":
             left.append(max(0, int(most) - int(used)))
     return min(left, default=None)
-
-
-def resident_bytes() -> int:
-    """What this process holds; 0 where nothing says it."""
-    with suppress(OSError, ValueError, IndexError):
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return 0

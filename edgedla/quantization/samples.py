@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union, o
 import numpy as np
 
 from edgedla.errors import DataError
-from edgedla.quantization.array_file import load_arrays
+from edgedla.quantization.array_file import load_arrays, require_undamaged
 
 SYNTHETIC_SAMPLES = 4
 #: Type of an input as ONNX Runtime prints it -> NumPy.
@@ -194,9 +194,11 @@ def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Opt
     read = 0
     for file in files:
         arrays = load_arrays(file)
+        used = {"labels", *(spec.name for spec in inputs)} & set(arrays)
         if len(inputs) == 1 and list(arrays) in ([""], ["arr_0"]):
-            arrays = {inputs[0].name: next(iter(arrays.values()))}
+            used, arrays = set(arrays), {inputs[0].name: next(iter(arrays.values()))}
         parts.append(feeds_of(arrays, inputs, str(file)))
+        require_undamaged(file, sorted(used))
         if "labels" in arrays and all(spec.name != "labels" for spec in inputs):
             labels.extend(islice(arrays["labels"], len(parts[-1])))
         read += len(parts[-1])

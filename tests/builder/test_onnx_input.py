@@ -10,9 +10,10 @@ import pytest
 from onnx import TensorProto
 
 from edgedla import BuildRequest, build
+from edgedla.builder.onnx_input import read_model
 from edgedla.errors import ModelError
 from tests.hostile.commands import small_model
-from tests.hostile.nasty_models import domain_without_opset, function_named_like_an_operator
+from tests.hostile.nasty_models import domain_without_opset, function_named_like_an_operator, model
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
@@ -49,3 +50,12 @@ def test_models_on_which_shape_inference_raises_build_or_are_refused(
     onnx.save(make(), str(tmp_path / "m.onnx"))
     line = ["build", str(tmp_path / "m.onnx"), "--target", "orin", "--backend", "host", "--precision", precision]
     assert exit_code_of([*line, "-o", str(tmp_path / "a")]) in (0, 3, 5)
+
+
+def test_an_attribute_of_another_type_in_an_old_model_is_refused_before_it_is_converted(tmp_path: Path) -> None:
+    """onnx's converter crashes in native code at it."""
+    nodes = [onnx.helper.make_node("Unsqueeze", ["x"], ["u"]), onnx.helper.make_node("Squeeze", ["u"], ["y"], axes=[1])]
+    nodes[0].attribute.add(name="axes", type=onnx.AttributeProto.INTS, s=b"1")
+    onnx.save(model(nodes, dims=(1, 8, 4, 4), opset=6), str(tmp_path / "m.onnx"))
+    with pytest.raises(ModelError, match="opset 6 is too old and cannot be converted"):
+        read_model(tmp_path / "m.onnx")

@@ -10,7 +10,6 @@ import json
 import os
 import runpy
 import sys
-from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,44 +53,7 @@ class Memory:
         )
 
 
-class Finder:
-    """Finds the fake `tensorrt`, and puts `Memory` in the place of the CUDA driver's, when they are first imported.
-
-    Nothing is loaded before: what a start imports of NumPy, and when, is its own affair.
-    """
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name == "tensorrt":
-            return ModuleSpec(name, self)  # type: ignore[arg-type]
-        if name != "edgedla.runtime.cuda.driver":
-            return None
-        spec: Any = PathFinder.find_spec(name, path)
-        if spec is not None:
-            spec.loader = Patched(spec.loader)
-        return spec
-
-    def create_module(self, spec: ModuleSpec) -> Any:
-        return fake_tensorrt()
-
-    def exec_module(self, module: Any) -> None:
-        pass
-
-
-class Patched:
-    """Loads as the other loader does, and changes the class then."""
-
-    def __init__(self, loader: Any) -> None:
-        self.loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> Any:
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module: Any) -> None:
-        self.loader.exec_module(module)
-        module.DriverContext = Memory
-
-
-def fake_tensorrt() -> Any:
+def install() -> None:
     with open(os.environ[MANIFEST], encoding="utf-8") as f:
         manifest = json.load(f)
     # Only for this import: the bundle must not take its modules from the checkout.
@@ -103,12 +65,17 @@ def fake_tensorrt() -> Any:
     for binding in manifest["bindings"]:
         shapes[binding["is_input"]][binding["name"]] = tuple(binding["shape_nchw"])
     script = fake.Script(layers=[], inputs=shapes[True], outputs=shapes[False])
-    return fake.make_module(manifest["software"]["tensorrt"], script)
+    sys.modules["tensorrt"] = fake.make_module(manifest["software"]["tensorrt"], script)
 
 
 def main() -> None:
-    sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]
+    install()
     place = sys.argv[1]
+    if place != "-m":
+        sys.path.insert(0, place)
+    import edgedla.runtime.cuda.driver as driver
+
+    driver.DriverContext = Memory  # type: ignore[misc, assignment]
     if place == "-m":
         sys.argv = sys.argv[2:]
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

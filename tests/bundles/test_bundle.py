@@ -121,18 +121,6 @@ def test_nothing_of_the_full_installation_is_needed(pipeline: Path, tmp_path: Pa
     assert "'numpy'" in done.stderr
 
 
-def test_a_decoder_is_tried_when_the_bundle_is_made_and_not_at_each_start(pipeline: Path, tmp_path: Path) -> None:
-    made = bundle(pipeline=pipeline, out=tmp_path / "out")
-    assert json.loads((made.path / "bundle.json").read_text())["tried"] is True
-    pipeline.write_text(pipeline.read_text().replace("kind: classification", "kind: yolov5").replace(", k: 1", ""))
-    with pytest.raises(UsageError, match="the decoder yolov5 cannot read these outputs"):
-        bundle(pipeline=pipeline, out=tmp_path / "out")
-    # What only the board has is tried there.
-    pipeline.write_text(pipeline.read_text().replace("kind: yolov5", "kind: 'no_such_module_here:decode'"))
-    made = bundle(pipeline=pipeline, out=tmp_path / "out")
-    assert json.loads((made.path / "bundle.json").read_text())["tried"] is False
-
-
 def test_what_the_pipeline_does_not_use_is_left_out(pipeline: Path, tmp_path: Path) -> None:
     made = bundle(None, tmp_path / "out", pipeline=pipeline)
     modules = json.loads((made.path / "bundle.json").read_text())["modules"]

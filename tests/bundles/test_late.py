@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import sys
 import threading
 from typing import Any, Dict, List
 
 import pytest
 
-from edgedla.bundles.late import Pattern, dataclass, late
+from edgedla.bundles.late import dataclass, late
 
 
 def test_a_late_import_is_made_by_its_first_use() -> None:
@@ -117,13 +116,3 @@ def test_threads_that_make_the_first_instance_at_once_all_get_one() -> None:
         for thread in threads:
             thread.join()
         assert made == [cls(7)] * 4
-
-
-def test_a_pattern_is_compiled_by_its_first_use() -> None:
-    pattern = Pattern("(", 0)
-    with pytest.raises(re.error):
-        pattern.search("x")
-    pattern = Pattern("a+", re.I)
-    assert pattern.search("xAa").group() == "Aa"
-    assert pattern.pattern == "a+"
-    assert "search" in vars(pattern)

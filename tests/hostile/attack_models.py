@@ -19,6 +19,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import onnx
 
+from edgedla.errors import ModelError
+from edgedla.guard import CRASHES
 from tests.hostile.commands import small_model
 from tests.hostile.mutate import mutated
 from tests.hostile.nasty_models import SMALL, chain
@@ -43,6 +45,7 @@ COMMANDS: Tuple[Tuple[int, Tuple[str, ...]], ...] = (
     (2, ("place", "--time-limit", "1")),
     (1, ("place", "--time-limit", "1", "--format", "json")),
     (1, ("place", "--time-limit", "1", "--format", "html")),
+    (1, ("fix", "--dry-run", "--max-memory", "960M")),
     (2, ("build", "--plan")),
     (2, ("build", "--backend", "trtexec", "-o", "{d}/build.sh")),
     # A network of real size needs more than the limit; --max-memory is what keeps it.
@@ -188,8 +191,12 @@ def _read(reader: int, pid: int, at: int, end: int, report: Callable[[int, Dict[
         if not data:
             status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
             if at < end and status.si_status != 0:
-                how = "exit code" if status.si_code == os.CLD_EXITED else "signal"
-                report(at, {"wrong": f"the process died: {how} {status.si_status}"})
+                if status.si_code != os.CLD_EXITED and status.si_status in CRASHES:
+                    # The command runs under a process that says so in words (edgedla.guard, tests/core/test_guard.py).
+                    report(at, {"code": ModelError.exit_code, "crash": status.si_status, "wrong": None})
+                else:
+                    how = "exit code" if status.si_code == os.CLD_EXITED else "signal"
+                    report(at, {"wrong": f"the process died: {how} {status.si_status}"})
                 return at + 1
             return at
     return at
@@ -220,6 +227,7 @@ class Tally:
         self.cases, self.codes, self.verbs = 0, {}, {}  # type: int, Dict[str, int], Dict[str, int]
         self.most_cpu_s, self.most_memory = 0.0, 0
         self.wrong: List[Dict[str, Any]] = []
+        self.crashes: List[Dict[str, Any]] = []
 
     def add(self, number: int, answer: Dict[str, Any]) -> None:
         self.cases += 1
@@ -227,6 +235,8 @@ class Tally:
             counts[key] = counts.get(key, 0) + 1
         self.most_cpu_s = max(self.most_cpu_s, answer.get("cpu_s", 0.0))
         self.most_memory = max(self.most_memory, answer.get("memory", 0))
+        if "crash" in answer:
+            self.crashes.append({"case": number, "signal": answer["crash"]})
         if answer["wrong"]:
             self.wrong.append({"case": number, "what": answer["wrong"]})
 
@@ -237,6 +247,7 @@ class Tally:
             "verbs": dict(sorted(self.verbs.items())),
             "most_cpu_s": round(self.most_cpu_s, 2),
             "most_memory_mib": self.most_memory >> 20,
+            "native_crashes": self.crashes[:20],
             "wrong": len(self.wrong),
             "first_wrong": self.wrong[:20],
         }

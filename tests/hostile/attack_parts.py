@@ -14,6 +14,7 @@ TOGETHER: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "cases": sum, "wrong": sum, "most_cpu_s": max, "most_memory_mib": max,
     "exit_codes": lambda parts: added(parts), "verbs": lambda parts: added(parts),
     "first_wrong": lambda parts: [case for part in parts for case in part][:20],
+    "native_crashes": lambda parts: [case for part in parts for case in part][:20],
 }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ FOUNDATION = {
     "version",
     "data",
     "files",
+    "guard",
     "strict_documents",
     "strict_yaml",
     "documents",

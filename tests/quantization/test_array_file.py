@@ -178,3 +178,23 @@ def test_a_damaged_file_is_a_data_error_or_samples(
             assert feed["x"].shape == X.shape
     except DataError:
         pass
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed], ids=["stored", "packed"])
+def test_a_byte_that_changed_in_an_array_that_is_used_is_found(save, tmp_path: Path) -> None:
+    """A stored array is mapped: without its check sum the wrong numbers would calibrate."""
+    from edgedla.quantization.samples import InputSpec, load_samples
+
+    path = tmp_path / "s.npz"
+    values = np.random.default_rng(0).integers(0, 3, (2, 8, 32, 32)).astype(np.float32)
+    save(str(path), x=values, unused=values)
+    inputs = [InputSpec("x", (1, 8, 32, 32), np.float32)]
+    whole = path.read_bytes()
+    assert len(load_samples(path, inputs).feeds) == 2
+    path.write_bytes(whole[:1500] + bytes([whole[1500] ^ 1]) + whole[1501:])
+    with pytest.raises(DataError, match=r"cannot be read"):
+        load_samples(path, inputs)
+    # What is not used is not read.
+    at = len(whole) - 1500
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    assert len(load_samples(path, inputs).feeds) == 2

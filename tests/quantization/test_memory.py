@@ -17,6 +17,7 @@ pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from edgedla.cli.main import exit_code_of  # noqa: E402
 from edgedla.errors import EnvironmentMissing, UsageError  # noqa: E402
+from edgedla.guard import resident_bytes  # noqa: E402
 from edgedla.quantization import memory_limit as limits  # noqa: E402
 from edgedla.quantization.session import WORTH_SAYING_BYTES, memory_of, open_session  # noqa: E402
 from edgedla.quantization.session_memory import MIB, SessionMemory, session_memory, tensor_bytes  # noqa: E402
@@ -90,7 +91,7 @@ def test_a_session_beyond_the_limit_is_refused_before_it_is_opened() -> None:
     assert len(data) < 1000
     with limits.memory_limit(512 * MIB), pytest.raises(EnvironmentMissing, match=r"up to 31[0-9][0-9] MiB"):
         open_session(data)
-    with limits.memory_limit(limits.resident_bytes() + memory_of(data).total_bytes + MIB):
+    with limits.memory_limit(resident_bytes(os.getpid()) + memory_of(data).total_bytes + MIB):
         limits.require(memory_of(data))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any
 
@@ -9,6 +10,7 @@ from edgedla.errors import EnvironmentMissing
 
 #: onnx-ir 1.x has no release for an older Python.
 MINIMUM_PYTHON = (3, 10)
+_SILENT = logging.NullHandler()
 
 
 def onnx_ir() -> Any:
@@ -23,6 +25,8 @@ def onnx_ir() -> Any:
             hint="The library that edits the model, onnx-ir, has no release for older ones. Fix the model on a laptop and "
             "copy the result to the board: `edgedla build` and `edgedla run` take it there under Python 3.8.",
         )
+    # What it finds odd about a model it logs, names and all, where nobody has set up logging. edgedla says it in its own words.
+    logging.getLogger("onnx_ir").addHandler(_SILENT)
     try:
         import onnx_ir
     except ImportError as e:

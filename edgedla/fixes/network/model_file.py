@@ -22,8 +22,14 @@ def open_model(model: Union[str, Path, bytes, Any]) -> Any:
     External data stays on disk until somebody asks for it.
 
     Raises:
-        ModelError: it cannot be read.
+        ModelError: it cannot be read, or not whole.
     """
+    opened = _opened(model)
+    require_whole(opened)
+    return opened
+
+
+def _opened(model: Union[str, Path, bytes, Any]) -> Any:
     ir = onnx_ir()
     try:
         if isinstance(model, (str, os.PathLike)):
@@ -74,12 +80,8 @@ def _outlined(name: str, tensor: Any) -> Any:
     return proto
 
 
-def checked(model: Any) -> None:
-    """onnx.checker on the outline; large weights stand as inputs there, for the checker looks for their files.
-
-    Raises:
-        ModelError: the checker refuses it. That is a fault of a rewrite, or the model was broken before.
-    """
+def _checkable(model: Any) -> Any:
+    """The outline; large weights stand as inputs there, for onnx.checker looks for their files."""
     import onnx
 
     proto = outline(model)
@@ -89,12 +91,60 @@ def checked(model: Any) -> None:
                 onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
             )
             proto.graph.initializer.remove(tensor)
+    return proto
+
+
+def checked(model: Any) -> None:
+    """Raises:
+    ModelError: onnx.checker refuses the model, which is a fault of a rewrite.
+    """
+    _check(_checkable(model), "the rewritten model", model.graph.name)
+
+
+def require_whole(model: Any) -> None:
+    """What onnx-ir reads it does not always write or copy again.
+
+    Raises:
+        ModelError: an attribute or tensor has no type or another one than it says, or an output is made by no node.
+    """
+    from onnx import checker
+
+    where = model.graph.name or "<model>"
+    try:
+        proto = outline(model)
+        for node in proto.graph.node:
+            for entry in node.attribute:
+                checker.check_attribute(entry)
+    except Exception as e:
+        # onnx-ir raises classes of its own around plain ones; the cause says more.
+        raise ModelError(f"the model cannot be read whole: {str(e.__cause__ or e)[:200]}", where=where) from e
+    made = {name for node in proto.graph.node for name in node.output}
+    made |= {v.name for v in (*proto.graph.input, *proto.graph.initializer)}
+    for output in proto.graph.output:
+        if not output.name or output.name not in made:
+            raise ModelError(f"no node makes the output {output.name!r}", where=where)
+
+
+def require_sound(model: Any) -> None:
+    """Raises:
+    ModelError: onnx.checker refuses the model.
+    """
+    proto = _checkable(model)
+    for output in proto.graph.output:
+        # Exporters leave the dims of outputs open, and shape inference finds them.
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.shape.SetInParent()
+    _check(proto, "the model", model.graph.name)
+
+
+def _check(proto: Any, what: str, name: str) -> None:
+    import onnx
+
     try:
         onnx.checker.check_model(proto)
-    except onnx.checker.ValidationError as e:
-        raise ModelError(
-            f"onnx.checker refuses the rewritten model: {str(e)[:300]}", where=model.graph.name or "<model>"
-        ) from e
+    except Exception as e:
+        # Its own ValidationError, and what protobuf and C++ raise at odd bytes.
+        raise ModelError(f"onnx.checker refuses {what}: {str(e)[:300]}", where=name or "<model>") from e
 
 
 def remove_unused(model: Any) -> None:

@@ -89,11 +89,8 @@ class Model:
     batch: int
 
 
-def read_model(name: str, config: ModelConfig, *, tried: bool = False) -> Model:
+def read_model(name: str, config: ModelConfig) -> Model:
     """Reads the artifact and tries the decoder on outputs of zeros: what does not fit together is said before a camera opens.
-
-    Args:
-        tried: the decoder was tried on these outputs before.
 
     Raises:
         DocumentError: the artifact is wrong. UsageError: artifact and settings do not fit together.
@@ -101,9 +98,7 @@ def read_model(name: str, config: ModelConfig, *, tried: bool = False) -> Model:
     artifact = open_built(config.artifact)
     config = with_metadata(config, artifact)
     batch = batch_of(artifact)
-    decoder = make_decoder(config.decode, artifact)
-    if not tried:
-        decoder = _tried(decoder, config.decode.kind, artifact)
+    decoder = _tried(make_decoder(config.decode, artifact), config.decode.kind, artifact)
     return Model(name, config, artifact, decoder, batch)
 
 

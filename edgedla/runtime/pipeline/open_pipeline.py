@@ -62,15 +62,11 @@ class Opened:
 
 @contextlib.contextmanager
 def opened_parts(
-    config: PipelineConfig,
-    on_result: Optional[Callable[[FrameResult], object]] = None,
-    pool: Pools = None,
-    *,
-    tried: bool = False,
+    config: PipelineConfig, on_result: Optional[Callable[[FrameResult], object]] = None, pool: Pools = None
 ) -> Iterator[Opened]:
-    """As open_pipeline. `tried`: artifacts and decoders were tried together before."""
+    """As open_pipeline."""
     check_names(config)
-    models = [read_model(name, model, tried=tried) for name, model in config.named_models.items()]
+    models = [read_model(name, model) for name, model in config.named_models.items()]
     devices = devices_of(config, models)
     with contextlib.ExitStack() as stack:
         captures = {name: make_capture(name, config) for name in config.named_sources}

@@ -11,8 +11,6 @@ from edgedla.errors import UsageError
 from edgedla.runtime.sources.base import Pace
 from edgedla.runtime.sources.uri import SourceUri
 
-#: Bytes of noise that are made at a time. A multiple of the generator's word, 4.
-_PART = 1 << 16
 PATTERNS = ("shapes", "noise", "counter")
 
 
@@ -39,9 +37,8 @@ class SyntheticSource:
         # Python's generator: NumPy's may give other numbers with another release, and is long in loading.
         rng = random.Random(u.seed)
         h, w = self._hw
-        self._base = _noise(rng, h * w * 3).reshape(h, w, 3)
-        self._base >>= 1
-        self._base += np.uint8(56)
+        noise = rng.getrandbits(8 * h * w * 3).to_bytes(h * w * 3, "little")
+        self._base = (np.frombuffer(noise, np.uint8).reshape(h, w, 3) >> 1) + np.uint8(56)
         self._squares = [_square(rng, h, w) for _ in range(6)]
         return self._hw
 
@@ -64,15 +61,6 @@ class SyntheticSource:
 
     def close(self) -> None:
         self._count = 0
-
-
-def _noise(rng: random.Random, count: int) -> np.ndarray:
-    """The bytes of `rng.getrandbits(8 * count)`, a part at a time: as one number they take four times their size."""
-    noise = np.empty(count, np.uint8)
-    for first in range(0, count, _PART):
-        part = noise[first : first + _PART]
-        part[:] = np.frombuffer(rng.getrandbits(8 * len(part)).to_bytes(len(part), "little"), np.uint8)
-    return noise
 
 
 def _square(rng: random.Random, h: int, w: int) -> Tuple[Tuple[int, int], Tuple[int, int], Tuple[int, int, int]]:

@@ -1,0 +1,161 @@
+"""A command in a process of its own, so that what ends that process still ends in words and a documented exit code.
+
+Models are read and run by native libraries (protobuf, onnx, ONNX Runtime, HiGHS). A broken model can crash them, which no
+`except` sees, and no estimate proves how much memory they take: a process that does neither watches over both. A program
+that calls edgedla is watched by nobody; there a limit of memory is a matter of estimates alone.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Callable, Optional, Sequence, Tuple
+
+from edgedla.errors import EnvironmentMissing, ModelError
+
+#: Commands that read or run what somebody else may have made, and end by themselves. `run` and `bench` are left to the
+#: service that started them: it watches their own process.
+GUARDED = frozenset("check place fix layers build quantize evaluate convert deploy bundle export inspect sweep".split())
+POLL_S = 0.02
+#: By name: not every system has them all.
+FORWARDED = {
+    getattr(signal, f"SIG{n}") for n in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2") if hasattr(signal, f"SIG{n}")
+}
+CRASHES = {getattr(signal, f"SIG{n}") for n in ("SEGV", "BUS", "ABRT", "FPE", "ILL") if hasattr(signal, f"SIG{n}")}
+_PR_SET_PDEATHSIG = 1
+MIB = 1 << 20
+
+_BYTES = 8
+Say = Callable[[str], None]
+
+
+class Watched:
+    """A limit in memory that both processes see.
+
+    Attributes:
+        pid: the process that the limit is about; 0 until it is known. Its own children inherit this object, not the limit.
+    """
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, _BYTES)
+        self.pid = 0
+
+    @property
+    def limit_bytes(self) -> int:
+        """0: none."""
+        return int.from_bytes(self._shared[:_BYTES], "little")
+
+    @limit_bytes.setter
+    def limit_bytes(self, limit: int) -> None:
+        self._shared[:_BYTES] = limit.to_bytes(_BYTES, "little")
+
+
+_watched: Optional[Watched] = None
+
+
+def watch(watched: Watched) -> None:
+    """From now on somebody ends this process when it holds more than `watched` allows."""
+    global _watched
+    watched.pid = os.getpid()
+    _watched = watched
+
+
+def hold_below(limit_bytes: int) -> None:
+    """This process is ended when it holds more; a later call moves the limit."""
+    if _watched is not None and _watched.pid == os.getpid():
+        _watched.limit_bytes = limit_bytes
+
+
+def allow(limit_bytes: int) -> None:
+    """As `hold_below`, but a limit that stands already is only raised."""
+    if _watched is not None:
+        hold_below(max(limit_bytes, _watched.limit_bytes))
+
+
+def resident_bytes(pid: int) -> int:
+    """What a process holds; 0 where nothing says it."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def guard_command(words: Sequence[str], say: Say) -> None:
+    """Goes on in a child process where the command is one of GUARDED; this process waits for it, and ends as it does.
+
+    Args:
+        say: takes the words for an end that the child could not explain.
+    """
+    verb = next((w for w in words if not w.startswith("-")), "")
+    if verb not in GUARDED or not hasattr(signal, "sigtimedwait") or not os.path.isdir("/proc/self"):
+        return
+    watched, parent = Watched(), os.getpid()
+    # A parent that ignores its children, as some shells' jobs do, would never hear of the end.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
+    try:
+        child = os.fork()
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return
+    if child:
+        _end_as(*_waited(child, watched), say)
+    _die_with(parent)
+    watch(watched)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _die_with(parent: int) -> None:
+    """SIGKILL to the watching process ends this one too: nobody would see what it does."""
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _waited(child: int, watched: Watched) -> Tuple[int, int]:
+    """(the child's status, the limit that it was ended for, or 0)."""
+    ended_for = 0
+    while True:
+        came = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, POLL_S)
+        # What a terminal sends reaches both; what `kill` sends to us is meant for the command.
+        if came is not None and came.si_signo in FORWARDED and came.si_code <= 0:
+            with suppress(ProcessLookupError):
+                os.kill(child, came.si_signo)
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status, ended_for
+        limit = watched.limit_bytes
+        if limit and not ended_for and resident_bytes(child) > limit:
+            os.kill(child, signal.SIGKILL)
+            ended_for = limit
+
+
+def _end_as(status: int, ended_for: int, say: Say) -> None:
+    if os.WIFEXITED(status):
+        os._exit(os.WEXITSTATUS(status))
+    number = os.WTERMSIG(status)
+    if ended_for:
+        say(
+            f"edgedla: error: the command took more than {ended_for // MIB} MiB of memory and was ended\n"
+            "  give smaller --shapes or a smaller --batch, or a larger --max-memory"
+        )
+        os._exit(EnvironmentMissing.exit_code)
+    if number in CRASHES:
+        say(
+            f"edgedla: error: a native library (onnx, ONNX Runtime, HiGHS) crashed ({signal.Signals(number).name})\n"
+            "  The model is most likely broken; onnx's own `check-model MODEL` may say where. If it is sound, please report\n"
+            "  it with the model and the versions of these libraries."
+        )
+        os._exit(ModelError.exit_code)
+    if number == signal.SIGKILL:
+        say("edgedla: error: the command was killed (SIGKILL), most likely because the machine had no memory left")
+        os._exit(EnvironmentMissing.exit_code)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os._exit(128 + number)

@@ -1,0 +1,113 @@
+"""Models that onnx-ir reads and cannot write, that grow as they are folded, or whose names are orders to a terminal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable
+
+import pytest
+from onnx import ModelProto, TensorProto, helper, save
+
+from edgedla.cli.main import exit_code_of
+from tests.hostile.nasty_models import chain, model, shape_doubles
+from tests.models import ints
+
+pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+pytest.importorskip("onnx_ir", reason="onnx-ir is not installed")
+
+
+def attribute_without_type() -> ModelProto:
+    built = chain(3)
+    built.graph.node[1].attribute.add(name="perm")
+    return built
+
+
+def output_that_nothing_makes() -> ModelProto:
+    built = chain(3)
+    built.graph.output[0].name = "absent"
+    return built
+
+
+def input_that_nothing_makes() -> ModelProto:
+    built = chain(3)
+    built.graph.node[1].input[0] = "absent\x1b[2J"
+    return built
+
+
+def weights_without_type() -> ModelProto:
+    built = model(
+        [helper.make_node("Add", ["x", "w"], ["y"])], constants=[TensorProto(name="w", dims=[4], raw_data=b"0" * 16)]
+    )
+    return built
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        attribute_without_type,
+        output_that_nothing_makes,
+        input_that_nothing_makes,
+        weights_without_type,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_a_broken_model_is_refused_in_words(make: Callable[[], ModelProto], tmp_path: Path) -> None:
+    save(make(), str(tmp_path / "m.onnx"))
+    command = [sys.executable, "-m", "edgedla", "fix", str(tmp_path / "m.onnx"), "--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def doubled_values() -> ModelProto:
+    """Known integers concatenated with themselves: 2 ** 42 of them, which data propagation would write down."""
+    nodes = [helper.make_node("Concat", [f"s{i}", f"s{i}"], [f"s{i + 1}"], axis=0) for i in range(40)]
+    nodes.append(helper.make_node("Reshape", ["x", "s40"], ["y"]))
+    return model(nodes, constants=[ints("s0", 1, 8, 4, 4)])
+
+
+def doubled_in_the_dark() -> ModelProto:
+    """The same behind an operator whose dims inference leaves open."""
+    nodes = [helper.make_node("NonZero", ["k"], ["n"]), helper.make_node("Squeeze", ["n", "zero"], ["s0"])]
+    nodes += [helper.make_node("Concat", [f"s{i}", f"s{i}"], [f"s{i + 1}"], axis=0) for i in range(40)]
+    nodes.append(helper.make_node("Reshape", ["x", "s40"], ["y"]))
+    return model(nodes, constants=[ints("k", 1, 8, 4, 4), ints("zero", 0)])
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: shape_doubles(40), doubled_values, doubled_in_the_dark], ids=["shape", "values", "dark"]
+)
+def test_folding_keeps_to_a_bound(make: Callable[[], ModelProto], tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    save(make(), str(tmp_path / "m.onnx"))
+    program = (
+        "import sys\nfrom edgedla.cli.main import exit_code_of\n"
+        "code = exit_code_of(sys.argv[1:])\n"
+        "most = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
+        "print(code, most)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "fix", str(tmp_path / "m.onnx"), "--dry-run", "--shapes", "x:1x8x4x4"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30)),
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    code, kib = (int(word) for word in done.stdout.split()[-2:])
+    assert code in (0, 1, 3)
+    assert kib < 512 << 10
+
+
+def test_texts_and_absent_values_are_no_constants(tmp_path: Path) -> None:
+    words = helper.make_tensor("words", TensorProto.STRING, [2], [b"a", b"B"])
+    nodes = [
+        helper.make_node("StringNormalizer", ["words"], ["upper"], case_change_action="UPPER"),
+        helper.make_node("StringNormalizer", ["upper"], ["lower"], case_change_action="LOWER"),
+        helper.make_node("Relu", ["x"], ["y"]),
+    ]
+    built = model(nodes, constants=[words], outputs=("y", "lower"))
+    built.graph.output[1].type.tensor_type.elem_type = TensorProto.STRING
+    save(built, str(tmp_path / "m.onnx"))
+    assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove"]) in (0, 1, 3)
