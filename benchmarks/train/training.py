@@ -20,7 +20,7 @@ BATCH = 256
 
 def fit(
     module: nn.Module, task: Task, epochs: int, rate: float, decay: float, *, half: bool = False,
-    teacher: Optional[nn.Module] = None, share: float = 0.5, average: float = 0.0, batch: int = BATCH,
+    teacher: Optional[nn.Module] = None, share: float = 0.5, average: float = 0.0, batch: int = BATCH, clip: float = 0.0,
     after: Optional[Callable[[int, Optional[Average]], None]] = None,
 ) -> None:  # fmt: skip
     """Trains on the task's pictures: the rate rises over a tenth of the steps and falls on a cosine.
@@ -28,11 +28,14 @@ def fit(
     Args:
         half: forward in BF16 on a GPU. teacher: `share` of the loss is the distance to its scores.
         average: decay of the averaged parameters; 0 keeps none. after: called with the epoch's number and them.
+        clip: longest gradient of all parameters together; 0 clips none.
     """
     x, y = task.train.x, task.train.y
     steps = max(len(x) // batch, 1)
     total = epochs * steps
     optimizer = optimizer_for(module, rate, decay)
+    if clip:
+        optimizer.register_step_pre_hook(lambda *_: (nn.utils.clip_grad_norm_(module.parameters(), clip), None)[1])
 
     def loss_of(picked: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
         inputs = task.scaled(picked)
