@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
+import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper, save
+from onnx import ModelProto, TensorProto, helper, numpy_helper, save
 
 from edgedla.cli.main import exit_code_of
 from tests.hostile.nasty_models import chain, model, shape_doubles
@@ -43,10 +44,16 @@ def weights_without_type() -> ModelProto:
     return built
 
 
+def weights_cut_short() -> ModelProto:
+    short = TensorProto(name="w", dims=[4], data_type=TensorProto.FLOAT, raw_data=b"0" * 12)
+    return model([helper.make_node("Div", ["x", "w"], ["y"])], constants=[short])
+
+
 @pytest.mark.parametrize(
     "make",
     [
         attribute_without_type,
+        weights_cut_short,
         output_that_nothing_makes,
         input_that_nothing_makes,
         weights_without_type,
@@ -111,3 +118,58 @@ def test_texts_and_absent_values_are_no_constants(tmp_path: Path) -> None:
     built.graph.output[1].type.tensor_type.elem_type = TensorProto.STRING
     save(built, str(tmp_path / "m.onnx"))
     assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove"]) in (0, 1, 3)
+
+
+def conv(**attributes: Any) -> ModelProto:
+    """A padded dilated convolution behind a Pad: two rewrites look at its window."""
+    weights = numpy_helper.from_array(np.ones((4, 8, 3, 3), np.float32), "w")
+    window = {"strides": [1, 1], "dilations": [9, 9], "pads": [9, 9, 9, 9], **attributes}
+    nodes = [
+        helper.make_node("Pad", ["x", "around"], ["p"]),
+        helper.make_node("Conv", ["p", "w"], ["y"], **window),
+    ]
+    return model(nodes, constants=[weights, ints("around", 0, 0, 1, 1, 0, 0, 1, 1)])
+
+
+@pytest.mark.parametrize("attribute", ["strides", "dilations", "pads"])
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_windows_of_a_wrong_number_of_entries_are_refused(attribute: str, count: int, tmp_path: Path) -> None:
+    save(conv(**{attribute: [1] * count}), str(tmp_path / "m.onnx"))
+    assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove", "--shapes", "x:1x8x4x4"]) in (
+        0,
+        1,
+        3,
+    )
+
+
+def test_negative_sizes_are_unknown_ones(tmp_path: Path) -> None:
+    built = model([helper.make_node("GlobalAveragePool", ["x"], ["y"])])
+    for dim, size in zip(built.graph.input[0].type.tensor_type.shape.dim, (1, 8, -4, 4)):
+        dim.dim_value = size
+    save(built, str(tmp_path / "m.onnx"))
+    assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove"]) in (0, 1, 3)
+
+
+def test_a_loop_that_reads_values_from_outside_is_sound(tmp_path: Path) -> None:
+    """The body of a loop is no graph of its own: onnx.checker alone would call what it reads from outside missing."""
+    truth = helper.make_tensor("truth", TensorProto.BOOL, [], [True])
+    body = helper.make_graph(
+        [helper.make_node("Add", ["carried", "x"], ["next"]), helper.make_node("Identity", ["go"], ["on"])],
+        "body",
+        [
+            helper.make_tensor_value_info("step", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("carried", TensorProto.FLOAT, [1, 8, 4, 4]),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", TensorProto.FLOAT, [1, 8, 4, 4]),
+        ],
+    )
+    built = model(
+        [helper.make_node("Loop", ["times", "truth", "x"], ["y"], body=body)],
+        constants=[helper.make_tensor("times", TensorProto.INT64, [], [2]), truth],
+    )
+    built.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 4, 4]))
+    save(built, str(tmp_path / "m.onnx"))
+    assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove", "--shapes", "x:1x8x4x4"]) in (0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Tuple, Union
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.files import write_atomic, writing
@@ -105,16 +105,19 @@ def require_whole(model: Any) -> None:
     """What onnx-ir reads it does not always write or copy again.
 
     Raises:
-        ModelError: an attribute or tensor has no type or another one than it says, or an output is made by no node.
+        ModelError: an attribute or tensor has no type or another one than it says, a tensor holds more or fewer bytes than
+            its dims ask for, or an output is made by no node.
     """
     from onnx import checker
 
     where = model.graph.name or "<model>"
+    for name, value in model.graph.initializers.items():
+        if not _holds_its_elements(value.const_value):
+            raise ModelError(f"the data of the initializer {name!r} does not fit its type and dims", where=where)
     try:
         proto = outline(model)
-        for node in proto.graph.node:
-            for entry in node.attribute:
-                checker.check_attribute(entry)
+        for entry in _plain_attributes(proto.graph.node):
+            checker.check_attribute(entry)
     except Exception as e:
         # onnx-ir raises classes of its own around plain ones; the cause says more.
         raise ModelError(f"the model cannot be read whole: {str(e.__cause__ or e)[:200]}", where=where) from e
@@ -123,6 +126,31 @@ def require_whole(model: Any) -> None:
     for output in proto.graph.output:
         if not output.name or output.name not in made:
             raise ModelError(f"no node makes the output {output.name!r}", where=where)
+
+
+def _plain_attributes(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Attributes of the nodes and of their bodies; a body itself reads values from outside, which the checker misses."""
+    for node in nodes:
+        for entry in node.attribute:
+            bodies = [entry.g] if entry.HasField("g") else list(entry.graphs)
+            if not bodies:
+                yield entry
+            for body in bodies:
+                yield from _plain_attributes(body.node)
+
+
+def _holds_its_elements(tensor: Any) -> bool:
+    """Whether a tensor inside the file has as many bytes as its type and dims ask for; of others nothing is known here."""
+    import onnx
+
+    proto = getattr(tensor, "raw", None)
+    if not isinstance(proto, onnx.TensorProto) or proto.data_location == onnx.TensorProto.EXTERNAL:
+        return True
+    if proto.data_type not in onnx.TensorProto.DataType.values() or proto.data_type == onnx.TensorProto.UNDEFINED:
+        return False
+    if proto.HasField("raw_data"):
+        return len(proto.raw_data) == int(tensor.nbytes)
+    return data_of(tensor) is not None
 
 
 def require_sound(model: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -63,11 +63,11 @@ class Network:
         return name
 
     def shape(self, value: Any) -> Optional[Tuple[int, ...]]:
-        """Dims, or None where one of them is not a number."""
+        """Dims, or None where one of them is not a number; a negative one says nothing."""
         if value is None or value.shape is None:
             return None
         dims = tuple(value.shape)
-        return tuple(int(d) for d in dims) if all(isinstance(d, int) for d in dims) else None
+        return tuple(int(d) for d in dims) if all(isinstance(d, int) and d >= 0 for d in dims) else None
 
     def static(self, value: Any) -> Tuple[int, ...]:
         """Dims.
@@ -187,6 +187,18 @@ def tensor_path(tensor: Any) -> Any:
     from pathlib import Path
 
     return Path(tensor.base_dir) / tensor.location
+
+
+def window_numbers(node: Any, name: str, default: Sequence[int]) -> List[int]:
+    """strides, dilations, pads or kernel_shape of a 2-D window; `default` where it is not written.
+
+    Raises:
+        Refused: it has another number of entries than `default`, as those of a 1-D or 3-D window have.
+    """
+    numbers = attribute(node, name, list(default))
+    if not isinstance(numbers, list) or len(numbers) != len(default):
+        raise Refused(f"{name} is {numbers}: a 2-D window has {len(default)} numbers")
+    return numbers
 
 
 def attribute(node: Any, name: str, default: Any) -> Any:

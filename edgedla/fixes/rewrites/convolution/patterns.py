@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, List, Optional, Tuple
 
-from edgedla.fixes.network.network import Network, attribute
+from edgedla.fixes.network.network import Network, attribute, window_numbers
 from edgedla.fixes.site import Refused
 
 
@@ -33,6 +33,8 @@ def window_of(network: Network, node: Any) -> Optional[Window]:
         return None
     network.dtype(node.inputs[0])
     weights = network.weight_shape(node.inputs[1])
+    if len(weights) != 4:
+        raise Refused(f"its weights have {len(weights)} dims; those of a 2-D convolution have 4")
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None:
         network.weight_shape(bias)
@@ -41,9 +43,9 @@ def window_of(network: Network, node: Any) -> Optional[Window]:
         raise Refused(f"auto_pad is {auto}: export with pads")
     return Window(
         kernel=list(weights[2:]),
-        strides=attribute(node, "strides", [1, 1]),
-        dilations=attribute(node, "dilations", [1, 1]),
-        pads=attribute(node, "pads", [0, 0, 0, 0]) if auto == "NOTSET" else [0, 0, 0, 0],
+        strides=window_numbers(node, "strides", (1, 1)),
+        dilations=window_numbers(node, "dilations", (1, 1)),
+        pads=window_numbers(node, "pads", (0, 0, 0, 0)) if auto == "NOTSET" else [0, 0, 0, 0],
         group=attribute(node, "group", 1),
         weights=weights,
         bias=bias,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Optional
 
-from edgedla.fixes.network.network import Network, attribute
+from edgedla.fixes.network.network import Network, attribute, window_numbers
 from edgedla.fixes.rewrites.limits import conv_padding, upper_limit
 from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
 
@@ -20,7 +20,7 @@ def match(network: Network, node: Any) -> Optional[Site]:
     auto = attribute(node, "auto_pad", "NOTSET")
     if auto not in ("NOTSET", "VALID"):
         raise Refused(f"auto_pad is {auto}: it would count the padding as input")
-    pads_now = attribute(node, "pads", [0, 0, 0, 0]) if auto == "NOTSET" else [0, 0, 0, 0]
+    pads_now = window_numbers(node, "pads", (0, 0, 0, 0)) if auto == "NOTSET" else [0, 0, 0, 0]
     kernel = attribute(node, "kernel_shape", None)
     if node.op_type == "Conv":
         kernel = kernel or list(network.weight_shape(node.inputs[1])[2:])
@@ -31,8 +31,10 @@ def match(network: Network, node: Any) -> Optional[Site]:
             raise Refused("its divisor leaves its own padding out")
         if attribute(node, "ceil_mode", 0):
             raise Refused("ceil_mode adds windows that reach outside")
+    if not kernel or len(kernel) != 2:
+        raise Refused(f"kernel_shape is {kernel}: a 2-D window has 2 numbers")
     pads = [a + b for a, b in zip(pads_now, around)]
-    reach = [(k - 1) * d for k, d in zip(kernel, attribute(node, "dilations", [1, 1]))]
+    reach = [(k - 1) * d for k, d in zip(kernel, window_numbers(node, "dilations", (1, 1)))]
     if max(pads) > most or any(p > r for p, r in zip(pads, reach * 2)):
         raise Refused(f"padding of {pads} is above {most}, or not below the kernel")
     attributes = {name: a.value for name, a in node.attributes.items() if name not in ("pads", "auto_pad")}
