@@ -50,6 +50,18 @@ def outputs_note(purpose: str, goal: Goal, fixed: Any) -> Tuple[str, ...]:
     return (f"{', '.join(flat)}: a {purpose} build takes 4-D outputs only; allow them with --change-outputs",)
 
 
+def open_sizes_note(work: Any) -> Tuple[str, ...]:
+    """Inputs whose sizes are open: rewrites need numbers, and so do predicted times."""
+    open_ones = [v.name for v in work.graph.inputs if v.shape is not None and not v.shape.is_static()]
+    if not open_ones:
+        return ()
+    names, rest = ", ".join(open_ones[:4]), len(open_ones) - 4
+    more = f" and {rest} more" if rest > 0 else ""
+    return (
+        f"sizes are left open at {names}{more}: rewrites and times need numbers, give them with --shapes or --batch",
+    )
+
+
 def weights_notes(work: Any, prove: bool, seeded_weights: bool, no_dla: Optional[str]) -> Tuple[str, ...]:
     notes = [no_dla] if no_dla else []
     if not has_all_weights(work):

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.errors import UsageError
-from edgedla.fixes.account import fixed_sites, outputs_note, placed_layers, refused_sites, weights_notes
+from edgedla.fixes.account import (
+    fixed_sites,
+    open_sizes_note,
+    outputs_note,
+    placed_layers,
+    refused_sites,
+    weights_notes,
+)
 from edgedla.fixes.apply_proven import apply_proven, feeds_of, network_proof
 from edgedla.fixes.choose import Chooser
 from edgedla.fixes.fold import fold_constants, set_shapes
@@ -128,7 +135,11 @@ def fix(
         interface=interface,
         outputs=outputs,
         decoder=changes.decoder_bytes,
-        notes=(*weights_notes(work, prove, seeded_weights, platform.no_dla), *outputs_note(purpose, goal, fixed)),
+        notes=(
+            *open_sizes_note(work),
+            *weights_notes(work, prove, seeded_weights, platform.no_dla),
+            *outputs_note(purpose, goal, fixed),
+        ),
         trials=choice.trials,
         layers_before=layers_before,
         layers_after=layers_after,

@@ -134,6 +134,24 @@ def test_wrong_use_is_named():
         edgedla.fix(squeeze_excite(opset=9), **ORIN)
 
 
+def test_open_sizes_are_named_with_the_option_that_fixes_them():
+    model = squeeze_excite()
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+    result = edgedla.fix(model, **ORIN)
+    assert [note for note in result.notes if note.startswith("sizes are left open at x")]
+    assert not edgedla.fix(model, **ORIN, shapes={"x": (1, 3, 14, 14)}).notes
+
+
+def test_a_file_that_is_no_model_is_told_as_check_tells_it(tmp_path):
+    whole = squeeze_excite().SerializeToString()
+    for name, data, text in (("cut", whole[:-900], "cut off"), ("empty", b"", "is empty")):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(ModelError, match=text):
+            edgedla.fix(tmp_path / name, **ORIN)
+    with pytest.raises(ModelError, match="a folder"):
+        edgedla.fix(tmp_path, **ORIN)
+
+
 def gelu():
     """Conv, GELU by Erf, Conv; weights without which a sum of squares would be large."""
     rng = np.random.default_rng(3)

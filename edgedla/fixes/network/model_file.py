@@ -11,6 +11,7 @@ from edgedla.errors import ModelError, UsageError
 from edgedla.files import write_atomic, writing
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import MISSING_DATA, MOST_READ_ELEMENTS, data_of, has_data, tensor_path
+from edgedla.importers.model_file.onnx_file import read
 
 #: protobuf reads no message above 2 GiB; models beyond this keep their weights beside the file.
 MOST_BYTES_INSIDE = 1_900_000_000
@@ -33,7 +34,11 @@ def _opened(model: Union[str, Path, bytes, Any]) -> Any:
     ir = onnx_ir()
     try:
         if isinstance(model, (str, os.PathLike)):
-            return ir.load(os.fspath(model))
+            loaded = ir.load(os.fspath(model))
+            if not loaded.graph.opset_imports:
+                # An empty file parses too.
+                raise ValueError("it names no operator set")
+            return loaded
         if isinstance(model, (bytes, bytearray, memoryview)):
             import onnx
 
@@ -44,8 +49,9 @@ def _opened(model: Union[str, Path, bytes, Any]) -> Any:
     except Exception as e:
         # protobuf, the file system and onnx-ir raise unrelated classes here.
         where = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "<model>"
-        if isinstance(e, FileNotFoundError) and not os.path.exists(where):
-            raise ModelError("no such file", where=where) from e
+        if not isinstance(model, ir.Model):
+            # Says what is wrong with the file.
+            read(model)
         raise ModelError(f"the model cannot be read: {str(e)[:200]}", where=where) from e
 
 

@@ -6,7 +6,7 @@ from typing import Any, List, Mapping, Sequence, Set, Tuple
 
 from edgedla.fixes.result import FixResult, PlacedLayer
 from edgedla.reports.fixes.rewrites import rewrite_rows
-from edgedla.reports.fixes.text import figure_rows, headline, proof_text, refused_groups, subject
+from edgedla.reports.fixes.text import build_of, figure_rows, headline, proof_text, refused_groups
 from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
@@ -27,7 +27,7 @@ def to_html(result: FixResult) -> str:
         command="fix",
         title=f"{result.name} fixed",
         name=result.name,
-        about=subject(result),
+        about=build_of(result),
         answers=[
             Verdict(style, "Rewritten" if result.applied else "Nothing changed", sentence),
             Verdict(proven, "Proven" if network.within else "Not proven as a whole", proof_text(result)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
 
 from edgedla.fixes.result import FixResult
 from edgedla.reports.page.numbers import significant
@@ -29,11 +29,17 @@ def rewrite_rows(result: FixResult) -> List[Mapping[str, Any]]:
                 "summary": entry.summary,
                 "count": count,
                 "equality": entry.equality,
-                "proof": proved + (f", differs by at most {worst:.1e}" if worst is not None else ""),
+                "proof": proved + _difference(worst),
                 "without": _without(result, rewrite),
             }
         )
     return rows
+
+
+def _difference(worst: Optional[float]) -> str:
+    if worst is None:
+        return ""
+    return f", differs by at most {worst:.1e}" if worst else ", the same bits"
 
 
 def _without(result: FixResult, rewrite: str) -> str:
@@ -41,5 +47,6 @@ def _without(result: FixResult, rewrite: str) -> str:
     for bundle in result.bundles:
         if bundle.title == f"every {rewrite}" and bundle.kept and bundle.without != float("inf"):
             unit = UNITS[result.objective]
-            return f"{significant(bundle.without)} {unit} instead of {significant(bundle.with_it)}"
+            without, with_it = significant(bundle.without), significant(bundle.with_it)
+            return f"{without} {unit} instead of {with_it}" if without != with_it else f"{with_it} {unit} as well"
     return "-"

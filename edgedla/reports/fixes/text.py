@@ -46,8 +46,13 @@ OBJECTIVE_WORDS: Mapping[str, str] = {
 
 
 def subject(result: FixResult) -> str:
+    return f"{clean(result.name)} on {build_of(result)}"
+
+
+def build_of(result: FixResult) -> str:
+    """Module, precision, release and purpose."""
     p = result.platform
-    return f"{clean(result.name)} on {p['title']}, {result.precision.upper()}, TensorRT {p['trt']}, for {result.purpose} builds"
+    return f"{p['title']}, {result.precision.upper()}, TensorRT {p['trt']}, for {result.purpose} builds"
 
 
 def headline(result: FixResult) -> Tuple[str, str]:
