@@ -6,7 +6,7 @@ from typing import Tuple
 
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
-from edgedla.reports import summary
+from edgedla.reports import layer_groups
 
 #: From the mildest to the strictest that fails; each counts all that stands before it.
 #: never: nothing. unsupported: a layer that the DLA refuses, or a build that would fail. fallback: any layer that ends
@@ -32,7 +32,7 @@ def passes(report: CheckReport, fail_on: str) -> bool:
             return False
         if report.strict.passes is None and level >= FAIL_ON.index("unknown"):
             return False
-    if summary.unknown_nodes(report) and level >= FAIL_ON.index("unknown"):
+    if layer_groups.unknown_nodes(report) and level >= FAIL_ON.index("unknown"):
         return False
     return not offenders(report, fail_on)
 
@@ -41,7 +41,7 @@ def _severity(report: CheckReport, layer: LayerReport) -> int:
     """Index in FAIL_ON of the mildest setting that counts the layer; 0 where none does."""
     if layer.placed is Placed.FOLDED:
         return 0
-    if summary.is_unknown(layer) or report.platform.dla_unknown:
+    if layer_groups.is_unknown(layer) or report.platform.dla_unknown:
         # Not "unsupported": nobody knows. Where it is predicted on the GPU, it is there because it is unknown.
         return FAIL_ON.index("unknown")
     if layer.placed is Placed.DLA:

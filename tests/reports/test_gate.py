@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from edgedla.regions.report import CheckReport, NodeReport
 from edgedla.regions.values import Cause, Placed
-from edgedla.reports import CHECK_FORMATS, gate, render_check, summary
+from edgedla.reports import CHECK_FORMATS, gate, render_check, summary, words
 from edgedla.reports.markdown import code
 from edgedla.reports.text import clean
 from edgedla.rules.verdict import Support
@@ -69,14 +69,14 @@ def test_remedies_are_shown_by_title_and_unknown_ids_as_they_are() -> None:
     from edgedla.rules import fixes
 
     known = sorted(fixes())[0]
-    assert summary.fix_text([known, "no-such-remedy"]) == f"{fixes()[known]['title']} ({known}); no-such-remedy"
+    assert words.fix_text([known, "no-such-remedy"]) == f"{fixes()[known]['title']} ({known}); no-such-remedy"
 
 
 @pytest.mark.parametrize(
     ("share", "text"), [(0, "0 %"), (1, "100 %"), (0.99999, "99.9 %"), (0.00001, "0.1 %"), (0.5, "50.0 %")]
 )
 def test_only_all_and_nothing_are_called_so(share: float, text: str) -> None:
-    assert summary.percent(share) == text
+    assert words.percent(share) == text
 
 
 @given(st.text())

@@ -10,7 +10,7 @@ from typing import Dict, List, Optional, Tuple
 from edgedla.pages import page_url
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
-from edgedla.reports import summary
+from edgedla.reports import layer_groups
 from edgedla.rules import Rule, all_rules
 from edgedla.rules.verdict import Effect, Finding
 
@@ -75,14 +75,14 @@ def findings_of(report: CheckReport) -> Tuple[Group, ...]:
 
     for layer in report.layers:
         if layer.placed is Placed.GPU and layer.cause.is_root:
-            tone = "unknown" if summary.is_unknown(layer) else "bad"
-            decisive = summary.decisive(layer)
+            tone = "unknown" if layer_groups.is_unknown(layer) else "bad"
+            decisive = layer_groups.decisive(layer)
             for f in decisive:
                 add(tone, f.rule, _title(f), f.message, f.fixes, layer)
             if not decisive:
-                add(tone, str(layer.cause), summary.CAUSES.get(layer.cause, ""), layer.reason, (), layer)
+                add(tone, str(layer.cause), layer_groups.CAUSES.get(layer.cause, ""), layer.reason, (), layer)
         elif layer.placed is Placed.GPU:
-            add("equal", str(layer.cause), summary.CAUSES.get(layer.cause, ""), layer.reason, (), layer)
+            add("equal", str(layer.cause), layer_groups.CAUSES.get(layer.cause, ""), layer.reason, (), layer)
         elif layer.placed is Placed.DLA:
             for f in layer.findings:
                 if f.effect in (Effect.WARN, Effect.SLOW):

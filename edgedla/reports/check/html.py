@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
-from edgedla.reports import summary, worth
+from edgedla.reports import layer_groups, summary, words, worth
 from edgedla.reports.check.findings import OPEN, findings_of
 from edgedla.reports.check.ribbon import MOST_CELLS, STYLE_WORDS, common_prefix, reason_of, ribbon, style_of
 from edgedla.reports.check.slower import nothing_to_change, slower_changes
@@ -15,7 +15,7 @@ from edgedla.reports.page.figures import Bar, Fact, Figure, Part
 from edgedla.reports.page.numbers import MINUS, megabytes, milliseconds, signed_count, significant
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
-from edgedla.reports.summary import macs_text, percent
+from edgedla.reports.words import macs_text, percent
 
 
 def to_html(reports: Sequence[CheckReport], view: CheckView) -> str:
@@ -57,10 +57,10 @@ def page_values(report: CheckReport, file: str, prefix: str = "") -> Dict[str, A
         "frames": frames,
         "cells": len(report.layers) <= MOST_CELLS,
         "name_prefix": common_prefix([layer.name for layer in report.layers]),
-        "rows": [(layer, style_of(layer), reason_of(layer), summary.place_of(layer)) for layer in report.layers],
+        "rows": [(layer, style_of(layer), reason_of(layer), words.place_of(layer)) for layer in report.layers],
         "findings": findings_of(report),
         "open": OPEN,
-        "nodes": summary.unknown_nodes(report),
+        "nodes": layer_groups.unknown_nodes(report),
         "facts": _facts(report),
     }
 
@@ -164,8 +164,8 @@ def _step(report: CheckReport, n: int) -> Dict[str, Any]:
     gained = None if after_us is None or before_us is None else after_us - before_us
     return {
         "change": change,
-        "title": summary.fix_text(change.fixes),
-        "texts": [summary.remedy_text(fix) for fix in change.fixes],
+        "title": words.fix_text(change.fixes),
+        "texts": [words.remedy_text(fix) for fix in change.fixes],
         "layers": f"{change.layers_dla_after} of {change.layers_after}",
         "layers_gain": signed_count(change.layers_gained) if change.layers_gained else "no change",
         "macs": percent(_share(report, n)),

@@ -8,7 +8,7 @@ from xml.sax.saxutils import quoteattr
 
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
-from edgedla.reports import gate, summary
+from edgedla.reports import gate, layer_groups, summary
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.text import clean
 
@@ -25,8 +25,8 @@ def to_junit(reports: Sequence[CheckReport], view: CheckView) -> str:
 def _suite(report: CheckReport, fail_on: str) -> Iterator[str]:
     failing = {layer.index for layer in gate.offenders(report, fail_on)}
     layers = [layer for layer in report.layers if layer.placed is not Placed.FOLDED]
-    skipped = {layer.index for layer in layers if summary.is_unknown(layer)} - failing
-    nodes = summary.unknown_nodes(report)
+    skipped = {layer.index for layer in layers if layer_groups.is_unknown(layer)} - failing
+    nodes = layer_groups.unknown_nodes(report)
     outcome = "failure" if fail_on == "unknown" else "skipped"
     # The build as a whole can fail where no layer does (formats, two subgraphs), and a platform can lack the DLA.
     whole = gate.passes(report, fail_on)
@@ -56,7 +56,7 @@ def _suite(report: CheckReport, fail_on: str) -> Iterator[str]:
 
 
 def _why(layer: LayerReport) -> str:
-    findings = summary.decisive(layer)
+    findings = layer_groups.decisive(layer)
     return "; ".join(f"{f.rule} {f.message}" for f in findings) or layer.reason
 
 

@@ -6,10 +6,11 @@ from typing import Iterator, Sequence
 
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
-from edgedla.reports import summary
+from edgedla.reports import layer_groups, summary, words
 from edgedla.reports.check.slower import slower_changes
-from edgedla.reports.summary import Group, count, fix_text, macs_text, percent
+from edgedla.reports.layer_groups import Group
 from edgedla.reports.text import Line, clean
+from edgedla.reports.words import count, fix_text, macs_text, percent
 
 
 def listing(report: CheckReport) -> Iterator[Line]:
@@ -29,7 +30,7 @@ def listing(report: CheckReport) -> Iterator[Line]:
         yield "dim", 2, slower_changes(report)
     yield from (("", indent, clean(line)) for indent, line in summary.with_fixes(report))
     if report.platform.has_dla:
-        for title, tone, groups in summary.sections(report):
+        for title, tone, groups in layer_groups.sections(report):
             yield from _groups(title, tone, groups)
         yield from _regions(report)
     if report.notes:
@@ -46,7 +47,7 @@ def _figures(report: CheckReport) -> Iterator[Line]:
         size = sum(t.size_bytes for t in report.transitions)
         yield "", 2, f"transitions  {totals.transitions} ({size / 1e6:.3g} MB cross between DLA and GPU)"
     layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
-    yield "", 2, f"layers       {layers}; unknown: {summary.unknowns(report)}"
+    yield "", 2, f"layers       {layers}; unknown: {layer_groups.unknowns(report)}"
     if totals.macs:
         yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
     yield from (("", 2, f"{label:13}{text}") for label, text in summary.costs(report))
@@ -74,7 +75,7 @@ def _strict(report: CheckReport) -> Iterator[Line]:
 def _ranking(report: CheckReport) -> Iterator[Line]:
     for place, change in enumerate(report.ranking, 1):
         size = count(len(change.layers), "layer")
-        yield "", 2, f"{place}. {fix_text(change.fixes)} ({size}): {summary.gains(report, change)}"
+        yield "", 2, f"{place}. {fix_text(change.fixes)} ({size}): {words.gains(report, change)}"
         yield "dim", 5, f"{clean(report.layers[change.layers[0]].name)}: {clean(change.message)}"
         yield "dim", 5, f"by {clean(change.label)}"
 

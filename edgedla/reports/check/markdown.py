@@ -6,11 +6,12 @@ from typing import Iterator, Sequence
 
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
-from edgedla.reports import summary
+from edgedla.reports import layer_groups, summary, words
 from edgedla.reports.check.slower import slower_changes
 from edgedla.reports.check.view import CheckView
+from edgedla.reports.layer_groups import Group
 from edgedla.reports.markdown import code, escape
-from edgedla.reports.summary import Group, macs_text, percent
+from edgedla.reports.words import macs_text, percent
 
 
 def to_markdown(reports: Sequence[CheckReport], view: CheckView) -> str:
@@ -28,7 +29,7 @@ def _report(report: CheckReport) -> Iterator[str]:
         yield f"| Loadables | {totals.regions} of at most {limit} on one core, {totals.regions_dropped} dropped |"
         yield f"| Transitions | {totals.transitions} |"
     yield f"| Layers | {totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded |"
-    yield f"| Unknown | {summary.unknowns(report)} |"
+    yield f"| Unknown | {layer_groups.unknowns(report)} |"
     yield f"| MACs | {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA |"
     yield from (f"| {label.capitalize()} | {escape(text)} |" for label, text in summary.costs(report))
     yield f"| Basis | rules {escape(report.rules_version)}; a prediction |\n"
@@ -42,13 +43,13 @@ def _report(report: CheckReport) -> Iterator[str]:
         yield "### Change these layers first\n"
         yield "| | Layers | Gain | Why | Fix |\n|---|---|---|---|---|"
         for place, change in enumerate(report.ranking, 1):
-            gain = escape(summary.gains(report, change))
+            gain = escape(words.gains(report, change))
             name = f"{escape(change.label)} ({len(change.layers)})"
-            yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(summary.fix_text(change.fixes))} |"
+            yield f"| {place} | {name} | {gain} | {escape(change.message)} | {escape(words.fix_text(change.fixes))} |"
         yield ""
     if report.slower is not None:
         yield f"{escape(slower_changes(report))}\n"
-    for title, _, groups in summary.sections(report):
+    for title, _, groups in layer_groups.sections(report):
         yield from _groups(title, groups)
     findings = [(region, finding) for region in report.regions if region.kept for finding in region.findings]
     if findings:

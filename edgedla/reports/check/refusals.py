@@ -7,7 +7,7 @@ from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Cause, Placed
-from edgedla.reports import summary
+from edgedla.reports import layer_groups
 from edgedla.rules.remedies import remedies
 from edgedla.rules.verdict import Finding
 
@@ -39,8 +39,8 @@ def by_remedy(report: CheckReport) -> Tuple[Refusals, ...]:
     for layer in report.layers:
         if layer.placed is not Placed.GPU or not layer.cause.is_root or layer.cause is Cause.NO_DLA:
             continue
-        findings = summary.decisive(layer)
-        tone = "unknown" if summary.is_unknown(layer) else "bad"
+        findings = layer_groups.decisive(layer)
+        tone = "unknown" if layer_groups.is_unknown(layer) else "bad"
         remedy = _remedy(findings, ranked)
         # Without a remedy the rule is what layers have in common.
         key = (remedy, tone) if remedy else (f"\0{findings[0].rule if findings else layer.cause}", tone)
@@ -85,4 +85,4 @@ def pulled_along(report: CheckReport) -> Tuple[Pulled, ...]:
         if layer.placed is Placed.GPU and not layer.cause.is_root:
             groups.setdefault(layer.cause, []).append(layer)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    return tuple(Pulled(summary.CAUSES[cause], tuple(layers)) for cause, layers in ordered)
+    return tuple(Pulled(layer_groups.CAUSES[cause], tuple(layers)) for cause, layers in ordered)

@@ -7,10 +7,10 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
-from edgedla.reports import summary
+from edgedla.reports import layer_groups, words
 from edgedla.reports.page.numbers import milliseconds
-from edgedla.reports.summary import count, macs_text
 from edgedla.reports.text import clean
+from edgedla.reports.words import count, macs_text
 from edgedla.reports.worth import worth_of
 
 #: Above this many layers a frame has one cell with the count: a page of 10,000 elements gets slow.
@@ -57,7 +57,7 @@ def style_of(layer: LayerReport) -> str:
         return "gone"
     if layer.placed is Placed.DLA:
         return "dla"
-    if summary.is_unknown(layer):
+    if layer_groups.is_unknown(layer):
         return "what"
     return "no" if layer.cause.is_root else "cap16"
 
@@ -71,8 +71,8 @@ def reason_of(layer: LayerReport) -> str:
         return "runs on the DLA"
     if layer.placed is Placed.FOLDED:
         return "folded: costs nothing"
-    word = "unknown" if summary.is_unknown(layer) else "refused" if layer.cause.is_root else "pulled along"
-    findings = summary.decisive(layer)
+    word = "unknown" if layer_groups.is_unknown(layer) else "refused" if layer.cause.is_root else "pulled along"
+    findings = layer_groups.decisive(layer)
     return f"{word}: {findings[0].message if findings else layer.reason}"
 
 
@@ -155,7 +155,7 @@ def title_of(report: CheckReport, layer: LayerReport) -> str:
     facts = [milliseconds(time_us)] if time_us else []
     if layer.macs:
         facts.append(f"{macs_text(layer.macs)} MACs")
-    lines = [f"{layer.index} {layer.type} {summary.place_of(layer)}", reason_of(layer), ", ".join(facts)]
+    lines = [f"{layer.index} {layer.type} {words.place_of(layer)}", reason_of(layer), ", ".join(facts)]
     # A name may hold a line break of its own.
     return "\n".join(clean(line) for line in lines if line)
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from edgedla.pages import page_url
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
-from edgedla.reports import summary
+from edgedla.reports import layer_groups, summary
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.json_document import dump
 from edgedla.rules import Effect, all_rules, explain
@@ -69,10 +69,10 @@ def _results(report: CheckReport, uri: str) -> Iterator[Tuple[Dict[str, Any], st
             level = {Effect.REJECT: refusal, Effect.UNKNOWN: "none"}.get(finding.effect, "note")
             result = _result(report, uri, layer, finding.rule, level, finding.message)
             yield result, finding.rule_name
-        if layer.placed is Placed.GPU and not summary.decisive(layer):
-            level = "none" if summary.is_unknown(layer) else "note" if not layer.cause.is_root else refusal
-            yield _result(report, uri, layer, str(layer.cause), level, layer.reason), summary.CAUSES[layer.cause]
-    for node in summary.unknown_nodes(report):
+        if layer.placed is Placed.GPU and not layer_groups.decisive(layer):
+            level = "none" if layer_groups.is_unknown(layer) else "note" if not layer.cause.is_root else refusal
+            yield _result(report, uri, layer, str(layer.cause), level, layer.reason), layer_groups.CAUSES[layer.cause]
+    for node in layer_groups.unknown_nodes(report):
         yield _result(report, uri, None, "unknown", "none", f"{node.op} {node.name}: {node.reason}"), "unknown"
     for region in report.regions:
         for finding in region.findings:

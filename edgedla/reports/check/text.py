@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import RankedChange
-from edgedla.reports import summary, worth
+from edgedla.reports import layer_groups, summary, words, worth
 from edgedla.reports.check.listing import listing
 from edgedla.reports.check.refusals import by_remedy, pulled_along
 from edgedla.reports.check.slower import nothing_to_change, slower_changes
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.page.numbers import milliseconds, significant
-from edgedla.reports.summary import count, macs_text, percent
 from edgedla.reports.text import Line, clean, folded, print_lines
+from edgedla.reports.words import count, macs_text, percent
 
 if TYPE_CHECKING:
     from edgedla.placement.worth import Way
@@ -113,7 +113,7 @@ def _figures(report: CheckReport) -> Iterator[Line]:
     totals = report.totals
     layers = f"{totals.layers_dla} DLA, {totals.layers_gpu} GPU, {totals.layers_folded} folded"
     if report.platform.has_dla:
-        yield "", 2, f"layers       {layers}; unknown: {summary.unknowns(report)}"
+        yield "", 2, f"layers       {layers}; unknown: {layer_groups.unknowns(report)}"
     if totals.macs:
         yield "", 2, f"MACs         {macs_text(totals.macs)}, {percent(totals.share_macs_dla)} on the DLA"
     if report.platform.has_dla:
@@ -201,7 +201,7 @@ def _changes(report: CheckReport) -> Iterator[Line]:
     yield from (("", 0, ""), ("title", 0, "Change these layers first (each on top of those above)"))
     for place, change in enumerate(report.ranking, 1):
         alone = "" if change.helps_alone or place == 1 else "; not by itself"
-        yield "", 2, f"{place}. {summary.fix_text(change.fixes)}: {count(len(change.layers), 'layer')}{alone}"
+        yield "", 2, f"{place}. {words.fix_text(change.fixes)}: {count(len(change.layers), 'layer')}{alone}"
         last = place == len(report.ranking) > 1
         yield ("title" if last else "dim"), 5, f"{'together: ' if last else ''}{after(report, change)}"
     if report.slower is not None:
@@ -222,14 +222,14 @@ def after(report: CheckReport, change: RankedChange) -> str:
 
 def _refusals(report: CheckReport, most: int) -> Iterator[Line]:
     groups, pulled = by_remedy(report), pulled_along(report)
-    nodes = summary.unknown_nodes(report)
+    nodes = layer_groups.unknown_nodes(report)
     if not groups and not pulled and not nodes:
         return
     yield from (("", 0, ""), ("title", 0, "Not on the DLA, by remedy"))
     ranked = {fix for change in report.ranking for fix in change.fixes}
     for group in groups[:most]:
         word = "unknown" if group.tone == "unknown" else "refused"
-        title = group.remedy if group.remedy in ranked else summary.fix_text((group.remedy,)) or group.title
+        title = group.remedy if group.remedy in ranked else words.fix_text((group.remedy,)) or group.title
         rules = f", {', '.join(group.rules[:3])}" if group.rules else ""
         text = f"{title} ({count(len(group.layers), 'layer')} {word}{rules}): {clean(group.message)}"
         yield group.tone, 2, text
@@ -245,7 +245,7 @@ def _refusals(report: CheckReport, most: int) -> Iterator[Line]:
 
 def named(layers: Sequence[LayerReport], most: Optional[int] = NAMED_LAYERS) -> str:
     """The first layers, and how many more there are."""
-    shown = ", ".join(clean(summary.place_of(layer)) for layer in layers[:most])
+    shown = ", ".join(clean(words.place_of(layer)) for layer in layers[:most])
     return shown + (f" and {len(layers) - most} more" if most is not None and len(layers) > most else "")
 
 

@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.deployment import Deployment
 from edgedla.reports.page.numbers import megabytes, milliseconds, significant
-from edgedla.reports.summary import percent
 from edgedla.reports.text import clean
+from edgedla.reports.words import percent
 
 #: Outcome of a trial -> tone of pages and terminals.
 TONES: Mapping[str, str] = {

@@ -8,8 +8,8 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 from edgedla.fixes.judge import Figures, value_of
 from edgedla.fixes.result import FixResult, RefusedSite
 from edgedla.reports.page.numbers import significant
-from edgedla.reports.summary import count, percent
 from edgedla.reports.text import Line, aligned, clean
+from edgedla.reports.words import count, percent
 
 #: Offenders and refusals named before "and N more".
 SHOWN = 8

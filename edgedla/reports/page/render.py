@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Iterable
 
-from edgedla.reports import summary
+from edgedla.reports import words
 from edgedla.reports.page import figures, numbers, verdict
 from edgedla.reports.text import clean
 from edgedla.version import __version__
@@ -45,15 +45,15 @@ def _environment() -> Environment:
     environment.filters.update(
         breakable=breakable,
         clean=clean,
-        count=summary.count,
-        fixes=summary.fix_text,
+        count=words.count,
+        fixes=words.fix_text,
         lines=lines,
         longest=longest,
-        macs=summary.macs_text,
+        macs=words.macs_text,
         mb=numbers.megabytes,
         ms=numbers.milliseconds,
-        percent=summary.percent,
-        place=summary.place_of,
+        percent=words.percent,
+        place=words.place_of,
         sig=numbers.significant,
         signed=numbers.signed,
         signed_count=numbers.signed_count,

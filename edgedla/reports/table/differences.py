@@ -7,9 +7,9 @@ from typing import Dict, Iterator, List, Tuple
 
 from edgedla.regions.report import CheckReport, NodeReport
 from edgedla.regions.values import Cause
-from edgedla.reports.summary import count
 from edgedla.reports.table.table import Table
 from edgedla.reports.text import Line, clean
+from edgedla.reports.words import count
 
 #: So many nodes of one difference are named in text.
 NAMED = 4

@@ -7,9 +7,9 @@ from typing import Dict, List
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
-from edgedla.reports.summary import count
 from edgedla.reports.table.differences import ends, of_one_model
 from edgedla.reports.table.table import Table
+from edgedla.reports.words import count
 
 
 def to_html(table: Table, terminal: bool) -> str:

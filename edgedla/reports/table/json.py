@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from edgedla.documents import header
-from edgedla.reports import summary, worth
+from edgedla.reports import layer_groups, summary, worth
 from edgedla.reports.json_document import dump
 from edgedla.reports.table.differences import of_one_model
 from edgedla.reports.table.table import Cell, Table
@@ -46,7 +46,7 @@ def cell_values(cell: Cell) -> Dict[str, Any]:
         "error": cell.error,
         "layers": None if totals is None else totals.layers_dla + totals.layers_gpu,
         "layers_dla": None if totals is None else totals.layers_dla,
-        "layers_unknown": None if report is None else summary.unknowns(report),
+        "layers_unknown": None if report is None else layer_groups.unknowns(report),
         "share_macs_dla": None if totals is None else round(totals.share_macs_dla, 4),
         "loadables": None if totals is None else totals.regions,
         "loadables_dropped": None if totals is None else totals.regions_dropped,

@@ -1,0 +1,58 @@
+"""Numbers, remedies and places as every form of a check report words them."""
+
+from __future__ import annotations
+
+from typing import Iterable
+
+from edgedla.regions.report import CheckReport, LayerReport
+from edgedla.regions.values import RankedChange
+from edgedla.rules.docs import fixes as load_fixes
+
+
+def fix_text(fixes: Iterable[str]) -> str:
+    """Remedies by title, with their ids: `Use a narrower input (narrower-input)`."""
+    known = load_fixes()
+    return "; ".join(f"{known[fix]['title']} ({fix})" if fix in known else fix for fix in fixes)
+
+
+def remedy_text(fix: str) -> str:
+    """What to do, in one or two sentences; "" for a remedy that is not known."""
+    return load_fixes()[fix]["text"] if fix in load_fixes() else ""
+
+
+def percent(share: float) -> str:
+    """A share as text; only what is exactly all or nothing is called 100 % or 0 %."""
+    if share in (0, 1):
+        return f"{share * 100:.0f} %"
+    return f"{min(max(share * 100, 0.1), 99.9):.1f} %"
+
+
+def gains(report: CheckReport, change: RankedChange) -> str:
+    """What a change brings on top of those before it: `+2 layers, +0.1 % of MACs, 1 loadable fewer`."""
+    parts = [f"{change.layers_gained:+d} layer{'s' * (abs(change.layers_gained) != 1)}"]
+    if report.totals.macs:
+        sign = "-" if change.macs_gained < 0 else "+"
+        parts.append(f"{sign}{percent(abs(change.macs_gained) / report.totals.macs)} of MACs")
+    if change.regions_merged:
+        fewer = "fewer" if change.regions_merged > 0 else "more"
+        parts.append(f"{count(abs(change.regions_merged), 'loadable')} {fewer}")
+    return ", ".join(parts)
+
+
+def place_of(layer: LayerReport) -> str:
+    """Where the user finds the layer: its line in the model's own code where the file says it, else its name."""
+    if layer.source is not None and layer.source.file:
+        return str(layer.source)
+    return layer.name or f"(unnamed {layer.type})"
+
+
+def count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def macs_text(macs: int) -> str:
+    """MACs with a decimal prefix: 4.09 G."""
+    for size, prefix in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if macs >= size:
+            return f"{macs / size:.3g} {prefix}"
+    return str(macs)
