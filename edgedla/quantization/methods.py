@@ -90,14 +90,23 @@ def entropy(histogram: Histogram) -> float:
     """
     counts = histogram.binned(BINS)
     counts[0] = counts[1]
-    return histogram.absmax * _least_divergence(counts) / len(counts)
+    kept, divergence = divergences(counts)
+    return histogram.absmax * least(kept, divergence) / len(counts)
 
 
-def _least_divergence(counts: np.ndarray) -> int:
-    """Number of leading bins to keep. All candidates at once, from prefix sums: a level's mass is a difference of two."""
+def least(kept: np.ndarray, divergence: np.ndarray) -> int:
+    """The candidate of the smallest divergence; among equals the largest."""
+    return int(kept[len(kept) - 1 - int(np.argmin(divergence[::-1]))])
+
+
+def divergences(counts: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """(number of leading bins that are kept, KL(P || Q)) of every candidate.
+
+    All at once, from prefix sums: a level's mass is a difference of two.
+    """
     bins, total = len(counts), float(counts.sum())
     if total == 0.0:
-        return bins
+        return np.asarray([bins]), np.zeros(1)
     filled = counts > 0
     logs = np.zeros(bins)
     logs[filled] = counts[filled] * np.log(counts[filled])
@@ -114,8 +123,7 @@ def _least_divergence(counts: np.ndarray) -> int:
         p_log_q = (level_mass * log_q).sum(axis=1) + above * log_q[:, -1]
         divergence = (p_log_p - p_log_q) / total - np.log(total) + np.log(mass[kept])
     impossible = ((last == 0) & (above > 0)) | (mass[kept] == 0)
-    divergence = np.where(impossible | ~np.isfinite(divergence), np.inf, divergence)
-    return int(kept[len(kept) - 1 - int(np.argmin(divergence[::-1]))])
+    return kept, np.where(impossible | ~np.isfinite(divergence), np.inf, divergence)
 
 
 def auto(histogram: Histogram) -> float:

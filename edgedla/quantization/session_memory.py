@@ -82,7 +82,7 @@ class _Walk:
         self.unknown = self.made = 0
 
     def memory(self, file_bytes: int) -> SessionMemory:
-        last_read = {name: i for i, node in enumerate(self.graph.node) for name in node.input}
+        last_read = {name: i for i, node in enumerate(self.graph.node) for name in _read(node)}
         kept = {o.name for o in self.graph.output}
         live = sum(self.bytes.get(i.name, 0) for i in self.graph.input if i.name not in self.constants)
         most, scratch = live, 0
@@ -91,7 +91,7 @@ class _Walk:
                 continue
             live += sum(self._size(name) for name in set(node.output) if name)
             most, scratch = max(most, live), max(scratch, self._scratch(node))
-            ended = {n for n in (*node.input, *node.output) if n and last_read.get(n, i) == i}
+            ended = {n for n in (*_read(node), *node.output) if n and last_read.get(n, i) == i}
             live -= sum(self.bytes.get(n, 0) for n in ended - kept - self.constants)
         return SessionMemory(file_bytes, self.made, most, scratch, self.unknown)
 
@@ -119,6 +119,12 @@ class _Walk:
             return 0
         columns = data if node.op_type == "ConvTranspose" or not node.output else self.dims.get(node.output[0], data)
         return tensor_bytes([*kernel[1:], *columns[2:]], FLOAT)
+
+
+def _read(node: Any) -> Set[str]:
+    """The tensors that a node reads, those of the branches and bodies in it too."""
+    graphs = (g for a in node.attribute for g in (a.g, *a.graphs))
+    return {*node.input, *(name for graph in graphs for inner in graph.node for name in _read(inner))}
 
 
 def tensor_bytes(dims: Sequence[int], element_type: int) -> int:

@@ -73,10 +73,14 @@ class Rounding:
             self.model.graph.input.append(helper.make_tensor_value_info(scale, TensorProto.FLOAT, []))
             self.model.graph.input.append(helper.make_tensor_value_info(switch, TensorProto.BOOL, []))
             self._node("Div", [scale, self._scalar(self.away)], f"{scale}/away")
-        levels, rounded = f"{target}/levels", f"{target}/rounded"
-        self._node("QuantizeLinear", [source, f"{scale}/away", zero], levels)
-        self._node("DequantizeLinear", [levels, scale, zero], rounded)
-        self._node("Where", [switch, rounded, source], target)
+        levels, rounded, same = f"{target}/levels", f"{target}/rounded", f"{target}/same"
+        quantize = helper.make_node("QuantizeLinear", [source, f"{scale}/away", zero], [levels])
+        dequantize = helper.make_node("DequantizeLinear", [levels, scale, zero], [rounded])
+        # Not Where, which works out both sides: a run that rounds one tensor alone would still pay for all of them.
+        self._node(
+            "If", [switch], target, then_branch=_branch([quantize, dequantize], rounded),
+            else_branch=_branch([helper.make_node("Identity", [source], [same])], same),
+        )  # fmt: skip
 
     def _node(self, op: str, inputs: List[str], output: str, **attributes: Any) -> None:
         from onnx import helper
@@ -91,3 +95,13 @@ class Rounding:
         if name not in self.constants:
             self.constants[name] = numpy_helper.from_array(np.asarray(number), name)
         return name
+
+
+def _branch(nodes: List[Any], output: str) -> Any:
+    """A GraphProto that gives one float tensor of any shape."""
+    import onnx
+    from onnx import helper
+
+    kind = onnx.TypeProto()
+    kind.tensor_type.elem_type = FLOAT
+    return helper.make_graph(nodes, output, [], [onnx.ValueInfoProto(name=output, type=kind)])
