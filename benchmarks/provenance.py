@@ -1,0 +1,45 @@
+"""Where a figure comes from: the command, the commit and the versions that a result file carries."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Dict, Mapping, Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def provenance(packages: Sequence[str] = ("numpy", "onnx", "onnxruntime")) -> Dict[str, Any]:
+    """Args:
+    packages: whose versions the figure may hang on; those that are not installed are left out.
+    """
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    versions = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    script = Path(sys.argv[0]).name
+    # Folders of the machine that measured say nothing to others.
+    arguments = [Path(a).name if "/" in a else a for a in sys.argv[1:]]
+    changed = " with changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+    return {
+        "command": " ".join(["python", f"benchmarks/{script}", *arguments]),
+        "commit": (git("rev-parse", "--short", "HEAD") or "unknown") + changed, "versions": versions,
+    }  # fmt: skip
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], basis: str = "simulated", **more: Any) -> None:
+    """A result file of one line a row."""
+    head = json.dumps({"basis": basis, **provenance(), **more})[1:-1]
+    body = ",\n".join(f"  {json.dumps(row)}" for row in rows)
+    path.write_text(f'{{{head},\n "rows": [\n{body}\n ]}}\n', encoding="utf-8")
