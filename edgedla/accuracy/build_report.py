@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, Union
 
@@ -21,7 +22,9 @@ _NOTE = (
 )
 
 
-def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Optional[Say] = None) -> Artifact:
+def build(
+    model: Model, out: Union[str, Path], request: BuildRequest, *, search: bool = False, say: Optional[Say] = None
+) -> Artifact:
     """Plans and builds, and saves the artifact in one step: until it is whole, `out` holds what it held before.
 
     Where INT8 scales are measured on samples, the artifact keeps their report (quantization.json).
@@ -29,14 +32,21 @@ def build(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Op
     Args:
         model: path of an ONNX file, its bytes, or a ModelProto.
         out: folder for the artifact.
+        search: choose INT8 scales by the error at the outputs, as `quantize` does; else each by its tensor's histogram. It
+            takes about ten times as long as measuring them.
         say: called with one line a phase.
 
     Raises:
-        UsageError, ModelError, BuildError, EnvironmentMissing, RunError.
+        UsageError, ModelError, DataError, BuildError, EnvironmentMissing, RunError.
     """
     from edgedla.builder.building import build as build_artifact
 
-    return build_artifact(model, out, request, say=say, explain=lambda built: report_files(report_of_build(built)))
+    with ExitStack() as held:
+        if search:
+            from edgedla.accuracy.build_search import searched
+
+            request = held.enter_context(searched(model, request, say))
+        return build_artifact(model, out, request, say=say, explain=lambda built: report_files(report_of_build(built)))
 
 
 def report_files(report: Quantized) -> Dict[Tuple[str, str], bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.accuracy.choose_fp16 import Candidate, Choice, choose
 from edgedla.accuracy.layer_times import LayerTimes
@@ -11,6 +11,7 @@ from edgedla.accuracy.simulation import Simulation, to_share
 from edgedla.accuracy.state import State, Step
 from edgedla.accuracy.triage import TensorError, repaired
 from edgedla.quantization.samples import Feed
+from edgedla.quantization.unify import copies
 from edgedla.vocabulary import GPU
 
 #: Rounds in which the bound is drawn tighter because noise did not add up as assumed.
@@ -25,16 +26,22 @@ Enough = Callable[[float, Simulation], bool]
 def better_thresholds(state: State, errors: Sequence[TensorError], feeds: Sequence[Feed], enough: Enough) -> None:
     """Takes the range of least error for as few tensors as are enough, those that weigh most at the outputs first.
 
-    Kept only if the held-out error falls with them.
+    A tensor whose values another one only moves or repeats takes its range with it: one threshold for both. Kept only if
+    the held-out error falls.
     """
     better = repaired([e for e in errors if e.tensor in state.absmax], LEAST_GAIN_DB)
     if not better:
         return
-    order = sorted(better, key=lambda n: next((-(e.output_share or 0.0), -e.loss_db) for e in errors if e.tensor == n))
+    weights = {e.tensor: (-(e.output_share or 0.0), -e.loss_db) for e in errors}
+    of = copies(state.graph)
+    groups: Dict[str, List[str]] = {}
+    for name in sorted(better, key=lambda n: weights[n]):
+        groups.setdefault(of.get(name, name), []).append(name)
+    order = list(groups.values())
     before = state.simulation().noise(feeds).sqnr_db
     best: Optional[Tuple[float, int]] = None
     for count in _growing(len(order)):
-        simulation = state.simulation({**state.absmax, **{n: better[n] for n in order[:count]}})
+        simulation = state.simulation({**state.absmax, **_ranges(order[:count], better)})
         after = simulation.noise(feeds).sqnr_db
         if best is None or after > best[0] + _GAIN_DB:
             best = (after, count)
@@ -44,11 +51,18 @@ def better_thresholds(state: State, errors: Sequence[TensorError], feeds: Sequen
     assert best is not None
     after, count = best
     kept = after > before + _GAIN_DB
-    more = ", ..." if count > 4 else ""
-    detail = f"{count} tensors: {', '.join(order[:4])}{more}"
-    state.steps.append(Step("better thresholds", detail, before, after, kept))
+    chosen = _ranges(order[:count], better)
+    many = f"{count} thresholds" if count > 1 else "1 threshold"
+    with_copies = f" of {len(chosen)} tensors" if len(chosen) > count else ""
+    names = ", ".join(group[0] for group in order[: min(count, 4)]) + (", ..." if count > 4 else "")
+    state.steps.append(Step("better thresholds", f"{many}{with_copies}: {names}", before, after, kept))
     if kept:
-        state.absmax = {**state.absmax, **{n: better[n] for n in order[:count]}}
+        state.absmax = {**state.absmax, **chosen}
+
+
+def _ranges(groups: Sequence[Sequence[str]], better: Mapping[str, float]) -> Dict[str, float]:
+    """The better ranges of the tensors of these groups; copies of one value take the largest of theirs."""
+    return {name: max(better[n] for n in group) for group in groups for name in group}
 
 
 def _growing(most: int) -> List[int]:

@@ -66,11 +66,16 @@ class _Part(Feeds):
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One model input: name, static shape, NumPy type."""
+    """One model input: name, static shape, NumPy type.
+
+    Attributes:
+        pixels: (mean, std) where the input is said to hold pixels p of 0..255 as (p - mean) / std.
+    """
 
     name: str
     shape: Tuple[int, ...]
     dtype: type
+    pixels: Optional[Tuple[float, float]] = None
 
 
 @dataclass(frozen=True)
@@ -90,13 +95,16 @@ class Samples:
 
 
 def synthetic_samples(inputs: Sequence[InputSpec], count: int = SYNTHETIC_SAMPLES, seed: int = 0) -> Samples:
-    """Random feeds: standard normal for floats, the whole range for uint8, 0 or 1 for other integers."""
+    """Random feeds: pixels where the input says so, standard normal for floats, all of uint8, 0 or 1 for other integers."""
     feeds = []
     for i in range(count):
         rng = np.random.default_rng([seed, i])
         feed: Dict[str, np.ndarray] = {}
         for spec in inputs:
-            if np.issubdtype(spec.dtype, np.floating):
+            if spec.pixels is not None:
+                mean, std = spec.pixels
+                feed[spec.name] = ((rng.integers(0, 256, spec.shape) - mean) / std).astype(spec.dtype)
+            elif np.issubdtype(spec.dtype, np.floating):
                 feed[spec.name] = rng.standard_normal(spec.shape).astype(spec.dtype)
             else:
                 top = 256 if spec.dtype is np.uint8 else 2

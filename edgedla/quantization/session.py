@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
 
@@ -166,18 +167,24 @@ def model_input_specs(model: ModelProto) -> List[InputSpec]:
     """`input_specs` of a model with static inputs, without a session, which would hold the weights once more.
 
     Raises:
-        As `input_specs`.
+        As `input_specs`. ModelError: what the model says of its pixels is damaged.
     """
     from onnx import TensorProto
 
+    from edgedla.importers.model_file.embedded_preprocess import embedded_preprocess
+
     constants = {tensor.name for tensor in model.graph.initializer}
+    inside = embedded_preprocess(model)
     specs = []
     for entry in model.graph.input:
         if entry.name not in constants:
             tensor = entry.type.tensor_type
             # ONNX Runtime's name of the type.
             kind = f"tensor({TensorProto.DataType.Name(tensor.elem_type).lower()})"
-            specs.append(_input_spec(entry.name, kind, [d.dim_value for d in tensor.shape.dim]))
+            spec = _input_spec(entry.name, kind, [d.dim_value for d in tensor.shape.dim])
+            if inside is not None and inside.input == entry.name:
+                spec = replace(spec, pixels=(inside.mean, inside.std))
+            specs.append(spec)
     return specs
 
 

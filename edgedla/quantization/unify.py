@@ -154,6 +154,18 @@ def _equalise(
     return changes
 
 
+def copies(graph: LayerGraph) -> Dict[str, str]:
+    """Tensor -> the tensor whose values it holds, moved or repeated: what `edgedla fix` enlarges, flattens or transposes."""
+    of: Dict[str, str] = {}
+    for layer in graph.layers:
+        inputs = graph.activations(layer)
+        repeats = layer.type == "RESIZE" and layer.params.get("mode") == "NEAREST"
+        if len(inputs) == 1 and (repeats or layer.type in ("SHUFFLE", "IDENTITY")):
+            source = inputs[0].name
+            of.update(dict.fromkeys(layer.outputs, of.get(source, source)))
+    return of
+
+
 def equal_groups(
     graph: LayerGraph,
     known: Container[str],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Tuple
 
@@ -12,6 +13,7 @@ import pytest
 
 import edgedla
 from edgedla.cli.main import exit_code_of
+from edgedla.errors import UsageError
 from edgedla.quantization.samples import Samples
 
 Data = Tuple[Samples, Samples]
@@ -90,3 +92,40 @@ def test_a_build_that_ran_nothing_says_so(network: Any, data: Data) -> None:
     text = render_quantized(report, "text")
     assert "outputs not measured" in text
     assert "ran no sample" in render_quantized(report, "html")
+
+
+def test_a_search_builds_with_the_scales_of_quantize(files: Tuple[Path, Path], tmp_path: Path) -> None:
+    model, samples = files
+    line = ["--precision", "int8", "--target", "agx-orin-64gb"]
+    build = ["build", model, *line, "--calib-data", samples, "--backend", "host", "-o"]
+    assert exit_code_of([str(a) for a in ("quantize", model, "--data", samples, *line[2:], "-o", tmp_path / "q")]) == 0
+    assert exit_code_of([str(a) for a in (*build, tmp_path / "searched", "--calib-search")]) == 0
+    assert exit_code_of([str(a) for a in (*build, tmp_path / "plain")]) == 0
+    cache = (tmp_path / "q" / "calib.cache").read_bytes()
+    assert next((tmp_path / "searched").glob("calib-*.cache")).read_bytes() == cache
+    report = document(tmp_path / "searched")
+    assert report == json.loads((tmp_path / "q" / "quantization.json").read_text())
+    assert report["steps"]
+    assert not document(tmp_path / "plain")["steps"]
+    request = edgedla.BuildRequest("agx-orin-64gb", precision="int8", calib_data=samples, backend="host")
+    edgedla.build(model, tmp_path / "python", request, search=True)
+    assert next((tmp_path / "python").glob("calib-*.cache")).read_bytes() == cache
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"precision": "fp16"}, "FP16 has no scales"),
+        ({"calib_data": None}, "no samples to search on"),
+        ({"calib": "q"}, "given by --calib"),
+        ({"trt": "11.4"}, "takes INT8 as Q/DQ"),
+    ],
+)
+def test_a_search_without_what_it_needs_is_refused(
+    files: Tuple[Path, Path], tmp_path: Path, change: Any, said: str
+) -> None:
+    model, samples = files
+    request = edgedla.BuildRequest("agx-orin-64gb", precision="int8", calib_data=samples, backend="host")
+    with pytest.raises(UsageError, match=said):
+        edgedla.build(model, tmp_path / "out", replace(request, **change), search=True)
+    assert not (tmp_path / "out").exists()

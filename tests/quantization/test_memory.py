@@ -46,6 +46,25 @@ def test_a_tensor_lives_until_its_last_reader() -> None:
     assert session_memory(model([*nodes, helper.make_node("Relu", ["a"], ["y"])])).live_bytes == 2 * size, "b ends"
 
 
+def test_a_branch_reads_what_stands_outside_it() -> None:
+    size = 8 * 4 * 4 * 4
+    branch = helper.make_graph(
+        [helper.make_node("Relu", ["a"], ["r"])],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("r", TensorProto.FLOAT, None)],
+    )
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Relu", ["x"], ["b"]),
+        helper.make_node("If", ["yes"], ["c"], then_branch=branch, else_branch=branch),
+        helper.make_node("Add", ["b", "c"], ["y"]),
+    ]
+    chosen = model(nodes, constants=[numpy_helper.from_array(np.asarray(True), "yes")])
+    # a lives on beside b until the branch has read it.
+    assert session_memory(chosen).live_bytes == 3 * size
+
+
 def test_constants_that_nodes_make_count_as_such() -> None:
     memory = session_memory(made_weights(1000))
     assert (memory.made_bytes, memory.live_bytes) == (4_000_000, 2 * 4000)

@@ -7,11 +7,12 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, parser
 
 from edgedla.errors import DataError, ModelError, UsageError
+from edgedla.importers.model_file.embedded_preprocess import METADATA, EmbeddedPreprocess
 from edgedla.quantization.samples import InputSpec, load_samples, synthetic_samples
-from edgedla.quantization.session import input_specs, open_session
+from edgedla.quantization.session import input_specs, model_input_specs, open_session
 from tests.models import onnx_model
 
 SPEC = InputSpec("x", (1, 3, 4, 4), np.float32)
@@ -33,6 +34,20 @@ def test_synthetic_samples_are_seeded_marked_and_fit() -> None:
     assert first.feeds[0]["i"].dtype == np.uint8
     np.testing.assert_array_equal(first.feeds[1]["x"], again.feeds[1]["x"])
     assert not np.array_equal(first.feeds[0]["x"], first.feeds[1]["x"])
+
+
+def test_an_input_that_says_it_takes_pixels_is_given_pixels() -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 13]>'
+        "g (float[1,3,8,8] x, float[1,3,8,8] z) => (float[1,3,8,8] y) { y = Add(x, z) }"
+    )
+    said = EmbeddedPreprocess("x", mean=128.0, std=1.0, colour="rgb", dtype="float32", scale=1.0)
+    model.metadata_props.add(key=METADATA, value=said.to_text())
+    feed = synthetic_samples(model_input_specs(model)).feeds[0]
+    assert feed["x"].dtype == np.float32
+    np.testing.assert_array_equal(feed["x"], np.round(feed["x"]))
+    assert -128 <= feed["x"].min() < -100 < 100 < feed["x"].max() <= 127
+    assert abs(feed["z"]).max() < 10
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 4, 4), (5, 3, 4, 4), (5, 1, 3, 4, 4)])

@@ -17,7 +17,7 @@ from edgedla.quantization import scale_rules as rules_module
 from edgedla.quantization.coverage import coverage
 from edgedla.quantization.scale_rules import scale_rules
 from edgedla.quantization.tensor_types import float_activations
-from edgedla.quantization.unify import Scales, dla_scales
+from edgedla.quantization.unify import Scales, copies, dla_scales
 from edgedla.rules import sources
 from edgedla.targets import platform_for
 from tests.quantization.small_nets import net
@@ -33,6 +33,18 @@ def graph_of(nodes: List[Any], tmp_path: Path, weights: Dict[str, np.ndarray] = 
 
 def scales_of(graph: LayerGraph, absmax: Dict[str, float], **more: Any) -> Scales:
     return dla_scales(graph, absmax, more.pop("platform", ORIN), **more)
+
+
+def test_what_holds_the_values_of_another_tensor_is_known_as_its_copy(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("GlobalMaxPool", ["x"], ["g"]),
+        helper.make_node("Resize", ["g", "", "scales"], ["near"], mode="nearest"),
+        helper.make_node("Transpose", ["near"], ["t"], perm=[0, 1, 3, 2]),
+        helper.make_node("Resize", ["g", "", "scales"], ["linear"], mode="linear"),
+        helper.make_node("Add", ["t", "linear"], ["y"]),
+    ]
+    graph = graph_of(nodes, tmp_path, {"scales": np.asarray([1, 1, 4, 4], np.float32)})
+    assert copies(graph) == {"near": "g", "t": "g"}
 
 
 def test_a_pooling_and_a_concatenation_have_one_scale(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from edgedla.errors import BuildError
 from edgedla.formats.pack import pack, unpack
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.quantization.samples import Samples, synthetic_samples
-from edgedla.quantization.session import input_specs, open_session
+from edgedla.quantization.session import model_input_specs, open_session
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -76,7 +76,7 @@ class Reference:
         shapes = {io.name: io.shape_nchw for io in chain.io if io.is_input}
         static = source.static(shapes)
         self.session = open_session(static.SerializeToString(), error=BuildError)
-        specs = input_specs(self.session, {k: list(v) for k, v in shapes.items()})
+        specs = model_input_specs(static)
         self.own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
         given = loaded_samples(data, specs, preprocess) if data is not None else None
         self.checked = given or synthetic_samples(specs, CHECK_SAMPLES, CHECK_SEED)

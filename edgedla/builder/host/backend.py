@@ -12,7 +12,7 @@ from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.plan.plan import BuildPlan
 from edgedla.errors import BuildError
 from edgedla.quantization.samples import Samples, synthetic_samples
-from edgedla.quantization.session import import_onnxruntime, input_specs, open_session
+from edgedla.quantization.session import import_onnxruntime, model_input_specs, open_session
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -43,9 +43,8 @@ def build_host(
         ModelError: ONNX Runtime refuses the model. BuildError: it fails on the samples.
         RunError: an output is not finite where FP32's is.
     """
-    shapes = {io.name: io.shape_nchw for io in plan.inputs}
     reference = open_session(static.SerializeToString(), error=BuildError)
-    specs = input_specs(reference, {k: list(v) for k, v in shapes.items()})
+    specs = model_input_specs(static)
     own_types = {spec.dtype for spec in specs if np.issubdtype(spec.dtype, np.floating)}
     checked = samples or synthetic_samples(specs, CHECK_SAMPLES, CHECK_SEED)
     wanted = outputs_of(reference, checked.feeds)

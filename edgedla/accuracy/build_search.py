@@ -1,0 +1,78 @@
+"""`build --calib-search`: the scales of a build by `quantize`, in place of each tensor's own histogram."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Iterator, Optional
+
+from edgedla.accuracy.phases.job import Progress, Say
+from edgedla.builder.request import BuildRequest, Model, settled
+from edgedla.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgedla.accuracy.result import Quantized
+
+_OPTION = "--calib-search"
+
+
+@contextmanager
+def searched(
+    model: Model, request: BuildRequest, say: Optional[Say] = None, progress: Optional[Progress] = None
+) -> Iterator[BuildRequest]:
+    """The request with the scales that `quantize` chooses on its samples, by the error at the outputs on held-out ones.
+
+    The folder that it names is gone afterwards; an artifact keeps cache and report.
+
+    Raises:
+        UsageError: nothing is measured: no INT8, no samples, scales that are given; or the release takes Q/DQ instead.
+        What `quantize` raises.
+    """
+    request = settled(request)
+    _refuse(request)
+    result = _quantized(model, request, say, progress)
+    with tempfile.TemporaryDirectory(prefix="edgedla-") as folder:
+        from edgedla.reports.quantization import render_quantized
+
+        result.save(folder, {"report.html": render_quantized(result, "html")})
+        yield replace(request, calib=Path(folder))
+
+
+def _refuse(request: BuildRequest) -> None:
+    from edgedla.targets import platform_for
+
+    if request.precision != "int8":
+        raise UsageError(
+            f"{request.precision.upper()} has no scales to search", where=_OPTION, allowed="--precision int8"
+        )
+    if request.calib_data is None or request.calib is not None:
+        what = "there are no samples to search on" if request.calib is None else "the scales are given by --calib"
+        raise UsageError(what, where=_OPTION, allowed="--calib-data without --calib")
+    platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
+    if platform.release.strongly_typed:
+        raise UsageError(
+            f"TensorRT {platform.release.trt_text} takes INT8 as Q/DQ in the model", where=_OPTION,
+            hint="`edgedla quantize` writes that model",
+        )  # fmt: skip
+
+
+def _quantized(model: Model, request: BuildRequest, say: Optional[Say], progress: Optional[Progress]) -> Quantized:
+    from edgedla.accuracy.quantize import quantize
+    from edgedla.accuracy.request import QuantizeRequest
+    from edgedla.builder.building import as_file
+    from edgedla.importers.model_file.embedded_preprocess import embedded_preprocess
+    from edgedla.importers.model_file.onnx_file import read
+    from edgedla.preprocess.pictures import open_samples
+    from edgedla.preprocess.settings import with_embedded
+
+    data = request.calib_data
+    assert data is not None
+    with as_file(model) as path:
+        pictures = with_embedded(request.preprocess, embedded_preprocess(read(path).model, str(path)))
+        asked = QuantizeRequest(
+            target=request.target, jetpack=request.jetpack, trt=request.trt, method=request.calib_method,
+            shapes=request.shapes, batch=request.batch,
+        )  # fmt: skip
+        return quantize(path, lambda specs: open_samples(data, specs, pictures), asked, say=say, progress=progress)
