@@ -1,8 +1,9 @@
 """Cost of collecting histograms against plain inference, in one run: CPU time, peak memory, growth with samples.
 
-    python benchmarks/bench_quantize.py MODEL [--samples 50,200]
+    python benchmarks/bench_quantize.py MODEL [--samples 50,200] [--out FILE]
 
-Prints JSON. MODEL needs weights. All five methods choose from one collection.
+Prints JSON, and writes it to --out. MODEL needs weights. All five methods choose from one collection. Exits with 1 where a row
+takes more than 2.5 times plain inference or more than 1 GiB.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ import json
 import resource
 import sys
 import time
+from pathlib import Path
 from typing import Any, Dict, Iterator
 
 import numpy as np
 import onnx
+from provenance import provenance
 
 from edgedla.quantization.collect import collect
 from edgedla.quantization.methods import METHODS, thresholds
 from edgedla.quantization.samples import Feed, InputSpec, Samples
 from edgedla.quantization.session import input_specs, open_session
+
+MOST_RATIO, MOST_MIB = 2.5, 1024
 
 
 class RandomFeeds:
@@ -72,16 +77,22 @@ def measure(model: Any, specs: Any, count: int) -> Dict[str, float]:
     }
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--samples", default="50,200")
+    parser.add_argument("--out", type=Path)
     a = parser.parse_args()
     model = onnx.load(a.model)
     specs: Any = [InputSpec(s.name, s.shape, s.dtype) for s in input_specs(open_session(model.SerializeToString()), {})]
     rows = [measure(model, specs, int(count)) for count in a.samples.split(",")]
-    print(json.dumps({"model": a.model.rpartition("/")[2], "rows": rows}, indent=1))
+    document = {"basis": "measured", **provenance(), "model": a.model.rpartition("/")[2], "rows": rows}
+    text = json.dumps(document, indent=1)
+    print(text)
+    if a.out:
+        a.out.write_text(text + "\n", encoding="utf-8")
+    return int(any(row["ratio_to_plain"] > MOST_RATIO or row["peak_mib"] > MOST_MIB for row in rows))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
