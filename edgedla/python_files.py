@@ -1,12 +1,15 @@
-"""Importing a Python file by its path."""
+"""Importing a Python file by its path, and a function of the user's by `module:function` or `FILE.py:function`."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import sys
 from types import ModuleType
-from typing import Union
+from typing import Any, Callable, Union
+
+from edgedla.errors import UsageError
 
 
 def import_file(path: Union[str, os.PathLike[str]], name: str) -> ModuleType:
@@ -22,3 +25,44 @@ def import_file(path: Union[str, os.PathLike[str]], name: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def function_of(text: str, what: str) -> Callable[..., Any]:
+    """The function that `module:function` or `FILE.py:function` names.
+
+    Args:
+        what: what it is to the user, for errors: "decoder".
+
+    Raises:
+        UsageError: no such module, file or function, or one that fails as it is imported.
+    """
+    place, _, name = text.rpartition(":")
+    if not place or not name.isidentifier():
+        raise UsageError(f"the {what} {text!r}", allowed="module:function, or FILE.py:function")
+    try:
+        module = _of_file(place, what) if place.endswith(".py") else importlib.import_module(place)
+    except SyntaxError as e:
+        raise UsageError(f"line {e.lineno} is no Python: {e.msg}", where=e.filename or place) from e
+    except (Exception, SystemExit) as e:
+        hint = None if place.endswith(".py") else "is its folder on PYTHONPATH? FILE.py:function needs none"
+        raise UsageError(f"the {what} cannot be imported: {described(e)}", where=text, hint=hint) from e
+    function = getattr(module, name, None)
+    if not callable(function):
+        missing = "is no function" if hasattr(module, name) else "is not there"
+        names = sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_"))
+        raise UsageError(f"{name} {missing}", where=place, allowed=", ".join(names[:10]) or "a function of this name")
+    return function
+
+
+def _of_file(path: str, what: str) -> ModuleType:
+    if not os.path.isfile(path):
+        raise FileNotFoundError(path)
+    return import_file(path, f"edgedla_{what}_{os.path.splitext(os.path.basename(path))[0]}")
+
+
+def described(error: BaseException) -> str:
+    """repr of an exception, even of one whose own repr fails."""
+    try:
+        return repr(error)
+    except Exception:
+        return type(error).__name__

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.errors import DataError, UsageError
+from edgedla.errors import DataError, EdgedlaError, RunError, UsageError
+from edgedla.python_files import described, function_of
 from edgedla.quantization.dot import dot
 
 Outputs = Mapping[str, np.ndarray]
@@ -147,27 +147,32 @@ METRICS: Mapping[str, Metric] = {
 
 
 def metric_of(text: str, more: Optional[Mapping[str, Metric]] = None) -> Metric:
-    """A metric by name, or `module:function`, called as function(outputs, label) -> float once per sample.
+    """A metric by name, or `module:function` or `FILE.py:function`, called as function(outputs, label) -> float once a sample.
 
     Args:
         more: metrics beside the table's, for example `map`, which needs a decoder.
 
     Raises:
-        UsageError: no such metric, module or function.
+        UsageError: no such metric, module or function. The metric itself raises RunError where the function fails.
     """
     known: Dict[str, Metric] = {**METRICS, **(more or {})}
     if text in known:
         return known[text]
     module, colon, function = text.partition(":")
     if not colon or not module or not function:
-        names = dict.fromkeys((*known, "map (with --decode)", "module:function"))
+        names = dict.fromkeys((*known, "map (with --decode)", "module:function", "FILE.py:function"))
         raise UsageError(f"unknown metric {text!r}", where="--metric", allowed=", ".join(names))
-    try:
-        score = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as e:
-        raise UsageError(f"the metric cannot be imported: {e}", where=text, hint="is its folder on PYTHONPATH?") from e
+    score = function_of(text, "metric")
 
     def of_sample(outputs: Outputs, label: Any, _: Optional[Outputs]) -> float:
-        return float(score(dict(outputs), label))
+        try:
+            return float(score(dict(outputs), label))
+        except EdgedlaError:
+            raise
+        except (Exception, SystemExit) as e:
+            raise RunError(
+                f"the metric fails: {described(e)}", where=text,
+                hint="it is called as function(outputs, label) and returns a number; outputs: name -> array",
+            ) from e  # fmt: skip
 
     return Metric(text, of_sample, needs_labels=False)

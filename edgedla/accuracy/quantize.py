@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Union
 
@@ -53,6 +54,10 @@ def quantize(
     method_of(request.method)
     if request.max_drop is not None and request.metric is None:
         raise UsageError("a largest drop needs a metric", where="--max-drop", hint="for example --metric top1")
+    if request.max_drop is not None and not request.max_drop >= 0:
+        raise UsageError(f"{request.max_drop} is no drop", where="--max-drop", allowed="0 or more; 0.01 is one point")
+    if request.min_sqnr_db is not None and not math.isfinite(request.min_sqnr_db):
+        raise UsageError(f"{request.min_sqnr_db} is no SQNR", where="--min-sqnr", allowed="a number of dB, as 20")
     from edgedla.builder.building import as_file
 
     with as_file(model) as path, plain_model(path) as (plain, stripped):

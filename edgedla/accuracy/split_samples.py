@@ -41,7 +41,10 @@ def split_samples(
         return every, synthetic_samples(specs, 8, seed=1000), [note]
     count = len(every.feeds)
     if count < 2:
-        raise DataError("one sample cannot both calibrate and be held out", where=every.detail, allowed="2 or more")
+        raise DataError(
+            "one sample cannot both calibrate and be held out", where=every.detail, allowed="2 or more",
+            hint="give more, or others as --holdout",
+        )  # fmt: skip
     kept = max(count - max(round(count * share), 1), 1)
     notes = [f"{kept} calibration samples are few: {FEW} or more are better"] if kept < FEW else []
     labels = every.labels

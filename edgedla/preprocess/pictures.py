@@ -12,7 +12,7 @@ import numpy as np
 from edgedla.errors import DataError, EnvironmentMissing, UsageError
 from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.preprocess.settings import PreprocessSettings
-from edgedla.quantization.samples import Feed, Feeds, InputSpec, Samples, identity_of, load_samples
+from edgedla.quantization.samples import ARRAYS, Feed, Feeds, InputSpec, Samples, identity_of, load_samples
 
 PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp", ".tif", ".tiff"})
 VIDEOS = frozenset({".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v", ".mpg", ".mpeg"})
@@ -41,7 +41,7 @@ def open_samples(
         return _samples(_Video(root, _spec(inputs, settings), inputs[0], limit), root, settings)
     files = _pictures(root)
     if not files:
-        return load_samples(root, inputs, limit)
+        return load_samples(root, inputs, limit, f"a folder of pictures, a video, {ARRAYS}")
     spec = _spec(inputs, settings)
     names = sorted({f.parent.name for f in files}, key=_natural) if all(f.parent != root for f in files) else []
     if limit is not None and len(files) > limit:
@@ -77,7 +77,8 @@ def _samples(
     files: Optional[Sequence[Path]] = None,
 ) -> Samples:
     what = str(settings or PreprocessSettings())
-    detail = f"{len(feeds)} {'pictures' if files else 'frames'} of {root.name} ({what})"
+    one = "picture" if files else "frame"
+    detail = f"{len(feeds)} {one}{'' if len(feeds) == 1 else 's'} of {root.name} ({what})"
     return Samples(feeds, False, detail, labels, f"{what} {identity_of(files or [root])}")
 
 

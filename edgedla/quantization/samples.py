@@ -14,6 +14,8 @@ from edgedla.errors import DataError
 from edgedla.quantization.array_file import load_arrays, require_undamaged
 
 SYNTHETIC_SAMPLES = 4
+#: What a path of samples may be, for an error.
+ARRAYS = "a .npz or .npy, or a folder of them"
 #: Type of an input as ONNX Runtime prints it -> NumPy.
 NUMPY_OF_ORT: Mapping[str, type] = {
     "tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64,
@@ -168,8 +170,8 @@ class Joined(Feeds):
         return self._parts[part][index - (int(self._ends[part - 1]) if part else 0)]
 
 
-def sample_files(path: Union[str, Path]) -> List[Path]:
-    """The files of samples that a path names: itself, or those of a folder.
+def sample_files(path: Union[str, Path], allowed: str = ARRAYS) -> List[Path]:
+    """The files of samples that a path names: itself, or those of a folder. `allowed`: what the caller takes, for the error.
 
     Raises:
         DataError: there is none.
@@ -182,11 +184,13 @@ def sample_files(path: Union[str, Path]) -> List[Path]:
         files = [root]
     if not files:
         problem = "no samples in it" if root.exists() else "no such file or folder"
-        raise DataError(problem, where=str(root), allowed="a .npz or .npy, or a folder of them")
+        raise DataError(problem, where=str(root), allowed=allowed)
     return files
 
 
-def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Optional[int] = 256) -> Samples:
+def load_samples(
+    path: Union[str, Path], inputs: Sequence[InputSpec], limit: Optional[int] = 256, allowed: str = ARRAYS
+) -> Samples:
     """Samples from a .npz or .npy file, or from a folder of them in name order; read as they are used.
 
     An .npz has one array per input, by input name; an .npy serves a model with one input, and so does an .npz whose one
@@ -196,7 +200,7 @@ def load_samples(path: Union[str, Path], inputs: Sequence[InputSpec], limit: Opt
     Raises:
         DataError: no such file or folder, another kind of file, or an array is missing, unreadable, or does not fit its input.
     """
-    root, files = Path(path), sample_files(path)
+    root, files = Path(path), sample_files(path, allowed)
     parts: List[Sequence[Feed]] = []
     labels: List[Any] = []
     read = 0

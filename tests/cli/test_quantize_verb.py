@@ -182,3 +182,38 @@ def test_map_of_a_detector_and_of_its_int8_form(tmp_path: Path, capsys: pytest.C
     assert abs(found["difference"]["value"]) < 0.03
     assert run("evaluate", model, "--data", samples, "--metric", "map") == 2
     assert "needs a decoder" in capsys.readouterr().err
+
+
+def test_a_metric_of_a_file_and_what_is_told_of_a_broken_one(
+    files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    model, samples = files
+    own = tmp_path / "own.py"
+    own.write_text(
+        "def peak(outputs, label):\n    return outputs['y'].max() > 1\n\ndef bad(outputs, label):\n    raise KeyError('q')\n"
+    )
+    line = ["evaluate", str(model), "--data", str(samples), "--metric"]
+    assert exit_code_of([*line, f"{own}:peak"]) == 0
+    assert "80 samples" in capsys.readouterr().out
+    assert exit_code_of([*line, f"{own}:bad"]) == 6
+    assert "the metric fails: KeyError('q')" in capsys.readouterr().err
+    assert exit_code_of([*line, f"{own}:gone"]) == 2
+    assert "gone is not there (allowed: bad, peak)" in capsys.readouterr().err
+    assert exit_code_of([*line, "no_such_module:f"]) == 2
+    assert "FILE.py:function needs none" in capsys.readouterr().err
+
+
+def test_wrong_numbers_and_a_report_without_a_folder_are_refused_before_anything_runs(
+    files: Tuple[Path, Path], capsys: pytest.CaptureFixture
+) -> None:
+    model, samples = files
+    line = ["quantize", str(model), "--data", str(samples)]
+    for more, said in (
+        (["--report"], "a report needs a folder"),
+        (["--min-sqnr", "nan"], "nan is no SQNR"),
+        (["--metric", "top1", "--max-drop", "-1"], "-1.0 is no drop"),
+    ):
+        assert exit_code_of([*line, *more]) == 2
+        told = capsys.readouterr().err
+        assert said in told
+        assert "collecting" not in told

@@ -64,7 +64,8 @@ def output_thresholds(
     gained_db = to_db(SalientNoise(repaired, held_out).share()) - to_db(SalientNoise(simulation, held_out).share())
     kept = gained_db > _GAIN_DB and after > before - _GAIN_DB
     more = ", ..." if len(changed) > 4 else ""
-    detail = f"{len(changed)} tensors, salient noise {gained_db:.2f} dB less: {', '.join(list(changed)[:4])}{more}"
+    noise_change = f"salient noise {abs(gained_db):.2f} dB {'less' if gained_db >= 0 else 'more'}"
+    detail = f"{len(changed)} tensors, {noise_change}: {', '.join(list(changed)[:4])}{more}"
     state.steps.append(Step("thresholds of smallest output error", detail, before, after, kept))
     if kept:
         state.absmax = {**state.absmax, **changed}

@@ -8,7 +8,7 @@ import click
 
 from edgedla.errors import UsageError
 
-NAMES = "top1, top5, miou, map, cosine, or module:function of (outputs, label)."
+NAMES = "top1, top5, miou, map, cosine, or module:function or FILE.py:function of (outputs, label)."
 Opened = Callable[[], Tuple[Sequence[str], Sequence[int]]]
 
 

@@ -73,6 +73,8 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     from edgedla.quantization.calibration_cache import read_cache
     from edgedla.reports.quantization import render_quantized
 
+    if given["report"] and out is None:
+        raise UsageError("a report needs a folder", where="--report", hint="-o FOLDER")
     absmax = dict(read_cache(given["calib"]).absmax) if given["calib"] else None
     if data is None:
         return _translate(model, out, absmax, given)
@@ -104,8 +106,6 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         more = {"report.html": render_quantized(result, "html")} if given["report"] else {}
         for path in result.save(out, more):
             say(f"written {path}")
-    elif given["report"]:
-        raise UsageError("a report needs a folder", where="--report", hint="-o FOLDER")
     click.echo(text, nl=False)
     return 1 if result.met is False and given["fail_on"] == "goal" else 0
 

@@ -30,9 +30,10 @@ def evaluation_text(result: Evaluation) -> str:
 
 def score_text(score: Score) -> str:
     basis = {"fp32": "FP32 by ONNX Runtime", "simulated": "SIMULATED", "measured": "measured on a device"}[score.basis]
+    network = basis if basis.startswith(score.network) else f"{score.network}, {basis}"
     return (
         f"{score.metric:9} {score.value:.4f}  (95 %: {score.low:.4f} to {score.high:.4f}, {score.samples} samples)  "
-        f"{score.network}, {basis}"
+        f"{network}"
     )
 
 
@@ -71,7 +72,7 @@ def _lines(r: Quantized) -> List[str]:
             f"steps add {p['extra'] / 1e3:.2f} ms, missing scales {p['missing'] / 1e3:.2f} ms (predicted)"
         )
     for s in r.steps:
-        cost = f", {s.extra_us / 1e3:+.2f} ms predicted" if s.extra_us else ""
+        cost = f", {s.extra_us:+.1f} us predicted" if s.extra_us else ""
         kept = "kept" if s.kept else "not kept"
         lines.append(f"tried     {s.name}: {db(s.before_db)} to {db(s.sqnr_db)}{cost}, {kept}; {s.detail}")
     if r.precisions:

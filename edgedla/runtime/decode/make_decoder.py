@@ -12,9 +12,10 @@ from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.original_outputs import decoded_names, original_names, original_outputs
 from edgedla.errors import UsageError
 from edgedla.preprocess.geometry import Geometry
+from edgedla.python_files import function_of
 from edgedla.runtime.decode import DECODERS, BoxSettings, NmsOptions
 from edgedla.runtime.decode.detections import check_labels
-from edgedla.runtime.decode.own import call, is_own, load_function
+from edgedla.runtime.decode.own import call, is_own
 from edgedla.runtime.frames import Result
 
 Results = List[Result]
@@ -114,7 +115,7 @@ def _settings(options: DecodeOptions, artifact: Artifact) -> BoxSettings:
 
 
 def _own(options: DecodeOptions, names: Sequence[str]) -> Decoder:
-    function = load_function(options.kind)
+    function = function_of(options.kind, "decoder")
     return lambda arrays, geometry: call(function, options.kind, {n: arrays[n] for n in names}, geometry, options)
 
 
