@@ -1,6 +1,6 @@
 """Which detail of the published entropy method decides how far it collapses on trained networks: each switched by itself.
 
-    python benchmarks/bench_entropy_forms.py FOLDER [--nets m2,m3,rn] [--calibration 200] [--count 1000] [--out FILE]
+    python benchmarks/bench_entropy_forms.py FOLDER [--nets m2,m3,rn] [--forms WORDS] [--calibration 200] [--count 1000] [--out FILE]
 
 FOLDER as for bench_quantize_trained.py. Histograms are exact: of every element, without the shared fine bins of `collect`.
 A row a network and form: top-1 and SQNR with every layer simulated in INT8, and the tensors whose T is below half of their
@@ -152,7 +152,7 @@ def measured(state: State, form: Form) -> Dict[str, float]:
     }  # fmt: skip
 
 
-def rows_of(path: Path, calibration: Samples, held_out: Samples) -> Any:
+def rows_of(path: Path, calibration: Samples, held_out: Samples, words: Sequence[str]) -> Any:
     job = open_job(path, QuantizeRequest(**ORIN, everywhere=True, method="entropy"), None, None, None)
     collection = collect(job.model, calibration)
     state = first_state(job, collection, calibration, held_out, None)
@@ -160,6 +160,8 @@ def rows_of(path: Path, calibration: Samples, held_out: Samples) -> Any:
     values = magnitudes(job.model, list(shared), calibration)
     top = {name: float(max(part.max() for part in parts)) for name, parts in values.items()}
     for form in FORMS:
+        if not any(word in form.name for word in words):
+            continue
         chosen: Dict[str, Tuple[float, bool]] = {n: (shared[n], False) for n in shared}
         if not form.shared:
             chosen = {n: threshold(v[: form.samples or None], form) for n, v in values.items()}
@@ -170,10 +172,10 @@ def rows_of(path: Path, calibration: Samples, held_out: Samples) -> Any:
             "below_half": [{"tensor": n, "share": share, "one_bin": one} for share, n, one in low],
         }  # fmt: skip
     # The worst tensors, each by its SQNR alone, get the range of least squared error.
-    for stride in (1, 4):
+    for stride in (1, 4) if any(word in "worst tensors" for word in words) else ():
         plain = {n: threshold(v, replace(FORMS[0], stride=stride))[0] for n, v in values.items()}
         worst = sorted(plain, key=lambda n: sqnr_db(collection.histograms[n], plain[n]))
-        for count in (1, 2, 3, 4):
+        for count in (1, 2, 3):
             state.absmax = {**plain, **{n: mse(collection.histograms[n]) for n in worst[:count]}}
             name = f"stride {stride}, {count} worst tensors by least squares"
             yield {"net": path.stem, "form": name, **measured(state, FORMS[0])}
@@ -183,6 +185,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--nets", default="m2,m3,rn")
+    parser.add_argument(
+        "--forms", default="", help="only those whose name holds one of these words, separated by commas"
+    )
     parser.add_argument("--calibration", type=int, default=200)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--out", type=Path)
@@ -193,7 +198,7 @@ def main() -> int:
     )
     rows = []
     for net in options.nets.split(","):
-        for row in rows_of(options.folder / f"{net}.onnx", *data):
+        for row in rows_of(options.folder / f"{net}.onnx", *data, options.forms.split(",")):
             rows.append(row)
             print(json.dumps(row), flush=True)
     if options.out:

@@ -121,6 +121,8 @@ def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray
     classes = scores.shape[1] if scores.ndim == 4 else int(scores.max()) + 1
     predicted = scores.argmax(1)[0] if scores.ndim == 4 else scores.reshape(scores.shape[-2:]).astype(int)
     truth = np.asarray(label).astype(np.int64)
+    if not truth.ndim:
+        raise DataError("the label is a class, mIoU compares masks", allowed="a class for every pixel", hint="top1?")
     if truth.shape != predicted.shape:
         raise DataError(f"a mask of {list(truth.shape)} pixels for an output of {list(predicted.shape)}")
     # 255 marks pixels that do not count, as in Pascal VOC and Cityscapes.

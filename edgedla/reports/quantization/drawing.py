@@ -69,4 +69,7 @@ def histogram_drawing(picture: HistogramPicture) -> str:
     parts.append(
         f'<text x="{width}" y="{height - 12}" font-size="12" text-anchor="end" fill="{_LINE}">{picture.top:.4g}</text>'
     )
-    return f'<svg viewBox="0 0 {width} {height}" width="100%" role="img" aria-label="histogram of magnitudes">{"".join(parts)}</svg>'
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="100%" role="img" aria-label="histogram of magnitudes" '
+        f'style="max-width:40rem">{"".join(parts)}</svg>'
+    )
