@@ -6,7 +6,7 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator, Optional
+from typing import TYPE_CHECKING, Callable, Iterator, Optional
 
 from edgedla.accuracy.phases.job import Progress, Say
 from edgedla.builder.request import BuildRequest, Model, settled
@@ -20,11 +20,18 @@ _OPTION = "--calib-search"
 
 @contextmanager
 def searched(
-    model: Model, request: BuildRequest, say: Optional[Say] = None, progress: Optional[Progress] = None
+    model: Model,
+    request: BuildRequest,
+    say: Optional[Say] = None,
+    progress: Optional[Progress] = None,
+    page: Optional[Callable[[Quantized], str]] = None,
 ) -> Iterator[BuildRequest]:
     """The request with the scales that `quantize` chooses on its samples, by the error at the outputs on held-out ones.
 
     The folder that it names is gone afterwards; an artifact keeps cache and report.
+
+    Args:
+        page: makes report.html of the result.
 
     Raises:
         UsageError: nothing is measured: no INT8, no samples, scales that are given; or the release takes Q/DQ instead.
@@ -34,9 +41,7 @@ def searched(
     _refuse(request)
     result = _quantized(model, request, say, progress)
     with tempfile.TemporaryDirectory(prefix="edgedla-") as folder:
-        from edgedla.reports.quantization import render_quantized
-
-        result.save(folder, {"report.html": render_quantized(result, "html")})
+        result.save(folder, {} if page is None else {"report.html": page(result)})
         yield replace(request, calib=Path(folder))
 
 

@@ -23,6 +23,7 @@ from edgedla.errors import UsageError
 from edgedla.vocabulary import PRECISIONS
 
 if TYPE_CHECKING:
+    from edgedla.accuracy.result import Quantized
     from edgedla.builder.plan.measured_scales import BuiltScales
 
 EPILOG = """\
@@ -158,9 +159,13 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     if given["calib_search"]:
         from edgedla.accuracy.build_search import searched
         from edgedla.cli.accuracy.progress import progress_bar
+        from edgedla.reports.quantization import render_quantized
+
+        def page(result: Quantized) -> str:
+            return render_quantized(result, "html")
 
         with progress_bar() as progress:
-            request = click.get_current_context().with_resource(searched(model, request, say, progress))
+            request = click.get_current_context().with_resource(searched(model, request, say, progress, page))
     if given["plan_only"]:
         echo(render_plans(plan_stages(model, request, say=say), given["output_format"]), nl=False)
         return 0
