@@ -3,7 +3,7 @@
     python benchmarks/bench_deploy.py shapes [--out FILE] [--frames 250]
     python benchmarks/bench_deploy.py nets NETS [NAME...] --rows ROWS.jsonl [--config orin-jp6,...] [--levels 0,1,2] [--place best]
         [--jobs CORES] [--limit SECONDS] [--deadline SECONDS]
-    python benchmarks/bench_deploy.py table --rows ROWS.jsonl --out deploy_levels.json
+    python benchmarks/bench_deploy.py table --rows ROWS.jsonl --commit COMMIT --out deploy_levels.json
 
 `shapes`: levels 0 to 3 for AGX Orin and AGX Xavier, `--place dla`, metric mAP 0.5:0.95; accuracy (simulated) on frames that no
 step looked at. `nets`: NETS is a folder of ONNX files whose weights may be missing: they get seeded random ones; metric l2
@@ -209,7 +209,7 @@ def read_rows(path: Path) -> List[Dict[str, Any]]:
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
         row = json.loads(line)
         rows.setdefault((row["net"], row["config"], row["place"]), {}).update(row)
-    return list(rows.values())
+    return [rows[key] for key in sorted(rows)]
 
 
 def main() -> int:
@@ -226,6 +226,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="cores that `nets` may use")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds for one network on one platform")
     parser.add_argument("--deadline", type=float, default=float("inf"), help="seconds for all of `nets`")
+    parser.add_argument("--commit", default="", help="that `table` writes: of the rows")
     parser.add_argument("--out", type=Path)
     a = parser.parse_args()
     if a.what == "shapes":
@@ -246,7 +247,7 @@ def main() -> int:
     else:
         from deploy_table import write_table
 
-        write_table(read_rows(a.rows), a.out)
+        write_table(read_rows(a.rows), a.out, {"command": "python " + " ".join(sys.argv), "commit": a.commit})
     return 0
 
 

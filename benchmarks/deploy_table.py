@@ -17,10 +17,10 @@ SAME = 1e-6
 TOLERANCE = 1e-4
 
 
-def write_table(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
-    """Writes rows and offences as JSON, and the table beside it as text."""
+def write_table(rows: Sequence[Mapping[str, Any]], out: Path, made_by: Mapping[str, str]) -> None:
+    """Writes rows and offences as JSON, and the table beside it as text. `made_by`: the command, the commit of the rows."""
     offences = [text for row in rows for text in worse(row)]
-    lines = [HEAD]
+    lines = [HEAD, *(f"{key}: {text}" for key, text in made_by.items()), ""]
     for config, place in sorted({(r["config"], r["place"]) for r in rows}):
         chosen = [r for r in rows if (r["config"], r["place"]) == (config, place)]
         lines.append(f"{config}, --place {place}: {len(chosen)} networks")
@@ -28,7 +28,9 @@ def write_table(rows: Sequence[Mapping[str, Any]], out: Path) -> None:
     lines.append("a level makes worse: " + ("; ".join(offences) or "nothing"))
     crashes = [f"{r['net']} {r['config']}" for r in rows for x in levels_of(r) if "crash" in x]
     lines.append("crashes: " + (", ".join(crashes) or "none"))
-    write_atomic(out, json.dumps({"rows": list(rows), "worse": offences, "crashes": crashes}, indent=1) + "\n")
+    write_atomic(
+        out, json.dumps({**made_by, "rows": list(rows), "worse": offences, "crashes": crashes}, indent=1) + "\n"
+    )
     write_atomic(out.with_suffix(".txt"), "\n".join(lines) + "\n")
 
 
