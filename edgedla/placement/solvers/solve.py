@@ -52,6 +52,13 @@ def solve(
         from edgedla.placement.solvers.streams.solve_stream import solve_stream
 
         swept = solve_stream(problem, goal, start, time_limit_s * (SWEEPING if with_highs else 1.0), gap)
+    elif goal.objective == "makespan":
+        from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
+
+        if can_solve(problem, goal):
+            share = SWEEPING if with_highs else 1.0
+            swept = solve_pair(problem, goal, start, time_limit_s * share, gap, value_of)
+    if swept is not None:
         start, time_limit_s = ([] if swept.best is None else [swept.best.assignment]), time_limit_s - swept.solve_time_s
     if swept is not None and (swept.bound >= swept.value * (1 - gap) or time_limit_s <= 0):
         solution = swept

@@ -129,7 +129,7 @@ class Frontier:
         for i in range(n):
             self.live_items.append(tuple(j for j in (*self.live_items[i], i) if last[j] > i))
             self.live_flows.append(tuple(k for k in (*self.live_flows[i], *starting[i]) if ends[k] > i))
-        self._steps = tuple(self._step(i) for i in range(n))
+        self.steps = tuple(self._step(i) for i in range(n))
         self._none = (0,) * len(self.cores)
         self.start = State((), (), self._none, self._none, 0)
 
@@ -174,7 +174,12 @@ class Frontier:
 
     def step(self, i: int, state: State, device: int) -> Tuple[State, List[float]]:
         """Item i goes to a device: the state behind it, and what that adds to the load of each device (us a period)."""
-        s = self._steps[i]
+        behind, load, _ = self.counted_step(i, state, device)
+        return behind, load
+
+    def counted_step(self, i: int, state: State, device: int) -> Tuple[State, List[float], int]:
+        """`step`, and how many loadables it adds."""
+        s = self.steps[i]
         items, paid, counts, ends, engine = state
         load = [0.0] * len(self.devices)
         load[device] = s.times[device]
@@ -232,7 +237,7 @@ class Frontier:
             ends if s.more_ends else self._none,
             0 if s.ends_model else engine,
         )
-        return left_over, [x * s.rate for x in load]
+        return left_over, [x * s.rate for x in load], sum(new)
 
     @staticmethod
     def _ended(new: List[int], a: int, end: int, on_core: bool, slack: int) -> int:

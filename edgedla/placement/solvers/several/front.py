@@ -1,0 +1,248 @@
+"""The least times of a model's segments: every placement that may still matter, freed of those that another undercuts."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Protocol, Sequence, Tuple
+
+import numpy as np
+
+#: Rows that are compared pair by pair at once.
+BLOCK = 192
+
+#: Side of the boxes in which rows are merged, as a share of the limit: where it starts, how it grows, where it ends.
+FINEST_BOX, WIDER, WIDEST_BOX = 2.0**-15, 1.6, 0.3
+
+
+class Choices(Protocol):
+    """Items placed one after the other; what placing one costs goes to one of several columns.
+
+    Attributes:
+        known: by item, the ways on from each state that was met; filled by who looks.
+    """
+
+    start: Any
+    known: List[Dict[Any, List[Tuple[Any, List[float], int]]]]
+
+    def choices(self, i: int, state: Any) -> Iterable[int]: ...
+
+    def step(self, i: int, state: Any, choice: int) -> Tuple[Any, List[float]]: ...
+
+    def is_whole(self, state: Any) -> bool: ...
+
+
+class Ways(NamedTuple):
+    """Ways on from the states before an item, ordered by state: `first[s]` to `first[s + 1]`."""
+
+    first: np.ndarray
+    target: np.ndarray
+    choice: np.ndarray
+    load: np.ndarray
+
+
+class Graph:
+    """The states of one model that a pair of placements below `limit` may pass, and the least that comes behind each.
+
+    Attributes:
+        ways: by item.
+        ahead: by position before an item and behind the last: (states, weights); infinite where no way leads to the end.
+        dropped: a bound of what passes states that were left out for want of room; infinite where none was.
+        empty: no way leads to the end below the limit; below `dropped` where that is lower.
+        stopped: the deadline came first.
+    """
+
+    def __init__(
+        self,
+        model: Choices,
+        items: int,
+        weights: np.ndarray,
+        beside: np.ndarray,
+        rest: Callable[[int, Sequence[Any]], np.ndarray],
+        limit: float,
+        most_states: int,
+        deadline: float,
+    ) -> None:
+        """
+        Args:
+            weights: (weights, columns).
+            beside: by weight, what the other models, and what is fixed, add at least.
+            rest: (position, states) -> (states, weights): the least that is still to come, for the way there.
+        """
+        self.weights, self.beside = weights, beside
+        self.ways: List[Ways] = []
+        self.ahead: List[np.ndarray] = []
+        self.dropped = np.inf
+        self.empty = self.stopped = False
+        states, behind = [model.start], beside[None, :].copy()
+        for i in range(items):
+            if time.monotonic() > deadline:
+                self.stopped = True
+                return
+            targets, ways = _ways_on(model, i, states, weights.shape[1])
+            if not targets:
+                self.empty = True
+                return
+            of = np.repeat(np.arange(len(states)), np.diff(ways.first))
+            behind = _least_by(ways.target, behind[of] + ways.load @ weights.T, len(targets))
+            bound = (behind + rest(i + 1, targets)).max(axis=1)
+            keep = bound < limit
+            if i == items - 1:
+                keep &= np.array([model.is_whole(s) for s in targets])
+            if keep.sum() > most_states:
+                last = float(np.sort(bound[keep])[most_states])
+                self.dropped = min(self.dropped, last)
+                keep &= bound < last
+            onto = np.where(keep, np.cumsum(keep) - 1, -1)
+            kept = onto[ways.target] >= 0
+            counts = np.bincount(of[kept], minlength=len(states))
+            self.ways.append(
+                Ways(np.r_[0, np.cumsum(counts)], onto[ways.target][kept], ways.choice[kept], ways.load[kept])
+            )
+            states, behind = [s for s, k in zip(targets, keep) if k], behind[keep]
+            if not states:
+                self.empty = True
+                return
+        ahead = np.zeros((len(states), len(weights)))
+        self.ahead = [ahead]
+        for ways in reversed(self.ways):
+            of = np.repeat(np.arange(len(ways.first) - 1), np.diff(ways.first))
+            ahead = _least_by(of, ahead[ways.target] + ways.load @ weights.T, len(ways.first) - 1)
+            self.ahead.append(ahead)
+        self.ahead.reverse()
+
+    @property
+    def least(self) -> np.ndarray:
+        """By weight, the least of all placements of the model, without `beside`."""
+        least: np.ndarray = self.ahead[0][0]
+        return least
+
+
+def _ways_on(model: Choices, i: int, states: Sequence[Any], columns: int) -> Tuple[List[Any], Ways]:
+    index: Dict[Any, int] = {}
+    first, target, choice, load = [0], [], [], []
+    known = model.known[i]
+    for state in states:
+        ways_on = known.get(state)
+        if ways_on is None:
+            ways_on = known[state] = [(*model.step(i, state, k), k) for k in model.choices(i, state)]
+        for behind, added, k in ways_on:
+            target.append(index.setdefault(behind, len(index)))
+            choice.append(k)
+            load.append(added)
+        first.append(len(target))
+    ways = Ways(
+        np.array(first), np.array(target, int), np.array(choice, np.int8), np.array(load).reshape(len(target), columns)
+    )
+    return list(index), ways
+
+
+def _least_by(of: np.ndarray, value: np.ndarray, count: int) -> np.ndarray:
+    """By group the least row, column by column; infinite for a group without rows."""
+    least = np.full((count, value.shape[1]), np.inf)
+    if len(of):
+        order = np.argsort(of, kind="stable")
+        starts = np.flatnonzero(np.r_[True, of[order][1:] != of[order][:-1]])
+        least[of[order][starts]] = np.minimum.reduceat(value[order], starts, axis=0)
+    return least
+
+
+class Front(NamedTuple):
+    """What the placements of a model may take: columns that none of those merged in a row is below.
+
+    Attributes:
+        loads: (rows, columns).
+        choices: (rows, items): a placement of each row.
+        bound: by row, of a pair with it.
+        lost: a bound of what was left out for want of room; infinite where nothing was.
+        stopped: the deadline came first; then there are no rows.
+    """
+
+    loads: np.ndarray
+    choices: np.ndarray
+    bound: np.ndarray
+    lost: float
+    stopped: bool
+
+
+def front(graph: Graph, limit: float, width: int, deadline: float) -> Front:
+    """The rows of a graph below `limit`; of more than `width`, half are merged with their neighbours."""
+    if graph.empty:
+        columns = graph.weights.shape[1]
+        return Front(np.zeros((0, columns)), np.zeros((0, 0), np.int8), np.zeros(0), graph.dropped, False)
+    columns = graph.weights.shape[1]
+    loads, state, bound = np.zeros((1, columns)), np.zeros(1, int), np.zeros(1)
+    history: List[Tuple[np.ndarray, np.ndarray]] = []
+    lost = graph.dropped
+    for i, ways in enumerate(graph.ways):
+        counts = np.diff(ways.first)[state]
+        parent = np.repeat(np.arange(len(state)), counts)
+        way = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts) + ways.first[state][parent]
+        loads, state, choice = loads[parent] + ways.load[way], ways.target[way], ways.choice[way]
+        ahead = graph.ahead[i + 1] + graph.beside
+        bound = _bounds(loads, state, graph.weights, ahead)
+        keep = np.flatnonzero(bound < limit)
+        keep = keep[np.lexsort((*loads[keep].T[::-1], state[keep]))]
+        keep = keep[_undominated(state[keep], loads[keep])]
+        loads, state, choice, parent, bound = loads[keep], state[keep], choice[keep], parent[keep], bound[keep]
+        if len(state) > width:
+            which, loads = _merged(loads, state, bound, width, limit)
+            state, choice, parent = state[which], choice[which], parent[which]
+            bound = _bounds(loads, state, graph.weights, ahead)
+            if len(state) > width:
+                order = np.argsort(bound, kind="stable")
+                lost = min(lost, float(bound[order[width]]))
+                order = order[:width]
+                loads, state, choice, parent, bound = (
+                    loads[order], state[order], choice[order], parent[order], bound[order],
+                )  # fmt: skip
+        history.append((parent, choice))
+        if not len(state) or time.monotonic() > deadline:
+            none = np.zeros((0, len(graph.ways)), np.int8)
+            return Front(np.zeros((0, columns)), none, np.zeros(0), lost, bool(len(state)))
+    row, choices = np.arange(len(state)), np.zeros((len(state), len(graph.ways)), np.int8)
+    for i in reversed(range(len(history))):
+        parent, choice = history[i]
+        choices[:, i], row = choice[row], parent[row]
+    return Front(loads, choices, bound, lost, False)
+
+
+def _bounds(loads: np.ndarray, state: np.ndarray, weights: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+    best = np.empty(len(state))
+    for start in range(0, len(best), 16384):
+        part = slice(start, start + 16384)
+        best[part] = (loads[part] @ weights.T + ahead[state[part]]).max(axis=1)
+    return best
+
+
+def _undominated(state: np.ndarray, loads: np.ndarray) -> np.ndarray:
+    """Which rows no other of the same state undercuts, as far as neighbours show it. Rows are sorted by state and loads."""
+    keep = np.ones(len(state), bool)
+    for shift in (0, BLOCK // 2):
+        left = np.flatnonzero(keep)
+        for start in range(shift, len(left), BLOCK):
+            part = left[start : start + BLOCK]
+            under = np.triu(state[part][:, None] == state[part], 1)
+            for column in loads[part].T:
+                under &= column[:, None] <= column + 1e-9
+            keep[part] = ~under.any(axis=0)
+    return keep
+
+
+def _merged(
+    loads: np.ndarray, state: np.ndarray, bound: np.ndarray, width: int, limit: float
+) -> Tuple[np.ndarray, np.ndarray]:
+    """(which rows stay, their loads): the half with the lowest bounds, and one of each box of the others."""
+    order = np.argsort(bound, kind="stable")
+    exact, others = order[: width // 2], order[width // 2 :]
+    side = limit * FINEST_BOX
+    while True:
+        boxes = np.floor(loads[others] / side).astype(np.int64)
+        by_box = np.lexsort((bound[others], *boxes.T, state[others]))
+        same = (boxes[by_box][1:] == boxes[by_box][:-1]).all(axis=1)
+        same &= state[others][by_box][1:] == state[others][by_box][:-1]
+        starts = np.flatnonzero(np.r_[True, ~same])
+        if len(starts) <= width - width // 2 or side > limit * WIDEST_BOX:
+            break
+        side *= WIDER
+    low = np.minimum.reduceat(loads[others][by_box], starts, axis=0)
+    return np.r_[exact, others[by_box[starts]]], np.concatenate([loads[exact], low])

@@ -1,0 +1,81 @@
+"""Weights of the engines' loads and of the models' own times that give the highest bound of a makespan."""
+
+from __future__ import annotations
+
+import itertools
+from typing import List, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.streams.load_weights import Prices
+
+#: Steps of the climb, and how often each is taken.
+STEPS: Tuple[float, ...] = (0.3, 0.15, 0.07, 0.03, 0.01, 0.004)
+TIMES = 4
+
+#: Rows of weights around the best.
+AROUND = 48
+
+
+def of_model(weights: np.ndarray, model: int, factors: np.ndarray) -> np.ndarray:
+    """What a microsecond of a model counts on each device: makespan >= sum of weight * load + own weight * own time."""
+    size = len(factors)
+    rows: np.ndarray = (weights[:, :size] + weights[:, size + model : size + model + 1]) * factors
+    return rows
+
+
+def best_weights(frontiers: Sequence[Frontier], factors: np.ndarray, weighed: np.ndarray) -> Tuple[float, np.ndarray]:
+    """(the best bound by prices, the weights that give it), climbed from a coarse grid.
+
+    Args:
+        weighed: which of the weights may differ from 0.
+    """
+    size = len(factors) + len(frontiers)
+
+    def bounds(rows: np.ndarray) -> np.ndarray:
+        total = np.zeros(len(rows))
+        for m, f in enumerate(frontiers):
+            total += Prices(f, of_model(rows, m, factors), np.ones(len(rows), bool)).root
+        return total
+
+    grid = np.array([r for r in itertools.product((0.0, 1.0, 3.0), repeat=size) if sum(r)])
+    grid = grid[(grid[:, ~weighed] == 0).all(axis=1)]
+    grid = np.unique(np.round(grid / grid.sum(axis=1, keepdims=True), 7), axis=0)
+    value = bounds(grid)
+    best, reached = grid[int(value.argmax())], float(value.max())
+    for step in STEPS:
+        for _ in range(TIMES):
+            rows = moved(best, step, weighed)
+            value = bounds(rows)
+            if value.max() <= reached * (1 + 1e-6):
+                break
+            best, reached = rows[int(value.argmax())], float(value.max())
+    return reached, best
+
+
+def moved(best: np.ndarray, step: float, weighed: np.ndarray) -> np.ndarray:
+    """The weights with a share of each given to each other."""
+    rows: List[np.ndarray] = [best]
+    for a, b in itertools.permutations(np.flatnonzero(weighed), 2):
+        if best[a] > 0:
+            row = best.copy()
+            given = min(row[a], step)
+            row[a] -= given
+            row[b] += given
+            rows.append(row)
+    return np.unique(np.round(np.array(rows), 7), axis=0)
+
+
+def weights_around(best: np.ndarray, weighed: np.ndarray) -> np.ndarray:
+    """Rows for a search: the best, shifted by several steps, each alone, and some at random, the same each time."""
+    size = len(best)
+    base = np.where(weighed, np.maximum(best, 0.02), 0.0)
+    random = np.random.default_rng(0)
+    scattered = base * np.exp(random.normal(0.0, 0.8, (AROUND, size)))
+    scattered[np.arange(0, AROUND, 3), random.integers(size, size=len(range(0, AROUND, 3)))] = 0.0
+    scattered = scattered[scattered.sum(axis=1) > 0]
+    scattered /= scattered.sum(axis=1, keepdims=True)
+    alone = np.eye(size)[weighed]
+    rows = np.concatenate([moved(best, 0.02, weighed), moved(best, 0.15, weighed), alone, scattered])
+    return np.unique(np.round(rows, 7), axis=0)

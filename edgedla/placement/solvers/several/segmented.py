@@ -1,0 +1,141 @@
+"""A model as a row of segments, GPU and DLA in turn: where its items may stand in the row, and what each segment takes."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+
+from edgedla.placement.solvers.streams.frontier import Frontier, State
+
+
+class Placed(NamedTuple):
+    """All that the items placed so far mean for the cost of the rest.
+
+    Attributes:
+        items: the segment of every item that is still to be read.
+        brought: of every tensor that is still to be read, by device the first segment that reads it there; -1 for none.
+        engine: the segment that pays the call of the model's engine; -1 for none so far.
+        used: the segments that have items or reformats, as bits.
+    """
+
+    items: Tuple[int, ...]
+    brought: Tuple[Tuple[int, ...], ...]
+    engine: int
+    used: int
+
+
+class Segmented:
+    """The placements of a model whose loadables run on `cores`, one after the other, with the GPU before, between, behind.
+
+    Segment 0 is the GPU's, segment 1 the first loadable's, and so on; a GPU segment may be empty. What a placement costs in
+    each segment is what `schedule.segments` adds up to. An item stands in no earlier segment than those that it reads. On
+    the GPU it runs in the first such segment, for what can run on the device that runs now does. In which of several
+    loadables TensorRT puts it, where there is a choice, is left open: so every placement is among these, or costs no less
+    than one of them, with two loadables that follow each other on a core taken for one.
+
+    Attributes:
+        devices: by segment, as positions in the frontier's devices.
+        fixed: by segment, what loadables cost by being there, us.
+    """
+
+    def __init__(self, frontier: Frontier, cores: Tuple[int, ...]) -> None:
+        self.frontier = frontier
+        row = [0]
+        for core in cores:
+            row += [core, 0]
+        self.devices = tuple(row)
+        self.last = len(row) - 1
+        self.fixed = tuple(frontier.loadable_us if d else 0.0 for d in row)
+        self.start = Placed((), (), -1, 0)
+        self.known: List[Dict[Any, Any]] = [{} for _ in frontier.allowed]
+        self._as_states: Dict[Tuple[int, Placed], State] = {}
+        self._none = (-1,) * len(frontier.devices)
+
+    def choices(self, i: int, state: Placed) -> Iterator[int]:
+        """The segments in which item i may stand."""
+        step = self.frontier.steps[i]
+        first = max((state.items[p] for p in step.predecessors), default=0)
+        for device in self.frontier.allowed[i]:
+            if device == 0:
+                least = first + first % 2
+                yield least
+                for k in range(least + 2, self.last + 1, 2):
+                    # A loadable on the other core may have run first.
+                    between = k - 1 > 1 and self.devices[k - 1] != self.devices[k - 3]
+                    if not between and (step.predecessors or k > 2):
+                        break
+                    yield k
+                continue
+            for k in range(first + 1 - first % 2, self.last, 2):
+                if self.devices[k] == device:
+                    yield k
+                    if first % 2 and len(state.items) == 1:
+                        # Nothing ran beside it that could part it from what it reads.
+                        break
+
+    def step(self, i: int, state: Placed, k: int) -> Tuple[Placed, List[float]]:
+        """Item i goes to segment k: the state behind it, and what that adds to each segment."""
+        f, devices = self.frontier, self.devices
+        s, device = f.steps[i], devices[k]
+        load = [0.0] * len(devices)
+        load[k] = s.times[device]
+        engine = state.engine
+        if s.has_layers and device == 0 and (engine < 0 or k < engine):
+            load[k] += f.engine_us
+            if engine >= 0:
+                load[engine] -= f.engine_us
+            engine = k
+        elif s.is_last and engine < 0:
+            load[k] += f.engine_us
+            engine = k
+        brought, used = list(state.brought), state.used | 1 << k
+        for x in s.inputs:
+            source = 0 if x.producer_at is None else devices[state.items[x.producer_at]]
+            had = self._none if x.paid_at is None else state.brought[x.paid_at]
+            at = had[device]
+            if device != source and (at < 0 or k < at):
+                cost, before = x.cost[source][device], 1 if source == 0 else 0
+                load[k - before] += cost
+                if at >= 0:
+                    load[at - before] -= cost
+                if cost > 0:
+                    used |= 1 << k - before
+                had = (*had[:device], k, *had[device + 1 :])
+            brought.append(had)
+        for producer_at, cost_by_device in s.links:
+            if devices[state.items[producer_at]] != device:
+                load[k] += cost_by_device[device]
+        for out in s.outputs:
+            had = self._none
+            if out.is_output and device:
+                load[self.last] += out.to_gpu[device]
+                had = (self.last, *had[1:])
+            brought.append(had)
+        brought.append(self._none)
+        items = s.kept_items(state.items) + ((k,) if s.is_kept else ())
+        return Placed(items, s.kept_masks(brought), engine, used), load
+
+    def is_whole(self, state: Placed) -> bool:
+        """At the end: no loadable is empty, and those that follow each other on one core have work of the GPU between them."""
+        for k in range(1, self.last, 2):
+            apart = k == 1 or self.devices[k] != self.devices[k - 2] or state.used >> (k - 1) & 1
+            if not (state.used >> k & 1 and apart):
+                return False
+        return True
+
+    def without_segments(self, i: int, state: Placed) -> State:
+        """The state of the frontier before item i, for bounds that count no loadables."""
+        key = i, state
+        if key not in self._as_states:
+            self._as_states[key] = self._as_state(i, state)
+        return self._as_states[key]
+
+    def _as_state(self, i: int, state: Placed) -> State:
+        none = (0,) * (len(self.frontier.devices) - 1)
+        items = tuple([(self.devices[k], *none) for k in state.items])
+        masks = []
+        live = {j: a for a, j in enumerate(self.frontier.live_items[i])}
+        for k, had in zip(self.frontier.live_flows[i], state.brought):
+            producer = self.frontier.problem.flows[k].producer
+            source = 0 if producer is None else items[live[producer]][0]
+            masks.append(1 << source | sum(1 << d for d, at in enumerate(had) if at >= 0))
+        return State(items, tuple(masks), none, none, int(state.engine >= 0))
