@@ -166,11 +166,12 @@ class Front(NamedTuple):
 
 def front(graph: Graph, limit: float, width: int, deadline: float) -> Front:
     """The rows of a graph below `limit`; of more than `width`, half are merged with their neighbours."""
-    if graph.empty:
-        columns = graph.weights.shape[1]
-        return Front(np.zeros((0, columns)), np.zeros((0, 0), np.int8), np.zeros(0), graph.dropped, False)
     columns = graph.weights.shape[1]
-    loads, state, bound = np.zeros((1, columns)), np.zeros(1, int), np.zeros(1)
+    if graph.empty:
+        return Front(np.zeros((0, columns)), np.zeros((0, 0), np.int8), np.zeros(0), graph.dropped, False)
+    loads: np.ndarray = np.zeros((1, columns))
+    state: np.ndarray = np.zeros(1, int)
+    bound: np.ndarray = np.zeros(1)
     history: List[Tuple[np.ndarray, np.ndarray]] = []
     lost = graph.dropped
     for i, ways in enumerate(graph.ways):

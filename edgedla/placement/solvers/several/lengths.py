@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 
-def simple_bounds(devices: Tuple[Sequence[int], Sequence[int]], times: Tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def simple_bounds(devices: Tuple[Sequence[str], Sequence[str]], times: Tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """By pair the largest of both models' own times and the loads of the devices; `times` are (pairs, segments)."""
     first, second = times
     bound = np.maximum(first.sum(axis=1), second.sum(axis=1))
@@ -19,7 +19,7 @@ def simple_bounds(devices: Tuple[Sequence[int], Sequence[int]], times: Tuple[np.
 
 
 def shortest(
-    devices: Tuple[Sequence[int], Sequence[int]], times: Tuple[np.ndarray, np.ndarray], limit: float
+    devices: Tuple[Sequence[str], Sequence[str]], times: Tuple[np.ndarray, np.ndarray], limit: float
 ) -> np.ndarray:
     """By pair the length of its shortest schedule, or `limit` where that is no longer.
 
@@ -31,9 +31,9 @@ def shortest(
     left = [np.cumsum(t[:, ::-1], axis=1)[:, ::-1] for t in times]
     left = [np.concatenate([x, np.zeros((count, 1))], axis=1) for x in left]
     #: (segments done, ends of both, last end by (model, device), last placed, rows that may still be shorter)
-    stack: List[Tuple[int, int, np.ndarray, np.ndarray, dict, Optional[int], np.ndarray]] = [
-        (0, 0, np.zeros(count), np.zeros(count), {}, None, np.arange(count))
-    ]
+    stack: List[
+        Tuple[int, int, np.ndarray, np.ndarray, Dict[Tuple[int, str], np.ndarray], Optional[str], np.ndarray]
+    ] = [(0, 0, np.zeros(count), np.zeros(count), {}, None, np.arange(count))]
     while stack:
         i, j, end_a, end_b, last, before, rows = stack.pop()
         reached = np.maximum(end_a + left[0][rows, i], end_b + left[1][rows, j])

@@ -160,7 +160,8 @@ class _OnEngines:
         climbed = rows_of_weights[int((least[0] + least[1]).argmax())]
         if not np.allclose(climbed, self.weights, atol=1e-6):
             self.weights = climbed
-        low, rows = limit, []
+        low = limit
+        rows: List[List[_Row]] = []
         for m in (0, 1):
             bound, several = self._rows(m, weights[m], least[1 - m], prices[m], limit, most_loadables, most_states)
             low = min(low, bound)
@@ -197,7 +198,8 @@ class _OnEngines:
         """(a bound of all pairs that these rows leave out, the rows of model m that a pair below the limit may have)."""
         frontier = self.frontiers[m]
         flat = Prices(frontier, weights, np.zeros(len(weights), bool))
-        low, rows, met = limit, [], False
+        low, met = limit, False
+        rows: List[_Row] = []
         for loadables in range(most_loadables + 1 if len(frontier.devices) > 1 else 1):
             segmented = self._models.setdefault((m, loadables, False), Segmented(frontier, (1,) * loadables))
             by_segment = weights[:, list(segmented.devices)]
@@ -268,7 +270,8 @@ class _OnEngines:
     def _of_fronts(self, rows: Tuple[_Row, _Row], fronts: Tuple[Front, Front], limit: float) -> float:
         """A bound of all pairs of two fronts; the shortest ones are offered."""
         names = [[self.names[m][d] for d in rows[m].segmented.devices] for m in (0, 1)]
-        low, met = limit, []
+        low = limit
+        met: List[Tuple[float, int, int]] = []
         for first, second in _blocks(fronts):
             times = fronts[0].loads[first], fronts[1].loads[second]
             near = np.flatnonzero(simple_bounds((names[0], names[1]), times) < limit)

@@ -1,0 +1,98 @@
+"""Makespan of two models: what the search by segment times says is what brute force over all assignments finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from edgedla.placement.problem.evaluate import evaluate
+from edgedla.placement.problem.goal import Goal
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.schedule import segments
+from edgedla.placement.problem.schedule_search import ScheduleSearch
+from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
+from edgedla.placement.solvers.several.one_model import problem_of_model
+from edgedla.placement.solvers.several.segmented import Segmented
+from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
+from edgedla.placement.solvers.solve import schedule_length
+from edgedla.placement.solvers.streams.frontier import Frontier
+from tests.amounts import amount
+from tests.placement.placement_problems import brute_force, problems
+
+pytestmark = pytest.mark.once
+
+CHECKED = settings(
+    max_examples=amount(20, 1000),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
+)
+MAKESPAN = Goal("makespan")
+ONE_CORE, ALL = ("GPU", "DLA0"), ("GPU", "DLA0", "DLA1")
+
+
+def of_one_batch(problem: Problem) -> Problem:
+    return replace(problem, items=tuple(replace(i, batch=1) for i in problem.items))
+
+
+@CHECKED
+@given(st.one_of(problems(8, ONE_CORE, 2), problems(6, ALL, 2)))
+def test_value_and_bound_hold_what_brute_force_finds(drawn: Problem) -> None:
+    problem = of_one_batch(drawn)
+    assert can_solve(problem, MAKESPAN)
+    length = schedule_length()
+    least, _ = brute_force(problem, MAKESPAN, lambda p, e: length(p, e)[0])
+    found = solve_pair(problem, MAKESPAN, [], 20.0, value_of=length)
+    assert found.bound <= least * (1 + 1e-9)
+    assert found.value >= least * (1 - 1e-9)
+    assert not found.optimal or found.value <= least * (1 + 2e-4)
+
+
+@CHECKED
+@given(problems(6, ONE_CORE, 1, limits=False), st.data())
+def test_segments_add_up_to_those_of_the_schedule(drawn: Problem, data: st.DataObject) -> None:
+    """A placement walked through in its true segments takes in each what the schedule says."""
+    problem = problem_of_model(of_one_batch(drawn), 0)
+    devices = [data.draw(st.sampled_from(i.allowed)) for i in problem.items]
+    e = evaluate(problem, devices)
+    true = segments(problem, e, 0)
+    loadables = [s for s in true if s.device != "GPU"]
+    place, gpu = {}, 0
+    for s in true:
+        gpu += s.device != "GPU"
+        for i in s.items:
+            place[i] = 2 * gpu - 1 if s.device != "GPU" else 2 * gpu
+    row = Segmented(Frontier(problem, ONE_CORE), (1,) * len(loadables))
+    state, total = row.start, np.array(row.fixed)
+    for i in range(len(problem.items)):
+        if place[i] not in row.choices(i, state):
+            return  # layers without inputs on the GPU that the schedule takes later
+        state, load = row.step(i, state, place[i])
+        total = total + load
+    assert total.sum() == pytest.approx(e.latency(0).latency_us)
+    expected = np.zeros(len(row.devices))
+    at = 0
+    for s in true:
+        if s.device != "GPU":
+            at += 1
+        expected[2 * at - 1 if s.device != "GPU" else 2 * at] += s.time_us
+    assert total == pytest.approx(expected)
+
+
+@CHECKED
+@given(st.data())
+def test_lengths_are_those_of_the_schedule_search(data: st.DataObject) -> None:
+    rows = [data.draw(st.sampled_from([("GPU",), ("GPU", core, "GPU"), ("GPU", core, "GPU", core, "GPU")])) for core in
+            ("DLA0", data.draw(st.sampled_from(["DLA0", "DLA1"])))]  # fmt: skip
+    times = [[float(data.draw(st.integers(1, 30))) for _ in row] for row in rows]
+    search = ScheduleSearch(rows, times)
+    search.run()
+    arrays = tuple(np.array([t]) for t in times)
+    names = (rows[0], rows[1])
+    assert simple_bounds(names, (arrays[0], arrays[1]))[0] <= search.length_us + 1e-9
+    assert shortest(names, (arrays[0], arrays[1]), 1e9)[0] == pytest.approx(search.length_us)
+    assert shortest(names, (arrays[0], arrays[1]), 1.0)[0] == 1.0
