@@ -48,7 +48,10 @@ class _Row(NamedTuple):
 
 
 def can_solve(problem: Problem, goal: Goal) -> bool:
-    """Two models with the GPU, on cores that are alike, and loadables that hold any layers."""
+    """Two models with the GPU, on cores that are alike, and loadables that hold any layers of their model."""
+    on_cores = [
+        [i for i in problem.items_of(m) if set(problem.items[i].allowed) - {GPU}] for m in range(len(problem.models))
+    ]
     return (
         goal.objective == "makespan"
         and len(problem.models) == 2
@@ -56,7 +59,7 @@ def can_solve(problem: Problem, goal: Goal) -> bool:
         and len(problem.devices) > 1
         and not goal.is_bounded
         and all(problem.items_of(m) for m in (0, 1))
-        and len({i.batch for i in problem.items}) == 1
+        and all(len({problem.items[i].batch for i in on_cores[m]}) <= 1 for m in (0, 1))
         and (len(problem.cores) == 1 or alike(problem))
     )
 
