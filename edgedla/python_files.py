@@ -23,7 +23,12 @@ def import_file(path: Union[str, os.PathLike[str]], name: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        # As an import statement: what failed is not there.
+        sys.modules.pop(name, None)
+        raise
     return module
 
 

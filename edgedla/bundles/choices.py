@@ -95,6 +95,10 @@ def libraries(choices: Choices) -> Tuple[str, ...]:
         names.add("OpenCV (JetPack)")
     elif choices.schemes - {"synthetic"}:
         names.add("GStreamer (JetPack)")
+    elif not choices.schemes:
+        names.add(
+            "OpenCV for files and pictures, GStreamer for cameras (JetPack), by the source that is named at the start"
+        )
     if choices.prometheus:
         names.add("prometheus_client")
     return tuple(sorted(names))

@@ -1,7 +1,7 @@
 """Scaling and colour as OpenCV does them, by NumPy alone: for boards that have no OpenCV, and starts that want none.
 
-The arithmetic is OpenCV's of 8-bit images (imgproc/src/resize.cpp, INTER_LINEAR: 11 bits a coefficient; color_yuv.simd.hpp: BT.601
-in 20 bits), so that both give the same pixels but for the last grey level where OpenCV uses a processor's own code.
+The arithmetic is OpenCV's of 8-bit images (imgproc/src/resize.cpp, INTER_LINEAR: 11 bits per coefficient; color_yuv.simd.hpp: BT.601
+in 20 bits), so that both give the same pixels, within one level where OpenCV uses a processor's own code.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Preprocess:
 class CpuPreprocessor:
     """Preprocess with OpenCV, or slower with NumPy alone where there is none.
 
-    Normalisation and quantisation are one look-up of 256 entries a channel.
+    Normalisation and quantisation are one look-up of 256 entries per channel.
 
     Holds its working images, so one object serves one thread. The result is `spec.layout.storage_shape` in memory order.
     """

@@ -117,7 +117,7 @@ def test_loadable(tmp_path):
     assert facts(found, "Inputs")["0 data"].startswith("1x3x28x28 int8 NCHW feature, 25088 B")
 
 
-def test_two_convolutions(tmp_path):
+def test_an_onnx_model(tmp_path):
     found = inspect(two_convolutions(tmp_path / "net.onnx"))
     assert found.kind == "onnx"
     assert facts(found, "Inputs") == {"x": "1x3x32x32 FLOAT"}

@@ -205,6 +205,9 @@ class _Film:
 
     def _finish(self, clip: _Clip) -> None:
         with self._lock:
+            # Where the film's own thread does not end in time, it and whoever closes the film may come here at once.
+            if clip not in self._clips:
+                return
             self._clips.remove(clip)
         path = Path(self._config.folder) / f"{clip.name}.avi"
         partial = path.with_name(f".{path.name}")

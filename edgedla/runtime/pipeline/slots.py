@@ -79,11 +79,10 @@ class Slots(Generic[T]):
         return tuple(self._slots)
 
     def put(self, name: str, item: T, wait: bool = False, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Fills the source's slot.
+        """Fills the source's slot. An item of a source that was dismissed is lost.
 
         Args:
             wait: instead of dropping an item that nobody took yet, wait until somebody does, or until `stopped()`.
-            An item of a source that was dismissed is lost.
         """
         with self._condition:
             slot = self._slots.get(name)
