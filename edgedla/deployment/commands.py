@@ -26,9 +26,8 @@ def commands_of(request: DeployRequest, best: Candidate) -> Tuple[str, ...]:
             f"--only {','.join(best.rewrites)}"
         )
     if best.quantization is not None:
-        # `quantize` has no decoder, and so no mAP.
-        metric = "" if request.metric == "map" else f" --metric {_word(request.metric)} --max-drop {request.max_drop:g}"
-        commands.append(f"edgedla quantize {fixed} --data DATA {platform}{metric} -o quantization")
+        goal = f"{_metric(request)} --max-drop {request.max_drop:g}"
+        commands.append(f"edgedla quantize {fixed} --data DATA {platform}{goal} -o quantization")
     placement = ""
     if best.placement is not None:
         bound = f" --max-latency {request.max_latency_us:g}" if request.max_latency_us else ""
@@ -58,6 +57,7 @@ def _metric(request: DeployRequest) -> str:
     text = f" --metric {_word(request.metric)}"
     if request.metric == "map":
         text += f" --decode {_word(request.decode)} --reg-max {request.reg_max}"
+        text += f" --iou {request.iou:g}" if request.iou != DeployRequest.iou else ""
     return text
 
 

@@ -230,6 +230,20 @@ def test_int8_that_is_not_simulated_is_said(model: Path, samples: Path, tmp_path
     assert notes[1].startswith(f"{len(layers) - 1} of {len(layers)} layers run on the GPU")
 
 
+def test_commands_give_the_decoder_of_map() -> None:
+    request = DeployRequest("agx-orin-64gb", metric="map", decode="yolov8", reg_max=8, iou=0.5, max_drop=0.01)
+    candidate = SimpleNamespace(rewrites=(), quantization=Path("q"), placement=None, precision="int8", level=2)
+    decoder = "--metric map --decode yolov8 --reg-max 8 --iou 0.5"
+    commands = commands_of(request, candidate)  # type: ignore[arg-type]
+    assert [
+        verb for verb in ("deploy", "quantize", "evaluate") if any(verb in c and decoder in c for c in commands)
+    ] == [
+        "deploy",
+        "quantize",
+        "evaluate",
+    ]
+
+
 def test_commands_give_all_sizes_in_one_option() -> None:
     """A second --shapes would take the place of the first."""
     request = DeployRequest("agx-orin-64gb", shapes={"left": (1, 3, 8, 8), "right": (1, 3, 8, 8)}, batch=2)
