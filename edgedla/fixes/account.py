@@ -50,7 +50,7 @@ def outputs_note(purpose: str, goal: Goal, fixed: Any) -> Tuple[str, ...]:
     return (f"{', '.join(flat)}: a {purpose} build takes 4-D outputs only; allow them with --change-outputs",)
 
 
-def open_sizes_note(work: Any) -> Tuple[str, ...]:
+def _open_sizes(work: Any) -> Tuple[str, ...]:
     """Inputs whose sizes are open: rewrites need numbers, and so do predicted times."""
     open_ones = [v.name for v in work.graph.inputs if v.shape is not None and not v.shape.is_static()]
     if not open_ones:
@@ -62,8 +62,9 @@ def open_sizes_note(work: Any) -> Tuple[str, ...]:
     )
 
 
-def weights_notes(work: Any, prove: bool, seeded_weights: bool, no_dla: Optional[str]) -> Tuple[str, ...]:
-    notes = [no_dla] if no_dla else []
+def model_notes(work: Any, prove: bool, seeded_weights: bool, no_dla: Optional[str]) -> Tuple[str, ...]:
+    """What to know of the model before its rewrites: no DLA, open sizes, missing weights."""
+    notes = [*([no_dla] if no_dla else ()), *_open_sizes(work)]
     if not has_all_weights(work):
         proofs = "the proofs run on seeded ones" if seeded_weights and prove else "sites that need them are unproved"
         notes.append(

@@ -9,11 +9,10 @@ from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 from edgedla.errors import UsageError
 from edgedla.fixes.account import (
     fixed_sites,
-    open_sizes_note,
+    model_notes,
     outputs_note,
     placed_layers,
     refused_sites,
-    weights_notes,
 )
 from edgedla.fixes.apply_proven import apply_proven, feeds_of, network_proof
 from edgedla.fixes.choose import Chooser
@@ -135,11 +134,7 @@ def fix(
         interface=interface,
         outputs=outputs,
         decoder=changes.decoder_bytes,
-        notes=(
-            *open_sizes_note(work),
-            *weights_notes(work, prove, seeded_weights, platform.no_dla),
-            *outputs_note(purpose, goal, fixed),
-        ),
+        notes=(*model_notes(work, prove, seeded_weights, platform.no_dla), *outputs_note(purpose, goal, fixed)),
         trials=choice.trials,
         layers_before=layers_before,
         layers_after=layers_after,
