@@ -56,6 +56,8 @@ SHAPES: Dict[str, Devices] = {
 #: Relative L2 difference of a chain from one engine with the same layers on a DLA. What is equal up to the last bit is
 #: rounded at the same places. By turns, INT8 tensors of the GPU are handed over in INT8, which one engine need not do.
 DIFFERENCE = {("by-turns", "int8"): 0.05}
+#: Of the others. In INT8 a sum halfway between two steps goes either way: other graphs add in another order on some processors.
+OTHERWISE = {"fp16": 1e-6, "int8": 2e-3}
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
@@ -78,7 +80,7 @@ def test_a_chain_computes_what_one_engine_does(name: str, precision: str, tmp_pa
     found = HostChain([s.artifact for s in loaded.stages]).run_arrays({"images": image})
     for output, value in want.items():
         error = np.linalg.norm(found[output].astype(np.float64) - value) / np.linalg.norm(value)
-        assert error <= DIFFERENCE.get((name, precision), 1e-6), output
+        assert error <= DIFFERENCE.get((name, precision), OTHERWISE[precision]), output
 
 
 def test_what_passes_between_stages_is_in_the_dlas_own_format(tmp_path: Path) -> None:
