@@ -142,6 +142,18 @@ def test_windows_of_a_wrong_number_of_entries_are_refused(attribute: str, count:
     )
 
 
+def test_data_outside_of_the_file_without_a_place_is_missing(tmp_path: Path) -> None:
+    """Its folder is where such data would lie, and a folder has a size."""
+    nowhere = TensorProto(name="s", dims=[4], data_type=TensorProto.INT64, data_location=TensorProto.EXTERNAL)
+    nodes = [helper.make_node("Abs", ["s"], ["t"]), helper.make_node("Reshape", ["x", "t"], ["y"])]
+    (tmp_path / "m.onnx").write_bytes(model(nodes, constants=[nowhere]).SerializeToString())
+    assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove", "--shapes", "x:1x8x4x4"]) in (
+        0,
+        1,
+        3,
+    )
+
+
 def test_negative_sizes_are_unknown_ones(tmp_path: Path) -> None:
     built = model([helper.make_node("GlobalAveragePool", ["x"], ["y"])])
     for dim, size in zip(built.graph.input[0].type.tensor_type.shape.dim, (1, 8, -4, 4)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -177,10 +178,13 @@ def has_data(tensor: Any) -> bool:
     if getattr(tensor, "location", None) is None:
         return True
     try:
-        size = tensor_path(tensor).stat().st_size
+        status = tensor_path(tensor).stat()
     except OSError:
         return False
-    return bool((tensor.offset or 0) + (tensor.length or tensor.nbytes) <= size)
+    # Without a location the path is the folder itself, which has a size too.
+    return stat.S_ISREG(status.st_mode) and bool(
+        (tensor.offset or 0) + (tensor.length or tensor.nbytes) <= status.st_size
+    )
 
 
 def tensor_path(tensor: Any) -> Any:
