@@ -142,12 +142,19 @@ def test_windows_of_a_wrong_number_of_entries_are_refused(attribute: str, count:
     )
 
 
-def test_data_outside_of_the_file_without_a_place_is_missing(tmp_path: Path) -> None:
-    """Its folder is where such data would lie, and a folder has a size."""
-    nowhere = TensorProto(name="s", dims=[4], data_type=TensorProto.INT64, data_location=TensorProto.EXTERNAL)
+@pytest.mark.parametrize("location", ["", "/etc/passwd", "../m.onnx"])
+def test_data_that_lies_in_no_file_of_the_model_is_missing(location: str, tmp_path: Path) -> None:
+    """Without a location the folder itself is named, which has a size; others lie outside of the folder."""
+    elsewhere = TensorProto(name="s", dims=[4], data_type=TensorProto.INT64, data_location=TensorProto.EXTERNAL)
+    if location:
+        elsewhere.external_data.add(key="location", value=location)
     nodes = [helper.make_node("Abs", ["s"], ["t"]), helper.make_node("Reshape", ["x", "t"], ["y"])]
-    (tmp_path / "m.onnx").write_bytes(model(nodes, constants=[nowhere]).SerializeToString())
-    assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove", "--shapes", "x:1x8x4x4"]) in (
+    folder = tmp_path / "model"
+    folder.mkdir()
+    content = model(nodes, constants=[elsewhere]).SerializeToString()
+    for path in (folder / "m.onnx", tmp_path / "m.onnx"):
+        path.write_bytes(content)
+    assert exit_code_of(["fix", str(folder / "m.onnx"), "--dry-run", "--no-prove", "--shapes", "x:1x8x4x4"]) in (
         0,
         1,
         3,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -177,6 +178,10 @@ def has_data(tensor: Any) -> bool:
         return False
     if getattr(tensor, "location", None) is None:
         return True
+    # ONNX: relative to the model's folder, and inside of it. What lies elsewhere nobody reads, and onnx-ir refuses to.
+    location = PurePath(tensor.location)
+    if location.is_absolute() or ".." in location.parts:
+        return False
     try:
         status = tensor_path(tensor).stat()
     except OSError:
