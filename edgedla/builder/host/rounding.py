@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
 import numpy as np
 
 from edgedla.quantization.calibration_cache import INT8_MAX
+from edgedla.quantization.session import import_onnxruntime
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -76,7 +77,11 @@ class Rounding:
         levels, rounded, same = f"{target}/levels", f"{target}/rounded", f"{target}/same"
         quantize = helper.make_node("QuantizeLinear", [source, f"{scale}/away", zero], [levels])
         dequantize = helper.make_node("DequantizeLinear", [levels, scale, zero], [rounded])
-        # Not Where, which works out both sides: a run that rounds one tensor alone would still pay for all of them.
+        if not _runs_branches():
+            self.nodes.extend((quantize, dequantize))
+            self._node("Where", [switch, rounded, source], target)
+            return
+        # Where works out both sides: a run that rounds one tensor alone would still pay for all of them.
         self._node(
             "If", [switch], target, then_branch=_branch([quantize, dequantize], rounded),
             else_branch=_branch([helper.make_node("Identity", [source], [same])], same),
@@ -95,6 +100,12 @@ class Rounding:
         if name not in self.constants:
             self.constants[name] = numpy_helper.from_array(np.asarray(number), name)
         return name
+
+
+def _runs_branches() -> bool:
+    """Whether this ONNX Runtime takes quantised values inside of If: 1.19 ends the process, 1.23 does not."""
+    version = import_onnxruntime().__version__.split(".")
+    return tuple(int(part) for part in version[:2]) >= (1, 23)
 
 
 def _branch(nodes: List[Any], output: str) -> Any:
