@@ -5,7 +5,8 @@
 
 NETS is a folder of ONNX files; weights are not needed, nothing is proven here. A row per network and configuration (X16:
 AGX Xavier, FP16, TensorRT 8.5.2; O16 and O8: AGX Orin, FP16 and INT8, TensorRT 10.3), then a summary of each
-configuration. All figures are predictions; `seconds` is CPU time of the whole call.
+configuration. All figures are predictions; `seconds` is CPU time of the whole call. Rows of the same commit that `--out` holds
+are not run again, so that a configuration at a time will do.
 
 `--free-gates N` is a question, not a prediction: what would follow if a sigmoid over fewer than N elements cost a DLA no more than
 its operator. Orin's FP16 figures charge each table 208 us, and all of them are of large tensors (edgedla/costs/features.py): nobody
@@ -21,7 +22,9 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
+
+from provenance import provenance, write_rows
 
 import edgedla
 from edgedla.costs import layer_costs
@@ -97,6 +100,15 @@ def without_gates(elements: int) -> None:
     layer_costs.work_of = work_of
 
 
+def known_rows(out: Optional[Path], asked: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Rows of an earlier run of the same question on the same commit."""
+    if out is None or not out.is_file():
+        return []
+    earlier = json.loads(out.read_text(encoding="utf-8"))
+    asked = {"commit": provenance()["commit"], **asked}
+    return list(earlier["rows"]) if {key: earlier.get(key) for key in asked} == asked else []
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nets", type=Path)
@@ -111,17 +123,21 @@ def main() -> int:
     if options.free_gates:
         without_gates(options.free_gates)
     left_out = options.skip_names.split(",")
-    found: List[Dict[str, Any]] = []
+    asked: Dict[str, Any] = {"objective": options.objective, "for": options.purpose, "free_gates": options.free_gates}
+    rows = known_rows(options.out, asked)
+    known = {(row["net"], row["config"]) for row in rows}
     for path in sorted(options.nets.glob("*.onnx")):
         if (options.names and path.stem not in options.names) or (not options.names and path.stem in left_out):
             continue
         for config in options.config.split(","):
+            if (path.stem, config) in known:
+                continue
             try:
                 row = row_of(path, config, options.objective, options.purpose)
             except EdgedlaError as e:
                 print(f"{path.stem} {config}: {e}", file=sys.stderr)
                 continue
-            found.append(row)
+            rows.append(row)
             b, a = row["before"], row["after"]
             print(
                 f"{row['net']:36} {config:4} loadables {b['loadables']:3} -> {a['loadables']:3}  "
@@ -129,14 +145,10 @@ def main() -> int:
                 + ", ".join(f"{n} {k}" for k, n in row["applied"].items()),
                 flush=True,
             )
-    summaries = {c: summary_of(rows) for c in CONFIGS if (rows := [r for r in found if r["config"] == c])}
+    summaries = {c: summary_of(of) for c in CONFIGS if (of := [r for r in rows if r["config"] == c])}
     print(json.dumps(summaries, indent=1))
     if options.out:
-        lines = ",\n".join(f"  {json.dumps(r)}" for r in found)
-        head = {"objective": options.objective, "for": options.purpose, "basis": "predicted", "summary": summaries}
-        if options.free_gates:
-            head = {**head, "basis": "assumed", "free_gates": options.free_gates}
-        options.out.write_text(f'{{"head": {json.dumps(head)},\n "rows": [\n{lines}\n ]}}\n', encoding="utf-8")
+        write_rows(options.out, rows, "assumed" if options.free_gates else "predicted", **asked, summary=summaries)
     return 0
 
 

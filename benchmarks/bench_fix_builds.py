@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import onnx
+from provenance import write_rows
 
 import edgedla
 from edgedla.errors import EdgedlaError
@@ -89,8 +90,7 @@ def main() -> int:
         rows.append(row_of(path, options))
         print(json.dumps(rows[-1]), flush=True)
         if options.out:
-            body = ",\n".join(f"  {json.dumps(row)}" for row in rows)
-            options.out.write_text(f'{{"basis": "simulated",\n "rows": [\n{body}\n ]}}\n', encoding="utf-8")
+            write_rows(options.out, rows)
     held = [row["holds"] for row in rows if row["holds"] is not None]
     return int(not held or not all(held))
 

@@ -19,6 +19,7 @@ from typing import Any, Dict
 
 import numpy as np
 import onnx
+from provenance import write_rows
 
 from edgedla.fixes.examples import example_model, outcome
 from edgedla.fixes.network.library import onnx_ir
@@ -78,8 +79,7 @@ def main() -> int:
             rows.append(row_of(rewrite, generate[rewrite.id], options.count))
             print(json.dumps(rows[-1]), flush=True)
     if options.out:
-        body = ",\n".join(f"  {json.dumps(row)}" for row in rows)
-        options.out.write_text(f'{{"count": {options.count},\n "rows": [\n{body}\n ]}}\n', encoding="utf-8")
+        write_rows(options.out, rows, "measured", count=options.count)
     return int(any(row[key] for row in rows for key in ("wrong", "unproved", "malformed")))
 
 

@@ -6,6 +6,7 @@ import json
 import platform
 import subprocess
 import sys
+import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Dict, Mapping, Sequence
@@ -36,6 +37,18 @@ def provenance(packages: Sequence[str] = ("numpy", "onnx", "onnxruntime")) -> Di
         "command": " ".join(["python", f"benchmarks/{script}", *arguments]),
         "commit": (git("rev-parse", "--short", "HEAD") or "unknown") + changed, "versions": versions,
     }  # fmt: skip
+
+
+def loop_seconds(times: int = 5) -> float:
+    """CPU seconds of five million steps of a plain Python loop, the best of some: how fast this machine is just now."""
+
+    def once() -> float:
+        start, total = time.process_time(), 0
+        for i in range(5_000_000):
+            total += i & 7
+        return time.process_time() - start
+
+    return round(min(once() for _ in range(times)), 3)
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], basis: str = "simulated", **more: Any) -> None:
