@@ -8,7 +8,7 @@ from edgedla.fixes.apply import Changes, Key
 from edgedla.fixes.choose import Choice
 from edgedla.fixes.judge import Judge
 from edgedla.fixes.network.network import Goal
-from edgedla.fixes.prove import Proof
+from edgedla.fixes.proofs.comparison import Proof
 from edgedla.fixes.result import FixedSite, PlacedLayer, RefusedSite
 from edgedla.fixes.seeded import has_all_weights
 

@@ -10,7 +10,9 @@ import numpy as np
 from edgedla.fixes.apply import Changes, Key, apply_rewrites
 from edgedla.fixes.network.model_file import remove_unused
 from edgedla.fixes.network.network import Goal, Network, has_data
-from edgedla.fixes.prove import MOST_WEIGHT_BYTES, NetworkProof, Proof, prove_network, prove_sites, unproved
+from edgedla.fixes.proofs.comparison import Proof, unproved
+from edgedla.fixes.proofs.sites import prove_sites
+from edgedla.fixes.proofs.whole_network import NetworkProof, prove_network
 from edgedla.fixes.seeded import has_all_weights, with_seeded_weights
 from edgedla.fixes.site import Rewrite
 from edgedla.quantization.samples import InputSpec, load_samples, synthetic_samples
@@ -18,6 +20,8 @@ from edgedla.rules.remedies import rewrite_entries
 
 #: Samples of a user's data that proofs run; the first ones.
 MOST_SAMPLES = 8
+#: A network with more weights is not run for its proofs: ONNX Runtime would hold them twice.
+MOST_WEIGHT_BYTES = 1_500_000_000
 
 
 class Proven(NamedTuple):

@@ -12,7 +12,8 @@ from edgedla.fixes.apply import Changes, apply_rewrites
 from edgedla.fixes.fold import fold_constants
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Goal, Network
-from edgedla.fixes.prove import Proof, prove_sites
+from edgedla.fixes.proofs.comparison import Proof
+from edgedla.fixes.proofs.sites import prove_sites
 from edgedla.fixes.site import Example, Rewrite
 from edgedla.quantization.samples import InputSpec, synthetic_samples
 from edgedla.rules.remedies import rewrite_entries

@@ -23,7 +23,7 @@ from edgedla.fixes.network.model_file import checked, open_model, outline, requi
 from edgedla.fixes.network.network import Goal
 from edgedla.fixes.opset import convert_opset
 from edgedla.fixes.preprocess import Embedded, embed, prove_embedding
-from edgedla.fixes.prove import NetworkProof
+from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.fixes.result import FixResult
 from edgedla.fixes.wanted import require_opset, require_samples, wanted_rewrites
 from edgedla.targets import platform_for

@@ -16,7 +16,7 @@ from edgedla.errors import ModelError, RunError, UsageError
 from edgedla.fixes.network.editor import Editor
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Goal, Network, attribute
-from edgedla.fixes.prove import ROUND, distance
+from edgedla.fixes.proofs.comparison import ROUND, distance
 from edgedla.fixes.site import Refused
 from edgedla.importers.model_file.embedded_preprocess import METADATA, EmbeddedPreprocess
 from edgedla.quantization.session import open_session

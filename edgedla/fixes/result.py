@@ -10,7 +10,8 @@ from edgedla.documents import header
 from edgedla.files import write_atomic
 from edgedla.fixes.choose import Bundle
 from edgedla.fixes.judge import Figures
-from edgedla.fixes.prove import NetworkProof, Proof
+from edgedla.fixes.proofs.comparison import Proof
+from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.importers.model_file.changed_outputs import ChangedOutput, decoder_path
 
 

@@ -134,7 +134,7 @@ def fixes_document() -> str:
         return printed("fix", DETECTOR, *TARGET, "--dry-run", "--no-prove", "--format", "json")
     # The command needs Python 3.10; the document does not.
     from edgedla.fixes.judge import Figures
-    from edgedla.fixes.prove import NetworkProof
+    from edgedla.fixes.proofs.whole_network import NetworkProof
     from edgedla.fixes.result import FixResult
 
     empty = FixResult(

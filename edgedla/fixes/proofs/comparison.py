@@ -1,0 +1,76 @@
+"""The comparison of two results, and the proof that it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Tuple
+
+import numpy as np
+
+#: Largest relative L2 difference of a site whose sums are taken in another order: float32, and float16 with its 11 bits.
+ROUND = {"float32": 1e-5, "float16": 4e-3}
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What running one site showed.
+
+    Attributes:
+        status: "proved", "failed", or "unproved" with the reason in `detail`.
+        equality: what was asked for: "bit", "round" or "approximate".
+        rel_l2: ||after - before|| / ||before||. max_abs: largest difference. None where nothing ran.
+        inputs: "data", "seeded" (random input of the network) or "random" (random input of the site).
+    """
+
+    status: str
+    equality: str
+    rel_l2: Optional[float] = None
+    max_abs: Optional[float] = None
+    inputs: str = "seeded"
+    detail: str = ""
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {
+            "status": self.status,
+            "equality": self.equality,
+            "rel_l2": None if self.rel_l2 is None else float(f"{self.rel_l2:.3g}"),
+            "max_abs": None if self.max_abs is None else float(f"{self.max_abs:.3g}"),
+            "inputs": self.inputs,
+            "detail": self.detail,
+        }
+
+
+def unproved(equality: str, why: str) -> Proof:
+    return Proof("unproved", equality, detail=why)
+
+
+def compare(before: Any, after: Any, equality: str, approximate: float, inputs: str) -> Proof:
+    """The verdict on two results; a reshape between them is allowed, for outputs may stay 4-D."""
+    a, b = np.asarray(before).reshape(-1), np.asarray(after).reshape(-1)
+    if a.size != b.size:
+        return Proof("failed", equality, inputs=inputs, detail=f"{a.size} elements became {b.size}")
+    same = bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
+    rel_l2, max_abs = (0.0, 0.0) if same else distance(a, b)
+    bound = {"bit": 0.0, "round": ROUND.get(str(a.dtype), 0.0), "approximate": approximate}[equality]
+    holds = same or (equality != "bit" and rel_l2 <= bound)
+    detail = "" if holds else f"differs by {rel_l2:.2g} (relative L2), allowed is {bound:.2g}"
+    return Proof("proved" if holds else "failed", equality, rel_l2, max_abs, inputs, detail)
+
+
+def distance(before: np.ndarray, after: np.ndarray) -> Tuple[float, float]:
+    """(||after - before|| / ||before||, largest difference), in double precision; infinite where one is not finite."""
+    a, b = before.astype(np.float64).reshape(-1), after.astype(np.float64).reshape(-1)
+    # Overflow to the same infinity, or NaN in both, is no difference.
+    equal = (a == b) | (np.isnan(a) & np.isnan(b))
+    a, b = a[~equal], b[~equal]
+    gap = np.abs(b - a)
+    if not np.all(np.isfinite(gap)):
+        return float("inf"), float("inf")
+    scale = float(np.linalg.norm(before.astype(np.float64).reshape(-1)[np.isfinite(before.reshape(-1))]))
+    norm = float(np.linalg.norm(gap))
+    return (norm / scale if scale > 0 else (0.0 if norm == 0 else float("inf"))), float(gap.max(initial=0.0))
+
+
+def worse(first: Proof, second: Proof) -> Proof:
+    rank = {"proved": 0, "unproved": 1, "failed": 2}
+    return max((first, second), key=lambda p: (rank[p.status], p.rel_l2 or 0.0))

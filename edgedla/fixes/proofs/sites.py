@@ -1,0 +1,138 @@
+"""Proof that a site computes the same: both of its forms run on its real inputs in ONNX Runtime, unoptimised.
+
+Networks with random weights can be chaotic: a change in the last bit grows to whole percents at the output, and ONNX
+Runtime's own optimisation levels differ as much. So each site is compared by itself, and the whole network against its
+own noise (`whole_network`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.errors import EdgedlaError
+from edgedla.fixes.apply import Applied, Fragment
+from edgedla.fixes.decoder import decoded
+from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.network import has_data
+from edgedla.fixes.proofs.comparison import Proof, compare, unproved, worse
+from edgedla.fixes.proofs.fragments import random_values, run_fragment
+from edgedla.quantization.session import open_session
+
+#: Larger values between two sites are drawn at random for the proof, not computed.
+MOST_HELD_BYTES = 2_000_000_000
+
+
+def prove_sites(
+    model: Any,
+    applied: Sequence[Applied],
+    equality_of: Mapping[str, str],
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    data_given: bool,
+    approximate: float = 0.0,
+    seeded: bool = False,
+) -> Tuple[Proof, ...]:
+    """A proof for each site, in order; over several feeds the worst counts.
+
+    Args:
+        model: onnx_ir.Model, folded and not yet rewritten, with its weights.
+        applied: sites with their fragments.
+        equality_of: class by rewrite id.
+        feeds: inputs of the network; empty where it is too large to run: then each site gets random input.
+        data_given: the feeds are a user's data.
+        approximate: bound of approximate sites, relative L2.
+        seeded: the weights are random numbers, which the proofs say.
+    """
+    worst: List[Optional[Proof]] = [None] * len(applied)
+    for feed in feeds or ({},):
+        values = _values(model, applied, feed)
+        for i, site in enumerate(applied):
+            proof = _prove(site, values, equality_of[site.rewrite], approximate, bool(feeds), data_given)
+            if seeded and proof.status == "proved":
+                proof = replace(proof, detail="on seeded weights")
+            earlier = worst[i]
+            worst[i] = proof if earlier is None else worse(earlier, proof)
+    return tuple(p for p in worst if p is not None)
+
+
+def _values(model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+    """Run-time values that sites read, from one run of the network before any rewrite."""
+    if not feed:
+        return {}
+    wanted = {name for site in applied if site.fragment for name in site.fragment.inputs} - set(feed)
+    made = {v.name: v for n in model.graph for v in n.outputs}
+    held, names = 0, []
+    for name in sorted(wanted & set(made)):
+        shape = made[name].shape
+        size = int(np.prod([d for d in shape if isinstance(d, int)])) * 4 if shape is not None else 0
+        if held + size <= MOST_HELD_BYTES:
+            held += size
+            names.append(name)
+    values: Dict[str, np.ndarray] = dict(feed)
+    if names:
+        proto = onnx_ir().to_proto(model)
+        known = {o.name for o in proto.graph.output}
+        for name in names:
+            if name not in known:
+                proto.graph.output.add().name = name
+        session = open_session(proto.SerializeToString(), optimize=False)
+        values.update(zip(names, session.run(names, dict(feed))))
+    return values
+
+
+def _prove(
+    site: Applied, values: Dict[str, np.ndarray], equality: str, approximate: float, real: bool, data_given: bool
+) -> Proof:
+    fragment = site.fragment
+    if fragment is None:
+        return unproved(equality, "nothing was recorded of it")
+    missing = [name for name, tensor in fragment.constants.items() if not has_data(tensor)]
+    if missing:
+        return unproved(equality, f"the weights of {missing[0]} are not in the file")
+    feed: Dict[str, np.ndarray] = {}
+    for name, (dtype, shape) in fragment.inputs.items():
+        if name not in values:
+            if dtype is None or shape is None:
+                return unproved(equality, f"the shape of {name} is not known")
+            values[name] = random_values(name, dtype.numpy(), shape)
+            real = False
+        feed[name] = values[name]
+    if site.changed and site.changed[0].decoder:
+        return _prove_decoder(site, fragment, feed, "data" if data_given and real else "seeded" if real else "random")
+    later = [o for n in fragment.after for o in n.output if o]
+    try:
+        names = list(dict.fromkeys([fragment.output, fragment.new_output, *later]))
+        results = run_fragment(fragment, feed, names)
+    except EdgedlaError as e:
+        return unproved(equality, e.what)
+    except Exception as e:
+        # onnxruntime raises its own classes, which are only reachable through its C extension.
+        return unproved(equality, f"ONNX Runtime cannot run it: {str(e)[:200]}")
+    for name in later:
+        # Later rewrites may start from a value that this one made.
+        if name in results:
+            values.setdefault(name, results[name])
+    before, after = results.get(fragment.output, feed.get(fragment.output)), results.get(fragment.new_output)
+    if after is None:
+        after = feed[fragment.new_output]
+    return compare(
+        before, after, equality, approximate, "data" if data_given and real else "seeded" if real else "random"
+    )
+
+
+def _prove_decoder(site: Applied, fragment: Fragment, feed: Mapping[str, np.ndarray], inputs: str) -> Proof:
+    """The nodes that were cut off against the model that was made of them, on the values that both read."""
+    if site.decoder is None:
+        return unproved("bit", "constants of the decoder are not in the file")
+    names = [output.name for output in site.changed]
+    try:
+        before, after = run_fragment(fragment, feed, names), decoded(site.decoder, feed)
+    except EdgedlaError as e:
+        return unproved("bit", e.what)
+    except Exception as e:
+        # onnxruntime raises its own classes, which are only reachable through its C extension.
+        return unproved("bit", f"ONNX Runtime cannot run it: {str(e)[:200]}")
+    proofs = [compare(before[name], after[name], "bit", 0.0, inputs) for name in names]
+    return max(proofs, key=lambda p: (p.status == "failed", p.rel_l2 or 0.0))

@@ -1,0 +1,90 @@
+"""Proof of the whole network: before against after, and against its own noise.
+
+The noise is how far an optimised session of ONNX Runtime is from an unoptimised one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+import numpy as np
+
+from edgedla.fixes.decoder import decoded
+from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.proofs.comparison import ROUND, distance
+from edgedla.quantization.session import open_session
+
+#: A whole network may differ by this many times its own noise, and by the bound of one site where it has less.
+NOISE_FACTOR = 10.0
+
+
+@dataclass(frozen=True)
+class NetworkProof:
+    """The whole network before and after.
+
+    Attributes:
+        rel_l2: largest over outputs and feeds. noise: the same between two optimisation levels of the unchanged network.
+        same_top1: share of feeds whose largest element is the same, over outputs with at least two elements.
+        within: rel_l2 is at most `bound`; None where it did not run.
+    """
+
+    within: Optional[bool]
+    rel_l2: Optional[float] = None
+    noise: Optional[float] = None
+    bound: Optional[float] = None
+    same_top1: Optional[float] = None
+    samples: int = 0
+    detail: str = ""
+
+    def to_dict(self) -> Dict[str, Any]:
+        def short(number: Optional[float]) -> Optional[float]:
+            return None if number is None else float(f"{number:.3g}")
+
+        return {
+            "within": self.within,
+            "rel_l2": short(self.rel_l2),
+            "noise": short(self.noise),
+            "bound": short(self.bound),
+            "same_top1": short(self.same_top1),
+            "samples": self.samples,
+            "detail": self.detail,
+        }
+
+
+def prove_network(
+    before: Any,
+    after: Any,
+    feeds: Sequence[Mapping[str, np.ndarray]],
+    approximate: float = 0.0,
+    decoder: Optional[Any] = None,
+) -> NetworkProof:
+    """Runs both networks: onnx_ir.Models with weights and the same outputs by name.
+
+    Args:
+        decoder: onnx.ModelProto that makes outputs of `before` from those of `after`, where it lacks them.
+    """
+    ir = onnx_ir()
+    old, new = ir.to_proto(before).SerializeToString(), ir.to_proto(after).SerializeToString()
+    names_old, names_new = [v.name for v in before.graph.outputs], [v.name for v in after.graph.outputs]
+    plain, fused, fixed = open_session(old, optimize=False), open_session(old), open_session(new, optimize=False)
+    worst = noise = 0.0
+    equal = counted = 0
+    for feed in feeds:
+        reference = plain.run(names_old, dict(feed))
+        outputs = dict(zip(names_new, fixed.run(names_new, dict(feed))))
+        if decoder is not None:
+            outputs.update(decoded(decoder, outputs))
+        for name, a, b in zip(names_old, reference, fused.run(names_old, dict(feed))):
+            a, b, c = np.asarray(a), np.asarray(b), np.asarray(outputs[name])
+            noise = max(noise, distance(a, b)[0])
+            worst = max(worst, distance(a, c.reshape(a.shape))[0])
+            if a.size > 1:
+                counted += 1
+                equal += int(np.argmax(a) == np.argmax(c))
+    dtype = (
+        "float16" if any(v.dtype is not None and v.dtype.name == "FLOAT16" for v in before.graph.outputs) else "float32"
+    )
+    bound = max(approximate, ROUND[dtype], NOISE_FACTOR * noise)
+    detail = "" if worst <= bound else f"differs by {worst:.2g}, its own noise is {noise:.2g}"
+    return NetworkProof(worst <= bound, worst, noise, bound, equal / counted if counted else None, len(feeds), detail)

@@ -1,0 +1,43 @@
+"""The comparison of two results: bounds by class of equality, values that are not finite, and the worse of two proofs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgedla.fixes.proofs.comparison import compare, distance, unproved, worse
+
+
+def test_a_wrong_rewrite_would_be_found():
+    a = np.arange(6, dtype=np.float32)
+    assert compare(a, a, "bit", 0.0, "seeded").status == "proved"
+    assert compare(a, np.nextafter(a, 9).astype("f"), "bit", 0.0, "seeded").status == "failed"
+    assert compare(a, np.nextafter(a, 9).astype("f"), "round", 0.0, "seeded").status == "proved"
+    assert compare(a, a * 1.001, "round", 0.0, "seeded").status == "failed"
+    assert compare(a, a * 1.001, "approximate", 0.01, "seeded").status == "proved"
+    assert compare(a, a[:5], "round", 0.0, "seeded").status == "failed"
+    assert compare(a, np.full(6, np.nan), "approximate", 0.5, "seeded").status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ([3.0, 4.0], [3.0, 4.5], (0.1, 0.5)),
+        ([np.inf, np.nan, 2.0], [np.inf, np.nan, 3.0], (0.5, 1.0)),
+        ([np.inf, 2.0], [-np.inf, 2.0], (np.inf, np.inf)),
+        ([1.0, 2.0], [1.0, np.nan], (np.inf, np.inf)),
+        ([0.0, 0.0], [0.0, 0.0], (0.0, 0.0)),
+        ([0.0, 0.0], [0.0, 1e-9], (np.inf, 1e-9)),
+    ],
+)
+def test_the_distance_of_two_results(before, after, expected):
+    assert distance(np.array(before), np.array(after)) == pytest.approx(expected)
+
+
+def test_of_two_samples_the_worse_counts():
+    a = np.arange(6, dtype=np.float32)
+    proved, failed = compare(a, a, "round", 0.0, "data"), compare(a, a + 1, "round", 0.0, "data")
+    nearly = compare(a, np.nextafter(a, 9).astype("f"), "round", 0.0, "data")
+    assert worse(proved, nearly) == worse(nearly, proved) == nearly
+    assert worse(failed, unproved("round", "no shape")) == failed
+    assert worse(proved, unproved("round", "no shape")).status == "unproved"
