@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Tuple
 
 import click
 
+from edgedla.cli.arguments.build_platform import fill_platform
+from edgedla.cli.arguments.build_request import build_request
+from edgedla.cli.arguments.build_trtexec import take_over
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import (
     memory_option,
     platform_flags,
     preprocess_options,
-    preprocess_settings,
     resolve_models,
     shape_options,
     split_trtexec,
@@ -137,12 +139,12 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     candidates = resolve_models(models, trtexec)
     if len(candidates) != 1:
         raise UsageError(f"{len(candidates)} models given", allowed="one")
-    _take_over(given, trtexec)
+    take_over(given, trtexec)
     if given["out"] is None and trtexec["trtexec_onnx"] and not given["plan_only"]:
         # A pasted trtexec line measures and keeps nothing; a build has a folder.
         given["out"] = Path(candidates[0]).stem
         echo(f"edgedla: without --saveEngine the artifact is {given['out']}", err=True)
-    _fill_platform(given)
+    fill_platform(given)
     out = given["out"]
     if out is None and not given["plan_only"]:
         raise UsageError("no output given", where="-o", allowed="a folder, or --plan to build nothing")
@@ -151,7 +153,7 @@ def build(models: Tuple[str, ...], **given: Any) -> int:
     from edgedla.reports.build import render_build, render_plans
 
     model = candidates[0]
-    request = _request(model, given)
+    request = build_request(given)
 
     def say(line: str) -> None:
         echo(line, err=True)
@@ -188,133 +190,3 @@ def _explain(built: BuiltScales) -> Dict[Tuple[str, str], bytes]:
 
     report = report_of_build(built)
     return {**report_files(report), ("report", "report.html"): render_quantized(report, "html").encode()}
-
-
-def _take_over(given: Dict[str, Any], trtexec: Dict[str, Any]) -> None:
-    """trtexec's spellings into ours; where both are given they must agree."""
-    int8 = trtexec["trtexec_int8"] or trtexec["trtexec_best"]
-    spelled = {
-        "precision": "int8" if int8 else "fp16" if trtexec["trtexec_fp16"] else None,
-        "mode": "standalone" if trtexec["trtexec_standalone"] else "hybrid" if trtexec["trtexec_fallback"] else None,
-        "dla_core": trtexec["trtexec_core"],
-    }
-    if trtexec["trtexec_standalone"] and trtexec["trtexec_fallback"]:
-        raise UsageError("a standalone loadable has no GPU to fall back to", where="--allowGPUFallback")
-    if trtexec["trtexec_core"] is not None and trtexec["trtexec_core"] not in (0, 1):
-        raise UsageError(f"{trtexec['trtexec_core']} is no DLA core", where="--useDLACore", allowed="0 or 1")
-    for name, value in spelled.items():
-        if value is not None and given[name] not in (None, value):
-            raise UsageError(f"{given[name]} contradicts trtexec's options, which mean {value}", where=f"--{name}")
-        given[name] = given[name] if value is None else value
-    given["obey_precision"] = given["obey_precision"] or trtexec["trtexec_constraints"] == "obey"
-
-
-def _fill_platform(given: Dict[str, Any]) -> None:
-    """Module, release, precision and backend where they were not given: of the placement, else of this Jetson.
-
-    TensorRT cannot build for another module than the one that it runs on.
-    """
-    from edgedla.cli.arguments.this_board import own_board, own_platform
-    from edgedla.targets import module_for, platform_for
-
-    if given["placement"] is not None and given["dla_core"] is not None:
-        raise UsageError(
-            "a placement says which core each layer runs on",
-            where="--dla-core",
-            hint="leave it out, or place again with --devices GPU,DLA1",
-        )
-    asked = (given["target"], given["jetpack"], given["trt"])
-    if given["placement"] is not None:
-        from edgedla.builder.request import placed_platform
-
-        named = placed_platform(Path(given["placement"]), *asked)
-        given.update({name: value for name, value in named.items() if given[name] is None})
-    built_here = given["backend"] in ("auto", "tensorrt")
-    given.update(
-        own_platform(given["target"], given["jetpack"], given["trt"], installed=_installed if built_here else _none)
-    )
-    platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
-    if not platform.has_dla and not given["plan_only"]:
-        echo(f"edgedla: {platform.no_dla}; everything is built for the GPU", err=True)
-    board = own_board()
-    if built_here and board is not None and board.target is not None and platform.module.id != board.target:
-        if given["backend"] == "tensorrt":
-            raise UsageError(
-                f"this is {board.target}: TensorRT builds for the module it runs on",
-                where="--target",
-                hint="build there, or write a script with --backend trtexec",
-            )
-        echo(f"edgedla: this is {board.target}: for {module_for(given['target']).id} the build is simulated", err=True)
-        given["backend"] = "host"
-
-
-def _installed() -> Optional[str]:
-    from edgedla.builder.tensorrt.bindings import installed_version
-
-    return installed_version()
-
-
-def _none() -> None:
-    return None
-
-
-def _request(model: str, given: Dict[str, Any]) -> Any:
-    from edgedla.builder.plan.pools import parse_pools
-    from edgedla.builder.request import BuildRequest, PlanOptions
-    from edgedla.quantization.numerics import parse_numerics
-
-    options = PlanOptions(
-        dla_core=given["dla_core"] or 0,
-        devices=_pairs(given["layer_devices"], "--layer-devices", str.upper),
-        precisions=_pairs(given["layer_precisions"], "--layer-precisions", str.lower),
-        input_formats=_formats(given["input_formats"]),
-        output_formats=_formats(given["output_formats"]),
-        reformat_free=given["reformat_free"],
-        pools=parse_pools(given["pools"] or ""),
-        concurrent_engines=given["engines"],
-        sparsity=given["sparsity"] == "enable",
-        obey_precision=given["obey_precision"],
-        set_ranges=given["set_ranges"],
-        timing_cache=not given["no_timing_cache"],
-        allow_unknown=given["allow_unknown"],
-        numerics=parse_numerics(given["numerics"] or ""),
-    )
-    return BuildRequest(
-        target=given["target"],
-        jetpack=given["jetpack"],
-        trt=given["trt"],
-        precision=given["precision"] or "",
-        mode=given["mode"] or "hybrid",
-        backend="auto" if given["backend"] == "trtexec" else given["backend"],
-        shapes=given["shapes"],
-        batch=given["batch"],
-        calib=_path(given["calib"]),
-        calib_data=_path(given["calib_data"]),
-        calib_method=given["calib_method"],
-        preprocess=preprocess_settings(given),
-        placement=_path(given["placement"]),
-        options=options,
-        allow_drift=given["allow_drift"],
-        force=given["force"],
-    )
-
-
-def _path(text: Optional[str]) -> Optional[Path]:
-    return None if text is None else Path(text)
-
-
-def _formats(text: Optional[str]) -> Tuple[Any, ...]:
-    from edgedla.formats import parse_io_formats
-
-    return parse_io_formats(text) if text else ()
-
-
-def _pairs(text: Optional[str], option: str, spell: Any) -> Dict[str, str]:
-    """`name:value,...`; a name ends at the last colon of its entry."""
-    pairs: Dict[str, str] = {}
-    for part in filter(None, (text or "").split(",")):
-        name, colon, value = part.rpartition(":")
-        if not colon or not name:
-            raise UsageError(f"{part!r} is no pair", where=option, allowed="name:value, several separated by commas")
-        pairs[name] = spell(value)
-    return pairs

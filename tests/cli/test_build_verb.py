@@ -100,6 +100,7 @@ def test_trtexec_spellings_mean_the_same(capsys: pytest.CaptureFixture[str]) -> 
         ([SHAPES], 2, "no output given"),
         ([SHAPES, SHAPES, "-o", "x"], 2, "2 models given"),
         ([SHAPES, "--mode", "hybrid", "--buildDLAStandalone", "-o", "x"], 2, "contradicts trtexec"),
+        ([SHAPES, "--dla-core", "1", "--useDLACore=0", "-o", "x"], 2, "--dla-core: 1 contradicts trtexec"),
         ([SHAPES, "--allowGPUFallback", "--buildDLAStandalone", "-o", "x"], 2, "no GPU to fall back to"),
         ([SHAPES, "--useDLACore=4", "-o", "x"], 2, "no DLA core"),
         ([SHAPES, "--memPoolSize=sram:1", "--plan"], 2, "memory pool"),

@@ -1,0 +1,58 @@
+"""The platform that `build` builds for, and with what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+from edgedla.cli.output import echo
+from edgedla.errors import UsageError
+
+
+def fill_platform(given: Dict[str, Any]) -> None:
+    """Module, release, precision and backend where they were not given: of the placement, else of this Jetson.
+
+    TensorRT cannot build for another module than the one that it runs on.
+    """
+    from edgedla.cli.arguments.this_board import own_board, own_platform
+    from edgedla.targets import module_for, platform_for
+
+    if given["placement"] is not None and given["dla_core"] is not None:
+        raise UsageError(
+            "a placement says which core each layer runs on",
+            where="--dla-core",
+            hint="leave it out, or place again with --devices GPU,DLA1",
+        )
+    asked = (given["target"], given["jetpack"], given["trt"])
+    if given["placement"] is not None:
+        from edgedla.builder.request import placed_platform
+
+        named = placed_platform(Path(given["placement"]), *asked)
+        given.update({name: value for name, value in named.items() if given[name] is None})
+    built_here = given["backend"] in ("auto", "tensorrt")
+    given.update(
+        own_platform(given["target"], given["jetpack"], given["trt"], installed=_installed if built_here else _none)
+    )
+    platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
+    if not platform.has_dla and not given["plan_only"]:
+        echo(f"edgedla: {platform.no_dla}; everything is built for the GPU", err=True)
+    board = own_board()
+    if built_here and board is not None and board.target is not None and platform.module.id != board.target:
+        if given["backend"] == "tensorrt":
+            raise UsageError(
+                f"this is {board.target}: TensorRT builds for the module it runs on",
+                where="--target",
+                hint="build there, or write a script with --backend trtexec",
+            )
+        echo(f"edgedla: this is {board.target}: for {module_for(given['target']).id} the build is simulated", err=True)
+        given["backend"] = "host"
+
+
+def _installed() -> Optional[str]:
+    from edgedla.builder.tensorrt.bindings import installed_version
+
+    return installed_version()
+
+
+def _none() -> None:
+    return None

@@ -1,0 +1,74 @@
+"""The options of `build` as the request that the builder takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+
+from edgedla.cli.options import preprocess_settings
+from edgedla.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgedla.builder.request import BuildRequest
+
+
+def build_request(given: Dict[str, Any]) -> BuildRequest:
+    from edgedla.builder.plan.pools import parse_pools
+    from edgedla.builder.request import BuildRequest, PlanOptions
+    from edgedla.quantization.numerics import parse_numerics
+
+    options = PlanOptions(
+        dla_core=given["dla_core"] or 0,
+        devices=_pairs(given["layer_devices"], "--layer-devices", str.upper),
+        precisions=_pairs(given["layer_precisions"], "--layer-precisions", str.lower),
+        input_formats=_formats(given["input_formats"]),
+        output_formats=_formats(given["output_formats"]),
+        reformat_free=given["reformat_free"],
+        pools=parse_pools(given["pools"] or ""),
+        concurrent_engines=given["engines"],
+        sparsity=given["sparsity"] == "enable",
+        obey_precision=given["obey_precision"],
+        set_ranges=given["set_ranges"],
+        timing_cache=not given["no_timing_cache"],
+        allow_unknown=given["allow_unknown"],
+        numerics=parse_numerics(given["numerics"] or ""),
+    )
+    return BuildRequest(
+        target=given["target"],
+        jetpack=given["jetpack"],
+        trt=given["trt"],
+        precision=given["precision"] or "",
+        mode=given["mode"] or "hybrid",
+        backend="auto" if given["backend"] == "trtexec" else given["backend"],
+        shapes=given["shapes"],
+        batch=given["batch"],
+        calib=_path(given["calib"]),
+        calib_data=_path(given["calib_data"]),
+        calib_method=given["calib_method"],
+        preprocess=preprocess_settings(given),
+        placement=_path(given["placement"]),
+        options=options,
+        allow_drift=given["allow_drift"],
+        force=given["force"],
+    )
+
+
+def _path(text: Optional[str]) -> Optional[Path]:
+    return None if text is None else Path(text)
+
+
+def _formats(text: Optional[str]) -> Tuple[Any, ...]:
+    from edgedla.formats import parse_io_formats
+
+    return parse_io_formats(text) if text else ()
+
+
+def _pairs(text: Optional[str], option: str, spell: Any) -> Dict[str, str]:
+    """`name:value,...`; a name ends at the last colon of its entry."""
+    pairs: Dict[str, str] = {}
+    for part in filter(None, (text or "").split(",")):
+        name, colon, value = part.rpartition(":")
+        if not colon or not name:
+            raise UsageError(f"{part!r} is no pair", where=option, allowed="name:value, several separated by commas")
+        pairs[name] = spell(value)
+    return pairs

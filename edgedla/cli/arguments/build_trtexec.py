@@ -1,0 +1,28 @@
+"""trtexec's spellings of what `build` takes, into its own."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from edgedla.errors import UsageError
+
+
+def take_over(given: Dict[str, Any], trtexec: Dict[str, Any]) -> None:
+    """Puts the values of trtexec's options into `given`; where both are given they must agree."""
+    int8 = trtexec["trtexec_int8"] or trtexec["trtexec_best"]
+    spelled = {
+        "precision": "int8" if int8 else "fp16" if trtexec["trtexec_fp16"] else None,
+        "mode": "standalone" if trtexec["trtexec_standalone"] else "hybrid" if trtexec["trtexec_fallback"] else None,
+        "dla_core": trtexec["trtexec_core"],
+    }
+    if trtexec["trtexec_standalone"] and trtexec["trtexec_fallback"]:
+        raise UsageError("a standalone loadable has no GPU to fall back to", where="--allowGPUFallback")
+    if trtexec["trtexec_core"] is not None and trtexec["trtexec_core"] not in (0, 1):
+        raise UsageError(f"{trtexec['trtexec_core']} is no DLA core", where="--useDLACore", allowed="0 or 1")
+    for name, value in spelled.items():
+        if value is not None and given[name] not in (None, value):
+            raise UsageError(
+                f"{given[name]} contradicts trtexec's options, which mean {value}", where=f"--{name.replace('_', '-')}"
+            )
+        given[name] = given[name] if value is None else value
+    given["obey_precision"] = given["obey_precision"] or trtexec["trtexec_constraints"] == "obey"
