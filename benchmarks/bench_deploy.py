@@ -26,7 +26,7 @@ import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
 
@@ -135,6 +135,14 @@ def cores_of(macs: int) -> int:
     return next((cores for least, cores in ((60e9, 8), (15e9, 4), (5e9, 2)) if macs >= least), 1)
 
 
+class Job(NamedTuple):
+    """A call of `one` with these arguments, on so many cores."""
+
+    name: str
+    arguments: List[str]
+    cores: int
+
+
 class Pool:
     """Runs calls of `one` side by side, each on cores of its own, and appends what they print to the rows."""
 
@@ -144,13 +152,13 @@ class Pool:
         self.all = len(self.free)
         self.running: Dict[int, Tuple[subprocess.Popen[str], List[int], Path, float, str]] = {}
 
-    def run(self, todo: List[Tuple[str, List[str], int]], deadline: float) -> None:
-        """TODO: name, arguments of `one`, cores. None starts after the deadline, and what runs then is ended."""
-        while (todo and time.monotonic() < deadline) or self.running:
-            for job in [j for j in todo if min(j[2], self.all) <= len(self.free) and time.monotonic() < deadline]:
-                if min(job[2], self.all) <= len(self.free):
-                    todo.remove(job)
-                    self.start(*job)
+    def run(self, waiting: List[Job], deadline: float) -> None:
+        """Runs what waits, and takes it from the list. After the deadline no job starts, and those that run are ended."""
+        while (waiting and time.monotonic() < deadline) or self.running:
+            for job in [j for j in waiting if min(j.cores, self.all) <= len(self.free) and time.monotonic() < deadline]:
+                if min(job.cores, self.all) <= len(self.free):
+                    waiting.remove(job)
+                    self.start(job)
             time.sleep(0.1)
             for pid, (process, _, _, end, _) in list(self.running.items()):
                 late = process.poll() is None and time.monotonic() > min(end, deadline)
@@ -158,19 +166,19 @@ class Pool:
                     process.kill()
                 if process.poll() is not None:
                     self.finish(pid, late)
-        for name, _, _ in todo:
-            print("not begun:", name, flush=True)
+        for job in waiting:
+            print("not begun:", job.name, flush=True)
 
-    def start(self, name: str, arguments: List[str], cores: int) -> None:
-        taken = [self.free.pop() for _ in range(min(cores, self.all))]
+    def start(self, job: Job) -> None:
+        taken = [self.free.pop() for _ in range(min(job.cores, self.all))]
         log = Path(tempfile.mkdtemp(prefix="bench-deploy-"))
         threads = {key: str(len(taken)) for key in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
         with open(log / "out", "w") as out, open(log / "err", "w") as err:
             process = subprocess.Popen(
-                ["taskset", "-c", ",".join(map(str, taken)), sys.executable, str(Path(__file__).resolve()), *arguments],
+                ["taskset", "-c", ",".join(map(str, taken)), sys.executable, str(Path(__file__).resolve()), *job.arguments],
                 stdout=out, stderr=err, text=True, env={**os.environ, **threads, "TMPDIR": str(log)},
             )  # fmt: skip
-        self.running[process.pid] = (process, taken, log, time.monotonic() + self.limit_s, name)
+        self.running[process.pid] = (process, taken, log, time.monotonic() + self.limit_s, job.name)
 
     def finish(self, pid: int, late: bool) -> None:
         process, taken, log, end, name = self.running.pop(pid)
@@ -192,15 +200,15 @@ def nets(paths: List[Path], a: argparse.Namespace) -> None:
     """Appends a row per network, platform and level that ROWS does not have yet."""
     start = time.monotonic()
     finished = {(r["net"], r["config"], r["place"]): r for r in read_rows(a.rows)}
-    todo = []
+    jobs = []
     for macs, path in sorted(((macs_of(p), p) for p in paths), reverse=True):
         for config in a.config.split(","):
             row = finished.get((path.stem, config, a.place), {})
             levels = [x for x in a.levels.split(",") if f"level_{x}" not in row]
             if levels:
                 arguments = ["one", str(path), "--config", config, "--levels", ",".join(levels), "--place", a.place]
-                todo.append((f"{path.stem} {config}", arguments, cores_of(macs)))
-    Pool(a.rows, a.jobs, a.limit).run(todo, start + a.deadline)
+                jobs.append(Job(f"{path.stem} {config}", arguments, cores_of(macs)))
+    Pool(a.rows, a.jobs, a.limit).run(jobs, start + a.deadline)
 
 
 def read_rows(path: Path) -> List[Dict[str, Any]]:

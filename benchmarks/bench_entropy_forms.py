@@ -18,8 +18,9 @@ from typing import Any, Dict, List, Sequence, Tuple
 from unittest import mock
 
 import numpy as np
-from bench_quantize_trained import ORIN, generated
+from bench_quantize_trained import ORIN
 from provenance import write_rows
+from trained_digits import add_options, calibration_and_held_out
 
 from edgedla.accuracy.metrics import METRICS
 from edgedla.accuracy.phases.job import open_job
@@ -183,19 +184,13 @@ def rows_of(path: Path, calibration: Samples, held_out: Samples, words: Sequence
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    add_options(parser)
     parser.add_argument("--nets", default="m2,m3,rn")
     parser.add_argument(
         "--forms", default="", help="only those whose name holds one of these words, separated by commas"
     )
-    parser.add_argument("--calibration", type=int, default=200)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    data = (
-        generated(options.folder, options.calibration, 1, 0, 1297),
-        generated(options.folder, options.count, 2, 1297, 1797),
-    )
+    data = calibration_and_held_out(options)
     rows = []
     for net in options.nets.split(","):
         for row in rows_of(options.folder / f"{net}.onnx", *data, options.forms.split(",")):

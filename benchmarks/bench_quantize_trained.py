@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
+from trained_digits import add_options, calibration_and_held_out
 
 import edgedla
 from edgedla.accuracy.metrics import METRICS
 from edgedla.accuracy.quantize import quantize
 from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.triage import tensor_errors
-from edgedla.python_files import import_file
 from edgedla.quantization.collect import collect
 from edgedla.quantization.methods import thresholds
 from edgedla.quantization.samples import InputSpec, Samples, synthetic_samples
@@ -36,13 +36,6 @@ ORIN: Dict[str, Any] = {"target": "agx-orin-64gb", "trt": "10.3"}
 MOST_DB, MOST_DROP, LEAST_DB, RESTORED, MOST_TENSORS = 1.0, 0.01, 20.0, 0.96, 4
 CORPUS = ("tv_resnet18", "tv_mobilenet_v2", "tv_squeezenet1_1", "tv_shufflenet_v2_x1_0", "timm_ghostnet_100")
 COUNTS, DRAWS = (1, 2, 4), 20
-
-
-def generated(folder: Path, count: int, seed: int, low: int, high: int) -> Samples:
-    module = import_file(folder / "generate.py", "generate")
-    images, labels = module.gen(count, seed, low, high)
-    values = ((images.astype(np.float32) / 255 - 0.5) / 0.25).transpose(0, 3, 1, 2)
-    return Samples([{"x": v[None]} for v in np.ascontiguousarray(values)], False, f"{count} digits", list(labels))
 
 
 def row_of(model: Any, data: Tuple[Samples, Samples]) -> Dict[str, Any]:
@@ -104,31 +97,25 @@ def corpus_model(path: Path) -> Tuple[Any, Samples]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    add_options(parser)
     parser.add_argument("--corpus", type=Path)
-    parser.add_argument("--calibration", type=int, default=200)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    data = (
-        generated(options.folder, options.calibration, 1, 0, 1297),
-        generated(options.folder, options.count, 2, 1297, 1797),
-    )
+    data = calibration_and_held_out(options)
     rows: List[Dict[str, Any]] = []
 
-    def told(row: Dict[str, Any]) -> None:
+    def record(row: Dict[str, Any]) -> None:
         rows.append(row)
         print(json.dumps(row), flush=True)
 
     for path in sorted(options.folder.glob("*.onnx")):
         fixed = edgedla.fix(path, **ORIN, precision="int8", prove=False).to_proto()
         for form, model in (("exported", path), ("fixed", fixed)):
-            told({"net": path.stem, "form": form, **row_of(model, data)})
+            record({"net": path.stem, "form": form, **row_of(model, data)})
         import onnx
 
-        told({"net": path.stem, "triage": triage(onnx.load(str(path)), Samples(data[0].feeds[:64], False, ""))})
+        record({"net": path.stem, "triage": triage(onnx.load(str(path)), Samples(data[0].feeds[:64], False, ""))})
     for name in CORPUS if options.corpus else ():
-        told({"net": name, "weights": "random", "triage": triage(*corpus_model(options.corpus / f"{name}.onnx"))})
+        record({"net": name, "weights": "random", "triage": triage(*corpus_model(options.corpus / f"{name}.onnx"))})
     if options.out:
         body = ",\n".join(f"  {json.dumps(row)}" for row in rows)
         options.out.write_text(f'{{"basis": "simulated",\n "rows": [\n{body}\n ]}}\n', encoding="utf-8")

@@ -231,12 +231,12 @@ def _share(work: Callable[[int, int], None], rows: int, threads: int) -> None:
     # More parts than threads, taken one after the other: a thread that the system does not run delays one part only.
     parts = min(rows, threads * PARTS_OF_A_THREAD)
     edges = [rows * i // parts for i in range(parts + 1)]
-    todo = list(zip(edges, edges[1:]))
+    parts_left = list(zip(edges, edges[1:]))
 
     def drain() -> None:
         while True:
             try:
-                begin, end = todo.pop()
+                begin, end = parts_left.pop()
             except IndexError:
                 return
             work(begin, end)

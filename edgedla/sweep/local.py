@@ -21,9 +21,9 @@ def chunks_of(tasks: Sequence[Task]) -> List[List[Task]]:
 
 def run_local(tasks: Sequence[Task], limits: Limits, jobs: int) -> Iterator[Row]:
     """Rows as they are finished. Ending the iteration early ends the workers."""
-    todo: queue.SimpleQueue = queue.SimpleQueue()
+    waiting: queue.SimpleQueue = queue.SimpleQueue()
     for chunk in sorted(chunks_of(tasks), key=len, reverse=True):
-        todo.put(chunk)
+        waiting.put(chunk)
     done: queue.SimpleQueue = queue.SimpleQueue()
     stop = threading.Event()
     workers: Set[Worker] = set()
@@ -34,7 +34,7 @@ def run_local(tasks: Sequence[Task], limits: Limits, jobs: int) -> Iterator[Row]
         try:
             while not stop.is_set():
                 try:
-                    chunk = todo.get_nowait()
+                    chunk = waiting.get_nowait()
                 except queue.Empty:
                     return
                 for task in chunk:

@@ -41,10 +41,10 @@ def run_sweep(
     rows: Dict[str, Row] = {}
     if book is not None:
         rows = {key: row for key, row in book.rows(retry_failed).items() if key in wanted}
-    todo = [task for key, task in wanted.items() if key not in rows]
+    missing = [task for key, task in wanted.items() if key not in rows]
     progress(len(rows), len(wanted), None)
     try:
-        for row in _engine(engine, todo, limits, jobs):
+        for row in _engine(engine, missing, limits, jobs):
             rows[row["key"]] = row
             if book is not None:
                 book.add([row])
@@ -56,13 +56,13 @@ def run_sweep(
     return [{**rows[task.key], "model": task.model, "platform": task.label} for task in tasks]
 
 
-def _engine(engine: str, todo: Sequence[Task], limits: Limits, jobs: int) -> Iterator[Row]:
-    if not todo:
+def _engine(engine: str, missing: Sequence[Task], limits: Limits, jobs: int) -> Iterator[Row]:
+    if not missing:
         return iter(())
     if engine == "local":
         from edgedla.sweep.local import run_local
 
-        return run_local(todo, limits, jobs or os.cpu_count() or 1)
+        return run_local(missing, limits, jobs or os.cpu_count() or 1)
     from edgedla.sweep.on_dask import run_on_dask
 
-    return run_on_dask(engine, todo, limits)
+    return run_on_dask(engine, missing, limits)
