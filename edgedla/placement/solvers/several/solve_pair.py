@@ -154,7 +154,8 @@ class _OnEngines:
             if graph.stopped:
                 return False
             if graph.empty:
-                return self._raise(min(limit, graph.dropped))
+                self._raise(min(limit, graph.dropped))
+                return False
             if graph.dropped == INFINITY:
                 least[m] = graph.least
             self._raise(min(float((least[0] + least[1]).max()), graph.dropped, limit))
@@ -166,18 +167,19 @@ class _OnEngines:
         low = limit
         rows: List[List[_Row]] = []
         for m in (0, 1):
-            bound, several = self._rows(m, weights[m], least[1 - m], prices[m], limit, most_loadables, most_states)
+            bound, rows_of_model = self._rows(
+                m, weights[m], least[1 - m], prices[m], limit, most_loadables, most_states
+            )
             low = min(low, bound)
-            rows.append(several)
+            rows.append(rows_of_model)
             if time.monotonic() > self.deadline:
                 return False
         low, shorter = self._pairs(rows, low, limit, width)
-        return self._raise(low) or shorter
+        self._raise(low)
+        return shorter
 
-    def _raise(self, bound: float) -> bool:
-        """Takes a bound; never a reason to look again."""
+    def _raise(self, bound: float) -> None:
         self.bound = max(self.bound, bound)
-        return False
 
     def _counted(
         self, m: int, loadables: int, weights: np.ndarray, beside: np.ndarray, prices: Prices, limit: float, states: int
@@ -256,12 +258,12 @@ class _OnEngines:
                     segmented, graph, _ = rows[m][k]
                     fixed = np.array(segmented.fixed)
                     graph.beside = beside[m] + graph.weights @ fixed
-                    several = front(graph, limit, width, self.deadline)
-                    if several.stopped:
+                    alone = front(graph, limit, width, self.deadline)
+                    if alone.stopped:
                         return -INFINITY, False
-                    low = min(low, several.lost)
-                    slowed = (several.loads + fixed) * self.factors[list(segmented.devices)]
-                    fronts[m][k] = several._replace(loads=slowed)
+                    low = min(low, alone.lost)
+                    slowed = (alone.loads + fixed) * self.factors[list(segmented.devices)]
+                    fronts[m][k] = alone._replace(loads=slowed)
             before = self.best.value
             low = min(low, self._of_fronts((rows[0][i], rows[1][j]), (fronts[0][i], fronts[1][j]), limit))
             if self.best.value < before * (1 - SHORTER):
@@ -301,5 +303,5 @@ def _blocks(fronts: Tuple[Front, Front]) -> Iterator[Tuple[np.ndarray, np.ndarra
     count = len(fronts[1].loads)
     size = max(PAIRS // max(count, 1), 1)
     for start in range(0, len(fronts[0].loads) if count else 0, size):
-        several = np.arange(start, min(start + size, len(fronts[0].loads)))
-        yield np.repeat(several, count), np.tile(np.arange(count), len(several))
+        block = np.arange(start, min(start + size, len(fronts[0].loads)))
+        yield np.repeat(block, count), np.tile(np.arange(count), len(block))
