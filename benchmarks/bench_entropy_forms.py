@@ -3,7 +3,7 @@
     python benchmarks/bench_entropy_forms.py FOLDER [--nets m2,m3,rn] [--forms WORDS] [--calibration 200] [--count 1000] [--out FILE]
 
 FOLDER as for bench_quantize_trained.py. Histograms are exact: of every element, without the shared fine bins of `collect`.
-A row a network and form: top-1 and SQNR with every layer simulated in INT8, and the tensors whose T is below half of their
+A row per network and form: top-1 and SQNR with every layer simulated in INT8, and the tensors whose T is below half of their
 maximum. `one_bin`: T stands where a single bin is occupied; P and Q are the same there, so KL is 0 whatever is clipped.
 """
 

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_fix_proofs.py [--count 2000] [--out FILE] [REWRITE...]
 
-A row a rewrite: instances it applied to, refused, and left alone as no pattern; sites whose numbers differ by more than
+A row per rewrite: instances it applied to, refused, and left alone as no pattern; sites whose numbers differ by more than
 their class allows (`wrong`), that did not run (`unproved`), and models that onnx.checker refuses (`malformed`). Exits
 with 1 if there is any of the last three.
 """

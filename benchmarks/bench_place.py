@@ -3,7 +3,7 @@
     python benchmarks/bench_place.py NETS [--target agx-orin-64gb --precision int8 --objective latency] [NAME...]
 
 NETS is a folder of ONNX files, or a file of recorded layers (one `edgedla layers` document a line, .jsonl or .jsonl.gz).
-A row a network: the placement's value, the solver's time and gap, and how much lower the value is than each baseline's
+A row per network: the placement's value, the solver's time and gap, and how much lower the value is than each baseline's
 under the same cost model. A baseline that breaks a limit is marked with `*`: nothing can be built like that. All numbers
 are predictions. Exits with 1 if a legal baseline is better than the placement.
 """

@@ -52,7 +52,7 @@ def loop_seconds(times: int = 5) -> float:
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], basis: str = "simulated", **more: Any) -> None:
-    """A result file of one line a row."""
+    """A result file of one line per row."""
     head = json.dumps({"basis": basis, **provenance(), **more})[1:-1]
     body = ",\n".join(f"  {json.dumps(row)}" for row in rows)
     path.write_text(f'{{{head},\n "rows": [\n{body}\n ]}}\n', encoding="utf-8")

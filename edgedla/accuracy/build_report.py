@@ -34,7 +34,7 @@ def build(
         out: folder for the artifact.
         search: choose INT8 scales by the error at the outputs, as `quantize` does; else each by its tensor's histogram. It
             takes about ten times as long as measuring them.
-        say: called with one line a phase.
+        say: called with one line per phase.
 
     Raises:
         UsageError, ModelError, DataError, BuildError, EnvironmentMissing, RunError.

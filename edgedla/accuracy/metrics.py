@@ -1,4 +1,4 @@
-"""Metrics over samples: a value a sample, how values become one figure, and its 95 % confidence interval."""
+"""Metrics over samples: a value per sample, how values become one figure, and its 95 % confidence interval."""
 
 from __future__ import annotations
 

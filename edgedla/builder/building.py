@@ -97,7 +97,7 @@ def build(
     Args:
         model: path of an ONNX file, its bytes, or a ModelProto.
         out: folder for the artifact.
-        say: called with one line a phase.
+        say: called with one line per phase.
         explain: makes the artifact's report of INT8 scales that were measured on samples.
 
     Raises:

@@ -51,7 +51,7 @@ def deploy(
         out: folder of the result; finished steps stand in `.work` below it, and a second call goes on from them. None:
             a temporary folder that lives as long as the Deployment.
         request: what is asked; or its fields as keywords: target, level, data, metric, max_drop, objective and so on.
-        say: called with one line a step. progress: called with (phase, done, of) while scales are made.
+        say: called with one line per step. progress: called with (phase, done, of) while scales are made.
         fresh: forget finished steps.
 
     Raises:

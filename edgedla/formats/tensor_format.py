@@ -123,5 +123,5 @@ def parse_io_format(text: str, dtype: str = "FLOAT") -> IoFormat:
 
 
 def parse_io_formats(text: str, dtype: str = "FLOAT") -> Tuple[IoFormat, ...]:
-    """A comma-separated list in trtexec's form, one entry a tensor in the network's order."""
+    """A comma-separated list in trtexec's form, one entry per tensor in the network's order."""
     return tuple(parse_io_format(part, dtype) for part in text.split(",") if part.strip())

@@ -167,7 +167,7 @@ def _operators(profile: Optional[Profile], graph: LayerGraph, platform: Platform
 
 
 def summary_lines(report: Mapping[str, Any]) -> List[str]:
-    """One line a model for people."""
+    """One line per model for people."""
     lines: List[str] = []
     for k, model in enumerate(report["models"], 1):
         if "failed" in model:

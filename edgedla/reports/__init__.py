@@ -40,7 +40,7 @@ def render_check(
         fail_on: what JUnit counts as a failure, see edgedla.reports.gate.FAIL_ON.
         terminal: text with colours, wrapped to the terminal.
         everything: text with every layer, not the summary of one screen.
-        quiet: text with one line a model.
+        quiet: text with one line per model.
 
     Raises:
         UsageError: no such form.

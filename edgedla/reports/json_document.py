@@ -9,7 +9,7 @@ from edgedla.printable import json_escaped
 
 
 def dump(document: Mapping[str, Any]) -> str:
-    """A document as JSON text: one line a field, and one line an entry of a list of objects, so that files diff well.
+    """A document as JSON text: one line per field, and one line per entry of a list of objects, so that files diff well.
 
     NaN and infinities are no JSON and raise ValueError.
     """

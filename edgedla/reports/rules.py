@@ -12,7 +12,7 @@ from edgedla.rules.remedies import fixes_markdown, rewrite_entries
 
 
 def render_rules(rules: Sequence[Rule], output_format: str, terminal: bool = False) -> str:
-    """One line a rule, by id."""
+    """One line per rule, by id."""
     if output_format == "json":
         return dump(
             {

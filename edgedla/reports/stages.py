@@ -6,7 +6,7 @@ from typing import Any, List, Mapping, Sequence
 
 
 def stage_lines(stages: Sequence[Mapping[str, Any]]) -> List[str]:
-    """One line a stage of ChainRunner.stages(); none for a runner of one engine."""
+    """One line per stage of ChainRunner.stages(); none for a runner of one engine."""
     return [_line(s) for s in stages]
 
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 class PowerMode:
     """One nvpmodel mode. Clocks in MHz at their cap; None where no source states it.
 
-    `dla_mhz` has one entry a core: in low modes the cores of one module can differ by five times.
+    `dla_mhz` has one entry per core: in low modes the cores of one module can differ by five times.
     """
 
     name: str

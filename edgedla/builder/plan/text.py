@@ -54,7 +54,7 @@ def _scales(plan: BuildPlan) -> str:
 
 
 def diff(old: BuildPlan, new: BuildPlan) -> str:
-    """What differs, one line a value, `path: old -> new`; "" for equal plans."""
+    """What differs, one line per value, `path: old -> new`; "" for equal plans."""
     before, after = _flat(old), _flat(new)
     lines: List[str] = []
     for key in list(before) + [k for k in after if k not in before]:

@@ -10,7 +10,7 @@ import click
 
 
 def say(line: str) -> None:
-    """One line a phase, on stderr."""
+    """One line per phase, on stderr."""
     click.echo(line, err=True)
 
 

@@ -14,7 +14,7 @@ STOPS = (Effect.REJECT, Effect.UNKNOWN)
 
 @dataclass(frozen=True)
 class Needs:
-    """What keeps a layer off the DLA: one entry a finding, with the remedies of which any one will do.
+    """What keeps a layer off the DLA: one entry per finding, with the remedies of which any one will do.
 
     An entry without remedies is one that nobody can apply, and the layer stays where it is.
     """

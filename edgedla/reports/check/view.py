@@ -15,7 +15,7 @@ class CheckView(NamedTuple):
         fail_on: what JUnit counts as a failure, see edgedla.reports.gate.FAIL_ON.
         terminal: text with colours, wrapped to the terminal.
         everything: text with every layer (`--all`), not the summary of one screen.
-        quiet: text with one line a model (`-q`).
+        quiet: text with one line per model (`-q`).
     """
 
     files: Optional[Tuple[str, ...]] = None

@@ -1,4 +1,4 @@
-"""Depth and other maps of one number a pixel."""
+"""Depth and other maps of one number per pixel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GRID_HW = (6, 8)
 
 @dataclass(frozen=True)
 class DepthMap:
-    """A number a pixel, in the network's own unit: metres, or what grows as things come nearer (inverse depth).
+    """A number per pixel, in the network's own unit: metres, or what grows as things come nearer (inverse depth).
 
     Attributes:
         values: float32 (h, w), those of the network's output that lie on the picture.

@@ -21,7 +21,7 @@ class Instance(Detection):
     """A detection with its mask.
 
     Attributes:
-        mask: bool (h, w), True where the object is, one value a pixel of the network input, inside the box.
+        mask: bool (h, w), True where the object is, one value per pixel of the network input, inside the box.
         mask_xyxy: the rectangle that the mask covers, in pixels of the source frame; it may reach beyond the frame's edge by
             a part of a network pixel.
     """

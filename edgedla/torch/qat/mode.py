@@ -103,7 +103,7 @@ def fold(
 ) -> Tuple[torch.Tensor, torch.Tensor]:
     """w' = w g / sqrt(v + eps), b' = (b - m) g / sqrt(v + eps) + beta; w' once more through the mode's rounding.
 
-    Rounding one scale a channel is not moved by a factor per channel, so w' has the levels that w was trained with.
+    Rounding one scale per channel is not moved by a factor per channel, so w' has the levels that w was trained with.
     """
     ones = torch.ones_like(norm.running_mean)
     factor = (norm.weight if norm.weight is not None else ones) / torch.sqrt(norm.running_var + norm.eps)

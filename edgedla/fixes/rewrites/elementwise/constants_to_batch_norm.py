@@ -1,4 +1,4 @@
-"""Mul, Add, Sub and Div of a 4-D tensor by a number or one number a channel, as BatchNormalization.
+"""Mul, Add, Sub and Div of a 4-D tensor by a number or one number per channel, as BatchNormalization.
 
 A CONSTANT layer fails a strict or standalone build. Neighbours merge into one."""
 
