@@ -53,7 +53,7 @@ def archive_of(place: str) -> zipfile.ZipFile:
 
     try:
         return zipfile.ZipFile(place)
-    except (OSError, EOFError, zipfile.BadZipFile) as e:
+    except (OSError, EOFError, RuntimeError, zipfile.BadZipFile) as e:
         fail("the bundle is damaged: " + str(e))
 
 
@@ -63,7 +63,8 @@ def member(archive: zipfile.ZipFile, name: str) -> bytes:
 
     try:
         return archive.read(name)
-    except (zipfile.BadZipFile, zlib.error) as e:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError) as e:
+        # RuntimeError: damaged flags ask for a password, a method or a version that zipfile does not know.
         raise ValueError(name + ": " + str(e)) from e
 
 

@@ -19,6 +19,7 @@ import edgedla
 from edgedla.bundles.bundle import bundle
 from edgedla.bundles.choices import Choices, needed
 from edgedla.bundles.closure import closure, imports_of
+from edgedla.bundles.start import root_of
 from edgedla.errors import UsageError
 from tests.models import node, onnx_model
 
@@ -171,6 +172,24 @@ def verified(place: Path, cwd: Path) -> subprocess.CompletedProcess:
     """What the start says of the file."""
     code = f"from edgedla.bundles.start import root_of; root_of({str(place)!r})"
     return subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(("at", "value"), [(6, 1), (6, 32), (8, 99)])
+def test_damaged_flags_of_an_archive_are_noticed(
+    tmp_path: Path, capsys: pytest.CaptureFixture, at: int, value: int
+) -> None:
+    """They ask for a password, a patch or a method that nobody knows: no BadZipFile."""
+    place = tmp_path / "x.pyz"
+    with zipfile.ZipFile(place, "w") as archive:
+        archive.writestr("bundle.json", "{}")
+    data = bytearray(place.read_bytes())
+    for header, offset in ((b"PK\3\4", 0), (b"PK\1\2", 2)):
+        data[data.index(header) + at + offset] = value
+    place.write_bytes(data)
+    with pytest.raises(SystemExit) as ended:
+        root_of(str(place))
+    assert ended.value.code == 3
+    assert "the bundle is damaged" in capsys.readouterr().err
 
 
 def test_equal_bundles_have_equal_bytes(pipeline: Path, tmp_path: Path) -> None:
