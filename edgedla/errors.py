@@ -128,3 +128,11 @@ MISTAKES: Tuple[Tuple[str, Type[EdgedlaError]], ...] = (
     ("an output that cannot be written: permissions, a full disk", EnvironmentMissing),
     ("an output that cannot be written any more while a pipeline runs", RunError),
 )
+
+
+def described(error: Optional[BaseException]) -> str:
+    """repr of an exception, even of one whose own repr fails (drivers' bindings have such)."""
+    try:
+        return repr(error)
+    except Exception:
+        return type(error).__name__

@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any, Callable, Union
 
-from edgedla.errors import UsageError
+from edgedla.errors import UsageError, described
 
 
 def import_file(path: Union[str, os.PathLike[str]], name: str) -> ModuleType:
@@ -43,9 +43,11 @@ def function_of(text: str, what: str) -> Callable[..., Any]:
     """
     place, _, name = text.rpartition(":")
     if not place or not name.isidentifier():
-        raise UsageError(f"the {what} {text!r}", allowed="module:function, or FILE.py:function")
+        raise UsageError(f"the {what} {text!r} names no function", allowed="module:function, or FILE.py:function")
+    if place.endswith(".py") and not os.path.isfile(place):
+        raise UsageError(f"no such file: the {what} cannot be imported", where=place)
     try:
-        module = _of_file(place, what) if place.endswith(".py") else importlib.import_module(place)
+        module = import_file(place, _name(place, what)) if place.endswith(".py") else importlib.import_module(place)
     except SyntaxError as e:
         raise UsageError(f"line {e.lineno} is no Python: {e.msg}", where=e.filename or place) from e
     except (Exception, SystemExit) as e:
@@ -59,15 +61,5 @@ def function_of(text: str, what: str) -> Callable[..., Any]:
     return function
 
 
-def _of_file(path: str, what: str) -> ModuleType:
-    if not os.path.isfile(path):
-        raise FileNotFoundError(path)
-    return import_file(path, f"edgedla_{what}_{os.path.splitext(os.path.basename(path))[0]}")
-
-
-def described(error: BaseException) -> str:
-    """repr of an exception, even of one whose own repr fails."""
-    try:
-        return repr(error)
-    except Exception:
-        return type(error).__name__
+def _name(path: str, what: str) -> str:
+    return f"edgedla_{what}_{os.path.splitext(os.path.basename(path))[0]}"

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.errors import DataError, EdgedlaError, RunError, UsageError
-from edgedla.python_files import described, function_of
+from edgedla.errors import DataError, EdgedlaError, RunError, UsageError, described
+from edgedla.python_files import function_of
 from edgedla.quantization.dot import dot
 
 Outputs = Mapping[str, np.ndarray]

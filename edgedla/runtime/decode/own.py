@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Callable, List
 
-from edgedla.errors import EdgedlaError, RunError
+from edgedla.errors import EdgedlaError, RunError, described
 from edgedla.runtime.frames import Result
-from edgedla.runtime.runners.base import describe
 
 
 def is_own(kind: str) -> bool:
@@ -26,7 +25,7 @@ def call(function: Callable[..., Any], name: str, *arguments: object) -> List[Re
     except EdgedlaError:
         raise
     except (Exception, SystemExit) as e:
-        raise RunError(f"the decoder fails: {describe(e)}", where=name) from e
+        raise RunError(f"the decoder fails: {described(e)}", where=name) from e
 
 
 def checked_results(returned: object, function: str) -> List[Result]:

@@ -17,13 +17,12 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from edgedla.errors import EdgedlaError, RunError, UsageError
+from edgedla.errors import EdgedlaError, RunError, UsageError, described
 from edgedla.files import make_folder, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.outputs.events import Document
 from edgedla.runtime.outputs.pictures import PictureThread
-from edgedla.runtime.runners.base import describe
 from edgedla.runtime.sources.opencv import import_cv2
 
 log = logging.getLogger("edgedla.runtime.outputs.clips")
@@ -248,7 +247,7 @@ def _attempt(clip: _Clip, do: Callable[[], object]) -> None:
     try:
         do()
     except Exception as e:
-        clip.why = e.what if isinstance(e, EdgedlaError) else describe(e)
+        clip.why = e.what if isinstance(e, EdgedlaError) else described(e)
         log.error("the clip %s fails: %s", clip.name, clip.why)
 
 

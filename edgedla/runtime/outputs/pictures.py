@@ -9,9 +9,9 @@ from typing import Callable, Dict, List, Tuple
 
 import numpy as np
 
+from edgedla.errors import described
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw_scene
-from edgedla.runtime.runners.base import describe
 
 log = logging.getLogger("edgedla.runtime.outputs.pictures")
 #: What a model found in an older frame is drawn for so long; a model that sees every tenth frame flickers otherwise.
@@ -107,7 +107,7 @@ class PictureThread:
         self.failed += 1
         # The first, and then each power of two: what fails does so with every picture.
         if self.failed & (self.failed - 1) == 0:
-            log.error("%s: a picture failed (%d so far): %s", self._thread.name, self.failed, describe(error))
+            log.error("%s: a picture failed (%d so far): %s", self._thread.name, self.failed, described(error))
         self._stop.wait(IDLE_S)
 
     def close(self, wait_s: float = 5.0) -> None:

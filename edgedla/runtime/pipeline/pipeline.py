@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.errors import EdgedlaError, RunError
+from edgedla.errors import EdgedlaError, RunError, described
 from edgedla.preprocess.geometry import Geometry
 from edgedla.runtime.frames import FrameResult, Result
 from edgedla.runtime.outputs.sinks import Sink
@@ -20,7 +20,6 @@ from edgedla.runtime.pipeline.engine import Engine, one_image
 from edgedla.runtime.pipeline.lane import STAGES, Lane
 from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.pipeline.slots import Share
-from edgedla.runtime.runners.base import describe
 from edgedla.runtime.stats import total
 
 log = logging.getLogger("edgedla.runtime.pipeline.pipeline")
@@ -260,7 +259,7 @@ class Pipeline:
         with self._lock:
             if self._error is None:
                 expected = isinstance(error, EdgedlaError)
-                self._error = error if expected else RunError(f"the pipeline failed: {describe(error)}")
+                self._error = error if expected else RunError(f"the pipeline failed: {described(error)}")
                 self._error.__cause__ = None if expected else error
         self._stop.set()
 
@@ -290,7 +289,7 @@ class Pipeline:
             try:
                 sink.close()
             except Exception as e:
-                log.error("closing an output: %s", describe(e))
+                log.error("closing an output: %s", described(e))
                 self._fail(e)
 
     def summary(self) -> Dict[str, Any]:

@@ -10,11 +10,10 @@ from typing import Any, Callable, Dict, Optional, Protocol, Tuple
 import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
-from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError
+from edgedla.errors import EdgedlaError, EnvironmentMissing, UsageError, described
 from edgedla.preprocess.geometry import Geometry
 from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.runtime.preprocess.cuda_preprocess import CudaFramePreprocessor
-from edgedla.runtime.runners.base import describe
 
 log = logging.getLogger("edgedla.preprocess.preprocess")
 DEVICES = ("auto", "cpu", "cuda")
@@ -58,7 +57,7 @@ def open_preprocessor(
         return cuda(spec, slots)
     except Exception as e:
         # pycuda's and nvcc's errors have classes of their own.
-        error = e if isinstance(e, EdgedlaError) else EnvironmentMissing(f"CUDA preprocessing fails: {describe(e)}")
+        error = e if isinstance(e, EdgedlaError) else EnvironmentMissing(f"CUDA preprocessing fails: {described(e)}")
         if device == "cuda":
             raise error from e
         log.warning("preprocessing on the CPU: %s", error.what)

@@ -13,14 +13,13 @@ from typing import Callable, Dict, Iterator, List, Tuple
 import numpy as np
 
 from edgedla.builder.artifact.artifact import MANIFEST
-from edgedla.errors import EdgedlaError
+from edgedla.errors import EdgedlaError, described
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.lane import Lane
 from edgedla.runtime.pipeline.open_engine import Model, open_engine, read_model
 from edgedla.runtime.pipeline.open_pipeline import Opened, devices_of
 from edgedla.runtime.pipeline.reload_parts import reload_outputs, reload_sources
 from edgedla.runtime.pipeline.settings import ModelConfig, PipelineConfig
-from edgedla.runtime.runners.base import describe
 
 log = logging.getLogger("edgedla.runtime.pipeline.reload")
 
@@ -125,7 +124,7 @@ class Reloader:
             log.warning("sources as the file says now: %s", ", ".join(n or "the only one" for n in names))
 
     def _fails(self, error: Exception) -> None:
-        text = str(error) if isinstance(error, EdgedlaError) else describe(error)
+        text = str(error) if isinstance(error, EdgedlaError) else described(error)
         self.failed.append(text)
         log.error("the pipeline goes on as it is; the change failed: %s", text)
 

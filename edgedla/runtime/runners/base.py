@@ -12,7 +12,7 @@ import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.builder.host.session import binding_layout
-from edgedla.errors import RunError
+from edgedla.errors import RunError, described
 from edgedla.formats.pack import unpack
 from edgedla.runtime.runners.worker import Worker
 
@@ -98,7 +98,7 @@ class ThreadedRunner:
         if not self._worker.close(self.close_timeout_s):
             log.warning("%s: an inference hangs; its thread is left behind", self.name)
         elif released.exception() is not None:
-            log.warning("%s: closing: %s", self.name, describe(released.exception()))
+            log.warning("%s: closing: %s", self.name, described(released.exception()))
 
     def __enter__(self) -> ThreadedRunner:
         return self
@@ -128,15 +128,7 @@ def inference_error(error: BaseException, name: str) -> RunError:
     """What an inference raised, as an error of ours."""
     if isinstance(error, RunError):
         return error
-    return RunError(f"the inference failed: {describe(error)}", where=name)
-
-
-def describe(error: Optional[BaseException]) -> str:
-    """repr of an exception, even of one whose own repr fails (drivers' bindings have such)."""
-    try:
-        return repr(error)
-    except Exception:
-        return type(error).__name__
+    return RunError(f"the inference failed: {described(error)}", where=name)
 
 
 def stages_of(runner: Runner) -> List[Dict[str, Any]]:
@@ -172,7 +164,7 @@ def _close(runner: Runner) -> None:
     try:
         runner.close()
     except Exception as e:
-        log.warning("%s: closing: %s", runner.name, describe(e))
+        log.warning("%s: closing: %s", runner.name, described(e))
 
 
 def outputs_as_arrays(artifact: Artifact, buffers: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:

@@ -8,9 +8,9 @@ from typing import Any, Callable, Deque, Dict, Iterable, Mapping, Optional, Prot
 import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
-from edgedla.errors import DeviceLost, RunError
+from edgedla.errors import DeviceLost, RunError, described
 from edgedla.runtime.cuda.driver import DriverContext
-from edgedla.runtime.runners.base import ThreadedRunner, describe
+from edgedla.runtime.runners.base import ThreadedRunner
 
 
 class Memory(Protocol):
@@ -97,12 +97,12 @@ class CudaRunner(ThreadedRunner):
         try:
             self._stream.synchronize()
         except Exception as e:
-            reasons = [e.what if isinstance(e, RunError) else describe(e)]
+            reasons = [e.what if isinstance(e, RunError) else described(e)]
             # CUDA for Tegra, 9.1.5: the stream itself fails (error 911), and only the library knows why.
             try:
                 self._check()
             except Exception as why:
-                reasons.append(why.what if isinstance(why, RunError) else describe(why))
+                reasons.append(why.what if isinstance(why, RunError) else described(why))
             raise DeviceLost(
                 "the device failed: " + "; ".join(reasons),
                 where=self.name,

@@ -10,10 +10,9 @@ from typing import Callable, List, Optional, Protocol, Tuple
 
 import numpy as np
 
-from edgedla.errors import EdgedlaError, EnvironmentMissing, RunError, UsageError
+from edgedla.errors import EdgedlaError, EnvironmentMissing, RunError, UsageError, described
 from edgedla.runtime.frames import Frame
 from edgedla.runtime.outage import Outages
-from edgedla.runtime.runners.base import describe
 from edgedla.runtime.sources.base import Source, check_image, interrupt
 
 log = logging.getLogger("edgedla.runtime.sources.reader")
@@ -163,7 +162,7 @@ class Reader:
                 return
             except Exception as e:
                 error = (
-                    e if isinstance(e, EdgedlaError) else RunError(f"the source failed: {describe(e)}", where=self.uri)
+                    e if isinstance(e, EdgedlaError) else RunError(f"the source failed: {described(e)}", where=self.uri)
                 )
                 # A source that is torn down to end the run is no failure.
                 if not self._current(generation):
@@ -264,4 +263,4 @@ def _close(source: Source) -> None:
     try:
         source.close()
     except Exception as e:
-        log.warning("closing the source: %s", describe(e))
+        log.warning("closing the source: %s", described(e))
