@@ -48,5 +48,5 @@ def _without(result: FixResult, rewrite: str) -> str:
         if bundle.title == f"every {rewrite}" and bundle.kept and bundle.without != float("inf"):
             unit = UNITS[result.objective]
             without, with_it = significant(bundle.without), significant(bundle.with_it)
-            return f"{without} {unit} instead of {with_it}" if without != with_it else f"{with_it} {unit} as well"
+            return f"{without} {unit} instead of {with_it}" if without != with_it else f"the same {with_it} {unit}"
     return "-"
