@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Tuple, Union
+from typing import TYPE_CHECKING, Any, List, Mapping, Tuple, Union
 
 from edgedla.errors import ModelError
+from edgedla.importers.model_file.onnx_file import OnnxFile, read
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -25,16 +26,25 @@ def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
     try:
         return onnx.load(str(path))
     except Exception as e:
-        # protobuf, the file system and onnx raise unrelated classes here.
-        if not weights and Path(path).is_file():
+        # protobuf, the file system and onnx raise unrelated classes here. What is wrong with the file itself, the importer
+        # says, in the words of a check.
+        file = read(path)
+        if not weights:
             return onnx.load(str(path), load_external_data=False)
-        if not Path(path).exists():
-            raise ModelError("no such file", where=str(path)) from e
+        missing = _missing_files(file)
+        listed = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         raise ModelError(
-            f"the model or its external data cannot be read: {e}",
+            f"external weights are missing ({listed})" if missing else f"the weights cannot be read: {e}",
             where=str(path),
-            hint="a build needs the weights; a check does not",
+            hint="what runs or builds the model needs its weights; a check does not",
         ) from e
+
+
+def _missing_files(file: OnnxFile) -> List[str]:
+    """Files of external data that are not where the model says."""
+    entries = [e for tensor in file.model.graph.initializer for e in tensor.external_data]
+    locations = {str(e.value) for e in entries if e.key == "location"}
+    return sorted(name for name in locations if file.folder is None or not (file.folder / name).is_file())
 
 
 def read_model(path: Union[str, Path]) -> Any:

@@ -9,8 +9,9 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+import edgedla
 from edgedla import BuildRequest, build
-from edgedla.builder.onnx_input import read_model
+from edgedla.builder.onnx_input import load_model, read_model
 from edgedla.errors import ModelError
 from tests.hostile.commands import small_model
 from tests.hostile.nasty_models import domain_without_opset, function_named_like_an_operator, model
@@ -59,3 +60,28 @@ def test_an_attribute_of_another_type_in_an_old_model_is_refused_before_it_is_co
     onnx.save(model(nodes, dims=(1, 8, 4, 4), opset=6), str(tmp_path / "m.onnx"))
     with pytest.raises(ModelError, match="opset 6 is too old and cannot be converted"):
         read_model(tmp_path / "m.onnx")
+
+
+def test_a_file_that_is_no_model_has_the_words_of_a_check(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(small_model().SerializeToString()[:-40])
+    for weights in (True, False):
+        with pytest.raises(ModelError, match="not a readable ONNX model: cut off") as refused:
+            load_model(path, weights=weights)
+        with pytest.raises(ModelError) as checked:
+            edgedla.check(path, target="orin")
+        assert str(refused.value) == str(checked.value)
+    with pytest.raises(ModelError, match="no such file"):
+        load_model(tmp_path / "none.onnx")
+
+
+def test_missing_weights_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(small_model(), str(path), save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(ModelError, match=r"external weights are missing \(w.bin\)"):
+        load_model(path)
+    assert load_model(path, weights=False).graph.initializer
+    (tmp_path / "w.bin").write_bytes(b"1")
+    with pytest.raises(ModelError, match="the weights cannot be read"):
+        load_model(path)
