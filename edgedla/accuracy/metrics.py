@@ -149,7 +149,7 @@ METRICS: Mapping[str, Metric] = {
 
 
 def metric_of(text: str, more: Optional[Mapping[str, Metric]] = None) -> Metric:
-    """A metric by name, or `module:function` or `FILE.py:function`, called as function(outputs, label) -> float once a sample.
+    """A metric by name, or `module:function` or `FILE.py:function`, called as function(outputs, label) -> float once per sample.
 
     Args:
         more: metrics beside the table's, for example `map`, which needs a decoder.

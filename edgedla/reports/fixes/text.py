@@ -80,7 +80,8 @@ def _gain(result: FixResult) -> str:
     before, after = (value_of(figures, result.objective) for figures in (result.before, result.after))
     if not 0 < after <= before < float("inf"):
         return ""
-    return f"; 1/{before / after:.2f} of the {OBJECTIVE_WORDS[result.objective]} (predicted)"
+    times = f"{before / after:.2f}"
+    return f"; {OBJECTIVE_WORDS[result.objective]} {times} times better (predicted)" if times != "1.00" else ""
 
 
 def figure_rows(before: Figures, after: Figures, objective: str = "latency") -> List[Tuple[str, str, str]]:
