@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.fixes.decoder import decoder_model
 from edgedla.fixes.fold import remove_dead_nodes
@@ -110,11 +110,12 @@ def apply_rewrites(
     skipped: Dict[Key, None] = {}
     for _ in range(MOST_ROUNDS):
         count = len(applied)
+        nodes: Dict[str, List[Tuple[int, Any]]] = {}
+        indexed = -1
         for rewrite in rewrites:
-            operators = frozenset(rewrite.operators)
-            for node in [
-                n for n in network.graph if (not operators or n.op_type in operators) and n.domain in DEFAULT_DOMAINS
-            ]:
+            if indexed != len(applied):
+                nodes, indexed = _by_operator(network), len(applied)
+            for node in _in_order(nodes, rewrite.operators):
                 if node.graph is None:
                     continue
                 try:
@@ -137,6 +138,21 @@ def apply_rewrites(
     return Changes(tuple(applied), left, tuple(skipped))
 
 
+def _by_operator(network: Network) -> Dict[str, List[Tuple[int, Any]]]:
+    """Operator -> its nodes with their places in the network."""
+    nodes: Dict[str, List[Tuple[int, Any]]] = {}
+    for place, node in enumerate(network.graph):
+        if node.domain in DEFAULT_DOMAINS:
+            nodes.setdefault(node.op_type, []).append((place, node))
+    return nodes
+
+
+def _in_order(nodes: Mapping[str, Sequence[Tuple[int, Any]]], operators: Sequence[str]) -> List[Any]:
+    """Nodes of these operators, or of all where none is named, in the order of the network."""
+    wanted = [pair for operator in dict.fromkeys(operators or nodes) for pair in nodes.get(operator, ())]
+    return [node for _, node in sorted(wanted, key=lambda pair: pair[0])]
+
+
 def rewrite_site(network: Network, rewrite: str, site: Site, record: bool = False) -> Applied:
     """Puts the replacement of one site into the graph; the value keeps its name."""
     if site.cut is not None:
@@ -153,7 +169,7 @@ def rewrite_site(network: Network, rewrite: str, site: Site, record: bool = Fals
         new.type = output.type
     _take_over(network, output, new, name)
     before = tuple(_label(n) for n in site.nodes)
-    for node in sorted(site.nodes, key=_position(network), reverse=True):
+    for node in _backwards(network, site.nodes):
         if node.graph is not None and not any(v.uses() or v.is_graph_output() for v in node.outputs):
             network.graph.remove(node, safe=True)
     changed = (ChangedOutput(name, shape, (name,)),) if site.new_interface and shape is not None else ()
@@ -192,9 +208,12 @@ def _take_over(network: Network, output: Any, new: Any, name: str) -> None:
         output.replace_all_uses_with(new)
 
 
-def _position(network: Network) -> Callable[[Any], int]:
+def _backwards(network: Network, nodes: Sequence[Any]) -> List[Any]:
+    """The nodes, the last one first."""
+    if len(nodes) == 1:
+        return list(nodes)
     order = {id(n): i for i, n in enumerate(network.graph)}
-    return lambda node: order.get(id(node), -1)
+    return sorted(nodes, key=lambda node: order.get(id(node), -1), reverse=True)
 
 
 def _label(node: Any) -> str:
@@ -205,8 +224,7 @@ def _fragment(network: Network, site: Site, added: Sequence[Any], new: Any) -> F
     from edgedla.fixes.network.library import onnx_ir
 
     ir = onnx_ir()
-    position = _position(network)
-    old = sorted(site.nodes, key=position)
+    old = _backwards(network, site.nodes)[::-1]
     made = {id(v) for n in [*old, *added] for v in n.outputs}
     constants: Dict[str, Any] = {}
     inputs: Dict[str, Tuple[Any, Optional[Tuple[int, ...]]]] = {}

@@ -24,6 +24,8 @@ MOST_ROUNDS = 200
 MOST_ELEMENTS = 1 << 16
 #: Of a tensor of TensorRT.
 MOST_DIMS = 8
+#: ONNX's data propagation follows the numbers in scalars and vectors.
+MOST_PROPAGATED_RANK = 1
 #: onnx.TensorProto.DataType of INT32 and INT64, of which dims are made.
 INTEGERS = (6, 7)
 #: numpy.dtype.kind of what is folded.
@@ -44,8 +46,9 @@ def fold_constants(model: Any) -> int:
     before = model.graph.num_nodes()
     constants = sum(n.op_type == "Constant" for n in model.graph)
     LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    settled: Set[str] = set()
     for _ in range(MOST_ROUNDS):
-        infer_shapes(model)
+        infer_shapes(model, settled)
         if not _fold_round(model):
             break
     remove_dead_nodes(model)
@@ -90,19 +93,25 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
                 value.shape = None
 
 
-def infer_shapes(model: Any) -> None:
-    """Writes the dims that ONNX's shape inference finds into the values."""
+def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:
+    """Writes the dims that ONNX's shape inference finds into the values.
+
+    Args:
+        settled: names of values that earlier calls settled, and no call will change: their nodes are left out. This one adds
+            its own.
+    """
     from onnx import shape_inference
 
     ir = onnx_ir()
-    proto = outline(model)
+    nodes = _unsettled(model, settled) if settled else None
+    proto = outline(model, nodes)
     try:
         inferred = shape_inference.infer_shapes(proto, data_prop=_most_propagated(proto.graph) <= MOST_ELEMENTS)
     except Exception:
         # onnx raises RuntimeError and its own classes; what stays unknown is refused site by site.
         return
     by_name = {v.name: v.type for v in list(inferred.graph.value_info) + list(inferred.graph.output)}
-    for node in model.graph:
+    for node in model.graph if nodes is None else nodes:
         for value in node.outputs:
             proto = by_name.get(value.name)
             if proto is None or not proto.HasField("tensor_type"):
@@ -114,6 +123,15 @@ def infer_shapes(model: Any) -> None:
             fixed = all(isinstance(d, int) for d in known)
             if proto.tensor_type.HasField("shape") and (fixed or not value.is_graph_output()):
                 value.shape = ir.Shape(known)
+            if settled is not None and fixed and len(known) > MOST_PROPAGATED_RANK:
+                settled.add(value.name)
+
+
+def _unsettled(model: Any, settled: Container[str]) -> Optional[List[Any]]:
+    """Nodes with an output that is not settled; None for all, where a body may read any value."""
+    if any(a.type.name in ("GRAPH", "GRAPHS") for n in model.graph for a in n.attributes.values()):
+        return None
+    return [n for n in model.graph if not all(v.name in settled for v in n.outputs)]
 
 
 def _most_propagated(graph: Any) -> int:

@@ -115,15 +115,15 @@ class Judge:
             passes=report.strict.passes if report.strict else None,
             offenders=report.strict.offenders if report.strict else (),
         )
-        return self._with_times(counts, graph, with_gpu)
+        return self._with_times(counts, graph, report, with_gpu)
 
-    def _with_times(self, counts: Figures, graph: LayerGraph, with_gpu: bool) -> Figures:
+    def _with_times(self, counts: Figures, graph: LayerGraph, report: CheckReport, with_gpu: bool) -> Figures:
         if not graph.layers or any(graph.tensors[t].is_dynamic for layer in graph.layers for t in layer.outputs):
             # Open dims have no size, and so no cost.
             return counts
         if self._costs is None:
             self._costs = CostModel.load(self.platform, self.precision, self.power_mode)
-        verdicts = tuple(load_rules().check(graph, self.platform, self.precision))
+        verdicts = report.verdicts or load_rules().check(graph, self.platform, self.precision)
         try:
             predictor = Predictor((Model(graph, verdicts, {}, 1.0),), self._costs, self.platform)
             stream = predictor.predict("tensorrt" if self.platform.has_dla else "GPU").streams[0]

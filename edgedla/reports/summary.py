@@ -138,7 +138,9 @@ def with_fixes(report: CheckReport) -> List[Tuple[int, str]]:
         f"{after['layers_dla']} of {after['layers']} layers and {percent(after['share_macs_dla'])} of MACs on the DLA"
     )
     if fixed["speedup"]:
-        text += f"; {after['latency_us'] / 1e3:.3g} ms per frame, {fixed['speedup']:.2f} times better than now"
+        times = fixed["speedup"]
+        than = f"{times:.2f} times better than" if times >= 1 else f"{1 / times:.2f} times as long as"
+        text += f"; {after['latency_us'] / 1e3:.3g} ms per frame, {than} now"
     lines.append((2, text))
     if after["passes"] is not None:
         lines.append((2, f"a {report.mode} build {'passes' if after['passes'] else 'still fails'}"))

@@ -32,6 +32,8 @@ from edgedla.vocabulary import CHECK_MODES, PRECISIONS
 _FILE_OF = {"IDENTITY": "cast"}
 _EVERY_KIND = "common"
 _NEVER = "gpu_only"
+#: Kinds whose verdicts are kept for the next graph; a large network has a few hundred.
+_MOST_KINDS = 10_000
 
 
 class RuleSet:
@@ -45,6 +47,7 @@ class RuleSet:
         self.folder = folder or rules_dir()
         self._files: Dict[str, Optional[RuleFile]] = {}
         self._active: Dict[Tuple[object, ...], ActiveRules] = {}
+        self._verdicts: Dict[Tuple[object, ...], Dict[Kind, Verdict]] = {}
 
     @property
     def version(self) -> str:
@@ -74,8 +77,9 @@ class RuleSet:
         if platform.no_dla is not None and not platform.dla_unknown:
             return tuple(without_dla(layer.index, layer.name, platform.no_dla) for layer in graph.layers)
         active_of: Dict[str, ActiveRules] = {}
-        # Rules see a layer's numbers alone: a transformer has thousands of layers, and few that differ in them.
-        verdict_on: Dict[Kind, Verdict] = {}
+        # Rules see a layer's numbers alone: a transformer has thousands of layers, and few that differ in them; a search asks
+        # about hundreds of forms of one network.
+        verdict_on = self._verdicts_on(platform, precision, mode, stage)
         verdicts: List[Verdict] = []
         for layer in graph.layers:
             kind = kind_of(layer, graph)
@@ -94,6 +98,15 @@ class RuleSet:
             verdict = verdict_on[kind] = verdict_of(layer.index, layer.name, findings, stage)
             verdicts.append(verdict)
         return tuple(verdicts)
+
+    def _verdicts_on(self, platform: Platform, precision: str, mode: str, stage: str) -> Dict[Kind, Verdict]:
+        """Verdicts of earlier graphs by kind."""
+        release = platform.release.trt_text
+        key = (platform.module.id, release, platform.no_dla, platform.dla_unknown, precision, mode, stage)
+        verdicts = self._verdicts.get(key)
+        if verdicts is None or len(verdicts) > _MOST_KINDS:
+            verdicts = self._verdicts[key] = {}
+        return verdicts
 
     def check_io(
         self,

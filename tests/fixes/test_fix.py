@@ -218,13 +218,14 @@ def test_a_proof_copies_no_weights_into_its_model(monkeypatch):
         sizes.append(len(data))
         return open_session(data, **options)
 
-    for module in ("fragments", "sites", "whole_network"):
+    for module in ("plain_session", "whole_network"):
         monkeypatch.setattr(f"edgedla.fixes.proofs.{module}.open_session", opened)
     result = edgedla.fix(model, **ORIN, purpose="standalone")
     assert "dense-to-conv" in result.counts
     assert result.proofs() == {"proved": len(result.applied)}
-    # Sessions of the whole network hold the weights, those of the sites do not.
-    assert sum(size < weights.nbytes for size in sizes) == len(result.applied)
+    # The optimised session alone holds them.
+    assert sum(size > weights.nbytes for size in sizes) == 1
+    assert len(sizes) == len(result.applied) + 4
 
 
 def test_command_line(tmp_path, capsys):

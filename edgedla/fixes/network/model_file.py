@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import weakref
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.files import write_atomic, writing
@@ -15,6 +16,8 @@ from edgedla.importers.model_file.onnx_file import read
 
 #: protobuf reads no message above 2 GiB; models beyond this keep their weights beside the file.
 MOST_BYTES_INSIDE = 1_900_000_000
+#: Tensor -> its outline: a search outlines hundreds of forms of a model, and they share their tensors.
+_OUTLINED: Any = weakref.WeakKeyDictionary()
 
 
 def open_model(model: Union[str, Path, bytes, Any]) -> Any:
@@ -55,8 +58,12 @@ def _opened(model: Union[str, Path, bytes, Any]) -> Any:
         raise ModelError(f"the model cannot be read: {str(e)[:200]}", where=where) from e
 
 
-def outline(model: Any) -> Any:
-    """An onnx.ModelProto without the data of large tensors: what checking and shape inference read."""
+def outline(model: Any, nodes: Optional[Sequence[Any]] = None) -> Any:
+    """An onnx.ModelProto without the data of large tensors: what checking and shape inference read.
+
+    Args:
+        nodes: only these of the main graph, in its order, none with a body; what others make for them stands as an input.
+    """
     import onnx
 
     ir = onnx_ir()
@@ -66,14 +73,29 @@ def outline(model: Any) -> Any:
         proto.opset_import.append(onnx.helper.make_opsetid(domain, version))
     proto.functions.extend(ir.serde.serialize_function(f) for f in model.functions.values())
     proto.graph.name = graph.name or "graph"
-    proto.graph.input.extend(ir.serde.serialize_value(v) for v in graph.inputs)
-    proto.graph.output.extend(ir.serde.serialize_value(v) for v in graph.outputs)
-    proto.graph.node.extend(ir.serde.serialize_node(n) for n in graph)
-    proto.graph.initializer.extend(_outlined(name, v.const_value) for name, v in graph.initializers.items())
+    constants: Mapping[str, Any] = graph.initializers
+    inputs, outputs = graph.inputs, graph.outputs
+    if nodes is not None:
+        made = {v for node in nodes for v in node.outputs}
+        read = {v: None for node in nodes for v in node.inputs if v is not None and v not in made}
+        constants = {v.name: v for v in read if v.name in graph.initializers}
+        inputs = [v for v in read if v.name not in constants]
+        outputs = [v for v in graph.outputs if v in made]
+    proto.graph.input.extend(ir.serde.serialize_value(v) for v in inputs)
+    proto.graph.output.extend(ir.serde.serialize_value(v) for v in outputs)
+    proto.graph.node.extend(ir.serde.serialize_node(n) for n in (graph if nodes is None else nodes))
+    proto.graph.initializer.extend(_outlined(name, v.const_value) for name, v in constants.items())
     return proto
 
 
 def _outlined(name: str, tensor: Any) -> Any:
+    proto = _OUTLINED.get(tensor)
+    if proto is None or proto.name != name:
+        proto = _OUTLINED[tensor] = _new_outline(name, tensor)
+    return proto
+
+
+def _new_outline(name: str, tensor: Any) -> Any:
     import onnx
 
     if tensor.size <= MOST_READ_ELEMENTS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -52,11 +52,13 @@ class Network:
         versions = [v for d, v in model.graph.opset_imports.items() if d in DEFAULT_DOMAINS]
         self.opset: int = versions[0] if versions else 0
         self._read: Dict[int, Tuple[Any, Optional[np.ndarray]]] = {}
-        self._names = {v.name for n in model.graph.all_nodes() for v in n.outputs}
-        self._names |= set(model.graph.initializers) | {v.name for v in model.graph.inputs}
+        self._names: Optional[Set[str]] = None
 
     def fresh_name(self, base: str) -> str:
         """`base`, or `base_2` and so on where a value has that name."""
+        if self._names is None:
+            self._names = {v.name for n in self.graph.all_nodes() for v in n.outputs}
+            self._names |= set(self.graph.initializers) | {v.name for v in self.graph.inputs}
         name, count = base, 1
         while name in self._names:
             count += 1

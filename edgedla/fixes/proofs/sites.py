@@ -15,11 +15,10 @@ import numpy as np
 from edgedla.errors import EdgedlaError
 from edgedla.fixes.apply import Applied, Fragment
 from edgedla.fixes.decoder import decoded
-from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import has_data
 from edgedla.fixes.proofs.comparison import Proof, compare, unproved, worse
 from edgedla.fixes.proofs.fragments import random_values, run_fragment
-from edgedla.quantization.session import open_session
+from edgedla.fixes.proofs.plain_session import session_of
 
 #: Larger values between two sites are drawn at random for the proof, not computed.
 MOST_HELD_BYTES = 2_000_000_000
@@ -72,13 +71,7 @@ def _values(model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarra
             names.append(name)
     values: Dict[str, np.ndarray] = dict(feed)
     if names:
-        proto = onnx_ir().to_proto(model)
-        known = {o.name for o in proto.graph.output}
-        for name in names:
-            if name not in known:
-                proto.graph.output.add().name = name
-        session = open_session(proto.SerializeToString(), optimize=False)
-        values.update(zip(names, session.run(names, dict(feed))))
+        values.update(session_of(model, names).run(feed))
     return values
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from edgedla.fixes.decoder import decoded
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.proofs.comparison import ROUND, distance
+from edgedla.fixes.proofs.plain_session import session_of
 from edgedla.quantization.session import open_session
 
 #: A whole network may differ by this many times its own noise, and by the bound of one site where it has less.
@@ -64,19 +65,17 @@ def prove_network(
     Args:
         decoder: onnx.ModelProto that makes outputs of `before` from those of `after`, where it lacks them.
     """
-    ir = onnx_ir()
-    old, new = ir.to_proto(before).SerializeToString(), ir.to_proto(after).SerializeToString()
-    names_old, names_new = [v.name for v in before.graph.outputs], [v.name for v in after.graph.outputs]
-    plain, fused, fixed = open_session(old, optimize=False), open_session(old), open_session(new, optimize=False)
+    names = [v.name for v in before.graph.outputs]
+    fused = open_session(onnx_ir().to_proto(before).SerializeToString())
+    plain, fixed = session_of(before, names), session_of(after, [v.name for v in after.graph.outputs])
     worst = noise = 0.0
     equal = counted = 0
     for feed in feeds:
-        reference = plain.run(names_old, dict(feed))
-        outputs = dict(zip(names_new, fixed.run(names_new, dict(feed))))
+        reference, outputs = plain.run(feed), fixed.run(feed)
         if decoder is not None:
             outputs.update(decoded(decoder, outputs))
-        for name, a, b in zip(names_old, reference, fused.run(names_old, dict(feed))):
-            a, b, c = np.asarray(a), np.asarray(b), np.asarray(outputs[name])
+        for name, optimised in zip(names, fused.run(names, feed)):
+            a, b, c = np.asarray(reference[name]), np.asarray(optimised), np.asarray(outputs[name])
             noise = max(noise, distance(a, b)[0])
             worst = max(worst, distance(a, c.reshape(a.shape))[0])
             if a.size > 1:

@@ -1,0 +1,73 @@
+"""ONNX Runtime sessions without optimisation, which take weights as inputs.
+
+An initializer would be there up to five times: in the model, serialised, parsed, laid out and packed by ONNX Runtime. An input is
+read where NumPy holds it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Sequence
+
+import numpy as np
+
+from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.model_file import outline
+from edgedla.fixes.network.network import DEFAULT_DOMAINS, MOST_READ_ELEMENTS, data_of
+from edgedla.quantization.session import open_session
+
+#: Weights that ONNX Runtime's operators also take as inputs; those of quantised operators have to be constants.
+FED_WEIGHTS = (np.dtype("float32"), np.dtype("float16"))
+
+
+class PlainSession:
+    """A model that runs as it stands; made of the proto without its weights, and the weights by name.
+
+    Args:
+        proto: onnx.ModelProto, which gets its weights and outputs.
+        weights: elements of the initializers that the proto lacks.
+        outputs: names to compute.
+    """
+
+    def __init__(self, proto: Any, weights: Mapping[str, np.ndarray], outputs: Sequence[str]) -> None:
+        import onnx
+
+        self.outputs = list(outputs)
+        self._fed: Dict[str, np.ndarray] = {}
+        for name, elements in weights.items():
+            if elements.size > MOST_READ_ELEMENTS and elements.dtype in FED_WEIGHTS:
+                self._fed[name] = elements
+                proto.graph.input.append(described(name, elements))
+            else:
+                proto.graph.initializer.append(onnx.numpy_helper.from_array(elements, name))
+        known = {o.name for o in proto.graph.output}
+        proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self.outputs if name not in known)
+        self._session = open_session(proto.SerializeToString(), optimize=False)
+
+    def run(self, feed: Mapping[str, np.ndarray]) -> Dict[str, Any]:
+        values = self._session.run(self.outputs, {**self._fed, **feed})
+        return dict(zip(self.outputs, values))
+
+
+def described(name: str, elements: np.ndarray) -> Any:
+    """The onnx.ValueInfoProto of an input that takes these elements."""
+    import onnx
+
+    kind = onnx.helper.np_dtype_to_tensor_dtype(elements.dtype)
+    return onnx.helper.make_tensor_value_info(name, kind, elements.shape)
+
+
+def session_of(model: Any, outputs: Sequence[str]) -> PlainSession:
+    """Of an onnx_ir.Model with its weights."""
+    ir = onnx_ir()
+    proto = outline(model)
+    del proto.graph.initializer[:]
+    # Kernels of other domains may ask for constants.
+    foreign = {v for node in model.graph if node.domain not in DEFAULT_DOMAINS for v in node.inputs}
+    weights: Dict[str, np.ndarray] = {}
+    for name, value in model.graph.initializers.items():
+        if value.const_value.dtype.name in ("FLOAT", "FLOAT16") and value not in foreign:
+            weights[name] = np.asarray(data_of(value.const_value))
+        else:
+            proto.graph.initializer.append(ir.serde.serialize_tensor(value.const_value))
+            proto.graph.initializer[-1].name = name
+    return PlainSession(proto, weights, outputs)
