@@ -16,7 +16,7 @@ from edgedla.cli.options import (
     shape_options,
     split_trtexec,
 )
-from edgedla.cli.output import deliver, destinations
+from edgedla.cli.output import deliver, destinations, say_where
 from edgedla.errors import ModelError, RunError, UsageError
 
 FORMATS = ("text", "json", "markdown", "html")
@@ -150,6 +150,7 @@ def fix(
     from edgedla.fixes.fix import fix as fix_model
     from edgedla.fixes.preprocess import parse_preprocess
     from edgedla.reports.fixes import render_fix
+    from edgedla.reports.fixes.text import headline, subject
 
     result = fix_model(
         models[0],
@@ -174,6 +175,7 @@ def fix(
     )
     written = () if output is None or result.network.within is False else tuple(map(str, result.save(output)))
     deliver(targets, lambda wanted, terminal: render_fix(result, wanted, written, terminal))
+    say_where(targets, lambda: f"{subject(result)}\n{headline(result)[1]}\n", beside=written)
     if result.network.within is False:
         raise RunError(
             f"the rewritten network {result.network.detail}",

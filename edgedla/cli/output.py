@@ -73,10 +73,14 @@ def deliver(targets: Sequence[Tuple[str, str]], render: Callable[[str, bool], st
             write_atomic(path, text if text.endswith("\n") else text + "\n")
 
 
-def say_where(targets: Sequence[Tuple[str, str]], verdict: Callable[[], str]) -> None:
-    """Where everything went into files: one line with the answer and one with the files, so that nobody has to look."""
+def say_where(targets: Sequence[Tuple[str, str]], verdict: Callable[[], str], beside: Sequence[str] = ()) -> None:
+    """Where everything went into files: the answer in short, and one line with the files, so that nobody has to look.
+
+    Args:
+        beside: files that were written beside the report.
+    """
     files = [path for _, path in targets if path != "-"]
     if not files or len(files) < len(targets):
         return
     echo(verdict(), nl=False)
-    echo(f"written: {', '.join(files)}")
+    echo(f"written: {', '.join([*beside, *files])}")

@@ -258,6 +258,7 @@ def _evaluate(
     devices = evaluated[0] if len(evaluated) == 1 else list(evaluated)
     prediction = predict(list(models), devices=devices, **options)
     deliver(targets, lambda wanted, terminal: render_prediction(prediction, wanted))
+    say_where(targets, lambda: render_prediction(prediction, "text"))
     return 1 if prediction.exceeds_module or any(s.broken for s in prediction.streams) else 0
 
 
@@ -267,6 +268,7 @@ def _pareto(models: Tuple[str, ...], request: Any, objectives: str, targets: Seq
 
     front = pareto(list(models), request, [o.strip() for o in objectives.split(",")])
     deliver(targets, lambda wanted, terminal: render_front(front, wanted))
+    say_where(targets, lambda: render_front(front, "text"))
     return 0
 
 

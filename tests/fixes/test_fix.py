@@ -246,6 +246,17 @@ def test_command_line(tmp_path, capsys):
     assert exit_code_of(["fix", str(path), "--dry-run", "--only", "nothing", *options]) == 2
 
 
+def test_a_report_in_a_file_alone_still_says_the_answer(tmp_path, capsys):
+    path, out, page = tmp_path / "m.onnx", tmp_path / "fixed.onnx", tmp_path / "fix.html"
+    onnx.save(squeeze_excite(), path)
+    options = ["--target", "agx-orin-64gb", "--trt", "10.3", "--precision", "int8"]
+    assert exit_code_of(["fix", str(path), "-o", str(out), *options, "--report", str(page)]) == 0
+    subject, answer, written = capsys.readouterr().out.splitlines()
+    assert subject.startswith("m on Jetson AGX Orin 64GB")
+    assert "4 sites rewritten" in answer
+    assert written == f"written: {out}, {page}"
+
+
 def test_every_form_of_the_report(tmp_path):
     path = tmp_path / "m<b>.onnx"
     onnx.save(squeeze_excite(), path)
