@@ -6,7 +6,7 @@
 NETS is a folder of ONNX files; weights are not needed, nothing is proven here. A row per network and configuration (X16:
 AGX Xavier, FP16, TensorRT 8.5.2; O16 and O8: AGX Orin, FP16 and INT8, TensorRT 10.3), then a summary of each
 configuration. All figures are predictions; `seconds` is CPU time of the whole call. Rows of the same commit that `--out` holds
-are not run again, so that a configuration at a time will do.
+are not run again; it is written after each.
 
 `--free-gates N` is a question, not a prediction: what would follow if a sigmoid over fewer than N elements cost a DLA no more than
 its operator. Orin's FP16 figures charge each table 208 us, and all of them are of large tensors (edgedla/costs/features.py): nobody
@@ -71,7 +71,7 @@ def row_of(path: Path, config: str, objective: str, purpose: str) -> Dict[str, A
 
 def summary_of(rows: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     parsed = [r for r in rows if not r["refused_before"]]
-    ratios = [r["before"]["latency_us"] / r["after"]["latency_us"] for r in parsed if r["after"]["latency_us"]]
+    ratios = [r["before"]["latency_us"] / r["after"]["latency_us"] for r in parsed if r["after"]["latency_us"]] or [1.0]
     shares = [r["after"]["share_macs_dla"] for r in rows]
     return {
         "networks": len(rows),
@@ -126,6 +126,7 @@ def main() -> int:
     asked: Dict[str, Any] = {"objective": options.objective, "for": options.purpose, "free_gates": options.free_gates}
     rows = known_rows(options.out, asked)
     known = {(row["net"], row["config"]) for row in rows}
+    summaries: Dict[str, Any] = {}
     for path in sorted(options.nets.glob("*.onnx")):
         if (options.names and path.stem not in options.names) or (not options.names and path.stem in left_out):
             continue
@@ -145,10 +146,11 @@ def main() -> int:
                 + ", ".join(f"{n} {k}" for k, n in row["applied"].items()),
                 flush=True,
             )
-    summaries = {c: summary_of(of) for c in CONFIGS if (of := [r for r in rows if r["config"] == c])}
+            summaries = {c: summary_of(of) for c in CONFIGS if (of := [r for r in rows if r["config"] == c])}
+            if options.out:
+                basis = "assumed" if options.free_gates else "predicted"
+                write_rows(options.out, rows, basis, **asked, summary=summaries)
     print(json.dumps(summaries, indent=1))
-    if options.out:
-        write_rows(options.out, rows, "assumed" if options.free_gates else "predicted", **asked, summary=summaries)
     return 0
 
 
