@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgedla.accuracy.choose_fp16 import Border, Candidate, Prices, choose
+from tests.amounts import examples
 
 LAYERS = "abcde"
 CANDIDATES = st.lists(
@@ -28,7 +29,7 @@ def best_by_hand(candidates: List[Candidate], costs: Dict[str, float], excess: f
     return min(found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(CANDIDATES, COSTS, st.floats(0.05, 0.95))
 def test_no_subset_is_cheaper(given_candidates: list, costs: Dict[str, float], part: float) -> None:
     candidates = [
@@ -66,7 +67,7 @@ def cost_by_hand(fp16: str, gpu: str, costs: Dict[str, float], on_gpu: Dict[str,
     return sum(costs[n] for n in fp16) + sum(on_gpu[n] for n in gpu) + crossed - (9.0 + 3.0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(CANDIDATES, COSTS, COSTS, st.floats(0.05, 0.95))
 def test_no_mix_of_dla_and_gpu_is_cheaper(
     given_candidates: list, costs: Dict[str, float], on_gpu: Dict[str, float], part: float

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from edgedla.builder.chain.split import StageLayers, split_stages
 from edgedla.errors import BuildError
 from edgedla.graph import Layer, LayerGraph, Tensor
+from tests.amounts import examples
 
 Edges = Sequence[Tuple[int, int]]
 
@@ -135,7 +136,7 @@ def placed_networks(
     return count, sorted(set(edges)), sources, devices, [r for r in regions if len(r) > 1]
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(placed_networks(), st.randoms(use_true_random=False))
 def test_stages_of_any_network(
     placed: Tuple[int, List[Tuple[int, int]], List[int], List[Optional[str]], List[List[int]]], rng: random.Random

@@ -21,6 +21,7 @@ from edgedla.builder.trtexec.script import trtexec_script
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError
 from edgedla.version import __version__
+from tests.amounts import examples
 
 RELEASES = [(8, 5, 2), (8, 6, 2), (10, 3, 0), (11, 4, 1)]
 BASH = shutil.which("bash")
@@ -119,7 +120,7 @@ NAMES = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=
 
 
 @pytest.mark.skipif(BASH is None, reason="no bash here")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(NAMES, min_size=1, max_size=4, unique=True), NAMES)
 def test_any_name_survives_the_shell(layer_names: list, model: str) -> None:
     io = (IoPlan(layer_names[0], True, (1, 3, 8, 8), "HALF", "CHW16", None, True),)

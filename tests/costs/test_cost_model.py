@@ -12,6 +12,7 @@ from edgedla.costs.networks import network
 from edgedla.errors import UsageError
 from edgedla.graph import Tensor
 from edgedla.targets import modules, platform_for
+from tests.amounts import examples
 from tests.costs.cost_graphs import Builder, residual_block
 
 ORIN = platform_for("agx-orin-64gb")
@@ -115,7 +116,7 @@ def test_sparse_weights_speed_up_convolutions_on_orin_as_published() -> None:
         CostModel.load(XAVIER, "int8", sparsity=True)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.integers(1, 512), st.integers(1, 512), st.integers(1, 100), st.integers(1, 64), st.sampled_from(["int8", "fp16"])
 )

@@ -14,6 +14,7 @@ from edgedla.costs.cost import total
 from edgedla.costs.model import CostModel
 from edgedla.costs.networks import network, networks_dir
 from edgedla.targets import modules, platform_for
+from tests.amounts import examples
 from tests.costs.cost_graphs import Builder
 
 pytestmark = pytest.mark.once
@@ -50,7 +51,7 @@ def engines():
 
 
 @pytest.mark.parametrize(("target", "precision", "device"), engines())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(SHAPES, st.integers(1, 64))
 def test_more_work_never_costs_less(target: str, precision: str, device: str, shape: Shape, extra: int) -> None:
     c, k, groups, kernel, stride, size = shape
@@ -67,7 +68,7 @@ def test_more_work_never_costs_less(target: str, precision: str, device: str, sh
 
 
 @pytest.mark.parametrize(("target", "device"), sorted({(t, d) for t, _, d in engines()}))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SHAPES)
 def test_int8_is_never_slower_than_fp16(target: str, device: str, shape: Shape) -> None:
     # DLA v1 at INT8 is carried over, further from its peak, and rounds to wider vectors: narrow layers gain nothing.
@@ -77,7 +78,7 @@ def test_int8_is_never_slower_than_fp16(target: str, device: str, shape: Shape) 
 
 
 @pytest.mark.parametrize(("target", "precision", "device"), engines())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(SHAPES, st.sampled_from([2, 4, 8, 32]))
 def test_a_grouped_convolution_never_costs_more_than_the_dense_one(
     target: str, precision: str, device: str, shape: Shape, groups: int

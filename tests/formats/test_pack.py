@@ -15,6 +15,7 @@ from edgedla.errors import UsageError
 from edgedla.formats.layout import layout
 from edgedla.formats.pack import dequantize, pack, quantize, unpack
 from edgedla.formats.tensor_format import TensorFormat
+from tests.amounts import examples
 
 F = TensorFormat
 
@@ -48,7 +49,7 @@ def cases(draw):
     return format, draw(st.sampled_from(["HALF", "INT8"])), dims, draw(st.sampled_from(["xavier", "orin"]))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(cases(), st.integers(1, 3))
 def test_pack_puts_every_element_where_the_reference_says_and_zeroes_the_rest(case, threads):
     format, dtype, dims, chip = case
@@ -107,7 +108,7 @@ def test_ties_round_away_from_zero_and_their_neighbours_do_not():
     assert quantize(np.array([0.5, 1.5, 2.5, -0.5, -2.5]), 1.0).tolist() == [1, 2, 3, -1, -3]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.floats(-1e6, 1e6, width=32), st.floats(2.0**-12, 1024.0, width=32))
 def test_quantize_is_the_exact_rounding_of_the_fp32_quotient(value, scale):
     quotient = np.float32(value) / np.float32(scale)

@@ -12,6 +12,7 @@ from onnx import helper
 from edgedla.graph.document import to_document
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file import wire
+from tests.amounts import examples
 from tests.importers.onnx_models import constant, model, one, value, weights
 
 BIG = (256, 64, 3, 3)  # 576 KiB of floats, above wire.LARGE_PAYLOAD_BYTES.
@@ -83,7 +84,7 @@ def test_numbers_are_written_as_they_are_read(number):
 START = conv(*BIG).SerializeToString()[:80_000]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_any_bytes_are_stripped_or_told(data):
     base = bytearray(START)

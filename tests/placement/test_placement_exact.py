@@ -11,11 +11,15 @@ from edgedla.placement.problem.goal import Goal, Solution
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.validate import validate
 from edgedla.placement.solvers.solve import schedule_length, solve
+from tests.amounts import examples
 from tests.placement.placement_problems import brute_force, problems
 
 # Shrinking a solver problem takes minutes; the failing problem is printed as it was drawn.
 CHECKED = settings(
-    max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
 )
 ALL = ("GPU", "DLA0", "DLA1")
 

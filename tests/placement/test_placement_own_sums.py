@@ -16,15 +16,18 @@ from edgedla.placement.solvers.highs import available
 from edgedla.placement.solvers.lower_bounds import equal_models
 from edgedla.placement.solvers.milp import solve_milp
 from edgedla.placement.solvers.solve import solve
-from tests.amounts import amount
+from tests.amounts import amount, examples
 from tests.placement.own_sums import is_legal, least, value_of, waits_in_a_circle
 from tests.placement.placement_problems import assignments, cost, problems, regroup
 
 ALL = ("GPU", "DLA0", "DLA1")
 QUICK = settings(
-    max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+    max_examples=examples(30),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
 )
-MANY = settings(QUICK, max_examples=amount(60, 500))
+MANY = settings(QUICK, max_examples=examples(amount(60, 500)))
 
 
 def agree(problem: Problem, objective: str, bound: float | None = None) -> None:

@@ -20,13 +20,13 @@ from edgedla.placement.solvers.several.segmented import Segmented
 from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
 from edgedla.placement.solvers.solve import schedule_length
 from edgedla.placement.solvers.streams.frontier import Frontier
-from tests.amounts import amount
+from tests.amounts import amount, examples
 from tests.placement.placement_problems import brute_force, problems
 
 pytestmark = pytest.mark.once
 
 CHECKED = settings(
-    max_examples=amount(20, 1000),
+    max_examples=examples(amount(20, 1000)),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],

@@ -21,10 +21,14 @@ from edgedla.placement.problem.validate import RULES, validate
 from edgedla.placement.solvers.highs import LinearModel
 from edgedla.placement.solvers.mincut import cheapest
 from edgedla.placement.solvers.solve import solve
+from tests.amounts import examples
 from tests.placement.placement_problems import assignments, cost, problems, regroup
 
 CHECKED = settings(
-    max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
 )
 ALL = ("GPU", "DLA0", "DLA1")
 

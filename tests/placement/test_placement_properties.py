@@ -16,10 +16,14 @@ from edgedla.placement.problem.problem import Flow, Problem
 from edgedla.placement.problem.validate import validate
 from edgedla.placement.solvers.pipeline_starts import stage_starts
 from edgedla.placement.solvers.solve import first_core_first, solve
+from tests.amounts import examples
 from tests.placement.placement_problems import problems, regroup
 
 CHECKED = settings(
-    max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
 )
 ALL = ("GPU", "DLA0", "DLA1")
 OBJECTIVES = st.sampled_from(["latency", "energy", "throughput"])
@@ -155,7 +159,7 @@ def test_every_stage_start_is_legal_and_from_the_allowed_devices(problem: Proble
 
 @pytest.mark.parametrize("solver", ["highs", "python"])
 def test_a_search_that_runs_out_of_time_returns_the_start_and_a_bound_below_it(solver: str) -> None:
-    @settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(5), deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(problems(max_items=10, devices=ALL, limits=False))
     def check(problem: Problem) -> None:
         start = ("GPU",) * len(problem.items)

@@ -28,12 +28,16 @@ from edgedla.placement.solvers.streams.solve_stream import solve_stream
 from edgedla.placement.solvers.streams.state_graph import StateGraph
 from edgedla.placement.solvers.streams.sweep import sweep
 from edgedla.placement.solvers.streams.weights import best_prices, weights_around
+from tests.amounts import examples
 from tests.placement.placement_problems import assignments, brute_force, cost, problems, regroup
 
 pytestmark = pytest.mark.once
 
 CHECKED = settings(
-    max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
 )
 ALL = ("GPU", "DLA0", "DLA1")
 STREAM = Goal("throughput")

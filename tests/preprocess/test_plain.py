@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from edgedla.preprocess.plain import Resize, nv12_to_bgr
 from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
+from tests.amounts import examples
 
 SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
 
@@ -21,7 +22,7 @@ def frame(hw: Tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 
 @given(SIZES, SIZES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_scaling_is_opencvs_within_one_grey_level(source: Tuple[int, int], target: Tuple[int, int]) -> None:
     cv2 = pytest.importorskip("cv2")
     image, found = frame((*source, 3)), np.zeros((*target, 3), np.uint8)

@@ -18,6 +18,7 @@ from edgedla.errors import DataError
 from edgedla.quantization import array_file
 from edgedla.quantization.array_file import load_arrays
 from edgedla.quantization.samples import InputSpec, load_samples
+from tests.amounts import examples
 
 X = InputSpec("x", (1, 3, 4, 4), np.float32)
 
@@ -154,7 +155,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("ending", sorted(FILES))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_a_damaged_file_is_a_data_error_or_samples(
     ending: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

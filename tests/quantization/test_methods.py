@@ -22,6 +22,7 @@ from edgedla.quantization.methods import (
     sqnr_db,
     squared_error,
 )
+from tests.amounts import examples
 
 
 def histogram(values: np.ndarray) -> Histogram:
@@ -53,7 +54,7 @@ def naive_divergence(counts: np.ndarray) -> int:
     return best
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.integers(0, 40), min_size=140, max_size=260))
 def test_entropy_is_the_published_method(counts: list) -> None:
     array = np.asarray(counts, np.float64)
@@ -83,7 +84,7 @@ def test_mse_is_the_least_of_a_fine_search() -> None:
     assert squared_error(found, mse(found)) <= min(every) * 1.02
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.floats(2.0**-40, 2.0**40, width=32), min_size=1, max_size=50))
 def test_every_threshold_lies_above_zero_and_at_most_at_the_maximum(values: list) -> None:
     found = histogram(np.asarray(values))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from edgedla.errors import DocumentError
 from edgedla.records.engine_info import read_engine_info, read_format
+from tests.amounts import examples
 
 
 def tensor(name, dims, text):
@@ -127,7 +128,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.fixed_dictionaries(
         {"Layers": st.lists(

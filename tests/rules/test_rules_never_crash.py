@@ -12,6 +12,7 @@ from edgedla.graph.kinds import KINDS, kind_class
 from edgedla.rules import Support, load_rules
 from edgedla.rules.apply import findings_of, verdict_of
 from edgedla.targets import platform_for
+from tests.amounts import examples
 
 PLATFORMS = [
     ("agx-orin-64gb", "10.3"),
@@ -54,7 +55,7 @@ def test_any_layer_gets_an_answer(layer_type):
         for p in ("fp16", "int8")
     ]
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(kind=samples(layer_type))
     def answers(kind):
         for active in actives:

@@ -19,6 +19,7 @@ from edgedla.runtime.pipeline.pool import Pool
 from edgedla.runtime.runners.chain import ChainRunner
 from edgedla.runtime.runners.cuda_base import CudaRunner
 from edgedla.runtime.runners.fake import FakeRunner, fake_chain
+from tests.amounts import examples
 from tests.runtime.runtime_chains import SIZE, artifact, binding, chain, frame, passing, straight
 
 WAIT_S = 20.0
@@ -359,7 +360,7 @@ def random_chains(draw):
     return chain(devices, wires, inputs, outputs), wires
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(random_chains(), st.integers(1, 6), st.integers(0, 2**32 - 1))
 def test_a_random_chain_gives_what_its_stages_give_in_turn(made, frames, seed):
     built, wires = made

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgedla.runtime.pipeline.slots import MOST_CREDIT, Share, Slots
+from tests.amounts import examples
 
 
 def served(slots, names, count):
@@ -24,7 +25,7 @@ def served(slots, names, count):
     return taken
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from([0.5, 1.0, 2.0, 3.0, 7.5]), min_size=1, max_size=8))
 def test_sources_that_always_have_a_frame_are_served_by_their_weights(weights):
     names = [f"s{i}" for i in range(len(weights))]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from edgedla.runtime.decode.dense import ClassScore
 from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.track.bytetrack import ByteTracker, TrackOptions, _Track
+from tests.amounts import examples
 
 pytest.importorskip("lap", reason="lap is not installed")
 
@@ -102,7 +103,7 @@ def test_the_filter_is_the_general_kalman_filter_of_position_and_velocity():
         assert np.allclose(track._var, np.stack(var))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(
         st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80), st.floats(0, 1), st.integers(0, 1)), max_size=6),
