@@ -33,7 +33,7 @@ def json_escaped(document: str) -> str:
 
 
 def json_text(document: Any) -> str:
-    """A JSON document as text, one key a line, with a line end. NaN and infinity raise ValueError.
+    """A JSON document as text, one key per line, with a line end. NaN and infinity raise ValueError.
 
     `json.dumps` would hold every word as a string of its own first: seven times the text.
     """

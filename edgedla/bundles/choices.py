@@ -96,9 +96,7 @@ def libraries(choices: Choices) -> Tuple[str, ...]:
     elif choices.schemes - {"synthetic"}:
         names.add("GStreamer (JetPack)")
     elif not choices.schemes:
-        names.add(
-            "OpenCV for files and pictures, GStreamer for cameras (JetPack), by the source that is named at the start"
-        )
+        names.add("OpenCV for files or GStreamer for cameras (JetPack)")
     if choices.prometheus:
         names.add("prometheus_client")
     return tuple(sorted(names))

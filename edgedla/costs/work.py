@@ -75,7 +75,7 @@ class Work:
     """What one layer asks of an engine. Bytes are those of the tensors at the engine's precision.
 
     Attributes:
-        kind: "dense", "first" (at most 4 input channels), "depthwise" (one channel a group),
+        kind: "dense", "first" (at most 4 input channels), "depthwise" (one channel per group),
             "stream", "pointwise", "copy" or "free".
         macs: multiply-accumulates of the whole batch.
         in_channels, out_channels: channels that one group reads; channels that all groups write.

@@ -1,4 +1,4 @@
-"""Hand-over to other runtimes: the files that DeepStream, Triton, ONNX Runtime and Savant read. One runtime a file."""
+"""Hand-over to other runtimes: the files that DeepStream, Triton, ONNX Runtime and Savant read. One runtime per file."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class BuildState:
         reason, notes = (reason_in_line, ()) if reason_in_line else self.reason_for(values["layer"])
         return Refusal(values["layer"], stage, values.get("type", ""), reason, notes, self.number)
 
-    # One method a kind of line, named after it (the table in build_log_lines).
+    # One method per kind of line, named after it (the table in build_log_lines).
 
     def on_command(self, values: Dict[str, str], severity: str, text: str) -> None:
         if "number" in values:

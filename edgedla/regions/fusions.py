@@ -162,7 +162,7 @@ class _Fuser:
         self.convolution_before[id(after)] = convolution
 
     def joins_as_bias(self, layer: Layer) -> bool:
-        """ConvReshapeBiasAddFusion: `layer` adds one constant a column to a transformed MATRIX_MULTIPLY."""
+        """ConvReshapeBiasAddFusion: `layer` adds one constant per column to a transformed MATRIX_MULTIPLY."""
         activations = self.graph.activations(layer)
         if layer.params.get("op") != "SUM" or len(activations) != 1 or len(layer.inputs) != 2:
             return False

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 COSTED_LAYERS = 500
 #: A precision is named beside the one asked for where it is this many times as fast or as slow.
 NOTABLE = 1.25
+#: Changes are named for the time of a frame where they take off this share of it at least: for a build without fallback some
+#: change nothing of it.
+LEAST_GAIN = 0.01
 
 
 def worth_of(report: CheckReport) -> Optional[Worth]:
@@ -71,7 +74,7 @@ def verdict(report: CheckReport) -> Verdict:
     joint = report.ranking[-1].latency_us if report.ranking else None
     after = ""
     dla = way(report, "tensorrt")
-    if joint is not None and dla is not None and joint < dla.cost.latency_us:
+    if joint is not None and dla is not None and joint < dla.cost.latency_us * (1 - LEAST_GAIN):
         n = len(report.ranking)
         named = "One change brings" if n == 1 else f"{_WORDS.get(n, str(n))} changes bring"
         after = f" {named} {_ms(dla)} to {significant(joint / 1e3)} ms."

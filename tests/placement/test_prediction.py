@@ -12,7 +12,9 @@ from onnx import helper, numpy_helper
 
 import edgedla
 from edgedla.errors import UsageError
+from edgedla.graph import LayerGraph
 from edgedla.placement.prediction.streams import Lane, side_by_side
+from edgedla.placement.problem.model import Model, import_notes
 from tests.models import node, onnx_model
 from tests.placement.placement_models import refused_model, small_model
 
@@ -235,3 +237,12 @@ def test_alexnet_beside_a_network_on_the_gpu_of_one_process_slows_down_as_measur
     )
     alexnet = beside.streams[0]
     assert 1.25 < alexnet.together.latency_us / alexnet.latency.latency_us < 1.5
+
+
+def test_notes_of_several_models_have_their_names():
+    def model(name, *notes):
+        return Model(LayerGraph(name, (), {}, (), (), notes=notes), ())
+
+    a, b = model("a", "weights are missing"), model("b", "weights are missing", "batch ? taken as 1")
+    assert import_notes([a]) == ["weights are missing"]
+    assert import_notes([a, b]) == ["a: weights are missing", "b: weights are missing", "b: batch ? taken as 1"]

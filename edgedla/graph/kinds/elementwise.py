@@ -23,7 +23,7 @@ class Elementwise(Kind):
         constant_users: how many live layers read the constant operand (0: no operand is constant).
         consumers: LayerType names of the layers that read the result.
         is_network_output: the result leaves the network.
-        is_bias: adds one constant a column to a product with constant weights, which takes it in as its bias.
+        is_bias: adds one constant per column to a product with constant weights, which takes it in as its bias.
     """
 
     TYPE: ClassVar[str] = "ELEMENTWISE"

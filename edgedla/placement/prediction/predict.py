@@ -23,7 +23,7 @@ from edgedla.placement.prediction.streams import GPU_SWITCH_US, Lane, Pace, side
 from edgedla.placement.problem.doubts import doubts
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.inputs import problem_on
-from edgedla.placement.problem.model import Model
+from edgedla.placement.problem.model import Model, import_notes
 from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.problem.validate import limits_broken
@@ -141,7 +141,7 @@ class Predictor:
             streams=tuple(streams),
             module_memory_bytes=self.platform.module.memory_bytes,
             memory_spread=MEMORY_SPREAD,
-            notes=(*notes, *self.costs.notes, *(n for model in self.models for n in model.graph.notes)),
+            notes=(*notes, *self.costs.notes, *import_notes(self.models)),
         )
 
     def _stream(self, evaluation: Evaluation, m: int, name: str, lane: Lane, pace: Pace) -> PredictedStream:

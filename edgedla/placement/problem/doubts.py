@@ -14,7 +14,7 @@ SETTLE = "`edgedla bench ARTIFACT --export-profile times.json` on the board tell
 
 
 def doubts(problem: Problem, evaluation: Evaluation, models: Sequence[Model]) -> Tuple[str, ...]:
-    """A sentence a model and cause. The spread of its time counts the cause."""
+    """A sentence per model and cause. The spread of its time counts the cause."""
     sentences: List[str] = []
     for m, model in enumerate(models):
         causes = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import List, Mapping, Tuple
+from typing import List, Mapping, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
 from edgedla.regions.candidates import unit_devices
@@ -17,7 +17,7 @@ class Model:
 
     Attributes:
         graph: as TensorRT's parser makes it.
-        verdicts: one a live layer, in order.
+        verdicts: one per live layer, in order.
         pins: device by layer index: "GPU", "DLA" (any core), "DLA0" or "DLA1".
         rate: frames per period, for the throughput of several models.
     """
@@ -26,6 +26,12 @@ class Model:
     verdicts: Tuple[Verdict, ...]
     pins: Mapping[int, str] = field(default_factory=dict)
     rate: float = 1.0
+
+
+def import_notes(models: Sequence[Model]) -> List[str]:
+    """What the import said of each model; with its name where there are several."""
+    several = len(models) > 1
+    return [f"{m.graph.name}: {note}" if several else note for m in models for note in m.graph.notes]
 
 
 def legal_units(model: Model, units: UnitGraph, use_unknown: bool) -> List[bool]:

@@ -12,7 +12,7 @@ from edgedla.placement.problem.baselines import TITLES, size
 from edgedla.placement.problem.doubts import doubts
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import Goal, Solution, bounds_broken
-from edgedla.placement.problem.model import Model
+from edgedla.placement.problem.model import Model, import_notes
 from edgedla.placement.problem.problem import Limits, Problem
 from edgedla.placement.problem.schedule import Schedule, in_turn, shortest_schedule, steady_state
 from edgedla.placement.problem.validate import limits_broken
@@ -240,5 +240,5 @@ def _notes(
     if len(best.engines) > 1 and not goal.one_in_flight:
         slow = ", ".join(f"{d} {problem.factor(best.engines, d):.2f}x" for d in problem.devices if d in best.engines)
         notes.append(f"with frames in flight on all engines, their memory traffic slows them down: {slow}")
-    notes += [n for model in models for n in model.graph.notes]
+    notes += import_notes(models)
     return tuple(notes)

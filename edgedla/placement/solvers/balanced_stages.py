@@ -1,4 +1,4 @@
-"""Contiguous stages whose engines are busy for the same time: one stage an engine, the cuts by bisection."""
+"""Contiguous stages whose engines are busy for the same time: one stage per engine, the cuts by bisection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers off the DLA by what would bring them there: one group a remedy, the largest first."""
+"""Layers off the DLA by what would bring them there: one group per remedy, the largest first."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class DecodeOptions:
         score, iou, limit: thresholds of detectors. k: of the classification top-k.
         reg_max: bins of a YOLOv8 box distribution. priors: .npy file with SSD's prior boxes.
         keypoints: of a pose network.
-        anchors: of YOLOv5, one text a stride, "8: 10,13 16,30 33,23" (w,h in pixels); the stock anchors if empty.
+        anchors: of YOLOv5, one text per stride, "8: 10,13 16,30 33,23" (w,h in pixels); the stock anchors if empty.
     """
 
     kind: str = "none"

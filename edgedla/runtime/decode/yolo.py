@@ -66,7 +66,7 @@ def stride_of(head: np.ndarray, input_hw: Tuple[int, int]) -> int:
 
 
 def joined(heads: Sequence[np.ndarray], box_channels: int) -> List[np.ndarray]:
-    """One head a scale, boxes before classes: newer exports keep the two convolutions of a scale apart."""
+    """One head per scale, boxes before classes: newer exports keep the two convolutions of a scale apart."""
     scales: Dict[Tuple[int, ...], List[np.ndarray]] = {}
     for head in heads:
         scales.setdefault(head.shape[2:], []).append(head)

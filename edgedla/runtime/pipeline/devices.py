@@ -30,7 +30,7 @@ def split_device(text: str) -> Tuple[str, str]:
 
 
 def open_devices(artifact: Artifact, devices: Sequence[str]) -> List[Runner]:
-    """One runner a device, all of them for the same network with the same buffers.
+    """One runner per device, all of them for the same network with the same buffers.
 
     A GPU that shares the frames with DLA cores needs an engine of its own, since TensorRT fixes at build time which layers run
     on a DLA: `devices: [DLA0, DLA1, "GPU=gpu_artifact"]`.

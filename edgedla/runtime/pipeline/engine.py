@@ -44,7 +44,7 @@ class Engine:
         self.pool, self.decode, self.batch = pool, decode, batch
         self._prepare, self._image_bytes, self._close = prepare, image_bytes, close
         self._preparers: Dict[str, Prepare] = {}
-        # One buffer an inference under way, one that is being filled, one to spare; a runner reads its own until it is done.
+        # One buffer per inference under way, one that is being filled, one to spare; a runner reads its own until it is done.
         self._buffers = [np.zeros(batch * image_bytes, np.uint8) for _ in range(pool.capacity + 2 if batch > 1 else 0)]
         self._turn = 0
 

@@ -121,7 +121,7 @@ def _tried(decoder: Decoder, kind: str, artifact: Artifact) -> Decoder:
 
 
 class Preparers:
-    """One preparer a source, made when its frames' size is known, and freed together."""
+    """One preparer per source, made when its frames' size is known, and freed together."""
 
     def __init__(self, model: Model, pixels: Callable[[str], str], slots: int) -> None:
         self._model, self._pixels, self._slots = model, pixels, slots
@@ -164,7 +164,7 @@ def open_engine(
         EnvironmentMissing: a device or library is missing. UsageError: the artifact was not built for the device.
     """
     used = pool or Pool(open_devices(model.artifact, devices))
-    # One buffer an inference under way, one for the frame in front of them, one to spare.
+    # One buffer per inference under way, one for the frame in front of them, one to spare.
     preparers = Preparers(model, pixels, used.capacity + 2)
     image_bytes = model.artifact.inputs[0].size_bytes // model.batch
     return Engine(used, preparers.of, _decode(model), model.batch, image_bytes, preparers.close), preparers

@@ -61,7 +61,7 @@ class _Slot:
 
 
 class Slots(Generic[T]):
-    """One slot a source. `put` overwrites what nobody took, so memory stays flat and a slow model sees fresh frames.
+    """One slot per source. `put` overwrites what nobody took, so memory stays flat and a slow model sees fresh frames.
 
     A source that floods its slot only replaces its own frames; one that hangs leaves its slot empty, and the others share
     its time by their weights. What a source gets beyond the others' weights it gets in time that none of them is about to need:

@@ -58,7 +58,7 @@ def check_chain_devices(chain: Artifact, wanted: Sequence[str]) -> None:
 
 
 def open_runners(artifact: Artifact, devices: Optional[Sequence[str]] = None) -> List[Runner]:
-    """One runner a device, in the order of `devices`; of a chain one runner over all its stages.
+    """One runner per device, in the order of `devices`; of a chain one runner over all its stages.
 
     Args:
         devices: names of DEVICES for an artifact built with TensorRT (default: DLA0, or GPU where it uses no DLA); for a

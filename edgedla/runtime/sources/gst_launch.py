@@ -52,7 +52,7 @@ _PACKAGES = (
 
 
 class GstLaunchSource:
-    """Any pipeline works, at the price of one copy a frame."""
+    """Any pipeline works, at the price of one copy per frame."""
 
     def __init__(self, uri: SourceUri) -> None:
         self.uri, self.live, self.pixels, self.rate = uri.text, True, "bgr", uri.rate

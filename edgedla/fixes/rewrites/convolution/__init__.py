@@ -1,3 +1,3 @@
-"""Convolutions and transposed convolutions: one rewrite a file."""
+"""Convolutions and transposed convolutions: one rewrite per file."""
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
-"""Elementwise layers and activations: one rewrite a file."""
+"""Elementwise layers and activations: one rewrite per file."""
 
 from __future__ import annotations

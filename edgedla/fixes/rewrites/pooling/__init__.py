@@ -1,3 +1,3 @@
-"""Pooling: one rewrite a file."""
+"""Pooling: one rewrite per file."""
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
-"""Resizing, strided selection and padding: one rewrite a file."""
+"""Resizing, strided selection and padding: one rewrite per file."""
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
-"""Layers that move or select elements: one rewrite a file."""
+"""Layers that move or select elements: one rewrite per file."""
 
 from __future__ import annotations

@@ -1,0 +1,34 @@
+"""The second large answer: what changes bring is named where it is more than next to nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from edgedla.importers import load_onnx
+from edgedla.placement.check_cost import with_cost
+from edgedla.regions import check_graph
+from edgedla.reports import worth
+from edgedla.targets import platform_for
+from tests.models import node, onnx_model
+
+#: A global average between two convolutions keeps parts off the DLA.
+MODEL = onnx_model(
+    [node("Relu", "x", "a"), node("GlobalAveragePool", "a", "b"), node("Mul", "a b", "c"), node("Relu", "c", "y")],
+    {"x": [1, 8, 64, 64]},
+    {"y": [1, 8, 64, 64]},
+)
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.5, True), (0.98, True), (0.995, False), (1.0, False), (1.2, False)])
+def test_a_shorter_frame_is_named_where_changes_bring_one(share: float, named: bool) -> None:
+    platform = platform_for("orin", trt="8.5")
+    graph = load_onnx(MODEL, trt=platform.release.trt)
+    report = with_cost(check_graph(graph, platform, "fp16"), graph)
+    dla = worth.way(report, "tensorrt")
+    assert dla is not None
+    assert report.ranking
+    joint = replace(report.ranking[-1], latency_us=dla.cost.latency_us * share)
+    text = worth.verdict(replace(report, ranking=(joint,))).text
+    assert ("One change brings" in text) == named, text
