@@ -183,14 +183,15 @@ def function_named_like_an_operator() -> ModelProto:
     return built
 
 
-#: name -> a model large enough to show what grows faster than it should.
+#: name -> a model large enough to show what grows faster than it should: just below a limit, or far beyond it.
 LARGE: Dict[str, Callable[[], ModelProto]] = {
     "wide_concat": lambda: wide_concat(20_000),
-    "wide_sum": lambda: wide_sum(50_000),
+    "wide_sum": lambda: wide_sum(25_000),
     "sum_of_one": lambda: sum_of_one(2_000_000),
     "fan_out": lambda: fan_out(50_000),
-    "diamonds": lambda: diamonds(20_000),
-    "bipartite": lambda: bipartite(400),
+    "diamonds": lambda: diamonds(16_000),
+    "bipartite": lambda: bipartite(220),
+    "bipartite_400": lambda: bipartite(400),
     "chain": lambda: chain(50_000),
     "alternating": lambda: alternating(20_000),
     "empty_nodes": lambda: empty_nodes(3_000_000),
