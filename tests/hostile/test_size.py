@@ -60,7 +60,9 @@ def test_large_models_end_within_20_cpu_seconds_and_a_gigabyte(name: str, verb: 
         [sys.executable, "-c", CHILD, verb, str(path), "--target", "orin"],
         cwd=str(ROOT), preexec_fn=limits, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert done.returncode == 0, f"ended by signal {-done.returncode} (24: more than 20 CPU seconds): {done.stderr[-500:]}"
+    assert (
+        done.returncode == 0
+    ), f"ended by signal {-done.returncode} (24: more than 20 CPU seconds): {done.stderr[-500:]}"
     code, kib = (int(word) for word in done.stderr.split()[-2:])
     assert code in (0, 1, 3), done.stderr[-500:]
     assert kib < 1 << 20

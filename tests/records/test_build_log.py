@@ -237,7 +237,7 @@ def test_no_log_is_an_empty_build():
 def test_garbage_is_read_in_bounded_time():
     rng = random.Random(7)
     fragments = RESNET.split("\n") + YOLO.split("\n") + TRT7.split("\n")
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(200):
         lines = rng.sample(fragments, 20)
         text = "\n".join(lines)
@@ -258,7 +258,7 @@ def test_garbage_is_read_in_bounded_time():
     ]
     read_build_logs(hostile)
     read_build_logs("\n".join(hostile).encode())
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_a_file_without_line_ends_does_not_fill_the_memory(tmp_path):

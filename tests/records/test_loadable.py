@@ -89,12 +89,12 @@ def attack(data, rounds, seed):
 
 def test_hostile_files_end_in_bounded_time_and_memory():
     data = make_loadable()
-    start = time.perf_counter()
+    start = time.process_time()
     attack(data, 3000, seed=1)
     for length in range(len(data)):
         with contextlib.suppress(DocumentError):
             read_loadable(data[:length])
-    assert time.perf_counter() - start < 15
+    assert time.process_time() - start < 15
 
 
 def test_a_hostile_length_allocates_nothing():
@@ -120,10 +120,10 @@ def test_many_references_to_one_table_are_refused():
     head = struct.pack("<I", 4 + len(vtable)) + vtable + table
     entry = 12  # every entry points back to the root table
     entries = b"".join(struct.pack("<I", (entry - (len(head) + 4 + 4 * i)) & 0xFFFFFFFF) for i in range(count))
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(DocumentError, match="entries"):
         read_loadable(head + struct.pack("<I", count) + entries)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_sample_files_of_the_open_project(shared):

@@ -266,7 +266,7 @@ def test_a_stage_that_hangs_does_not_hold_up_close(stage, caplog):
 
     def hangs(inputs):
         entered.set()
-        go.wait(60)
+        go.wait(120)
         return {"t1" if stage == 0 else "y": np.zeros(SIZE, np.uint8)}
 
     runner = counting(straight("DLA0", "DLA1"), **{f"s{stage}": hangs})
@@ -275,7 +275,7 @@ def test_a_stage_that_hangs_does_not_hold_up_close(stage, caplog):
     assert entered.wait(WAIT_S)
     started = time.monotonic()
     runner.close()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert f"DLA{stage} hangs" in caplog.text
     for t in tickets:
         with pytest.raises(RunError, match=f"stage {stage}.*closed while the inference hung"):
@@ -477,7 +477,7 @@ def test_a_buffer_that_a_hung_stage_reads_is_not_freed(host_memory):
 
     def hangs(pointers):
         inside.set()
-        go.wait(60)
+        go.wait(120)
 
     stages[1]._enqueue = hangs
     runner.close_timeout_s = 0.2

@@ -62,7 +62,8 @@ def start_hanging(grace_s, artifact, folder):
 
 
 @pytest.mark.parametrize(
-    ("grace_s", "signals"), [(0.5, [signal.SIGTERM]), (60, [signal.SIGINT, signal.SIGINT]), (60, [signal.SIGTERM] * 2)]
+    ("grace_s", "signals"),
+    [(0.5, [signal.SIGTERM]), (600, [signal.SIGINT, signal.SIGINT]), (600, [signal.SIGTERM] * 2)],
 )
 def test_a_hung_runner_does_not_hang_the_process(artifact, tmp_path, grace_s, signals):
     process = start_hanging(grace_s, artifact, tmp_path)
@@ -70,9 +71,9 @@ def test_a_hung_runner_does_not_hang_the_process(artifact, tmp_path, grace_s, si
     for number in signals:
         process.send_signal(number)
         time.sleep(0.5)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 6, said
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert "still running when the end was forced" in said
     assert "Traceback" not in said
 
@@ -90,7 +91,7 @@ def test_a_signal_at_any_moment_of_the_start_ends_it(artifact, number, after_s):
     try:
         time.sleep(after_s)
         process.send_signal(number)
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
     finally:
         process.kill()
     # Killed by the signal before there was anything to finish, interrupted in the middle of an import, or ended gracefully.

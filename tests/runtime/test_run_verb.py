@@ -41,7 +41,7 @@ def test_a_signal_ends_the_run_gracefully_with_every_result_on_disk(artifact, tm
     )
     assert until(lambda: results.exists() and results.stat().st_size > 2000)
     process.send_signal(number)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     summary = json.loads(out)
     lines = [json.loads(line) for line in results.read_text().splitlines()]

@@ -81,7 +81,7 @@ def test_tegrastats_ends_with_the_monitor(tmp_path):
     base = board(tmp_path, f"#!/bin/sh\necho $$ > {marker}\nexec sleep 60\n")
     watching = samples(0.05, 0, base)
     next(watching)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not (marker.exists() and marker.read_text()) and time.monotonic() < end:
         time.sleep(0.02)
     process = tmp_path.__class__(f"/proc/{marker.read_text().strip()}")

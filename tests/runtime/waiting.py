@@ -6,7 +6,7 @@ import time
 from typing import Callable
 
 
-def until(condition: Callable[[], object], seconds: float = 30.0) -> bool:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> bool:
     """True as soon as the condition holds; False where it did not in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -250,7 +250,7 @@ def test_an_output_that_fails_ends_all_models():
     started = time.monotonic()
     with pytest.raises(RunError, match="the disk is full"):
         p.run()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
 
 
 def test_numbers_are_read_back():

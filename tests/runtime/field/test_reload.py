@@ -107,7 +107,7 @@ def test_sighup_reloads_the_running_command(artifact, tmp_path):
         process.send_signal(signal.SIGHUP)
         assert until(lambda: any(f'"label":"{c}"' in out.read_text()[-3000:] for c in "pqr"))
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 0, err
