@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 import numpy as np
+from provenance import provenance
 
 import edgedla
 from edgedla.errors import EdgedlaError
@@ -121,9 +122,8 @@ def one(path: Path, config: str, levels: List[int], place: str) -> None:
             except Exception as e:
                 reached = {"crash": type(e).__name__, "what": str(e)}
             reached.update(seconds=round(time.monotonic() - start, 1), cpu_s=round(time.process_time() - cpu, 1))
-            print(
-                json.dumps({"net": path.stem, "config": config, "place": place, f"level_{level}": reached}), flush=True
-            )
+            row = {"net": path.stem, "config": config, "place": place, "versions": VERSIONS, f"level_{level}": reached}
+            print(json.dumps(row), flush=True)
 
 
 def macs_of(path: Path) -> int:
@@ -240,7 +240,7 @@ def main() -> int:
     if a.what == "shapes":
         rows = shapes(a.frames, a.targets.split(","))
         if a.out:
-            write_atomic(a.out, json.dumps({"command": " ".join(sys.argv[1:]), "rows": rows}, indent=1) + "\n")
+            write_atomic(a.out, json.dumps({**provenance(), "rows": rows}, indent=1) + "\n")
         return 0
     if a.what == "one":
         one(a.nets, a.config, [int(x) for x in a.levels.split(",")], a.place)
@@ -255,7 +255,10 @@ def main() -> int:
     else:
         from deploy_table import write_table
 
-        write_table(read_rows(a.rows), a.out, {"command": "python " + " ".join(sys.argv), "commit": a.commit})
+        rows = read_rows(a.rows)
+        versions = sorted({row.pop("versions", "not noted") for row in rows})
+        command = "python " + " ".join(sys.argv)
+        write_table(rows, a.out, {"command": command, "commit": a.commit, "versions": "; ".join(versions)})
     return 0
 
 

@@ -31,7 +31,7 @@ from edgedla.fixes.seeded import with_seeded_weights
 #: Network -> limit in CPU seconds.
 NETS = {"tv_resnet50": 3.0, "yolo_yolov8n": 3.0, "tv_swin_t": 10.0}
 MOST_MIB = 250.0
-#: Dense layers of WIDTH x WIDTH FP32 numbers: 144 of 17 MB..
+#: Dense layers of WIDTH x WIDTH FP32 numbers: 144 of 17 MB.
 WIDTH, DENSE = 2048, 144
 
 

@@ -110,8 +110,9 @@ def main() -> int:
         "networks": len(rows),
     }
     for kind in ("older_us", "today_us"):
-        ratios = [row[kind][0] / row[kind][1] for row in rows]
-        head[f"geometric_mean_{kind}"] = round(math.exp(sum(map(math.log, ratios)) / len(ratios)), 4)
+        # 0: one of the two imports refuses the network.
+        ratios = [row[kind][0] / row[kind][1] for row in rows if all(row[kind])]
+        head[f"geometric_mean_{kind}"] = round(math.exp(sum(map(math.log, ratios)) / max(len(ratios), 1)), 4)
     print(json.dumps(head))
     if options.out:
         lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)

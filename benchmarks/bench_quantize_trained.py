@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
+from provenance import write_rows
 from trained_digits import add_options, calibration_and_held_out
 
 import edgedla
@@ -117,8 +118,7 @@ def main() -> int:
     for name in CORPUS if options.corpus else ():
         record({"net": name, "weights": "random", "triage": triage(*corpus_model(options.corpus / f"{name}.onnx"))})
     if options.out:
-        body = ",\n".join(f"  {json.dumps(row)}" for row in rows)
-        options.out.write_text(f'{{"basis": "simulated",\n "rows": [\n{body}\n ]}}\n', encoding="utf-8")
+        write_rows(options.out, rows)
     held = [row.get("auto_holds", True) and row.get("repair_holds", True) for row in rows]
     return int(not all(held) or not all(row["triage"]["holds"] for row in rows if "triage" in row))
 
