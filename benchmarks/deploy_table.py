@@ -71,7 +71,7 @@ def worse(row: Mapping[str, Any]) -> List[str]:
             offences.append(f"{name}: MACs on the DLA")
         if one["optimum_us"] > zero["optimum_us"] * (1 + SAME):
             offences.append(f"{name}: optimum")
-    elif "optimum_us" in zero:
+    elif "optimum_us" in zero and "level_1" in row:
         offences.append(f"{name}: level 1 failed")
     return offences
 
