@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from pathlib import Path
 from typing import Callable, Dict, FrozenSet, Iterator, List, Set, Tuple
 
@@ -30,8 +31,9 @@ def closure(roots: FrozenSet[str], wanted: Wanted) -> Tuple[Dict[str, Path], Fro
         files[name] = path
         if "." in name:
             left.append(name.rpartition(".")[0])
-        left += programs_of(name, path)
-        for imported, late in imports_of(name, path):
+        programs, imports = _references(name, path)
+        left += programs
+        for imported, late in imports:
             if imported.split(".")[0] != "edgedla":
                 if not late:
                     others.add(imported.split(".")[0])
@@ -40,9 +42,16 @@ def closure(roots: FrozenSet[str], wanted: Wanted) -> Tuple[Dict[str, Path], Fro
     return files, frozenset(others)
 
 
-def programs_of(name: str, path: Path) -> List[str]:
+@lru_cache(maxsize=None)
+def _references(name: str, path: Path) -> Tuple[Tuple[str, ...], Tuple[Tuple[str, bool], ...]]:
+    """(programs that the file starts, its imports), read once per process: files of edgedla do not change under it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return tuple(programs_of(name, tree)), tuple(imports_of(tree.body))
+
+
+def programs_of(name: str, tree: ast.Module) -> List[str]:
     """Modules that a module starts by their file, in a process of their own: `Path(__file__).with_name("gst_child.py")`."""
-    calls = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     files = [
         str(getattr(call.args[0], "value", ""))
         for call in calls
@@ -60,15 +69,11 @@ def module_file(name: str) -> Path | None:
     return None
 
 
-def imports_of(name: str, path: Path) -> Iterator[Tuple[str, bool]]:
-    """(dotted name, whether it is imported only when a function runs) of every import of a file.
+def imports_of(body: List[ast.stmt], late: bool = False) -> Iterator[Tuple[str, bool]]:
+    """(dotted name, whether it is imported only when a function runs) of every import.
 
     Of `from a.b import c` both a.b and a.b.c are named: c may be a module. Imports for type checkers do not count.
     """
-    yield from _imports(ast.parse(path.read_text(encoding="utf-8")).body, late=False)
-
-
-def _imports(body: List[ast.stmt], late: bool) -> Iterator[Tuple[str, bool]]:
     for node in body:
         if isinstance(node, ast.Import):
             yield from ((alias.name, late) for alias in node.names)
@@ -76,14 +81,14 @@ def _imports(body: List[ast.stmt], late: bool) -> Iterator[Tuple[str, bool]]:
             yield node.module, late
             yield from ((f"{node.module}.{alias.name}", late) for alias in node.names)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield from _imports(node.body, True)
+            yield from imports_of(node.body, True)
         elif isinstance(node, ast.If) and _for_types(node.test):
-            yield from _imports(node.orelse, late)
+            yield from imports_of(node.orelse, late)
         else:
             for field in ("body", "orelse", "finalbody"):
-                yield from _imports(getattr(node, field, None) or [], late)
+                yield from imports_of(getattr(node, field, None) or [], late)
             for handler in getattr(node, "handlers", ()):
-                yield from _imports(handler.body, late)
+                yield from imports_of(handler.body, late)
 
 
 def _for_types(test: ast.expr) -> bool:

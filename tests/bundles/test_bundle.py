@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -9,16 +10,19 @@ import sys
 import tarfile
 import venv
 import zipfile
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 import pytest
 
 import edgedla
+from edgedla.bundles import contents
 from edgedla.bundles.bundle import bundle
 from edgedla.bundles.choices import Choices, needed
 from edgedla.bundles.closure import closure, imports_of
+from edgedla.bundles.lean import lean
 from edgedla.bundles.start import root_of
 from edgedla.errors import UsageError
 from tests.models import node, onnx_model
@@ -67,6 +71,17 @@ def pipeline(artifact: Path, tmp_path: Path) -> Path:
         "decode: {kind: classification, labels: classes.txt, k: 1}\noutputs: {jsonl: results.jsonl}\n"
     )
     return path
+
+
+@pytest.fixture(autouse=True)
+def _lean_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal sources are made lean once for all tests of this file: it is most of a bundle's time."""
+    monkeypatch.setattr(contents, "lean", lambda sources: _lean(tuple(sources.items())))
+
+
+@lru_cache(maxsize=4)
+def _lean(sources: Tuple[Tuple[str, str], ...]) -> Dict[str, str]:
+    return lean(dict(sources))
 
 
 def start(place: Path, *arguments: str, cwd: Path, blocked: Sequence[str] = ()) -> subprocess.CompletedProcess:
@@ -192,6 +207,13 @@ def test_damaged_flags_of_an_archive_are_noticed(
     assert "the bundle is damaged" in capsys.readouterr().err
 
 
+def test_equal_bundles_have_equal_code(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "lean", lean)
+    one, other = (contents.contents_of(None, pipeline) for _ in range(2))
+    assert one.code == other.code
+    assert one.manifest == other.manifest
+
+
 def test_equal_bundles_have_equal_bytes(pipeline: Path, tmp_path: Path) -> None:
     for ending in (".tar", ".tar.gz", ".pyz"):
         one, other = (bundle(None, tmp_path / f"{name}/x{ending}", pipeline=pipeline).path for name in "ab")
@@ -253,7 +275,7 @@ def test_imports_are_told_early_from_late(tmp_path: Path) -> None:
         "import a\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import never\n"
         "try:\n    import b\nexcept ImportError:\n    import c\ndef f():\n    import d\n"
     )
-    found = dict(imports_of("m", path))
+    found = dict(imports_of(ast.parse(path.read_text()).body))
     assert {k: found[k] for k in "abcd"} == {"a": False, "b": False, "c": False, "d": True}
     assert "never" not in found
 
