@@ -283,16 +283,16 @@ def test_the_silicon_says_which_arithmetic_it_has(tmp_path: Path, monkeypatch: p
         artifact = build(path, tmp_path / name, request)
         arrays = [given(artifact, seed)[0] for seed in range(3)]
         simulated = variants_of(context, name, artifact, arrays)
-        told = set()
+        features = set()
         for variant, silicon in simulated.items():
             findings = {f.name.split(": ")[1]: f for f in numeric_findings("x", silicon, simulated)}
-            told |= set(findings)
+            features |= set(findings)
             feature, _, value = variant.partition("=")
             assert {n for n, f in findings.items() if f.differs} == ({feature} & set(findings)), (variant, findings)
             if feature in findings:
                 assert findings[feature].seen == value
         expected = {f.name for f, _ in single_departures() if f.name.startswith(row.precision)}
-        assert expected - told <= {"int8-accumulation"}, "the network tells every other feature apart"
+        assert expected - features <= {"int8-accumulation"}, "the network tells every other feature apart"
 
 
 def test_the_environment_is_captured_and_nothing_private_leaves(

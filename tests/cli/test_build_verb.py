@@ -71,8 +71,8 @@ def test_the_plan_alone_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFix
 
 def plan_of(arguments: List[str], capsys: pytest.CaptureFixture[str]) -> dict:
     assert exit_code_of(["build", *arguments, "--plan", "--format", "json"]) == 0
-    found: dict = json.loads(capsys.readouterr().out)
-    return found
+    document: dict = json.loads(capsys.readouterr().out)
+    return document
 
 
 def test_trtexec_spellings_mean_the_same(capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,9 +197,9 @@ def test_on_a_jetson_the_board_decides_what_is_not_said(
 def test_a_script_goes_where_it_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["build", SHAPES, "--backend", "trtexec", "--target", "agx-xavier-64gb", "--format", "json"]
     assert exit_code_of([*arguments, "-o", str(tmp_path / "b.sh")]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["script"] == str(tmp_path / "b.sh")
-    assert told["options_of"] == "8.5"
+    document = json.loads(capsys.readouterr().out)
+    assert document["script"] == str(tmp_path / "b.sh")
+    assert document["options_of"] == "8.5"
     assert os.access(tmp_path / "b.sh", os.X_OK)
     assert exit_code_of([*arguments, "-o", str(tmp_path / "folder")]) == 0
     assert (tmp_path / "folder/build.sh").is_file()

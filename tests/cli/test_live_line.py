@@ -78,13 +78,13 @@ def terminal() -> Iterator[Tuple[Any, int]]:
 
 
 def read(fd: int) -> str:
-    found: List[bytes] = []
+    parts: List[bytes] = []
     os.set_blocking(fd, False)
     try:
         while True:
-            found.append(os.read(fd, 1 << 16))
+            parts.append(os.read(fd, 1 << 16))
     except OSError:
-        return b"".join(found).decode()
+        return b"".join(parts).decode()
 
 
 def test_a_terminal_shows_the_line_with_warnings_above_it(terminal: Tuple[Any, int]) -> None:

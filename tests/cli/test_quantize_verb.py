@@ -70,10 +70,10 @@ def test_quantize_writes_what_a_build_takes(
     assert run("build", model, "--precision", "int8", "--calib", tmp_path / "nothing", "-o", artifact) == 3
     capsys.readouterr()
     assert run("evaluate", artifact, "--data", samples, "--against", model, "--format", "json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["score"]["basis"] == "simulated"
-    assert found["against"]["basis"] == "fp32"
-    assert found["difference"]["low"] <= found["difference"]["value"] <= found["difference"]["high"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["score"]["basis"] == "simulated"
+    assert document["against"]["basis"] == "fp32"
+    assert document["difference"]["low"] <= document["difference"]["value"] <= document["difference"]["high"]
 
 
 def test_a_goal_that_is_not_met_is_exit_code_1(files: Tuple[Path, Path], capsys: pytest.CaptureFixture) -> None:
@@ -177,9 +177,9 @@ def test_map_of_a_detector_and_of_its_int8_form(tmp_path: Path, capsys: pytest.C
     capsys.readouterr()
     ask = ("--data", samples, "--metric", "map", "--decode", "yolov8", "--reg-max", "8", "--format", "json")
     assert run("evaluate", artifact, "--against", model, *ask) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["against"]["value"] > 0.7
-    assert abs(found["difference"]["value"]) < 0.03
+    document = json.loads(capsys.readouterr().out)
+    assert document["against"]["value"] > 0.7
+    assert abs(document["difference"]["value"]) < 0.03
     assert run("evaluate", model, "--data", samples, "--metric", "map") == 2
     assert "needs a decoder" in capsys.readouterr().err
 
@@ -214,6 +214,6 @@ def test_wrong_numbers_and_a_report_without_a_folder_are_refused_before_anything
         (["--metric", "top1", "--max-drop", "-1"], "-1.0 is no drop"),
     ):
         assert exit_code_of([*line, *more]) == 2
-        told = capsys.readouterr().err
-        assert said in told
-        assert "collecting" not in told
+        message = capsys.readouterr().err
+        assert said in message
+        assert "collecting" not in message

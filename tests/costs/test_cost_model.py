@@ -92,13 +92,13 @@ def test_a_slower_clock_is_never_faster(platform, precision: str, device: str) -
 @pytest.mark.parametrize("device", ["GPU", "DLA"])
 def test_lower_power_modes_are_slower_and_draw_less_power(device: str) -> None:
     graph = network("resnet50_b1")
-    found = []
+    costs_of_modes = []
     for mode in ("MAXN", "50W", "30W", "15W"):
         costs = CostModel.load(ORIN, "int8", mode).layer_costs(graph)
         cost = total(costs[i, device] for i in range(len(graph.layers)))
-        found.append((cost.latency_us, cost.energy_mj / cost.latency_us))
-    assert [t for t, _ in found] == sorted(t for t, _ in found)
-    assert [w for _, w in found] == sorted((w for _, w in found), reverse=True)
+        costs_of_modes.append((cost.latency_us, cost.energy_mj / cost.latency_us))
+    assert [t for t, _ in costs_of_modes] == sorted(t for t, _ in costs_of_modes)
+    assert [w for _, w in costs_of_modes] == sorted((w for _, w in costs_of_modes), reverse=True)
 
 
 @pytest.mark.parametrize("device", ["GPU", "DLA"])

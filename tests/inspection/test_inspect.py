@@ -78,21 +78,21 @@ def facts(inspection, section):
 
 
 def test_build_log():
-    found = inspect(RESNET)
-    assert found.kind == "build-log"
-    assert facts(found, "Build")["TensorRT"] == "10.3.0"
-    assert facts(found, "Build")["candidates"] == "2 of 2 offloaded"
-    assert "AVG Reduce" in facts(found, "Refused at the first look")["/avgpool/GlobalAveragePool (REDUCE)"]
-    assert len(facts(found, "Loadables on the DLA")) == 2
-    assert "overstates" in facts(found, "Layers Running on DLA, as listed")["layers"]
+    inspection = inspect(RESNET)
+    assert inspection.kind == "build-log"
+    assert facts(inspection, "Build")["TensorRT"] == "10.3.0"
+    assert facts(inspection, "Build")["candidates"] == "2 of 2 offloaded"
+    assert "AVG Reduce" in facts(inspection, "Refused at the first look")["/avgpool/GlobalAveragePool (REDUCE)"]
+    assert len(facts(inspection, "Loadables on the DLA")) == 2
+    assert "overstates" in facts(inspection, "Layers Running on DLA, as listed")["layers"]
 
 
 def test_a_log_with_several_builds_shows_the_last_and_says_so(tmp_path):
     path = tmp_path / "all.log"
     path.write_text(RESNET.read_text() + YOLO.read_text())
-    found = inspect(path)
-    assert facts(found, "Build")["TensorRT"] == "8.5.2.2"
-    assert any("2 builds" in note for note in found.notes)
+    inspection = inspect(path)
+    assert facts(inspection, "Build")["TensorRT"] == "8.5.2.2"
+    assert any("2 builds" in note for note in inspection.notes)
 
 
 def test_known_messages_come_with_what_to_do():
@@ -102,26 +102,26 @@ def test_known_messages_come_with_what_to_do():
 def test_engine_layers(tmp_path):
     path = tmp_path / "layers.json"
     path.write_text(json.dumps(ENGINE))
-    found = inspect(path)
-    assert found.kind == "engine-info"
-    assert list(facts(found, "Loadables on the DLA")) == ["{ForeignNode[conv1...conv2]}"]
-    assert facts(found, "Engine")["reformats"] == "1"
+    inspection = inspect(path)
+    assert inspection.kind == "engine-info"
+    assert list(facts(inspection, "Loadables on the DLA")) == ["{ForeignNode[conv1...conv2]}"]
+    assert facts(inspection, "Engine")["reformats"] == "1"
 
 
 def test_loadable(tmp_path):
     path = tmp_path / "net.dla"
     path.write_bytes(make_loadable())
-    found = inspect(path)
-    assert found.kind == "loadable"
-    assert facts(found, "Loadable")["submit order"] == "0 then 1"
-    assert facts(found, "Inputs")["0 data"].startswith("1x3x28x28 int8 NCHW feature, 25088 B")
+    inspection = inspect(path)
+    assert inspection.kind == "loadable"
+    assert facts(inspection, "Loadable")["submit order"] == "0 then 1"
+    assert facts(inspection, "Inputs")["0 data"].startswith("1x3x28x28 int8 NCHW feature, 25088 B")
 
 
 def test_an_onnx_model(tmp_path):
-    found = inspect(two_convolutions(tmp_path / "net.onnx"))
-    assert found.kind == "onnx"
-    assert facts(found, "Inputs") == {"x": "1x3x32x32 FLOAT"}
-    assert facts(found, "TensorRT layers by type")["CONVOLUTION"] == "2"
+    inspection = inspect(two_convolutions(tmp_path / "net.onnx"))
+    assert inspection.kind == "onnx"
+    assert facts(inspection, "Inputs") == {"x": "1x3x32x32 FLOAT"}
+    assert facts(inspection, "TensorRT layers by type")["CONVOLUTION"] == "2"
 
 
 def test_onnx_is_recognised_without_its_ending(tmp_path):
@@ -141,10 +141,10 @@ def test_onnx_is_recognised_without_its_ending(tmp_path):
 def test_engines_are_recognised_and_not_opened(tmp_path, data, version):
     path = tmp_path / "net.engine"
     path.write_bytes(data)
-    found = inspect(path)
-    assert found.kind == "tensorrt-engine"
+    inspection = inspect(path)
+    assert inspection.kind == "tensorrt-engine"
     assert plan_header(path).version == version
-    assert any("runs code" in note for note in found.notes)
+    assert any("runs code" in note for note in inspection.notes)
 
 
 def test_artifact_with_its_own_log_and_layers(tmp_path):
@@ -152,13 +152,13 @@ def test_artifact_with_its_own_log_and_layers(tmp_path):
         tmp_path / "out",
         contents={("engine", "model.engine"): b"e", ("layers", "layers.json"): json.dumps(ENGINE).encode()},
     )
-    found = inspect(folder)
-    assert found.kind == "artifact"
-    assert facts(found, "Built with")["tensorrt"] == "10.3.0"
-    assert "scale 0.0078125" in facts(found, "Inputs")["x"]
-    assert found.comparison.source == "engine inspector"
-    assert [(d.layer, d.predicted, d.real) for d in found.comparison.differences] == [("conv2", "gpu", "dla")]
-    assert inspect(folder / "manifest.json").facts == found.facts
+    inspection = inspect(folder)
+    assert inspection.kind == "artifact"
+    assert facts(inspection, "Built with")["tensorrt"] == "10.3.0"
+    assert "scale 0.0078125" in facts(inspection, "Inputs")["x"]
+    assert inspection.comparison.source == "engine inspector"
+    assert [(d.layer, d.predicted, d.real) for d in inspection.comparison.differences] == [("conv2", "gpu", "dla")]
+    assert inspect(folder / "manifest.json").facts == inspection.facts
 
 
 def test_standalone_artifacts_show_their_loadable_if_it_follows_the_open_schema(tmp_path):
@@ -169,9 +169,9 @@ def test_standalone_artifacts_show_their_loadable_if_it_follows_the_open_schema(
 
 
 def test_simulated_artifacts_have_no_real_placement(tmp_path):
-    found = inspect(artifact(tmp_path / "out", simulated=True, backend="host"))
-    assert found.comparison is None
-    assert any("simulated" in note for note in found.notes)
+    inspection = inspect(artifact(tmp_path / "out", simulated=True, backend="host"))
+    assert inspection.comparison is None
+    assert any("simulated" in note for note in inspection.notes)
 
 
 def test_tampered_artifacts_are_refused(tmp_path):
@@ -199,18 +199,18 @@ def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path):
 def test_calibration_caches(tmp_path):
     cache = tmp_path / "calib-0.cache"
     cache.write_text("TRT-8502-EntropyCalibration2\nimages: 3c010a14\na:b: 3d010a14\n")
-    found = inspect(cache)
-    assert found.kind == "calibration-cache"
-    assert [(f.key, f.value) for f in found.facts[1:]] == [
+    inspection = inspect(cache)
+    assert inspection.kind == "calibration-cache"
+    assert [(f.key, f.value) for f in inspection.facts[1:]] == [
         ("images", "1.00024, scale 0.00787594"),
         ("a:b", "4.00098, scale 0.0315038"),
     ]
     other = tmp_path / "other.cache"
     other.write_text("TRT-100300-EntropyCalibration2\r\nimages: 3c010a14\r\n")
-    assert [(d.key, d.only) for d in diff(found, inspect(other)).differences if d.section == "Ranges"] == [
+    assert [(d.key, d.only) for d in diff(inspection, inspect(other)).differences if d.section == "Ranges"] == [
         ("a:b", "first")
     ]
-    jsonschema.validate(json.loads(render_inspection(found, "json")), schema("edgedla.inspect"))
+    jsonschema.validate(json.loads(render_inspection(inspection, "json")), schema("edgedla.inspect"))
 
 
 def test_drift_files(tmp_path):
@@ -218,9 +218,9 @@ def test_drift_files(tmp_path):
     path.write_text(
         "# Where they differ.\nschema: edgedla.drift/1\ntrt: 10.3.0\nlayers:\n- layer: a\n  tensorrt: gpu\n"
     )
-    found = inspect(path)
-    assert found.kind == "drift"
-    assert ("trt", "10.3.0") in [(f.key, f.value) for f in found.facts]
+    inspection = inspect(path)
+    assert inspection.kind == "drift"
+    assert ("trt", "10.3.0") in [(f.key, f.value) for f in inspection.facts]
     path.write_text("schema: edgedla.drift/1\na: &x [1]\nb: *x\n")
     with pytest.raises(DocumentError, match="not a drift file: anchors"):
         inspect(path)
@@ -238,9 +238,9 @@ def test_drift_files(tmp_path):
 def test_engine_layers_in_other_forms(tmp_path, form):
     path = tmp_path / "layers.json"
     path.write_bytes(form(ENGINE))
-    found = inspect(path)
-    assert found.kind == "engine-info"
-    assert [f.key for f in found.facts if f.section == "Loadables on the DLA"] == ["{ForeignNode[conv1...conv2]}"]
+    inspection = inspect(path)
+    assert inspection.kind == "engine-info"
+    assert [f.key for f in inspection.facts if f.section == "Loadables on the DLA"] == ["{ForeignNode[conv1...conv2]}"]
 
 
 def test_json_that_breaks_off_is_told_so(tmp_path):
@@ -261,14 +261,14 @@ def test_json_that_breaks_off_is_told_so(tmp_path):
 def test_logs_with_zeros_are_logs(tmp_path, data):
     path = tmp_path / "log"
     path.write_bytes(data)
-    found = inspect(path)
-    assert (found.kind, [f.key for f in found.facts]) == ("build-log", ["a (CAST)"])
+    inspection = inspect(path)
+    assert (inspection.kind, [f.key for f in inspection.facts]) == ("build-log", ["a (CAST)"])
 
 
 def test_documents_of_edgedla(tmp_path):
-    found = inspect(check_document(tmp_path / "check.json", two_convolutions(tmp_path / "net.onnx")))
-    assert found.kind == "check"
-    assert facts(found, "Layers")["conv1"] == "dla"
+    inspection = inspect(check_document(tmp_path / "check.json", two_convolutions(tmp_path / "net.onnx")))
+    assert inspection.kind == "check"
+    assert facts(inspection, "Layers")["conv1"] == "dla"
     profile = tmp_path / "profile.json"
     profile.write_text(json.dumps([{"count": 3}, {"name": "conv1", "averageMs": 0.5}]))
     assert facts(inspect(profile), "Average time in ms") == {"conv1": "0.5"}
@@ -309,10 +309,10 @@ def test_a_log_decides_the_release_that_is_predicted_for(tmp_path):
 def test_a_log_of_another_release_chip_or_precision_is_told(tmp_path, lines, notes):
     log = tmp_path / "build.log"
     log.write_text(lines + "[V] [TRT] [DlaLayer] {ForeignNode[conv1...conv2]}\n")
-    found = inspect(log, against=two_convolutions(tmp_path / "net.onnx"))
-    told = [n for n in found.notes if "prediction" in n or "predicted" in n]
-    assert len(told) == len(notes), told
-    assert all(expected in text for expected, text in zip(notes, told))
+    inspection = inspect(log, against=two_convolutions(tmp_path / "net.onnx"))
+    messages = [n for n in inspection.notes if "prediction" in n or "predicted" in n]
+    assert len(messages) == len(notes), messages
+    assert all(expected in text for expected, text in zip(notes, messages))
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path):
@@ -325,8 +325,8 @@ def test_what_cannot_be_compared_is_refused(tmp_path):
 
 def test_diff_of_logs_and_of_artifacts(tmp_path):
     assert diff(inspect(RESNET), inspect(RESNET)).equal
-    found = diff(inspect(RESNET), inspect(YOLO))
-    changed = {d.key: (d.first, d.second) for d in found.differences if d.section == "Build"}
+    difference = diff(inspect(RESNET), inspect(YOLO))
+    changed = {d.key: (d.first, d.second) for d in difference.differences if d.section == "Build"}
     assert changed["TensorRT"] == ("10.3.0", "8.5.2.2")
     one = inspect(artifact(tmp_path / "a"))
     other = inspect(artifact(tmp_path / "b", precision="fp16", placement_predicted={"conv1": "GPU", "act": "DLA0"}))
@@ -390,8 +390,8 @@ def test_documents_meet_their_schemas(tmp_path):
     )
     for path in (RESNET, YOLO, folder, two_convolutions(tmp_path / "net.onnx")):
         jsonschema.validate(json.loads(render_inspection(inspect(path), "json")), schema("edgedla.inspect"))
-    found = diff(inspect(RESNET), inspect(YOLO))
-    jsonschema.validate(json.loads(render_diff(found, "json")), schema("edgedla.inspect-diff"))
+    difference = diff(inspect(RESNET), inspect(YOLO))
+    jsonschema.validate(json.loads(render_diff(difference, "json")), schema("edgedla.inspect-diff"))
 
 
 def test_texts(golden):

@@ -33,12 +33,12 @@ def agree(problem: Problem, goal: Goal) -> None:
         compare(problem, expected, solve(problem, goal, solver=solver, time_limit_s=60))
 
 
-def compare(problem: Problem, expected: float, found: Solution) -> None:
-    assert found.value == pytest.approx(expected, rel=2e-4)
-    assert found.optimal
-    if found.best is not None:
-        assert validate(problem, found.best.assignment, found.best.regions) == ()
-        assert evaluate(problem, found.best.assignment) == found.best
+def compare(problem: Problem, expected: float, solution: Solution) -> None:
+    assert solution.value == pytest.approx(expected, rel=2e-4)
+    assert solution.optimal
+    if solution.best is not None:
+        assert validate(problem, solution.best.assignment, solution.best.regions) == ()
+        assert evaluate(problem, solution.best.assignment) == solution.best
 
 
 @CHECKED

@@ -32,12 +32,12 @@ MANY = settings(QUICK, max_examples=examples(amount(60, 500)))
 
 def agree(problem: Problem, objective: str, bound: float | None = None) -> None:
     # Far beyond what these take: a loaded machine must not decide what is proven.
-    found = solve(problem, Goal(objective, bound), time_limit_s=600)
+    solution = solve(problem, Goal(objective, bound), time_limit_s=600)
     expected = least(problem, objective, bound)
-    assert found.value == pytest.approx(expected, rel=2e-4)
-    assert found.optimal
-    if found.best is not None:
-        assert is_legal(problem, found.best.assignment, bound)
+    assert solution.value == pytest.approx(expected, rel=2e-4)
+    assert solution.optimal
+    if solution.best is not None:
+        assert is_legal(problem, solution.best.assignment, bound)
 
 
 @QUICK

@@ -46,10 +46,10 @@ def test_value_and_bound_hold_what_brute_force_finds(drawn: Problem) -> None:
     assert can_solve(problem, MAKESPAN)
     length = schedule_length()
     least, _ = brute_force(problem, MAKESPAN, lambda p, e: length(p, e)[0])
-    found = solve_pair(problem, MAKESPAN, [], 20.0, value_of=length)
-    assert found.bound <= least * (1 + 1e-9)
-    assert found.value >= least * (1 - 1e-9)
-    assert not found.optimal or found.value <= least * (1 + 2e-4)
+    solution = solve_pair(problem, MAKESPAN, [], 20.0, value_of=length)
+    assert solution.bound <= least * (1 + 1e-9)
+    assert solution.value >= least * (1 - 1e-9)
+    assert not solution.optimal or solution.value <= least * (1 + 2e-4)
 
 
 @CHECKED

@@ -76,9 +76,9 @@ def test_each_rule_names_the_placement_that_breaks_it(
 ) -> None:
     problem = broken_problem(dict(changes))
     names = {"G": "GPU", "D": "DLA0", "E": "DLA1", "X": "NPU"}
-    found = validate(problem, [names[d] for d in devices], [Region(core, 0, items) for core, items in regions])
-    assert rule in [v.rule for v in found]
-    assert all(v.message and v.rule in RULES for v in found)
+    violations = validate(problem, [names[d] for d in devices], [Region(core, 0, items) for core, items in regions])
+    assert rule in [v.rule for v in violations]
+    assert all(v.message and v.rule in RULES for v in violations)
 
 
 def broken_problem(changes: Dict[str, object]) -> Problem:
@@ -235,9 +235,9 @@ def test_two_items_that_must_go_together_are_left_on_the_gpu_where_that_is_cheap
     )
     limits = Limits(loadables_per_core=2, max_regions=2, min_region_layers=2)
     bare = Problem(items, flows, (), lambda p, c, m: (m,), ("net",), cost(16), ("GPU", "DLA0"), limits, engine=cost(9))
-    found = solve(replace(bare, grouping=regroup(bare, "fp16")), Goal("latency"), solver="highs")
-    assert found.value == pytest.approx(54)
-    assert found.bound == pytest.approx(54)
+    solution = solve(replace(bare, grouping=regroup(bare, "fp16")), Goal("latency"), solver="highs")
+    assert solution.value == pytest.approx(54)
+    assert solution.bound == pytest.approx(54)
 
 
 def test_a_linear_program_that_was_stopped_proves_nothing() -> None:

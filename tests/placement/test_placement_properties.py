@@ -38,10 +38,10 @@ def regions_of(problem: Problem, assignment: Tuple[str, ...]) -> List[Region]:
 def test_a_solution_with_one_item_moved_elsewhere_is_judged_by_its_own_regions(
     problem: Problem, objective: str, data: Any
 ) -> None:
-    found = solve(problem, Goal(objective))
-    assume(found.best is not None)
-    assert found.best is not None
-    e = found.best
+    solution = solve(problem, Goal(objective))
+    assume(solution.best is not None)
+    assert solution.best is not None
+    e = solution.best
     assert validate(problem, e.assignment, e.regions) == ()
     i = data.draw(st.integers(0, len(problem.items) - 1))
     for device in (*problem.devices, "DLA9"):
@@ -79,11 +79,11 @@ def test_a_region_cut_in_two_or_two_joined_is_not_what_tensorrt_forms(problem: P
 def test_no_legal_baseline_is_better(problem: Problem, objective: str) -> None:
     goal = Goal(objective)
     known = baselines(problem)
-    found = solve(problem, goal, known.values())
+    solution = solve(problem, goal, known.values())
     for name, assignment in known.items():
         e = evaluate(problem, assignment)
         if legal(problem, e, goal):
-            assert found.value <= worth(problem, e, objective) * (1 + 1e-9), name
+            assert solution.value <= worth(problem, e, objective) * (1 + 1e-9), name
 
 
 @CHECKED
@@ -131,8 +131,8 @@ def test_of_two_mirror_images_the_one_that_begins_on_the_first_core_is_given(pro
     assert next(d for d in e.assignment if d != "GPU") == "DLA0"
     swap = {"DLA0": "DLA1", "DLA1": "DLA0"}
     other = evaluate(problem, [swap.get(d, d) for d in e.assignment])
-    found = Solution(other, worth(problem, other, "throughput"), 0.0, "highs", 1, 0.0, False)
-    assert first_core_first(problem, goal, found).best == e
+    solution = Solution(other, worth(problem, other, "throughput"), 0.0, "highs", 1, 0.0, False)
+    assert first_core_first(problem, goal, solution).best == e
 
 
 def topological(problem: Problem, data: Any) -> List[int]:
@@ -163,10 +163,10 @@ def test_a_search_that_runs_out_of_time_returns_the_start_and_a_bound_below_it(s
     @given(problems(max_items=10, devices=ALL, limits=False))
     def check(problem: Problem) -> None:
         start = ("GPU",) * len(problem.items)
-        found = solve(problem, Goal("throughput"), [start], time_limit_s=0.0, solver=solver)
-        assert found.best is not None
-        assert found.value <= worth(problem, evaluate(problem, start), "throughput")
-        assert 0 <= found.bound <= found.value
-        assert found.optimal or found.timed_out
+        solution = solve(problem, Goal("throughput"), [start], time_limit_s=0.0, solver=solver)
+        assert solution.best is not None
+        assert solution.value <= worth(problem, evaluate(problem, start), "throughput")
+        assert 0 <= solution.bound <= solution.value
+        assert solution.optimal or solution.timed_out
 
     check()

@@ -103,9 +103,9 @@ def test_mirror_images_have_the_same_future(problem: Problem) -> None:
 def test_the_sweep_finds_the_least_period_and_proves_it(problem: Problem) -> None:
     problem = of_one_batch(problem, (1.0,))
     value, _ = brute_force(problem, STREAM, period)
-    found = solve_stream(problem, STREAM)
-    assert found.value == pytest.approx(value, rel=2e-4, abs=1e-6)
-    assert value * (1 - 2e-4) - 1e-6 <= found.bound <= value + 1e-6
+    solution = solve_stream(problem, STREAM)
+    assert solution.value == pytest.approx(value, rel=2e-4, abs=1e-6)
+    assert value * (1 - 2e-4) - 1e-6 <= solution.bound <= value + 1e-6
 
 
 @CHECKED
@@ -115,20 +115,20 @@ def test_the_sweep_keeps_a_latency_bound(problem: Problem, loose: float) -> None
     least = min(worth(problem, evaluate(problem, a), "latency") for a in assignments(problem))
     goal = Goal("throughput", least * loose)
     value, _ = brute_force(problem, goal, period)
-    found = solve_stream(problem, goal)
-    assert found.bound <= value + 1e-6
-    if found.best is not None:
-        assert legal(problem, found.best, goal)
-        assert found.value >= value - 1e-6
+    solution = solve_stream(problem, goal)
+    assert solution.bound <= value + 1e-6
+    if solution.best is not None:
+        assert legal(problem, solution.best, goal)
+        assert solution.value >= value - 1e-6
 
 
 @CHECKED
 @given(problems(max_items=7, devices=ALL, models=2))
 def test_the_bound_holds_where_limits_and_batches_bind_that_the_sweep_does_not_know(problem: Problem) -> None:
     value, _ = brute_force(problem, STREAM, period)
-    found = solve_stream(problem, STREAM)
-    assert found.bound <= value + 1e-6
-    assert found.value >= value - 1e-6
+    solution = solve_stream(problem, STREAM)
+    assert solution.bound <= value + 1e-6
+    assert solution.value >= value - 1e-6
 
 
 @CHECKED
@@ -226,19 +226,19 @@ def long_chain(n: int) -> Problem:
 @pytest.mark.parametrize("solver", ["highs", "python"])
 def test_without_time_there_is_still_a_bound(objective: str, solver: str) -> None:
     problem = long_chain(600)
-    found = solve(problem, Goal(objective), [("GPU",) * 600], time_limit_s=0.0, solver=solver)
-    assert 0 < found.bound <= found.value < float("inf")
-    assert found.gap < 0.8
+    solution = solve(problem, Goal(objective), [("GPU",) * 600], time_limit_s=0.0, solver=solver)
+    assert 0 < solution.bound <= solution.value < float("inf")
+    assert solution.gap < 0.8
 
 
 def test_a_long_chain_is_balanced_and_proven_by_the_sweep_alone() -> None:
     problem = long_chain(120)
-    found = solve_stream(problem, STREAM, [("GPU",) * 120], time_limit_s=60.0)
-    assert found.optimal
-    assert found.value == pytest.approx(worth(problem, evaluate(problem, found.best.assignment), "throughput"))  # type: ignore[union-attr]
+    solution = solve_stream(problem, STREAM, [("GPU",) * 120], time_limit_s=60.0)
+    assert solution.optimal
+    assert solution.value == pytest.approx(worth(problem, evaluate(problem, solution.best.assignment), "throughput"))  # type: ignore[union-attr]
     again = solve_stream(problem, STREAM, [("GPU",) * 120], time_limit_s=60.0)
-    assert again.best == found.best
-    assert again.rounds == found.rounds
+    assert again.best == solution.best
+    assert again.rounds == solution.rounds
 
 
 def crossed() -> Problem:
@@ -265,10 +265,10 @@ def test_regions_of_two_cores_that_wait_for_each_other_are_no_placement(objectiv
     best = evaluate(problem, ("DLA0", "DLA1", "DLA1", "DLA0", "GPU", "GPU"))
     assert [r.items for r in best.regions] == [(0, 3), (1, 2)]
     assert not legal(problem, best, Goal(objective))
-    found = solve(problem, Goal(objective), solver=solver)
-    assert found.best is not None
-    assert validate(problem, found.best.assignment, found.best.regions) == ()
-    assert found.value > worth(problem, best, objective)
+    solution = solve(problem, Goal(objective), solver=solver)
+    assert solution.best is not None
+    assert validate(problem, solution.best.assignment, solution.best.regions) == ()
+    assert solution.value > worth(problem, best, objective)
 
 
 @CHECKED

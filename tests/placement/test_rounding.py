@@ -38,8 +38,8 @@ def test_a_transition_that_costs_next_to_nothing_gives_no_wrong_proof(
 ) -> None:
     tiny = scaled_flow(problem, data.draw(st.integers(0, len(problem.flows) - 1)), share)
     for objective in ("latency", "energy"):
-        found = solve(tiny, Goal(objective), time_limit_s=60)
-        assert found.value == pytest.approx(least(tiny, objective), rel=2e-4)
+        solution = solve(tiny, Goal(objective), time_limit_s=60)
+        assert solution.value == pytest.approx(least(tiny, objective), rel=2e-4)
 
 
 @given(st.dictionaries(st.integers(0, 5), SIZES, min_size=1), st.lists(UPPER, min_size=6, max_size=6), st.data())

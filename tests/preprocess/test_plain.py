@@ -25,17 +25,17 @@ def frame(hw: Tuple[int, ...], seed: int = 0) -> np.ndarray:
 @settings(max_examples=examples(60), deadline=None)
 def test_scaling_is_opencvs_within_one_grey_level(source: Tuple[int, int], target: Tuple[int, int]) -> None:
     cv2 = pytest.importorskip("cv2")
-    image, found = frame((*source, 3)), np.zeros((*target, 3), np.uint8)
-    Resize(source, target)(image, found)
+    image, scaled = frame((*source, 3)), np.zeros((*target, 3), np.uint8)
+    Resize(source, target)(image, scaled)
     expected = cv2.resize(image, target[::-1], interpolation=cv2.INTER_LINEAR)
-    assert np.abs(found.astype(int) - expected.reshape(found.shape)).max() <= 1
+    assert np.abs(scaled.astype(int) - expected.reshape(scaled.shape)).max() <= 1
 
 
 def test_a_step_lies_where_the_ratio_says() -> None:
     # 0 | 90 to four pixels: their middles lie at -0.25, 0.25, 0.75 and 1.25 of the two.
-    found = np.zeros((1, 4, 3), np.uint8)
-    Resize((1, 2), (1, 4))(np.asarray([[[0] * 3, [90] * 3]], np.uint8), found)
-    assert found[0, :, 0].tolist() == [0, 23, 68, 90]
+    scaled = np.zeros((1, 4, 3), np.uint8)
+    Resize((1, 2), (1, 4))(np.asarray([[[0] * 3, [90] * 3]], np.uint8), scaled)
+    assert scaled[0, :, 0].tolist() == [0, 23, 68, 90]
 
 
 def test_nv12_is_converted_as_opencv_does() -> None:

@@ -38,8 +38,8 @@ NETWORKS: Dict[str, Dict[str, Any]] = {
 )
 def test_answers(network: str, answers: str, make_report: Callable[..., CheckReport]) -> None:
     report = make_report(**NETWORKS[network])
-    found = " ".join("yes" if gate.passes(report, fail_on) else "no" for fail_on in gate.FAIL_ON)
-    assert found == answers, gate.FAIL_ON
+    passed = " ".join("yes" if gate.passes(report, fail_on) else "no" for fail_on in gate.FAIL_ON)
+    assert passed == answers, gate.FAIL_ON
 
 
 def test_the_unknown_layer_is_no_refusal(make_report: Callable[..., CheckReport]) -> None:

@@ -16,9 +16,9 @@ from edgedla.targets import platform_for
 
 def banks(element_bytes: int = 2, kernels: int = 1, **conv: Any) -> Tuple[int, int]:
     """(banks of weights, banks of data) of a convolution, with one entry in a bank."""
-    found = conv_buffer_fits(Convolution(**conv), element_bytes, max_banks=-1, bank_entries=1, kernels=kernels)
-    assert found is not None
-    return found["weight_banks"], found["data_banks"]
+    failure = conv_buffer_fits(Convolution(**conv), element_bytes, max_banks=-1, bank_entries=1, kernels=kernels)
+    assert failure is not None
+    return failure["weight_banks"], failure["data_banks"]
 
 
 WIDE: Dict[str, Any] = {"in_dims": (1, 64, 8, 16), "kernel": (3, 3), "groups": 1, "dilation": (1, 1)}

@@ -21,14 +21,14 @@ def frames(seed: int, count: int, classes: int) -> List[Frame]:
         low = rng.integers(0, 60, (int(rng.integers(0, 5)), 2)).astype(float)
         boxes = np.concatenate([low, low + rng.integers(5, 40, low.shape)], 1)
         truth = Truth(boxes, rng.integers(0, classes, len(boxes)))
-        found = []
+        detections = []
         for _ in range(int(rng.integers(0, 10))):
             near = len(boxes) and rng.random() < 0.8
             box = (
                 boxes[rng.integers(len(boxes))] + rng.normal(0, 3, 4) if near else rng.integers(0, 90, 4).astype(float)
             )
-            found.append(Detection(tuple(box), float(rng.integers(0, 6) / 5), int(rng.integers(0, classes + 1))))
-        made.append((found, truth))
+            detections.append(Detection(tuple(box), float(rng.integers(0, 6) / 5), int(rng.integers(0, classes + 1))))
+        made.append((detections, truth))
     return made
 
 
@@ -56,10 +56,10 @@ def by_definition(given: Sequence[Frame], cls: int, threshold: float) -> float:
 def test_average_precision_is_the_definition(seed: int) -> None:
     given = frames(seed, 4, 3)
     assert sum(len(t.classes) for _, t in given)
-    found = evaluate([f for f, _ in given], [t for _, t in given], 3)
+    accuracy = evaluate([f for f, _ in given], [t for _, t in given], 3)
     table = [[by_definition(given, c, t) for c in range(3)] for t in THRESHOLDS]
-    assert found.map50 == pytest.approx(np.nanmean(table[0]))
-    assert found.map50_95 == pytest.approx(np.nanmean(table))
+    assert accuracy.map50 == pytest.approx(np.nanmean(table[0]))
+    assert accuracy.map50_95 == pytest.approx(np.nanmean(table))
 
 
 def test_a_frame_that_is_drawn_twice_counts_twice() -> None:
@@ -71,6 +71,6 @@ def test_a_frame_that_is_drawn_twice_counts_twice() -> None:
 
 
 def test_without_objects_nothing_can_be_said() -> None:
-    found = evaluate([[Detection((0.0, 0.0, 5.0, 5.0), 0.9, 0)]], [Truth(np.zeros((0, 4)), np.zeros(0, int))], 1)
-    assert np.isnan(found.map50)
-    assert (found.precision, found.recall, found.objects) == (0.0, 0.0, 0)
+    accuracy = evaluate([[Detection((0.0, 0.0, 5.0, 5.0), 0.9, 0)]], [Truth(np.zeros((0, 4)), np.zeros(0, int))], 1)
+    assert np.isnan(accuracy.map50)
+    assert (accuracy.precision, accuracy.recall, accuracy.objects) == (0.0, 0.0, 0)
