@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import re
 import threading
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -49,6 +50,18 @@ def late(names: Dict[str, Any], module: str, *imports: str) -> None:
     for text in imports:
         name, _, other = text.partition(" as ")
         names[other or name] = Late(module, name, other or name, names)
+
+
+class Pattern:
+    """`re.compile`, when the pattern is first used: reading it takes longer than most uses."""
+
+    def __init__(self, *given: Any) -> None:
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(re.compile(*self._given), name)
+        setattr(self, name, value)
+        return value
 
 
 class _Fields:

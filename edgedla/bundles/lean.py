@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Dict, Iterator, List, Mapping, Set, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple, Union
 
 RUNTIME = "edgedla.bundles.late"
 #: Loaded in every start, or taken for annotations alone: nothing is gained.
@@ -11,10 +11,13 @@ _ALWAYS = frozenset({"__future__", "dataclasses", "numpy", "typing"})
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FUNCTIONS = (*_DEFS, ast.Lambda)
 Import = Union[ast.Import, ast.ImportFrom]
+#: First line, column, last line, column behind it, what stands there instead.
+Cut = Tuple[int, int, int, int, str]
 
 
 def lean(sources: Mapping[str, str]) -> Dict[str, str]:
-    """Sources by module, with late imports and dataclasses (`late.py`), without documentation. Lines stay where they are.
+    """Sources by module, with late imports, patterns and dataclasses (`late.py`), without documentation and types of functions.
+    Lines stay where they are.
 
     An import is late where nothing outside of functions reads it, where functions only call it, read attributes of it or ask
     for instances, and where no other module takes it from this one. A module that is a program too stays as it is.
@@ -46,8 +49,8 @@ def _is_program(tree: ast.Module) -> bool:
 def _lean(text: str, tree: ast.Module, taken: Set[str]) -> str:
     early = _early(tree) | taken
     lines = text.split("\n")
-    for node in ast.walk(tree):
-        _without_text(node, lines)
+    cuts = [cut for node in ast.walk(tree) for cut in _removed(node, lines)]
+    _without(cuts + [cut for node in tree.body for cut in _patterns(node)], lines)
     bound = False
     for node in tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -61,21 +64,43 @@ def _lean(text: str, tree: ast.Module, taken: Set[str]) -> str:
     return "\n".join(lines)
 
 
-def _without_text(node: ast.AST, lines: List[str]) -> None:
-    """Takes out what the node says of itself: nobody reads it on a board."""
+def _removed(node: ast.AST, lines: List[str]) -> Iterator[Cut]:
+    """What the node says of itself, which nobody reads on a board: its text, and the types of a function."""
     body = getattr(node, "body", None)
-    if not isinstance(node, (ast.Module, ast.ClassDef, *_DEFS)) or not isinstance(body, list) or not body:
-        return
-    first = body[0]
-    if not isinstance(first, ast.Expr) or ast.get_docstring(node, clean=False) is None:
-        return
-    start, end = first.lineno - 1, int(first.end_lineno or first.lineno) - 1
-    # Columns count bytes.
-    before = lines[start].encode()[: first.col_offset].decode()
-    after = lines[end].encode()[first.end_col_offset :].decode()
-    # Nothing but a text may stand before `from __future__`; elsewhere the body may hold no more than it.
-    nothing = "" if isinstance(node, ast.Module) else "0"
-    lines[start : end + 1] = [f"{before}{nothing}{after}"] + [""] * (end - start)
+    if isinstance(node, (ast.Module, ast.ClassDef, *_DEFS)) and isinstance(body, list) and body:
+        first = body[0]
+        if isinstance(first, ast.Expr) and ast.get_docstring(node, clean=False) is not None:
+            # Nothing but a text may stand before `from __future__`; elsewhere the body may hold no more than it.
+            yield (first.lineno, first.col_offset, *_end(first), "" if isinstance(node, ast.Module) else "0")
+    if isinstance(node, ast.arg) and node.annotation is not None:
+        yield (node.lineno, node.col_offset + len(node.arg.encode()), *_end(node.annotation), "")
+    if isinstance(node, _DEFS) and node.returns is not None:
+        # Columns count bytes.
+        before = lines[node.returns.lineno - 1].encode()[: node.returns.col_offset]
+        if before.rstrip().endswith(b"->"):
+            yield (node.returns.lineno, before.rindex(b"->"), *_end(node.returns), "")
+
+
+def _patterns(node: ast.stmt) -> Iterator[Cut]:
+    """`NAME = re.compile(...)` of a module."""
+    call = node.value if isinstance(node, ast.Assign) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "compile":
+        of = call.func.value
+        if isinstance(of, ast.Name) and of.id == "re":
+            yield (node.lineno, 0, node.lineno, 0, f"from {RUNTIME} import Pattern as _Pattern; ")
+            yield (call.func.lineno, call.func.col_offset, *_end(call.func), "_Pattern")
+
+
+def _end(node: Any) -> Tuple[int, int]:
+    return int(node.end_lineno), int(node.end_col_offset)
+
+
+def _without(cuts: List[Cut], lines: List[str]) -> None:
+    """Takes the parts out; as many lines stay, so that a traceback's numbers are those of the package."""
+    for first, column, last, end_column, instead in sorted(cuts, reverse=True):
+        before = lines[first - 1].encode()[:column].decode()
+        after = lines[last - 1].encode()[end_column:].decode()
+        lines[first - 1 : last] = [f"{before}{instead}{after}"] + [""] * (last - first)
 
 
 def _statements(node: Import, early: Set[str]) -> List[str]:

@@ -23,7 +23,14 @@ SETTINGS = "bundle.json"
 
 def main(root: str, arguments: Optional[List[str]] = None) -> int:
     """Runs the bundle that stands in `root`; the exit codes are those of `edgedla run`."""
-    return _main(root, _given(sys.argv[1:] if arguments is None else arguments))
+    try:
+        code = _main(root, _given(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit, and would complain of the closed pipe there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
 
 
 def _given(arguments: List[str]) -> Any:

@@ -54,7 +54,7 @@ class Candidate:
         The last decides where the best placement leaves the DLA empty whatever was changed: what makes the DLA faster
         may stay where it costs nothing.
         """
-        missed = 0.0 if self.predicted["bound_kept"] else 1.0
+        missed = 0.0 if self.bound_kept else 1.0
         second = "latency" if objective == "loadables" else objective
         return missed, self.value(objective), self._of(self.predicted["tensorrt"] or {}, second)
 
@@ -70,6 +70,12 @@ class Candidate:
             if abs(mine - its) > SAME * max(abs(mine), abs(its)) or (mine == float("inf")) != (its == float("inf")):
                 return mine < its
         return False
+
+    @property
+    def bound_kept(self) -> bool:
+        """Whether the predicted latency, with layers that stay in FP16 for the metric, is within the bound."""
+        bound = self.predicted["bound_us"]
+        return bool(self.predicted["bound_kept"]) and (bound is None or self.value("latency") <= bound)
 
     @property
     def share_macs_dla(self) -> float:

@@ -16,7 +16,7 @@ from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.commands import commands_of
 from edgedla.deployment.data import Parts, parts_of
 from edgedla.deployment.deployment import Deployment
-from edgedla.deployment.details import details_of, notes_of, versions_of
+from edgedla.deployment.details import bound_kept, details_of, notes_of, versions_of
 from edgedla.deployment.device import on_device
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Search, Trial
@@ -149,7 +149,7 @@ def _deployment(
     trials = (*trials, *built.trials)
     _publish(best, built.artifact, folder)
     artifact = load_artifact(folder / "artifact")
-    accepted = score["drop"] <= asked.max_drop and bool(best.predicted["bound_kept"])
+    accepted = score["drop"] <= asked.max_drop and bound_kept(best, measured)
     details = details_of(first, best)
     notes = notes_of(best, artifact, parts, conversion, details["layers_after"], measured)
     return Deployment(

@@ -65,6 +65,26 @@ def _precisions(candidate: Candidate) -> Dict[str, str]:
     return dict(_quantization(candidate).get("precisions", {}))
 
 
+def bound_kept(best: Candidate, measured: Mapping[str, Any]) -> bool:
+    """Whether a frame keeps the bound on the latency: as measured on this device, else as predicted."""
+    bound = best.predicted["bound_us"]
+    if measured and bound is not None:
+        return bool(measured["after"]["latency_us"] <= bound)
+    return best.bound_kept
+
+
+def bound_notes(best: Candidate, measured: Mapping[str, Any]) -> List[str]:
+    """What may break a bound that is kept as predicted."""
+    bound, spread = best.predicted["bound_us"], best.predicted["build"]["spread"]
+    latency = best.value("latency")
+    if bound is None or measured or not best.bound_kept:
+        return []
+    text = f"the bound of {bound:g} us is kept as predicted ({latency:.4g} us ±{spread:.0%})"
+    if latency * (1 + spread) > bound:
+        return [f"{text}: within its spread a frame may take {latency * (1 + spread):.4g} us; measure it on the board"]
+    return [f"{text}, with its whole spread; no board measured it"]
+
+
 def notes_of(
     best: Candidate,
     artifact: Artifact,
@@ -91,6 +111,7 @@ def notes_of(
             f"{on_gpu} of {sum(bool(layer['device']) for layer in layers)} layers run on the GPU, which the simulation "
             "computes in FP32: only the DLA's rounding is in the accuracy; `edgedla evaluate` on the board has all of it"
         )
+    notes += bound_notes(best, measured)
     if measured and measured["after"]["latency_us"] > 1.02 * measured["before"]["latency_us"]:
         notes.append("measured, a frame takes longer than before, against the prediction: `edgedla costs fit` makes a cost "
                      "model from this board, and --level 0 keeps the model as it is")  # fmt: skip

@@ -62,7 +62,7 @@ class Steps:
         """The placement and what is predicted of it.
 
         Value: "build" (figures of the build as it is placed), "tensorrt" (as TensorRT places it), "check" (counts),
-        "bound_kept", "optimal". Files: placement.json; layers.json, the layers as the build places them.
+        "bound_us" that was asked for, "bound_kept", "optimal". Files: placement.json; layers.json, the layers as the build places them.
         """
         r = self.request
         settings = {
@@ -92,12 +92,13 @@ class Steps:
                 layers = placed_layers(placement)
             write_atomic(folder / LAYERS, json.dumps(layers) + "\n")
             return {
-                "build": built, "tensorrt": by_tensorrt, "check": counts, "bound_kept": kept,
+                "build": built, "tensorrt": by_tensorrt, "check": counts, "bound_us": r.max_latency_us,
+                "bound_kept": kept,
                 "optimal": placement.proof.optimal and not placement.proof.timed_out,
             }  # fmt: skip
 
         rests_on = {
-            "model": sha256_of(model), **self._sizes(), **settings, "place": r.place, "bound": r.max_latency_us,
+            "model": sha256_of(model), **self._sizes(), **settings, "place": r.place, "bound_us": r.max_latency_us,
         }  # fmt: skip
         return self.store.step("place", rests_on, make, f"placing: {name}")
 

@@ -126,6 +126,20 @@ def pack(
     return store
 
 
+def planes_of(layout: Layout, out: Optional[np.ndarray] = None) -> Tuple[np.ndarray, np.ndarray]:
+    """(buffer, its first image as (C, H, W)) of an image whose channels one group holds, to be written in place; padding is zero.
+
+    Raises:
+        UsageError: the buffer does not fit the layout.
+    """
+    c, _, w = layout.nchw[1:]
+    store = np.empty(layout.storage_shape, _numpy_type(layout)) if out is None else _storage(out, layout, writable=True)
+    if layout.row_vectors > w or layout.vector > 1:
+        store[...] = 0
+    image = store[0]
+    return store, image[:, :, :w, 0] if layout.vector == 1 else image[0, :, :w, :c].transpose(2, 0, 1)
+
+
 def unpack(buffer: Buffer, layout: Layout, *, scale: Optional[float] = None, threads: int = 1) -> np.ndarray:
     """The tensor in NCHW order, of `layout.dims`; padding is dropped.
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from edgedla.errors import UsageError
 from edgedla.formats import Layout, TensorFormat, layout
-from edgedla.formats.pack import pack, quantize
+from edgedla.formats.pack import pack, planes_of, quantize
 from edgedla.preprocess.geometry import Geometry
-from edgedla.preprocess.plain import Resize, nv12_to_bgr
+from edgedla.preprocess.plain import ROWS, Resize, nv12_to_bgr
 
 #: Pixel orders of a frame. NV12 is one uint8 array (h * 3 / 2, w): the Y plane, then interleaved UV at half resolution.
 PIXELS = ("bgr", "rgb", "nv12")
@@ -151,19 +151,23 @@ class CpuPreprocessor:
         else:
             cv2 = self._cv2
             cv2.resize(part, (g.size_hw[1], g.size_hw[0]), dst=target, interpolation=cv2.INTER_LINEAR)
-        looked = self._look_up()
+        return self._look_up(out) if self._cv2 is None else self._look_up_opencv(out)
+
+    def _look_up_opencv(self, out: Optional[np.ndarray]) -> np.ndarray:
+        looked = self._cv2.LUT(self._canvas, self._table.view(self._bits)).view(self._table.dtype)
         if self._swap:
             looked = looked[..., ::-1]
         return pack(looked.transpose(2, 0, 1)[None], self.layout, out=out)
 
-    def _look_up(self) -> np.ndarray:
-        """The canvas through the table, (h, w, 3) of the input's element type."""
-        cv2 = self._cv2
-        if cv2 is None:
-            channels = [self._table[0, :, c][self._canvas[..., c]] for c in range(3)]
-            return np.stack(channels, -1)
-        looked: np.ndarray = cv2.LUT(self._canvas, self._table.view(self._bits)).view(self._table.dtype)
-        return looked
+    def _look_up(self, out: Optional[np.ndarray]) -> np.ndarray:
+        """Straight into the buffer, some rows at a time: NumPy makes a 64-bit index of each pixel."""
+        store, planes = planes_of(self.layout, out)
+        for channel, plane in enumerate(planes[::-1] if self._swap else planes):
+            table = self._table[0, :, channel]
+            for begin in range(0, len(plane), ROWS):
+                rows = slice(begin, begin + ROWS)
+                plane[rows] = table[self._canvas[rows, :, channel]]
+        return store
 
     def close(self) -> None:
         """Nothing to give back."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
-from typing import Dict
+from typing import Any, Dict
 
 import pytest
 
 from edgedla.bundles.closure import PACKAGE
+from edgedla.bundles.late import Pattern
 from edgedla.bundles.lean import lean
 
 
@@ -75,6 +77,52 @@ def test_names_of_one_import_are_parted_and_lines_stay_where_they_are() -> None:
     names: Dict[str, object] = {}
     exec(compile(text.replace("from lib import early", "early = 1"), "m", "exec"), names)
     assert names["A"].y == 1  # type: ignore[attr-defined]
+
+
+def test_types_of_functions_are_left_out() -> None:
+    text = leaned(
+        """
+        from __future__ import annotations
+        from dataclasses import dataclass
+        from typing import Dict, List
+        @dataclass
+        class A:
+            x: int = 1
+            def f(self, é: Dict[
+                str, int
+            ], *a: int, k: List[int] = [2], **more: int) -> Dict[
+                str,
+                int,
+            ]: "Text."; return {str(é): k[0]}
+        def g(
+            x: int,
+        ) -> (
+            int
+        ):
+            return x
+        line = 19
+        """
+    )
+    tree = ast.parse(text)
+    assert "Dict[" not in text
+    assert "x: int = 1" in text
+    assert tree.body[-1].lineno == 19
+    names: Dict[str, object] = {}
+    exec(compile(tree, "m", "exec"), names)
+    assert names["A"]().f(3) == {"3": 2}  # type: ignore[operator]
+    assert names["A"].f.__annotations__ == {}  # type: ignore[attr-defined]
+    assert names["g"](4) == 4  # type: ignore[operator]
+
+
+def test_a_pattern_is_read_when_it_is_used() -> None:
+    text = leaned("import re\nA = re.compile('a', re.I)\nB = [re.compile('b')]\ndef f():\n    return A.match('A')\n")
+    names: Dict[str, Any] = {}
+    exec(compile(text, "m", "exec"), names)
+    assert type(names["A"]) is Pattern
+    assert type(names["B"][0]) is re.Pattern
+    assert names["f"]()
+    assert names["A"].sub("x", "banA") == "bxnx"
+    assert text.count("\n") == 5
 
 
 def test_what_another_module_takes_from_here_stays() -> None:

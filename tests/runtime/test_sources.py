@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import time
 from pathlib import Path
@@ -417,6 +418,23 @@ def test_a_csi_camera_without_any_gstreamer_is_explained(monkeypatch):
     monkeypatch.setattr("edgedla.runtime.sources.opencv.has_gstreamer", lambda: False)
     with pytest.raises(EnvironmentMissing, match="system-site-packages"):
         open_source("csi://0")
+
+
+def test_a_synthetic_source_that_ends_gives_the_frames_of_one_that_does_not():
+    """The picture is one number of Python's generator, made in parts; the last frame is made of it without a copy."""
+    h, w = 150, 201
+    pictures = []
+    for frames in (0, 3):
+        source = open_source(f"synthetic://?seed=5&width={w}&height={h}&frames={frames}")
+        source.open()
+        pictures.append([source.read().copy() for _ in range(3)])
+    assert np.array_equal(*pictures)
+    source.close()
+    source.open()
+    assert np.array_equal(source.read(), pictures[0][0])
+    noise = random.Random(5).getrandbits(8 * h * w * 3).to_bytes(h * w * 3, "little")
+    base = (np.frombuffer(noise, np.uint8).reshape(h, w, 3) >> 1) + np.uint8(56)
+    assert (pictures[0][0] == base).all(-1).mean() > 0.5
 
 
 def test_synthetic_frames_are_the_same_for_the_same_seed():

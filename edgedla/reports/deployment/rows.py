@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.deployment import Deployment
+from edgedla.deployment.details import bound_kept
 from edgedla.reports.page.numbers import megabytes, milliseconds, significant
 from edgedla.reports.text import clean
 from edgedla.reports.words import percent
@@ -39,8 +40,12 @@ def answer(deployment: Deployment) -> Tuple[str, str, str]:
     fell = f"{score['metric']} {significant(score['value'])}, in FP32 {significant(score['fp32'])}"
     if deployment.accepted:
         return "good", "Accepted", f"{how}; {fell}."
-    if not best.predicted["bound_kept"]:
-        return "bad", "Not accepted", f"No frame keeps {deployment.request.max_latency_us:g} us, as predicted: {how}."
+    if not bound_kept(best, deployment.measured):
+        measured = deployment.measured
+        took = measured["after"]["latency_us"] if measured else best.value("latency")
+        basis = "measured" if measured else "predicted"
+        what = f"A frame takes {took:.4g} us, {basis}, more than {deployment.request.max_latency_us:g} us"
+        return "bad", "Not accepted", f"{what}: {how}."
     return "bad", "Not accepted", f"Even with {how}, {score['metric']} falls by {significant(score['drop'])}."
 
 

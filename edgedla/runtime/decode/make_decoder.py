@@ -185,11 +185,11 @@ class OutputSummary:
 
 
 def _summary(name: str, array: np.ndarray) -> OutputSummary:
-    a = array.astype(np.float64)
-    a = a[np.isfinite(a)]
+    finite = np.isfinite(array)
+    a = array if finite.all() else array[finite]
     if not a.size:
         return OutputSummary(name, array.shape, math.nan, math.nan, math.nan)
-    return OutputSummary(name, array.shape, float(a.min()), float(a.max()), float(a.mean()))
+    return OutputSummary(name, array.shape, float(a.min()), float(a.max()), float(a.mean(dtype=np.float64)))
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,6 @@ def open_source(source: Union[str, SourceUri], options: Optional[Mapping[str, ob
     Raises:
         UsageError: unknown scheme or option. EnvironmentMissing: a CSI camera without any GStreamer.
     """
-    import shutil
-
     uri = parse_source(source, options) if isinstance(source, str) else source
     if uri.scheme == "synthetic":
         from edgedla.runtime.sources.synthetic import SyntheticSource
@@ -32,6 +30,8 @@ def open_source(source: Union[str, SourceUri], options: Optional[Mapping[str, ob
         return opencv.ImageSource(uri, IMAGE_ENDINGS)
     if uri.scheme == "file":
         return opencv.OpenCvSource(uri, gstreamer=False)
+    import shutil
+
     launch = shutil.which("gst-launch-1.0") is not None
     if opencv.has_gstreamer() and not (launch and uri.scheme in ("rtsp", "http")):
         return opencv.OpenCvSource(uri, gstreamer=True)

@@ -12,6 +12,8 @@ from edgedla.runtime.sources.base import Pace
 from edgedla.runtime.sources.uri import SourceUri
 
 PATTERNS = ("shapes", "noise", "counter")
+#: A multiple of the 4 bytes that the generator gives at a time: parts are the same numbers as the whole.
+_NOISE_BYTES = 1 << 16
 
 
 class SyntheticSource:
@@ -37,8 +39,14 @@ class SyntheticSource:
         # Python's generator: NumPy's may give other numbers with another release, and is long in loading.
         rng = random.Random(u.seed)
         h, w = self._hw
-        noise = rng.getrandbits(8 * h * w * 3).to_bytes(h * w * 3, "little")
-        self._base = (np.frombuffer(noise, np.uint8).reshape(h, w, 3) >> 1) + np.uint8(56)
+        self._base = np.empty((h, w, 3), np.uint8)
+        # In parts: a whole picture's number, its bytes and the picture would take three times the memory.
+        flat = self._base.reshape(-1)
+        for begin in range(0, flat.size, _NOISE_BYTES):
+            part = flat[begin : begin + _NOISE_BYTES]
+            part[:] = np.frombuffer(rng.getrandbits(8 * part.size).to_bytes(part.size, "little"), np.uint8)
+        self._base >>= 1
+        self._base += np.uint8(56)
         self._squares = [_square(rng, h, w) for _ in range(6)]
         return self._hw
 
@@ -49,7 +57,11 @@ class SyntheticSource:
         self._pace.wait()
         n, (h, w) = self._count, self._hw
         self._count += 1
-        image = np.roll(self._base, n, axis=1) if u.pattern == "noise" else self._base.copy()
+        if u.pattern == "noise":
+            image = np.roll(self._base, n, axis=1)
+        else:
+            # Nobody needs the picture after the last frame, which is made of it without a copy.
+            image = self._base if self._count == u.frames else self._base.copy()
         if u.pattern == "shapes":
             side = max(4, min(h, w) // 8)
             for at, speed, colour in self._squares:
