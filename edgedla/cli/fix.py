@@ -176,15 +176,22 @@ def fix(
     written = () if output is None or result.network.within is False else tuple(map(str, result.save(output)))
     deliver(targets, lambda wanted, terminal: render_fix(result, wanted, written, terminal))
     say_where(targets, lambda: f"{subject(result)}\n{headline(result)[1]}\n", beside=written)
+    _require_holds(result, models[0])
+    return 1 if result.purpose != "hybrid" and result.after.passes is not True else 0
+
+
+def _require_holds(result: Any, where: str) -> None:
+    """Raises:
+    RunError: the rewritten network differs. ModelError: TensorRT's parser still refuses it.
+    """
     if result.network.within is False:
         raise RunError(
             f"the rewritten network {result.network.detail}",
-            where=models[0],
+            where=where,
             hint="No model was written. Prove it on real inputs with --data, or leave rewrites out with --skip.",
         )
     if result.after.refused:
-        raise ModelError(result.after.refused, where=models[0])
-    return 1 if result.purpose != "hybrid" and result.after.passes is not True else 0
+        raise ModelError(result.after.refused, where=where)
 
 
 def _ids(texts: Tuple[str, ...]) -> Tuple[str, ...]:

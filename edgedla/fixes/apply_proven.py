@@ -7,6 +7,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Tu
 
 import numpy as np
 
+from edgedla.errors import EdgedlaError, ModelError
 from edgedla.fixes.apply import Changes, Key, apply_rewrites
 from edgedla.fixes.network.model_file import remove_unused
 from edgedla.fixes.network.network import Goal, Network, has_data
@@ -104,3 +105,26 @@ def network_proof(done: Proven, data: Union[None, str, Path], approximate: float
     if not feeds:
         return NetworkProof(None, detail="not run: its weights are above 1.5 GB, or an input has open dims")
     return prove_network(before, after, feeds, approximate * len(changes.applied), changes.decoder)
+
+
+def conversion_note(before: Any, after: Any, prove: bool) -> Tuple[str, ...]:
+    """How far a model in another operator set is proven the same; nothing where no proof is asked for, or nothing can run.
+
+    Raises:
+        ModelError: it computes something else.
+    """
+    feeds = feeds_of(before, None) if prove and before is not after else ()
+    if not feeds:
+        return ()
+    version = Network(after, Goal()).opset
+    written = f"written in operator set {version} by ONNX's converter"
+    try:
+        proof = prove_network(before, after, feeds)
+    except EdgedlaError as e:
+        return (f"{written}; not proven: {e.what}",)
+    if not proof.within:
+        raise ModelError(
+            f"in operator set {version} the model computes something else: it {proof.detail}",
+            where=before.graph.name or "<model>", hint="Export it again with that operator set.",
+        )  # fmt: skip
+    return (f"{written}; differs by {proof.rel_l2:.1e} (relative L2)",)

@@ -14,7 +14,7 @@ from edgedla.fixes.account import (
     placed_layers,
     refused_sites,
 )
-from edgedla.fixes.apply_proven import apply_proven, feeds_of, network_proof
+from edgedla.fixes.apply_proven import apply_proven, conversion_note, feeds_of, network_proof
 from edgedla.fixes.choose import Chooser
 from edgedla.fixes.fold import fold_constants, set_shapes
 from edgedla.fixes.judge import PURPOSES, Judge
@@ -95,14 +95,9 @@ def fix(
         chip=platform.module.chip,
     )
     rewrites = wanted_rewrites(only, skip, purpose, approximate, precision)
-    work = before_conversion = open_model(model)
-    work = work if opset is None else convert_opset(work, opset)
-    require_opset(work, source)
-    require_sound(work)
-    set_shapes(work, shapes or {}, batch)
+    before_conversion, work = _opened(model, source, opset, shapes or {}, batch)
+    conversion = conversion_note(before_conversion, work, prove)
     judge = Judge(platform, precision, purpose, power_mode)
-    if before_conversion is not work:
-        set_shapes(before_conversion, shapes or {}, batch)
     before = judge.figures(outline(before_conversion), with_gpu=True)
     layers_before = placed_layers(judge)
     interface = _embedded(work, embed_preprocess, goal, prove)
@@ -134,7 +129,11 @@ def fix(
         interface=interface,
         outputs=outputs,
         decoder=changes.decoder_bytes,
-        notes=(*model_notes(work, prove, seeded_weights, platform.no_dla), *outputs_note(purpose, goal, fixed)),
+        notes=(
+            *conversion,
+            *model_notes(work, prove, seeded_weights, platform.no_dla),
+            *outputs_note(purpose, goal, fixed),
+        ),
         trials=choice.trials,
         layers_before=layers_before,
         layers_after=layers_after,
@@ -143,6 +142,19 @@ def fix(
 
 def _path_of(model: Any) -> str:
     return os.fspath(model) if isinstance(model, (str, os.PathLike)) else ""
+
+
+def _opened(
+    model: Any, source: str, opset: Optional[int], shapes: Mapping[str, Sequence[int]], batch: Optional[int]
+) -> Tuple[Any, Any]:
+    """The model as it came and in the operator set that was asked for, both with the sizes that were; one where none was."""
+    before = open_model(model)
+    work = before if opset is None else convert_opset(before, opset)
+    require_opset(work, source)
+    require_sound(work)
+    for form in (before, work):
+        set_shapes(form, shapes, batch)
+    return before, work
 
 
 def _embedded(work: Any, wanted: Optional[Embedded], goal: Goal, prove: bool) -> Tuple[str, ...]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, List
 
 from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS
+
+#: The body of a newer operator may have a newer one again: Gelu's has CastLike.
+MOST_EXPANSIONS = 4
+#: What ONNX's bodies cast their constants with; older parsers do not read it, and it is a Cast once the type is known.
+GLUE = "CastLike"
 
 
 def convert_opset(model: Any, version: int) -> Any:
@@ -21,13 +27,16 @@ def convert_opset(model: Any, version: int) -> Any:
         return model
     from onnx import version_converter
 
+    # The converter reads no weights: small constants are in the outline, large ones are references.
+    proto = outline(model)
+    _drop_defaults(proto)
     try:
-        # The converter reads no weights: small constants are in the outline, large ones are references.
-        proto = version_converter.convert_version(outline(model), version)
+        proto = _expanded(proto, version)
+        proto = version_converter.convert_version(proto, version)
     except Exception as e:
         # onnx raises RuntimeError with its assertion, or its own classes.
         raise ModelError(
-            f"the model cannot be written in operator set {version}: {str(e).splitlines()[-1][-160:]}",
+            f"the model cannot be written in operator set {version}: {_reason(e)}",
             where=model.graph.name or "<model>",
             hint="Export it again with that operator set.",
         ) from e
@@ -44,3 +53,65 @@ def convert_opset(model: Any, version: int) -> Any:
         model.model_version,
     )
     return converted
+
+
+def _newer_functions(proto: Any, version: int) -> List[str]:
+    """Operators that this set does not have yet and that ONNX writes in others, such as Gelu before 20; each once."""
+    from onnx import defs
+
+    present = max(o.version for o in proto.opset_import if o.domain in DEFAULT_DOMAINS)
+    newer = []
+    for operator in dict.fromkeys(n.op_type for n in proto.graph.node if n.domain in DEFAULT_DOMAINS):
+        if not _exists(operator, present) or (_exists(operator, version) and operator != GLUE):
+            continue
+        schema: Any = defs.get_schema(operator, present)
+        if schema.has_function or schema.has_context_dependent_function:
+            newer.append(operator)
+    return newer
+
+
+def _exists(operator: str, version: int) -> bool:
+    from onnx import defs
+
+    try:
+        defs.get_schema(operator, version)
+    except defs.SchemaError:
+        return False
+    return True
+
+
+def _expanded(proto: Any, version: int) -> Any:
+    """The model with newer operators written in those that they are made of, as far as this onnx can do that."""
+    from onnx import helper, inliner
+
+    # The inliner looks for types of values, those of constants among them.
+    typed = [helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in proto.graph.initializer]
+    proto.graph.value_info.extend(typed)
+    for _ in range(MOST_EXPANSIONS):
+        operators = [("", name) for name in _newer_functions(proto, version)]
+        if not operators:
+            break
+        try:
+            proto = inliner.inline_selected_functions(proto, operators, inline_schema_functions=True)
+        except TypeError:
+            # Older onnx expands the model's own functions alone.
+            break
+    return proto
+
+
+def _drop_defaults(proto: Any) -> None:
+    """Exporters write this default; the converter keeps it where the operator has no such attribute yet."""
+    for node in proto.graph.node:
+        for entry in list(node.attribute):
+            if entry.name == "noop_with_empty_axes" and entry.i == 0:
+                node.attribute.remove(entry)
+
+
+def _reason(error: Exception) -> str:
+    """Why the converter fails, without the place in its source code."""
+    text = str(error).splitlines()[-1]
+    missing = re.search(r"No Previous Version of (\w+) exists", text)
+    if missing:
+        return f"it has no {missing.group(1)}"
+    stuck = re.search(r"No Adapter From Version \$?(\d+) for (\w+)", text)
+    return f"ONNX's converter has no step down from {stuck.group(1)} for {stuck.group(2)}" if stuck else text[-160:]

@@ -48,7 +48,7 @@ class RefusedSite:
 
     Attributes:
         reason: the precondition that does not hold, or that it does not pay.
-        cause: "precondition", "cost", "proof" or "skipped".
+        cause: "precondition", "cost" or "proof".
     """
 
     rewrite: str

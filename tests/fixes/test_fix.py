@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 
 import jsonschema
 import numpy as np
 import onnx
+import onnx.inliner
 import pytest
 
 import edgedla
@@ -279,8 +281,40 @@ def test_another_operator_set():
     assert [o.version for o in fixed.opset_import] == [17]
     np.testing.assert_allclose(run(fixed), run(model), rtol=1e-4, atol=1e-6)
     assert [o.version for o in edgedla.fix(squeeze_excite(opset=9), **ORIN, opset=13).to_proto().opset_import] == [13]
-    old = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 17]> net (float[1,4,8] x, float[8] s) => (float[1,4,8] y) {y = LayerNormalization(x, s)}'
+    with pytest.raises(ModelError, match="operator set 13: ONNX's converter has no step down from 14 for Relu"):
+        edgedla.fix(squeeze_excite(opset=17), **ORIN, opset=13)
+
+
+@pytest.mark.skipif(
+    "inline_schema_functions" not in inspect.signature(onnx.inliner.inline_selected_functions).parameters,
+    reason="this onnx expands no operators",
+)
+@pytest.mark.parametrize(
+    ("opset", "older", "body"),
+    [
+        (20, 17, "g = Gelu(x) y = ReduceMean<keepdims = 1, noop_with_empty_axes = 0>(g, axes)"),
+        (18, 16, "g = LayerNormalization(x, s) y = ReduceMean<keepdims = 1>(g, axes)"),
+    ],
+)
+def test_operators_that_an_older_set_lacks_are_written_in_others(opset, older, body):
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : {opset}]> net (float[1,4,4,8] x) => (float[1,4,1,1] y) {{{body}}}'
     )
-    with pytest.raises(ModelError, match="operator set 16"):
-        edgedla.fix(old, **ORIN, opset=16)
+    constants = {"axes": np.array([2, 3]), "s": np.arange(8, dtype=np.float32)}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in constants.items() if n in body)
+    result = edgedla.fix(model, **ORIN, opset=older)
+    fixed = result.to_proto()
+    onnx.checker.check_model(fixed, full_check=True)
+    assert {n.op_type for n in fixed.graph.node}.isdisjoint({"Gelu", "LayerNormalization", "CastLike"})
+    assert any(f"operator set {older}" in note and "differs by" in note for note in result.notes)
+
+
+def test_a_conversion_that_computes_something_else_is_refused(monkeypatch):
+    def other(proto, version):
+        proto.opset_import[0].version = version
+        next(n for n in proto.graph.node if n.op_type == "Relu").op_type = "Sigmoid"
+        return proto
+
+    monkeypatch.setattr("onnx.version_converter.convert_version", other)
+    with pytest.raises(ModelError, match="computes something else"):
+        edgedla.fix(squeeze_excite(opset=18), **ORIN, opset=17)

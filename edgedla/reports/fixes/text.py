@@ -57,6 +57,8 @@ def build_of(result: FixResult) -> str:
 
 def headline(result: FixResult) -> Tuple[str, str]:
     """(style, one sentence)."""
+    if not result.applied and result.purpose != "hybrid" and result.after.passes:
+        return "good", f"nothing to rewrite: a {result.purpose} build passes as it is (predicted)"
     if not result.applied:
         return "mixed", "nothing to rewrite: no rewrite holds here, or none lowers the predicted cost"
     kinds = ", ".join(f"{n} {rewrite}" for rewrite, n in result.counts.items())
@@ -108,6 +110,8 @@ def proof_text(result: FixResult) -> str:
     if network.within is None:
         return f"{sentence}; whole network: {network.detail}"
     verdict = "within its own noise" if network.within else "outside its own noise"
+    if network.within and any(site.proof.equality == "approximate" for site in result.applied):
+        verdict = "within the error that was allowed"
     return f"{sentence}; whole network: {verdict} (differs by {network.rel_l2:.1e}, noise {network.noise:.1e}, relative L2)"
 
 
