@@ -15,7 +15,8 @@ from edgedla.errors import EnvironmentMissing, RunError, UsageError
 from edgedla.runtime.sources import open_source, parse_source
 from edgedla.runtime.sources.gst_launch import GstLaunchSource
 from edgedla.runtime.sources.gstreamer import LEAKY, SINK, opencv_pipeline, pipeline_head
-from edgedla.runtime.sources.uri import without_secrets
+from edgedla.runtime.sources.opencv import OpenCvSource
+from edgedla.runtime.sources.uri import has_secret, shown, without_secrets
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 
@@ -190,6 +191,10 @@ SECRET_SOURCES = [
         "gst://rtspsrc location=rtsp://cam/1 user-id=admin user-pw=S3cret ! decodebin",
         "gst://rtspsrc ! decodebin",
     ),
+    (
+        'gst://rtspsrc location=rtsp://cam/1 user-pw="a !S3cret! \\" !S3cret! b" ! decodebin',
+        "gst://rtspsrc ! decodebin",
+    ),
     ("gst://souphttpsrc location=http://a:S3cret@cam/ ! jpegdec", "gst://souphttpsrc ! jpegdec"),
 ]
 
@@ -210,12 +215,33 @@ def test_a_password_reaches_the_camera_but_no_log(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["rtps://user:S3cret@cam/1", "srt://cam:9000?passphrase=S3cret", "rtsp:user:S3cret@cam", "rtsp:/S3cret@cam"]
+    "text",
+    [
+        "rtps://user:S3cret@cam/1",
+        "srt://cam:9000?passphrase=S3cret",
+        "rtsp:user:S3cret@cam",
+        "rtsp:/S3cret@cam",
+        "user:S3cret@cam",
+        "user:S3cret/a@cam:554/1",
+        "rtsp//user:S3cret@cam/1",
+        "//user:S3cret@cam/1",
+        "rtsp://user:S3cret@[::1/x",
+    ],
 )
 def test_an_address_that_is_refused_is_not_repeated(text):
     with pytest.raises(UsageError) as refused:
         parse_source(text)
     assert "S3cret" not in str(refused.value)
+    assert has_secret(text)
+    assert "S3cret" not in shown(text)
+
+
+def test_opencv_prints_no_address(capfd):
+    pytest.importorskip("cv2", reason="OpenCV is not installed")
+    source = OpenCvSource(parse_source("http://user:%20S3cret@127.0.0.1:9/1"), gstreamer=False)
+    with pytest.raises(RunError, match="OpenCV cannot open the source"):
+        source.open()
+    assert "S3cret" not in "".join(capfd.readouterr())
 
 
 def test_addresses_without_secrets_stay_readable():

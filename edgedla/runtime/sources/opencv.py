@@ -71,8 +71,11 @@ class OpenCvSource:
             for prop, value in (("FRAME_WIDTH", u.width), ("FRAME_HEIGHT", u.height), ("FPS", u.rate)):
                 if value:
                     capture.set(getattr(cv2, f"CAP_PROP_{prop}"), value)
-        else:
+        elif u.scheme == "file":
             capture = cv2.VideoCapture(u.place)
+        else:
+            # Left to choose, OpenCV tries its reader of numbered images too, which prints an address with a %.
+            capture = cv2.VideoCapture(u.place, cv2.CAP_FFMPEG)
         if not capture.isOpened():
             capture.release()
             camera = "is the device there and free, the address right, the codec known? `edgedla doctor` lists what is installed"

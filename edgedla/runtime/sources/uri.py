@@ -37,6 +37,10 @@ _HOST = re.compile(r"(?i)(\[[0-9a-f:.%]+\]|[\w.-]+)(:\d+)?\Z")
 _SECRET = re.compile(
     r"(?i)([\w-]*(?:pass|pw|pwd|secret|token|key|auth|user)[\w-]*\s*[=:]\s*)(\"[^\"]*\"|[^\s&;,!\"']+)"
 )
+#: An address without its scheme, as some people type it: user:password@camera/1.
+_BARE = re.compile(r"(?i)(?:(?:rtsps?|https?)?//)?[^\s/@]*:[^@]*@")
+#: A quoted value of a pipeline, to its end or the pipeline's.
+_QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*(?:\"|\Z)|'[^']*(?:'|\Z)")
 #: Schemes whose text holds no secret: devices, files, made-up frames.
 _LOCAL = frozenset({"csi", "v4l2", "file", "images", "synthetic"})
 
@@ -77,12 +81,19 @@ def shown(text: str) -> str:
     rest is told. "rtsp://user:secret@cam:554/1" is "rtsp://cam:554/..."; of a pipeline the elements' names stay.
     """
     scheme, separator, rest = text.partition("://")
-    if not separator or scheme.lower() in _LOCAL:
+    if not separator:
+        return "..." if _is_bare(text) else text
+    if scheme.lower() in _LOCAL:
         return text
     if scheme.lower() == "gst":
-        elements = [part.split()[0] for part in rest.split("!") if part.split()]
+        # A quoted password may hold a "!".
+        elements = [part.split()[0] for part in _QUOTED.sub("=", rest).split("!") if part.split()]
         return "gst://" + " ! ".join("..." if "=" in e or ":" in e else e for e in elements)
     return _address(scheme, rest)
+
+
+def _is_bare(text: str) -> bool:
+    return _BARE.match(text) is not None and not os.path.exists(text)
 
 
 def _address(scheme: str, rest: str) -> str:
@@ -97,7 +108,9 @@ def _address(scheme: str, rest: str) -> str:
 def has_secret(text: str) -> bool:
     """Whether an address names a user or holds what looks like a password, a key or a token."""
     scheme, separator, rest = text.partition("://")
-    if not separator or scheme.lower() in _LOCAL:
+    if not separator:
+        return _is_bare(text)
+    if scheme.lower() in _LOCAL:
         return False
     return "@" in rest or _SECRET.search(rest) is not None
 
@@ -119,7 +132,10 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
         )
     scheme, query, place = "", "", text
     if "://" in text:
-        parts = urlsplit(text)
+        try:
+            parts = urlsplit(text)
+        except ValueError as e:
+            raise UsageError(f"no address: {e}", where=shown(text), allowed="rtsp://host/path") from None
         scheme, query = parts.scheme.lower(), parts.query
         place = parts.netloc + parts.path
         scheme = {"rtsps": "rtsp", "https": "http"}.get(scheme, scheme)
@@ -145,6 +161,8 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
             )
     elif re.match(r"(?i)(rtsps?|https?|rtmp|srt|gst):", text):
         raise UsageError("this address has no //", where=text.partition(":")[0] + ":...", allowed="rtsp://host/path")
+    elif _is_bare(text):
+        raise UsageError("this address has no scheme", where="...", allowed="rtsp://user:password@host/path")
     else:
         scheme = "images" if os.path.isdir(text) or text.lower().endswith(IMAGE_ENDINGS) else "file"
     given: Dict[str, object] = dict(parse_qsl(query, keep_blank_values=True))
