@@ -105,6 +105,11 @@ def open_partial(folder: str, name: str) -> Tuple[int, str]:
             continue
 
 
+def without_links(path: str, flags: int) -> int:
+    """For open(opener=): a name that edgedla chooses in a folder that somebody else may have filled."""
+    return os.open(path, flags | _NOFOLLOW, 0o666)
+
+
 def open_lock_file(path: PathLike) -> int:
     """A descriptor of a file to lock, made where there is none. What stands in it stays, and no link is followed.
 

@@ -154,7 +154,7 @@ class Quantized:
                 # Of an earlier run; beside this report it would be taken for its result.
                 (root / name).unlink()
         for name, content in files.items():
-            write_atomic(root / name, content)
+            write_atomic(root / name, content, follow=False)
         return tuple(root / name for name in files)
 
 

@@ -41,7 +41,7 @@ class Translated:
             files[CACHE] = self.cache
         if self.precisions:
             files[PRECISIONS] = self.precisions + "\n"
-        return tuple(write_atomic(root / name, content) for name, content in files.items())
+        return tuple(write_atomic(root / name, content, follow=False) for name, content in files.items())
 
 
 def translate(model: Any, platform: Platform, absmax: Optional[Mapping[str, float]] = None) -> Translated:

@@ -55,7 +55,7 @@ def converted(
         made = convert(source, shapes=shapes, **options)
         made.save(path)
         facts = made.to_dict()
-        write_atomic(folder / FACTS, json.dumps(facts, indent=1) + "\n")
+        write_atomic(folder / FACTS, json.dumps(facts, indent=1) + "\n", follow=False)
         if say is not None:
             say(conversion_line(facts))
     # The same content may stand under another name.

@@ -47,4 +47,4 @@ def as_source(
         name = Path(model).stem
         model, facts = converted(os.fspath(model), shapes=request.shapes, say=say, **request.platform)
     with as_file(model) as path:
-        return write_atomic(folder / f"{name}.onnx", read_model(path).SerializeToString()), facts
+        return write_atomic(folder / f"{name}.onnx", read_model(path).SerializeToString(), follow=False), facts

@@ -61,7 +61,7 @@ def export(
     missing = {f"{prefix}{path}": why for _, prefix, e in exports for path, why in e.missing.items()}
     files["README.md"] = _readme(name, exports, missing)
     for path, data in files.items():
-        write_atomic(Path(out) / path, data.read_bytes() if isinstance(data, Path) else data)
+        write_atomic(Path(out) / path, data.read_bytes() if isinstance(data, Path) else data, follow=False)
     gaps = dict.fromkeys(gap for _, _, e in exports for gap in e.not_expressed)
     return Exported(name, str(out), tuple(sorted(files)), missing, tuple(gaps))
 

@@ -76,7 +76,7 @@ def fix(
 
     Raises:
         UsageError: an unknown target, precision, objective or rewrite.
-        ModelError: the model cannot be read, or its operator set is older than 11.
+        ModelError: the model cannot be read, its operator set is older than 11, or it has more than 6,000 layers.
         EnvironmentMissing: Python older than 3.10, onnx-ir or ONNX Runtime missing.
     """
     precision = one_of("precision", precision, PRECISIONS)

@@ -20,6 +20,11 @@ from edgedla.targets import Platform
 PURPOSES: Dict[str, str] = {"hybrid": "fallback", "strict": "strict", "standalone": "standalone"}
 
 
+#: Layers of a network to fix: it is imported, checked and priced again for every group of rewrites, some 2 ms per layer in all.
+#: Real ones have some thousands.
+MOST_LAYERS = 6_000
+
+
 @dataclass(frozen=True)
 class Figures:
     """A network on one platform, predicted.
@@ -92,7 +97,7 @@ class Judge:
             with_gpu: also the time with everything on the GPU, which the search does not ask for.
 
         Raises:
-            UsageError: unknown power mode.
+            UsageError: unknown power mode. ModelError: more than MOST_LAYERS layers.
         """
         self.asked += 1
         try:
@@ -100,6 +105,13 @@ class Judge:
         except ModelError as e:
             self.last = None
             return Figures(refused=e.what)
+        if len(graph.layers) > MOST_LAYERS:
+            raise ModelError(
+                f"{len(graph.layers)} layers are too many to fix",
+                where=graph.name,
+                allowed=f"at most {MOST_LAYERS}",
+                hint="`edgedla check` names the remedies of a larger network; fix its parts.",
+            )
         report = check_graph(graph, self.platform, self.precision, PURPOSES[self.purpose], ranked=False)
         self.last = (graph, report)
         totals = report.totals

@@ -161,7 +161,7 @@ class FixResult:
             # An earlier run cut it off; it stays beside the model.
             decoder = earlier.read_bytes()
         if decoder is not None:
-            written.append(Path(write_atomic(place, decoder)))
+            written.append(Path(write_atomic(place, decoder, follow=False)))
         return written
 
     def summary(self) -> Dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Dict, Iterable, Optional
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.files import writing
+from edgedla.files import without_links, writing
 from edgedla.sweep.row import COLUMNS, FAILED, Row
 
 
@@ -45,7 +45,7 @@ class Journal:
         with writing(self.path):
             if self._file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = open(self.path, "ab")  # noqa: SIM115 - closed by close()
+                self._file = open(self.path, "ab", opener=without_links)  # noqa: SIM115 - closed by close()
                 if self._file.tell() and not self.path.read_bytes().endswith(b"\n"):
                     self._file.write(b"\n")
             for row in rows:
@@ -59,5 +59,5 @@ class Journal:
             self._file = None
 
     def remove(self) -> None:
-        if self.path.exists():
+        if self.path.exists() or self.path.is_symlink():
             self.path.unlink()

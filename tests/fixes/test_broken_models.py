@@ -12,6 +12,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper, save
 
 from edgedla.cli.main import exit_code_of
+from edgedla.fixes import judge
 from tests.hostile.nasty_models import chain, model, shape_doubles
 from tests.models import ints
 
@@ -192,3 +193,13 @@ def test_a_loop_that_reads_values_from_outside_is_sound(tmp_path: Path) -> None:
     built.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 4, 4]))
     save(built, str(tmp_path / "m.onnx"))
     assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove", "--shapes", "x:1x8x4x4"]) in (0, 1)
+
+
+def test_a_network_of_too_many_layers_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(judge, "MOST_LAYERS", 2)
+    save(chain(3), str(tmp_path / "m.onnx"))
+    assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--target", "orin", "-o", str(tmp_path / "f.onnx")]) == 3
+    assert "3 layers are too many to fix (allowed: at most 2)" in capsys.readouterr().err
+    assert not (tmp_path / "f.onnx").exists()

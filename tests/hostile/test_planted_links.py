@@ -12,10 +12,12 @@ import onnx
 import pytest
 
 from edgedla import BuildRequest, build
-from edgedla.errors import BuildError
+from edgedla.errors import BuildError, EnvironmentMissing
+from edgedla.export import export
 from edgedla.files import write_atomic
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs.sinks import AnnotatedImages
+from edgedla.sweep.journal import Journal
 from tests.hostile.commands import small_model
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
@@ -100,6 +102,24 @@ def test_images_are_not_written_through_links(place: Path) -> None:
     AnnotatedImages(str(folder)).write(FrameResult(frame, (), "host", True, 1.0, 1.0))
     assert unharmed(place)
     assert not (folder / "frame_000000.jpg").is_symlink()
+
+
+def test_files_that_a_command_names_itself_replace_links(place: Path) -> None:
+    folder = place / "export"
+    folder.mkdir()
+    for name in ("README.md", "run.py", "provider_options.json"):
+        (folder / name).symlink_to(place / "bashrc")
+    build(place / "m.onnx", place / "out", REQUEST)
+    export("onnxruntime", place / "out", folder)
+    assert unharmed(place)
+    assert not any(p.is_symlink() for p in folder.iterdir())
+    journal = Journal(place / "sweep.csv.journal")
+    journal.path.symlink_to(place / "bashrc")
+    with pytest.raises(EnvironmentMissing, match="cannot write"):
+        journal.add([])
+    journal.remove()
+    assert unharmed(place)
+    assert not journal.path.is_symlink()
 
 
 def test_a_file_that_a_user_names_may_be_a_link_of_his(place: Path) -> None:

@@ -146,7 +146,7 @@ def _build_stage(
     place = own_folder(own_folder(work) / STAGES)
     with _temporary_folder(f".stage{k}-", place) as temporary:
         model = Path(temporary) / f"{stage.plan.model['name']}.onnx"
-        write_atomic(model, stage.model)
+        write_atomic(model, stage.model, follow=False)
         try:
             artifact, contents = build_one(
                 stage.plan, OnnxSource(model), work / f"stage{k}", backend, request, say, samples

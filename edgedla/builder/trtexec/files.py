@@ -72,16 +72,16 @@ def _chain(chain: ChainPlan, folder: Path) -> Scripts:
     for k, stage in enumerate(chain.stages):
         script = trtexec_script(stage.plan)
         model, name = folder / f"stage{k}.onnx", folder / f"build_stage{k}.sh"
-        write_atomic(model, stage.model)
-        _executable(name, script.text)
+        write_atomic(model, stage.model, follow=False)
+        _executable(name, script.text, follow=False)
         written += [model, name]
         lines.append(f'"$HERE/build_stage{k}.sh" "$HERE/stage{k}.onnx" "$OUT/stage{k}"  # {stage.device}')
         unsaid.update((f"stage {k}: {text}", None) for text in script.unsaid)
         options = script.options_of
-    _executable(folder / "build.sh", "\n".join(lines) + "\n")
+    _executable(folder / "build.sh", "\n".join(lines) + "\n", follow=False)
     return Scripts(folder / "build.sh", tuple(unsaid), options, tuple(written))
 
 
-def _executable(path: Path, text: str) -> None:
-    write_atomic(path, text)
+def _executable(path: Path, text: str, follow: bool = True) -> None:
+    write_atomic(path, text, follow=follow)
     path.chmod(0o755)
