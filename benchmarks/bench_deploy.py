@@ -169,6 +169,7 @@ class Pool:
                 late = process.poll() is None and time.monotonic() > min(end, deadline)
                 if late:
                     process.kill()
+                    process.wait()
                 if process.poll() is not None:
                     self.finish(pid, late)
         for job in waiting:

@@ -111,7 +111,8 @@ def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequen
         raise UsageError("no such file or folder", where=str(path))
     kind = kind_of(path)
     if kind is None:
-        raise UsageError("no model of another framework", where=str(path), allowed=_ALLOWED)
+        hint = "a SavedModel's folder holds saved_model.pb" if path.is_dir() else None
+        raise UsageError("no model of another framework", where=str(path), allowed=_ALLOWED, hint=hint)
     if kind.runs_code and not trust:
         raise UsageError(
             f"{kind.title}: loading it runs code that stands in the file", where=str(path),

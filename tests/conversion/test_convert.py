@@ -70,6 +70,9 @@ def test_wrong_sources_are_refused(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text("x")
     with pytest.raises(UsageError, match="no model of another framework"):
         edgedla.convert(tmp_path / "m.txt")
+    (tmp_path / "saved").mkdir()
+    with pytest.raises(UsageError, match="holds saved_model.pb"):
+        edgedla.convert(tmp_path / "saved")
     with pytest.raises(UsageError, match="sizes of its inputs"):
         edgedla.convert(archive(tmp_path / "m.pt", "code/x.py"))
     with pytest.raises(UsageError, match="unknown exporter"):
