@@ -140,6 +140,17 @@ def _sync_folder(folder: str) -> None:
             os.close(fd)
 
 
+def remove_folder(path: PathLike) -> None:
+    """A folder and what is in it, as far as the system lets it; of a link or a file, that itself."""
+    if os.path.islink(path) or os.path.isfile(path):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    else:
+        import shutil  # lazily: a bundle's start does without it
+
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def make_folder(path: PathLike) -> Path:
     """The folder and those above it, made where they are missing.
 

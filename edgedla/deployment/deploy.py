@@ -24,7 +24,7 @@ from edgedla.deployment.source import Facts, as_source
 from edgedla.deployment.steps import Steps
 from edgedla.deployment.store import Store
 from edgedla.errors import UsageError
-from edgedla.files import sha256_of, write_atomic
+from edgedla.files import remove_folder, sha256_of, write_atomic
 
 WORK = ".work"
 Say = Callable[[str], None]
@@ -64,7 +64,7 @@ def deploy(
     folder = Path(keeper.name if keeper is not None else os.fspath(out or "."))
     work = folder / WORK
     if fresh:
-        shutil.rmtree(work, ignore_errors=True)
+        remove_folder(work)
     source, conversion = as_source(model, example_inputs, work, asked, say)
     budget = Budget(asked.budget_s)
     steps, parts = _steps(asked, Store(work, say), source)
@@ -167,18 +167,15 @@ def _publish(best: Candidate, artifact: Path, folder: Path) -> None:
     fresh = folder / f".artifact.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.copytree(artifact, fresh, ignore=shutil.ignore_patterns(".work"))
-    shutil.rmtree(target, ignore_errors=True)
+    remove_folder(target)
     os.replace(fresh, target)
-    write_atomic(folder / "model.onnx", best.model.read_bytes())
+    write_atomic(folder / "model.onnx", best.model.read_bytes(), follow=False)
     for name, source in (("placement.json", best.placement), ("quantization", best.quantization)):
         if source is None:
-            if (folder / name).is_dir():
-                shutil.rmtree(folder / name)
-            elif (folder / name).exists():
-                (folder / name).unlink()
+            remove_folder(folder / name)
         elif source.is_dir():
-            shutil.rmtree(folder / name, ignore_errors=True)
+            remove_folder(folder / name)
             shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("step.json"))
         else:
-            write_atomic(folder / name, source.read_bytes())
+            write_atomic(folder / name, source.read_bytes(), follow=False)
     assert sha256_of(folder / "model.onnx") == best.model_sha256

@@ -18,7 +18,7 @@ from edgedla.deployment.request import LEVELS, DeployRequest
 from edgedla.deployment.search import Trial
 from edgedla.documents import header
 from edgedla.errors import UsageError
-from edgedla.files import write_atomic
+from edgedla.files import remove_folder, write_atomic
 
 #: Reports read deployments, so they stand right of this room and are imported only where one is asked for.
 _RENDERER = "edgedla.reports.deployment"
@@ -118,14 +118,14 @@ class Deployment:
             for name in ("artifact", "model.onnx", "placement.json", "quantization"):
                 source, target = self.folder / name, root / name
                 if source.is_dir():
-                    shutil.rmtree(target, ignore_errors=True)
+                    remove_folder(target)
                     shutil.copytree(source, target, ignore=shutil.ignore_patterns(".work"))
                 elif source.is_file():
-                    write_atomic(target, source.read_bytes())
+                    write_atomic(target, source.read_bytes(), follow=False)
         for name in ("artifact", "model.onnx", "placement.json", "quantization"):
             written += [root / name] if (root / name).exists() else []
         for form, name in REPORTS.items():
-            written.append(write_atomic(root / name, self.render(form)))
+            written.append(write_atomic(root / name, self.render(form), follow=False))
         return written
 
     def to_dict(self) -> Dict[str, Any]:

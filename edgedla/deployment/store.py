@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.files import sha256_of, write_atomic
+from edgedla.files import remove_folder, sha256_of, without_links, write_atomic
 from edgedla.version import __version__
 
 RECORD = "step.json"
@@ -70,7 +70,7 @@ class Store:
         try:
             value = make(partial)
             _record(partial, key, value)
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
             os.replace(partial, folder)
         except BaseException as e:
             shutil.rmtree(partial, ignore_errors=True)
@@ -88,7 +88,7 @@ class Store:
         line = json.dumps({"step": name, "key": key[:16], "state": state, "seconds": round(seconds, 2)})
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with open(self.folder / "journal.jsonl", "a", encoding="utf-8") as f:
+            with open(self.folder / "journal.jsonl", "a", encoding="utf-8", opener=without_links) as f:
                 f.write(line + "\n")
         except OSError as e:
             raise EnvironmentMissing(f"cannot be written: {e.strerror}", where=str(self.folder)) from e

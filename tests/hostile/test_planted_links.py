@@ -12,9 +12,10 @@ import onnx
 import pytest
 
 from edgedla import BuildRequest, build
+from edgedla.deployment.store import Store
 from edgedla.errors import BuildError, EnvironmentMissing
 from edgedla.export import export
-from edgedla.files import write_atomic
+from edgedla.files import remove_folder, write_atomic
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.outputs.sinks import AnnotatedImages
 from edgedla.sweep.journal import Journal
@@ -120,6 +121,23 @@ def test_files_that_a_command_names_itself_replace_links(place: Path) -> None:
     journal.remove()
     assert unharmed(place)
     assert not journal.path.is_symlink()
+
+
+@pytest.mark.parametrize("target", ["precious", "bashrc", "absent"])
+def test_of_a_link_the_link_alone_is_removed(target: str, place: Path) -> None:
+    (place / "link").symlink_to(place / target)
+    remove_folder(place / "link")
+    assert not (place / "link").is_symlink()
+    assert unharmed(place)
+    remove_folder(place / "link")
+
+
+def test_the_journal_of_a_deployment_follows_no_link(place: Path) -> None:
+    (place / "work").mkdir()
+    (place / "work" / "journal.jsonl").symlink_to(place / "bashrc")
+    with pytest.raises(EnvironmentMissing, match="cannot be written"):
+        Store(place / "work").step("place", {}, lambda folder: 1)
+    assert unharmed(place)
 
 
 def test_a_file_that_a_user_names_may_be_a_link_of_his(place: Path) -> None:
