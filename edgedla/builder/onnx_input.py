@@ -19,12 +19,12 @@ def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
     """An onnx.ModelProto with its external data, or without where that is missing and `weights` is False.
 
     Raises:
-        ModelError: unreadable, or external data missing.
+        ModelError: unreadable, external data missing or cut off.
     """
     import onnx
 
     try:
-        return onnx.load(str(path))
+        model = onnx.load(str(path))
     except Exception as e:
         # protobuf, the file system and onnx raise unrelated classes here. What is wrong with the file itself, the importer
         # says, in the words of a check.
@@ -38,6 +38,9 @@ def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
             where=str(path),
             hint="what runs or builds the model needs its weights; a check does not",
         ) from e
+    # onnx 1.17 and older take what is there of a file that is cut off.
+    check_constants(model, str(path))
+    return model
 
 
 def _missing_files(file: OnnxFile) -> List[str]:
@@ -56,7 +59,6 @@ def read_model(path: Union[str, Path]) -> Any:
     from onnx import checker, version_converter
 
     model = load_model(path)
-    check_constants(model, str(path))
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if opset < MIN_OPSET:
         try:
