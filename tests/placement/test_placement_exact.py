@@ -11,12 +11,12 @@ from edgedla.placement.problem.goal import Goal, Solution
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.validate import validate
 from edgedla.placement.solvers.solve import schedule_length, solve
-from tests.amounts import examples
+from tests.amounts import amount, examples
 from tests.placement.placement_problems import brute_force, problems
 
 # Shrinking a solver problem takes minutes; the failing problem is printed as it was drawn.
 CHECKED = settings(
-    max_examples=examples(40),
+    max_examples=examples(amount(16, 40)),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],

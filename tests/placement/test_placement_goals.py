@@ -17,7 +17,7 @@ from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.solve import solve
-from tests.amounts import examples
+from tests.amounts import amount, examples
 from tests.placement.own_sums import is_legal, least, loads_of, value_of
 from tests.placement.placement_models import small_model
 from tests.placement.placement_problems import assignments, problems
@@ -26,7 +26,7 @@ from tests.placement.tiny_networks import loops_in, tiny_problem
 ALL = ("GPU", "DLA0", "DLA1")
 ORIN = {"target": "agx-orin-64gb", "precision": "int8"}
 QUICK = settings(
-    max_examples=examples(20),
+    max_examples=examples(amount(10, 20)),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],

@@ -22,12 +22,12 @@ from tests.placement.placement_problems import assignments, cost, problems, regr
 
 ALL = ("GPU", "DLA0", "DLA1")
 QUICK = settings(
-    max_examples=examples(30),
+    max_examples=examples(amount(12, 30)),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],
 )
-MANY = settings(QUICK, max_examples=examples(amount(60, 500)))
+MANY = settings(QUICK, max_examples=examples(amount(30, 500)))
 
 
 def agree(problem: Problem, objective: str, bound: float | None = None) -> None:

@@ -21,11 +21,11 @@ from edgedla.placement.problem.validate import RULES, validate
 from edgedla.placement.solvers.highs import LinearModel
 from edgedla.placement.solvers.mincut import cheapest
 from edgedla.placement.solvers.solve import solve
-from tests.amounts import examples
+from tests.amounts import amount, examples
 from tests.placement.placement_problems import assignments, cost, problems, regroup
 
 CHECKED = settings(
-    max_examples=examples(40),
+    max_examples=examples(amount(16, 40)),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],

@@ -28,13 +28,13 @@ from edgedla.placement.solvers.streams.solve_stream import solve_stream
 from edgedla.placement.solvers.streams.state_graph import StateGraph
 from edgedla.placement.solvers.streams.sweep import sweep
 from edgedla.placement.solvers.streams.weights import best_prices, weights_around
-from tests.amounts import examples
+from tests.amounts import amount, examples
 from tests.placement.placement_problems import assignments, brute_force, cost, problems, regroup
 
 pytestmark = pytest.mark.once
 
 CHECKED = settings(
-    max_examples=examples(60),
+    max_examples=examples(amount(20, 60)),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],
@@ -99,7 +99,7 @@ def test_mirror_images_have_the_same_future(problem: Problem) -> None:
 
 
 @CHECKED
-@given(problems(max_items=8, devices=ALL, limits=False))
+@given(problems(max_items=amount(7, 8), devices=ALL, limits=False))
 def test_the_sweep_finds_the_least_period_and_proves_it(problem: Problem) -> None:
     problem = of_one_batch(problem, (1.0,))
     value, _ = brute_force(problem, STREAM, period)

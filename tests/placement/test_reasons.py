@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from edgedla.placement.problem.evaluate import crossings_of
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.result.reasons import Borders
-from tests.amounts import examples
+from tests.amounts import amount, examples
 from tests.placement.placement_problems import problems
 
 
@@ -22,7 +22,7 @@ def borders(problem: Problem, devices: List[str]) -> float:
     return crossings + sum(k.cost(devices[k.consumer]).latency_us for k in apart)
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(amount(20, 60)), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(problems(max_items=8, devices=("GPU", "DLA0", "DLA1"), models=2), st.data())
 def test_a_move_adds_what_the_sums_before_and_after_differ_by(problem: Problem, data: Any) -> None:
     devices = [data.draw(st.sampled_from(item.allowed)) for item in problem.items]

@@ -12,7 +12,7 @@ from edgedla.regions.candidates import form_groups, split_groups
 from edgedla.regions.cap import apply_cap
 from edgedla.regions.fusions import Unit, UnitGraph
 from edgedla.regions.values import Region
-from tests.amounts import examples
+from tests.amounts import amount, examples
 
 
 class Case(NamedTuple):
@@ -83,7 +83,7 @@ def check_groups(graph: UnitGraph, groups: Sequence[Sequence[int]], members: Set
             assert all(of[v] >= g for v in reachable(graph, u) if v in of), "groups stand in topological order"
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(amount(80, 300)), deadline=None)
 @given(case=cases(), waits=st.booleans())
 def test_groups_are_convex_disjoint_complete_and_acyclic(case: Case, waits: bool) -> None:
     graph = unit_graph(case.parents, case.batches)
@@ -91,7 +91,7 @@ def test_groups_are_convex_disjoint_complete_and_acyclic(case: Case, waits: bool
     check_groups(graph, groups, {i for i, dla in enumerate(case.on_dla) if dla})
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(amount(80, 200)), deadline=None)
 @given(case=cases(one_batch=True), data=st.data())
 def test_splits_of_the_second_look_keep_the_parts_sound(case: Case, data: st.DataObject) -> None:
     graph = unit_graph(case.parents, case.batches)
@@ -101,14 +101,14 @@ def test_splits_of_the_second_look_keep_the_parts_sound(case: Case, data: st.Dat
     check_groups(graph, groups, set(members) - set(failing))
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(amount(80, 200)), deadline=None)
 @given(case=cases(one_batch=True))
 def test_a_network_of_dla_layers_of_one_batch_is_one_group(case: Case) -> None:
     graph = unit_graph(case.parents, case.batches)
     assert form_groups(graph, [True] * len(case.on_dla)) == [list(range(len(case.on_dla)))]
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(amount(80, 200)), deadline=None)
 @given(case=cases(one_batch=True), data=st.data())
 def test_moving_one_layer_changes_the_number_of_groups_by_one_at_most(case: Case, data: st.DataObject) -> None:
     graph = unit_graph(case.parents, case.batches)
@@ -117,7 +117,7 @@ def test_moving_one_layer_changes_the_number_of_groups_by_one_at_most(case: Case
     assert abs(len(form_groups(graph, case.on_dla)) - len(form_groups(graph, other))) <= 1
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(amount(80, 200)), deadline=None)
 @given(case=cases(one_batch=True), data=st.data(), waits=st.booleans())
 def test_groups_do_not_depend_on_the_order_of_the_layers(case: Case, data: st.DataObject, waits: bool) -> None:
     n = len(case.on_dla)

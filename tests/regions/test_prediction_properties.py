@@ -11,7 +11,7 @@ from edgedla.regions import Cause, Placed, predict
 from edgedla.regions.strict import check_strict
 from edgedla.rules.verdict import Support
 from edgedla.targets import Platform
-from tests.amounts import examples
+from tests.amounts import amount, examples
 
 Lines = List[Tuple[str, str, List[str], Tuple[int, ...], Dict[str, Any]]]
 #: Dims that a reshape can turn into each other: 64 elements each.
@@ -51,7 +51,9 @@ def networks(draw: st.DrawFn) -> Lines:
     return lines
 
 
-@settings(max_examples=examples(250), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(amount(80, 250)), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(lines=networks(), data=st.data(), precision=st.sampled_from(["fp16", "int8"]))
 def test_every_layer_ends_in_one_place_with_a_reason(
     net: Any, judge: Any, orin: Platform, lines: Lines, data: st.DataObject, precision: str
@@ -83,7 +85,9 @@ def test_every_layer_ends_in_one_place_with_a_reason(
         assert strict.messages, "a refused build has a reason"
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(amount(80, 100)), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(lines=networks())
 def test_nothing_is_refused_nothing_is_lost(net: Any, judge: Any, orin: Platform, lines: Lines) -> None:
     """With every layer supported, only shuffles beside transformed matrix products and the cap put layers on the GPU."""
