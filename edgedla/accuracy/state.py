@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.accuracy.metrics import Metric
 from edgedla.accuracy.simulation import Simulation
@@ -12,7 +12,7 @@ from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.builder.request import PlanOptions
 from edgedla.graph import LayerGraph
 from edgedla.quantization.samples import Samples
-from edgedla.quantization.unify import dla_scales
+from edgedla.quantization.unify import dla_scales, equal_groups
 from edgedla.regions import CheckReport
 from edgedla.vocabulary import GPU
 
@@ -71,6 +71,14 @@ class State:
 
     def simulation(self, absmax: Optional[Mapping[str, float]] = None, model: Any = None) -> Simulation:
         return Simulation(self.model if model is None else model, self.plan(absmax), self.reference)
+
+    def tied(self, tensors: Collection[str]) -> List[Tuple[str, ...]]:
+        """Those of the tensors that share one scale, group by group: layers on the DLA ask for it."""
+        on_dla = set(self.on_dla())
+        groups = equal_groups(
+            self.graph, tensors, self.report.platform, lambda i: self.graph.layers[i].name in on_dla
+        )
+        return [tuple(group) for group in groups]
 
     def on_dla(self) -> Tuple[str, ...]:
         """Names of the layers that the plan runs on the DLA."""

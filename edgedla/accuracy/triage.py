@@ -88,27 +88,43 @@ def tensor_errors(
 
 
 def with_output_shares(
-    errors: Sequence[TensorError], simulation: Simulation, feeds: Sequence[Feed], absmax: Mapping[str, float]
+    errors: Sequence[TensorError],
+    simulation: Simulation,
+    feeds: Sequence[Feed],
+    absmax: Mapping[str, float],
+    groups: Sequence[Sequence[str]] = (),
 ) -> Tuple[TensorError, ...]:
-    """The same with `output_share` measured, suspects first: the network runs once per tensor over `feeds`."""
+    """The same with `output_share` measured, suspects first: the network runs once per tensor over `feeds`.
+
+    Args:
+        groups: tensors that share one scale, as the rules tie them.
+    """
     rounded = set(simulation.tensors)
+    tied = {name: group for group in groups for name in group}
     measured: List[TensorError] = []
     for error in errors:
         if error.tensor in rounded:
             share = simulation.noise(feeds, absmax, (error.tensor,)).share
             error = replace(error, output_share=share)
             if error.suspect:
-                error = replace(error, outputs_gain=_outputs_gain(error, simulation, feeds, absmax))
+                alike = tied.get(error.tensor, (error.tensor,))
+                error = replace(error, outputs_gain=_outputs_gain(error, simulation, feeds, absmax, alike))
         measured.append(error)
     return tuple(sorted(measured, key=lambda e: not e.suspect))
 
 
 def _outputs_gain(
-    error: TensorError, simulation: Simulation, feeds: Sequence[Feed], absmax: Mapping[str, float]
+    error: TensorError,
+    simulation: Simulation,
+    feeds: Sequence[Feed],
+    absmax: Mapping[str, float],
+    alike: Sequence[str],
 ) -> bool:
-    """A range that clips what the outputs do not hear is no fault: it may have been chosen by their error."""
-    # Tensors of one scale move together.
-    alike = [name for name in simulation.tensors if absmax[name] == absmax[error.tensor]]
+    """A range that clips what the outputs do not hear is no fault: it may have been chosen by their error.
+
+    Args:
+        alike: the tensors that move together: it and those of its scale.
+    """
     best = simulation.noise(feeds, {**absmax, **dict.fromkeys(alike, error.best)}, alike).share
     return simulation.noise(feeds, absmax, alike).share <= best
 

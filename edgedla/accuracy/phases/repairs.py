@@ -43,7 +43,8 @@ class Repairs:
         if not feeds:
             return errors
         self.job.announce(f"measuring {len(names)} tensors, one at a time, on {len(feeds)} samples")
-        errors = with_output_shares(errors, simulation, feeds, simulation.plan.calibration.absmax)
+        tied = state.tied(set(simulation.tensors))
+        errors = with_output_shares(errors, simulation, feeds, simulation.plan.calibration.absmax, tied)
         if accumulated:
             errors = with_accumulated(errors, tensor_noise(state.model, simulation.plan, feeds[:_ACCUMULATE]))
         return errors

@@ -15,7 +15,6 @@ from edgedla.accuracy.simulation import Simulation, to_db
 from edgedla.accuracy.state import State, Step
 from edgedla.accuracy.triage import TensorError
 from edgedla.quantization.samples import Feed
-from edgedla.quantization.unify import equal_groups
 
 #: Tensors, or groups of one scale, that are tried, and the share of the noise of all ranges that they have to make together.
 _MOST, _SHARE = 24, 0.97
@@ -79,14 +78,11 @@ def _groups(
     fixed: Sequence[str],
 ) -> List[Tuple[str, ...]]:
     """Tensors that share a scale, the group that makes the most noise at the outputs first."""
-    on_dla = set(state.on_dla())
     # Weights make noise of their own in every run, which no range takes away.
     floor = simulation.noise(calibration, rounded=()).share
     shares = {e.tensor: max((e.output_share or 0.0) - floor, 0.0) for e in errors}
     rounded = set(simulation.tensors) & set(state.absmax)
-    graph = state.graph
-    tied = equal_groups(graph, rounded, state.report.platform, lambda i: graph.layers[i].name in on_dla)
-    groups = [tuple(group) for group in tied]
+    groups = state.tied(rounded)
     alone = rounded.difference(*groups) if groups else rounded
     groups += [(name,) for name in simulation.tensors if name in alone]
     groups = [g for g in groups if not set(fixed).intersection(g) and sum(shares.get(n, 0.0) for n in g) > 0]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from html import escape
 from typing import List, Sequence
 
 from edgedla.accuracy.result import HistogramPicture
 from edgedla.accuracy.triage import TensorError
+from edgedla.reports.quantization.text import db
+from edgedla.reports.text import clean
 
 #: dB at the top of the error drawing; more looks like this.
 _TOP_DB = 60.0
@@ -15,11 +18,17 @@ _WIDTH, _HEIGHT = 1000, 220
 _ALONE, _SO_FAR, _LINE = "var(--dla)", "var(--gpu)", "var(--ink-2)"
 
 
-def error_drawing(errors: Sequence[TensorError]) -> str:
-    """SQNR by tensor in the order of the network: bars for the tensor alone, points for all rounding before it."""
+def error_drawing(errors: Sequence[TensorError], network: Sequence[str]) -> str:
+    """SQNR by tensor in the order of the network: bars for the tensor alone, points for all rounding before it.
+
+    Args:
+        network: the tensors in that order.
+    """
+    place = {name: i for i, name in enumerate(network)}
     order = [e for e in errors if e.accumulated_db is not None] or list(errors)
     if not order:
         return ""
+    order.sort(key=lambda e: place.get(e.tensor, len(place)))
     step = (_WIDTH - 50) / len(order)
     parts: List[str] = []
     for mark in range(0, int(_TOP_DB) + 1, 20):
@@ -30,7 +39,8 @@ def error_drawing(errors: Sequence[TensorError]) -> str:
         x, y = 42 + i * step, _y(error.alone_db)
         colour = "var(--bad)" if error.suspect else _ALONE
         parts.append(
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(step - 1, 0.6):.2f}" height="{max(_y(0) - y, 0):.1f}" fill="{colour}"/>'
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(step - 1, 0.6):.2f}" height="{max(_y(0) - y, 0):.1f}" '
+            f'fill="{colour}"><title>{escape(clean(_said(error)))}</title></rect>'
         )
         if error.accumulated_db is not None:
             parts.append(
@@ -43,8 +53,14 @@ def error_drawing(errors: Sequence[TensorError]) -> str:
     )
 
 
-def _y(db: float) -> float:
-    shown = min(max(db if math.isfinite(db) else (_TOP_DB if db > 0 else 0.0), 0.0), _TOP_DB)
+def _said(error: TensorError) -> str:
+    """What a pointer on the bar shows."""
+    so_far = "" if error.accumulated_db is None else f", {db(error.accumulated_db)} with all rounding before it"
+    return f"{error.tensor}: {db(error.alone_db)} alone{so_far}"
+
+
+def _y(value: float) -> float:
+    shown = min(max(value if math.isfinite(value) else (_TOP_DB if value > 0 else 0.0), 0.0), _TOP_DB)
     return (_HEIGHT - 20) * (1 - shown / _TOP_DB) + 8
 
 

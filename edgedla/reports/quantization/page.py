@@ -40,7 +40,7 @@ def to_page(r: Quantized) -> str:
                 else []
             ),
         ),
-        errors=Markup(error_drawing(r.errors)),
+        errors=Markup(error_drawing(r.errors, [t.tensor for t in r.coverage.tensors])),
         pictures=[(h, Markup(histogram_drawing(h))) for h in r.histograms],
         basis=_basis(r),
         db=db,

@@ -1,0 +1,67 @@
+"""Errors tensor by tensor: what moves together is what the rules tie, and the picture follows the network."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from edgedla.accuracy.quantize import quantize
+from edgedla.accuracy.request import QuantizeRequest
+from edgedla.accuracy.triage import TensorError, with_output_shares
+from edgedla.quantization.samples import Samples
+from edgedla.reports.quantization.drawing import error_drawing
+
+Data = Tuple[Samples, Samples]
+
+
+class Recorder:
+    """A simulation that keeps which ranges and which rounded tensors it was asked for."""
+
+    tensors = ("a", "b", "c")
+
+    def __init__(self) -> None:
+        self.asked: List[Tuple[Dict[str, float], Tuple[str, ...]]] = []
+
+    def noise(self, feeds: Any, absmax: Mapping[str, float], rounded: Sequence[str]) -> Any:
+        self.asked.append((dict(absmax), tuple(rounded)))
+
+        class Share:
+            share = 0.5
+
+        return Share()
+
+
+def suspect(name: str) -> TensorError:
+    return TensorError(name, 1.0, 4.0, 3.0, 30.0)
+
+
+def test_equal_ranges_do_not_tie_tensors() -> None:
+    ranges = {"a": 1.0, "b": 1.0, "c": 1.0}
+    simulation: Any = Recorder()
+    with_output_shares([suspect("a")], simulation, [{}], ranges, [("a", "c")])
+    # b has the range of a by chance: it stays, c goes along.
+    assert ({"a": 4.0, "b": 1.0, "c": 4.0}, ("a", "c")) in simulation.asked
+    simulation = Recorder()
+    with_output_shares([suspect("b")], simulation, [{}], ranges, [("a", "c")])
+    assert ({"a": 1.0, "b": 4.0, "c": 1.0}, ("b",)) in simulation.asked
+
+
+def test_a_scale_as_large_as_another_one_is_judged_by_itself(network: Any, data: Data) -> None:
+    """r0 and r1 get one range, too large for both."""
+    good = quantize(network, data[0], QuantizeRequest(method="mse"), holdout=data[1]).absmax
+    broken = {**good, "r0": 8 * good["r0"], "r1": 8 * good["r0"]}
+    judged = quantize(network, data[0], QuantizeRequest(), holdout=data[1], absmax=broken)
+    errors = {e.tensor: e for e in judged.errors}
+    assert errors["r0"].suspect
+    assert errors["r1"].suspect
+    assert not errors["p"].suspect
+
+
+def test_the_picture_follows_the_network(network: Any, data: Data) -> None:
+    result = quantize(network, data[0], QuantizeRequest(method="minmax"), holdout=data[1])
+    order = [t.tensor for t in result.coverage.tensors]
+    drawn = re.findall(r"<title>(\w+): ", error_drawing(tuple(reversed(result.errors)), order))
+    assert drawn == [name for name in order if name in drawn]
+    assert drawn.index("r0") < drawn.index("r1") < drawn.index("p")
+    # A name is text, whatever it holds.
+    assert "<b>" not in error_drawing([suspect("<b>")], [])
