@@ -75,9 +75,7 @@ class State:
     def tied(self, tensors: Collection[str]) -> List[Tuple[str, ...]]:
         """Those of the tensors that share one scale, group by group: layers on the DLA ask for it."""
         on_dla = set(self.on_dla())
-        groups = equal_groups(
-            self.graph, tensors, self.report.platform, lambda i: self.graph.layers[i].name in on_dla
-        )
+        groups = equal_groups(self.graph, tensors, self.report.platform, lambda i: self.graph.layers[i].name in on_dla)
         return [tuple(group) for group in groups]
 
     def on_dla(self) -> Tuple[str, ...]:
