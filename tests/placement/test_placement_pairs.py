@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from typing import Optional, Tuple
 
 import numpy as np
 import pytest
@@ -11,17 +13,17 @@ from hypothesis import strategies as st
 
 from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import Goal
-from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.placement.problem.schedule import segments
 from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
 from edgedla.placement.solvers.several.one_model import problem_of_model
 from edgedla.placement.solvers.several.segmented import Segmented
 from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
-from edgedla.placement.solvers.solve import schedule_length
+from edgedla.placement.solvers.solve import schedule_length, solve
 from edgedla.placement.solvers.streams.frontier import Frontier
 from tests.amounts import amount, examples
-from tests.placement.placement_problems import brute_force, problems
+from tests.placement.placement_problems import brute_force, cost, problems, regroup
 
 pytestmark = pytest.mark.once
 
@@ -50,6 +52,37 @@ def test_value_and_bound_hold_what_brute_force_finds(drawn: Problem) -> None:
     assert solution.bound <= least * (1 + 1e-9)
     assert solution.value >= least * (1 - 1e-9)
     assert not solution.optimal or solution.value <= least * (1 + 2e-4)
+
+
+def test_reformats_run_unslowed_where_the_gpu_has_no_layers() -> None:
+    """Both models on a core each: their reformats on the GPU meet no layers of its own, which would slow them."""
+
+    def item(name: str, model: int, gpu: int, dla: int) -> Item:
+        return Item(name, model, (0,), ALL, {"GPU": cost(gpu), "DLA": cost(dla)}, 1, True, "")
+
+    def flow(model: int, producer: Optional[int], consumers: Tuple[int, ...], us: Tuple[int, int, int]) -> Flow:
+        by_kind = dict(zip((("GPU", "DLA"), ("DLA", "GPU"), ("DLA", "DLA")), map(cost, us)))
+        return Flow(f"t{producer}", model, producer, consumers, not consumers, by_kind)
+
+    problem = Problem(
+        items=(item("m0l0", 0, 38, 32), item("m0l1", 0, 9, 1), item("m1l0", 1, 40, 13)),
+        flows=(
+            flow(0, None, (0,), (4, 11, 2)), flow(0, 0, (1,), (11, 11, 0)), flow(0, 1, (), (12, 8, 1)),
+            flow(1, None, (2,), (14, 15, 4)), flow(1, 2, (), (3, 12, 3)),
+        ),
+        links=(Link(0, 1, {"GPU": cost(29), "DLA": cost(1)}),),
+        grouping=lambda problem, core, members: (members,),
+        models=("m0", "m1"), loadable=cost(17), devices=ALL, limits=Limits(1, None, 1), rates=(1.0, 1.0),
+        slowdown={
+            frozenset(s): dict.fromkeys(s, 1.25) for n in (2, 3) for s in itertools.combinations(ALL, n)
+        },
+        engine=cost(8),
+    )  # fmt: skip
+    problem = replace(problem, grouping=regroup(problem, "fp16"))
+    solution = solve(problem, MAKESPAN)
+    assert solution.best is not None
+    assert solution.best.assignment == ("DLA0", "DLA0", "DLA1")
+    assert solution.value == pytest.approx(85.5)
 
 
 @CHECKED

@@ -102,11 +102,11 @@ def solve_pair(
 
 
 def _not_covered(problem: Problem, sets: Sequence[Tuple[str, ...]]) -> List[Tuple[str, ...]]:
-    """The sets without those of which another holds all engines and slows none of them more."""
+    """The sets without those of which another holds all engines and slows none of them more, nor the GPU's reformats."""
 
     def covers(other: Tuple[str, ...], engines: Tuple[str, ...]) -> bool:
         return set(other) > set(engines) and all(
-            problem.factor(frozenset(other), d) <= problem.factor(frozenset(engines), d) for d in engines
+            problem.factor(frozenset(other), d) <= problem.factor(frozenset(engines), d) for d in {*engines, GPU}
         )
 
     return [s for s in sets if not any(covers(other, s) for other in sets)]
