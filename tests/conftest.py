@@ -45,8 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
-    # First what mostly waits, so that the other worker has work meanwhile.
-    items.sort(key=lambda item: "slow" not in item.keywords)
+    # The longest first, so that no worker begins one when the others have nothing left.
+    items.sort(
+        key=lambda item: ("slow" not in item.keywords, "test_commands" not in item.nodeid, "once" not in item.keywords)
+    )
     left_out = {} if config.getoption("--slow") else {"slow": "slow: run it with --slow"}
     if config.getoption("--again"):
         left_out["once"] = "once: it says nothing about another Python"
