@@ -10,6 +10,7 @@ Every case follows from the seed and its number, so that a failure can be run ag
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import platform
 import random
@@ -26,13 +27,16 @@ from tests.hostile import attack_builds, attack_models, attack_parts, attack_soa
 
 ROOT = Path(__file__).resolve().parents[2]
 #: How often the figures are written while it runs.
-WRITE_EVERY = 500
+WRITE_EVERY = 100
 
 
 def versions() -> Dict[str, str]:
-    names = ("numpy", "onnx", "onnxruntime", "protobuf", "click", "highspy")
-    found = {name: metadata.version(name) for name in names}
-    return {"python": platform.python_version(), **found}
+    versions = {"python": platform.python_version()}
+    for name in ("numpy", "onnx", "onnxruntime", "protobuf", "click", "highspy"):
+        # A package that was copied to its machine as a folder has no metadata.
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def commit() -> str:

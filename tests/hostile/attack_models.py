@@ -24,7 +24,7 @@ from edgedla.guard import CRASHES
 from tests.hostile.commands import small_model
 from tests.hostile.mutate import mutated
 from tests.hostile.nasty_models import SMALL, chain
-from tests.hostile.test_terminal import ORDERS
+from tests.hostile.orders import ORDERS
 
 DOCUMENTED = {0, 1, 2, 3, 4, 5, 6}
 #: The promise: CPU seconds and memory of one command on a model below 10 MB.

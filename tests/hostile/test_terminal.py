@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,12 +15,9 @@ import pytest
 from edgedla.cli.main import exit_code_of
 from edgedla.printable import json_escaped, printable, printable_text
 from tests.hostile.nasty_models import odd_names
+from tests.hostile.orders import ORDERS
 
 CLI = Path(__file__).resolve().parents[2] / "edgedla" / "cli"
-#: What is left must be line ends, tabs, our own colours, and what a terminal only shows.
-ORDERS = re.compile(
-    "\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-)
 
 
 @pytest.fixture(scope="module")
