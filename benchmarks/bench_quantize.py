@@ -2,8 +2,8 @@
 
     python benchmarks/bench_quantize.py MODEL [--samples 50,200] [--out FILE]
 
-Prints JSON, and writes it to --out. MODEL needs weights. All five methods choose from one collection. Exits with 1 where a row
-takes more than 2.5 times plain inference or more than 1 GiB.
+Prints JSON, and writes it to --out. A MODEL without weights gets random ones. All five methods choose from one collection.
+Exits with 1 where a row takes more than 2.5 times plain inference or more than 1 GiB.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator
 
 import numpy as np
-import onnx
+from bench_quantize_trained import corpus_model
 from provenance import provenance
 
 from edgedla.quantization.collect import collect
@@ -83,7 +83,7 @@ def main() -> int:
     parser.add_argument("--samples", default="50,200")
     parser.add_argument("--out", type=Path)
     a = parser.parse_args()
-    model = onnx.load(a.model)
+    model, _ = corpus_model(Path(a.model))
     specs: Any = [InputSpec(s.name, s.shape, s.dtype) for s in input_specs(open_session(model.SerializeToString()), {})]
     rows = [measure(model, specs, int(count)) for count in a.samples.split(",")]
     document = {"basis": "measured", **provenance(), "model": a.model.rpartition("/")[2], "rows": rows}

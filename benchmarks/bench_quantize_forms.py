@@ -20,6 +20,8 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import numpy as np
 import onnx
+from join_rows import write
+from provenance import provenance
 
 from edgedla.errors import ModelError
 from edgedla.importers import load_onnx
@@ -165,12 +167,8 @@ def main() -> int:
         nets.append({"network": path.stem, **covered(path)})
         print(json.dumps(nets[-1]), flush=True)
     if options.out:
-        parts = {"round_trips": trips, "coverage": nets}
-        body = ",\n".join(
-            f' "{name}": [\n' + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n ]"
-            for name, rows in parts.items()
-        )
-        options.out.write_text("{\n" + body + "\n}\n", encoding="utf-8")
+        versions = provenance(("numpy", "onnx", "onnxruntime", "nvidia-modelopt", "torch"))
+        write(options.out, {"basis": "measured", **versions, "round_trips": trips, "coverage": nets})
     held = [row["equal"] for row in trips if "equal" in row] + [row["whole"] for row in nets]
     return int(not held or not all(held))
 

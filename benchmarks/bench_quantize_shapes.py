@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from provenance import write_rows
 
 import edgedla
 from edgedla.accuracy.evaluate import evaluate, onnx_network
@@ -98,8 +99,7 @@ def main() -> int:
         )  # fmt: skip
         print(json.dumps(rows[-1]), flush=True)
     if options.out:
-        document = {"basis": "simulated", "calibration": options.calibration, "rows": rows}
-        options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_rows(options.out, rows, calibration=options.calibration)
     return int(not rows[0]["within"])
 
 

@@ -1,12 +1,13 @@
 """What `edgedla quantize` reaches on trained networks, as exported and after `edgedla fix`, and whether triage names broken scales.
 
-    python benchmarks/bench_quantize_trained.py FOLDER [--corpus NETS] [--calibration 200] [--count 1000] [--out FILE]
+    python benchmarks/bench_quantize_trained.py FOLDER [--corpus NETS] [--only ROWS] [--calibration 200] [--count 1000] [--out FILE]
 
 FOLDER holds ONNX models and generate.py (needs scikit-learn), whose gen(count, seed, low, high) makes images and labels:
 calibration on seed 1, digits 0 to 1296; held out on seed 2, digits 1297 to 1796. Every layer is simulated in INT8. A row a
 network and form: SQNR by method, top-1 in FP32 and INT8; the published entropy method and its repair; equalisation. With
 NETS, a folder of weightless networks, k scales that are 8 times too large or too small have to be the k worst, on five of
-them with random weights too. Exits with 1 where a bound of the first lines of `main` is missed. All errors are simulated.
+them with random weights too. --only: rows such as `m2.exported,m2.fixed,m2.triage,tv_resnet18.random`; join_rows.py joins files.
+Exits with 1 where a bound of the constants below is missed. All errors are simulated.
 """
 
 from __future__ import annotations
@@ -100,23 +101,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--corpus", type=Path)
+    parser.add_argument("--only", default="", help="rows NET.FORM, separated by commas")
     options = parser.parse_args()
     data = calibration_and_held_out(options)
+    only = options.only.split(",") if options.only else []
     rows: List[Dict[str, Any]] = []
+
+    def wanted(net: str, form: str) -> bool:
+        return not only or f"{net}.{form}" in only
 
     def record(row: Dict[str, Any]) -> None:
         rows.append(row)
         print(json.dumps(row), flush=True)
 
     for path in sorted(options.folder.glob("*.onnx")):
-        fixed = edgedla.fix(path, **ORIN, precision="int8", prove=False).to_proto()
-        for form, model in (("exported", path), ("fixed", fixed)):
-            record({"net": path.stem, "form": form, **row_of(model, data)})
-        import onnx
+        if wanted(path.stem, "exported"):
+            record({"net": path.stem, "form": "exported", **row_of(path, data)})
+        if wanted(path.stem, "fixed"):
+            fixed = edgedla.fix(path, **ORIN, precision="int8", prove=False).to_proto()
+            record({"net": path.stem, "form": "fixed", **row_of(fixed, data)})
+        if wanted(path.stem, "triage"):
+            import onnx
 
-        record({"net": path.stem, "triage": triage(onnx.load(str(path)), Samples(data[0].feeds[:64], False, ""))})
+            record({"net": path.stem, "triage": triage(onnx.load(str(path)), Samples(data[0].feeds[:64], False, ""))})
     for name in CORPUS if options.corpus else ():
-        record({"net": name, "weights": "random", "triage": triage(*corpus_model(options.corpus / f"{name}.onnx"))})
+        if wanted(name, "random"):
+            record({"net": name, "weights": "random", "triage": triage(*corpus_model(options.corpus / f"{name}.onnx"))})
     if options.out:
         write_rows(options.out, rows)
     held = [row.get("auto_holds", True) and row.get("repair_holds", True) for row in rows]

@@ -24,6 +24,7 @@ def provenance(packages: Sequence[str] = ("numpy", "onnx", "onnxruntime")) -> Di
         return done.stdout.strip()
 
     versions = {"python": platform.python_version()}
+    machine = f"{platform.machine()}, {_processor()}"
     for name in packages:
         try:
             versions[name] = version(name)
@@ -35,8 +36,18 @@ def provenance(packages: Sequence[str] = ("numpy", "onnx", "onnxruntime")) -> Di
     changed = " with changes" if git("status", "--porcelain", "--untracked-files=no") else ""
     return {
         "command": " ".join(["python", f"benchmarks/{script}", *arguments]),
-        "commit": (git("rev-parse", "--short", "HEAD") or "unknown") + changed, "versions": versions,
+        "commit": (git("rev-parse", "--short", "HEAD") or "unknown") + changed, "machine": machine, "versions": versions,
     }  # fmt: skip
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown processor"
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor"
+    )
 
 
 def loop_seconds(times: int = 5) -> float:
