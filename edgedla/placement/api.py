@@ -28,8 +28,8 @@ from edgedla.regions.cap import subgraphs_per_core
 from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import DEVICES
 
-#: Share of the time left that looking for starts may take.
-STARTING = 0.3
+#: Share of the time left that looking for starts may take; for a makespan, whose solver has better ones soon, less.
+STARTING, STARTING_MAKESPAN = 0.3, 0.1
 
 
 def place(
@@ -224,7 +224,8 @@ def _solved(
         now = time.monotonic()
         if len(problem.models) > 1:
             start = start + whole_model_starts(problem, deadline)
-        start = start + stage_starts(problem, goal, pace, deadline=now + STARTING * max(deadline - now, 0.0))
+        share = STARTING_MAKESPAN if goal.objective == "makespan" else STARTING
+        start = start + stage_starts(problem, goal, pace, deadline=now + share * max(deadline - now, 0.0))
     solver, gap = request.solver, request.gap
     solution = solve(problem, goal, start, max(deadline - time.monotonic(), 0.0), solver, gap, pace)
     if solution.best is not None:

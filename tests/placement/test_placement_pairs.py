@@ -11,17 +11,25 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from edgedla.costs.networks import network
+from edgedla.placement.api import prepare
+from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import evaluate
-from edgedla.placement.problem.goal import Goal
+from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.placement.problem.schedule import segments
 from edgedla.placement.problem.schedule_search import ScheduleSearch
+from edgedla.placement.request import PlacementRequest
+from edgedla.placement.solvers.several import solve_pair as solve_pair_module
+from edgedla.placement.solvers.several.counted import Counted
+from edgedla.placement.solvers.several.dives import dives
 from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
 from edgedla.placement.solvers.several.one_model import problem_of_model
 from edgedla.placement.solvers.several.segmented import Segmented
 from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
 from edgedla.placement.solvers.solve import schedule_length, solve
 from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.streams.load_weights import Prices
 from tests.amounts import amount, examples
 from tests.placement.placement_problems import brute_force, cost, problems, regroup
 
@@ -114,6 +122,31 @@ def test_segments_add_up_to_those_of_the_schedule(drawn: Problem, data: st.DataO
             at += 1
         expected[2 * at - 1 if s.device != "GPU" else 2 * at] += s.time_us
     assert total == pytest.approx(expected)
+
+
+@CHECKED
+@given(problems(8, ONE_CORE, 1), st.integers(0, 100))
+def test_a_dive_is_a_placement_and_takes_what_it_says(drawn: Problem, seed: int) -> None:
+    bare = of_one_batch(drawn)
+    problem = replace(bare, grouping=regroup(bare, "fp16"))
+    frontier = Frontier(problem, ONE_CORE)
+    weights = np.random.default_rng(seed).random((5, 2))
+    prices = Prices(frontier, weights, np.ones(5, bool))
+    met = dives(Counted(frontier), len(problem.items), prices)
+    assert 1 <= len(met.loads) <= 5
+    for loads, choices in zip(met.loads, met.choices):
+        e = evaluate(problem, [ONE_CORE[k] for k in choices])
+        assert loads == pytest.approx([e.loads[0, d].latency_us if (0, d) in e.loads else 0.0 for d in ONE_CORE])
+
+
+def test_without_time_for_a_search_there_is_more_than_a_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solve_pair_module, "SIZES", ())
+    request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
+    problem = prepare([network("resnet50_b1"), network("resnet18")], request).problem(MAKESPAN)
+    solution = solve_pair(problem, MAKESPAN, baselines(problem).values(), 10.0, value_of=schedule_length())
+    reached = [evaluate(problem, devices) for devices in baselines(problem).values()]
+    lengths = [schedule_length()(problem, e)[0] for e in reached if legal(problem, e, MAKESPAN)]
+    assert solution.value < 0.97 * min(lengths)
 
 
 @CHECKED

@@ -21,8 +21,9 @@ SOLVERS = ("auto", "highs", "python")
 #: Items beyond which no solver starts: what it writes down first takes gigabytes. Real networks have some thousands.
 MOST_ITEMS = 20_000
 
-#: Share of the time limit that sweeps may take where HiGHS can go on after them.
-SWEEPING = 0.6
+#: Share of the time limit that sweeps may take where HiGHS can go on after them; of two models' makespan, where HiGHS
+#: proves little, more.
+SWEEPING, PAIRING = 0.6, 0.9
 
 
 def solve(
@@ -56,7 +57,7 @@ def solve(
         from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
 
         if can_solve(problem, goal):
-            share = SWEEPING if with_highs else 1.0
+            share = PAIRING if with_highs else 1.0
             swept = solve_pair(problem, goal, start, time_limit_s * share, gap, value_of)
     if swept is not None:
         start, time_limit_s = ([] if swept.best is None else [swept.best.assignment]), time_limit_s - swept.solve_time_s

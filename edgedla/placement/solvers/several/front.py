@@ -78,7 +78,7 @@ class Graph:
             if time.monotonic() > deadline:
                 self.stopped = True
                 return
-            targets, ways = _ways_on(model, i, states, weights.shape[1])
+            targets, ways = ways_on(model, i, states, weights.shape[1])
             if not targets:
                 self.empty = True
                 return
@@ -117,7 +117,8 @@ class Graph:
         return least
 
 
-def _ways_on(model: Choices, i: int, states: Sequence[Any], columns: int) -> Tuple[List[Any], Ways]:
+def ways_on(model: Choices, i: int, states: Sequence[Any], columns: int) -> Tuple[List[Any], Ways]:
+    """(the states behind item i, the ways there from these states before it)."""
     index: Dict[Any, int] = {}
     first, target, choice, load = [0], [], [], []
     known = model.known[i]

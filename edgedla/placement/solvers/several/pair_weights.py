@@ -25,29 +25,29 @@ def of_model(weights: np.ndarray, model: int, factors: np.ndarray) -> np.ndarray
     return rows
 
 
-def best_weights(frontiers: Sequence[Frontier], factors: np.ndarray, weighed: np.ndarray) -> Tuple[float, np.ndarray]:
-    """(the best bound by prices, the weights that give it), climbed from a coarse grid.
+def bounds_of(frontiers: Sequence[Frontier], factors: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """By row of weights, the bound by prices."""
+    total = np.zeros(len(rows))
+    for m, f in enumerate(frontiers):
+        total += Prices(f, of_model(rows, m, factors), np.ones(len(rows), bool)).root
+    return total
 
-    Args:
-        weighed: which of the weights may differ from 0.
-    """
-    size = len(factors) + len(frontiers)
 
-    def bounds(rows: np.ndarray) -> np.ndarray:
-        total = np.zeros(len(rows))
-        for m, f in enumerate(frontiers):
-            total += Prices(f, of_model(rows, m, factors), np.ones(len(rows), bool)).root
-        return total
-
-    grid = np.array([r for r in itertools.product((0.0, 1.0, 3.0), repeat=size) if sum(r)])
+def coarse_weights(weighed: np.ndarray) -> np.ndarray:
+    """A coarse grid; only the weights in `weighed` differ from 0."""
+    grid = np.array([r for r in itertools.product((0.0, 1.0, 3.0), repeat=len(weighed)) if sum(r)])
     grid = grid[(grid[:, ~weighed] == 0).all(axis=1)]
-    grid = np.unique(np.round(grid / grid.sum(axis=1, keepdims=True), 7), axis=0)
-    value = bounds(grid)
-    best, reached = grid[int(value.argmax())], float(value.max())
+    return np.unique(np.round(grid / grid.sum(axis=1, keepdims=True), 7), axis=0)
+
+
+def climbed_weights(
+    frontiers: Sequence[Frontier], factors: np.ndarray, weighed: np.ndarray, best: np.ndarray, reached: float
+) -> Tuple[float, np.ndarray]:
+    """(the best bound by prices that a climb meets, the weights that give it), from weights and what they reached."""
     for step in STEPS:
         for _ in range(TIMES):
             rows = moved(best, step, weighed)
-            value = bounds(rows)
+            value = bounds_of(frontiers, factors, rows)
             if value.max() <= reached * (1 + 1e-6):
                 break
             best, reached = rows[int(value.argmax())], float(value.max())

@@ -13,10 +13,16 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.lower_bounds import alike, engine_sets, floor_on
 from edgedla.placement.solvers.several.counted import Counted
+from edgedla.placement.solvers.several.dives import Dives, best_pairs, dives
 from edgedla.placement.solvers.several.front import Front, Graph, front
 from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
 from edgedla.placement.solvers.several.one_model import problem_of_model
-from edgedla.placement.solvers.several.pair_weights import best_weights, of_model, weights_around
+from edgedla.placement.solvers.several.pair_weights import (
+    climbed_weights,
+    coarse_weights,
+    of_model,
+    weights_around,
+)
 from edgedla.placement.solvers.several.segmented import Segmented
 from edgedla.placement.solvers.streams.frontier import Frontier, State
 from edgedla.placement.solvers.streams.load_weights import Prices
@@ -135,11 +141,33 @@ class _OnEngines:
         # A core that a model has for itself is busy for no longer than the model runs.
         self.weighed = np.array([True, *(len(cores) == 1 for _ in cores[:1]), True, True])
         self._models: Dict[Tuple[int, int, bool], Any] = {}
-        self.bound, self.weights = best_weights(self.frontiers, self.factors, self.weighed)
+        grid = coarse_weights(self.weighed)
+        least = self._dive(grid)
+        self.weights, self.bound = grid[int(least.argmax())], float(least.max())
+        if self.bound < self.limit and time.monotonic() < deadline:
+            self.bound, self.weights = climbed_weights(
+                self.frontiers, self.factors, self.weighed, self.weights, self.bound
+            )
 
     @property
     def limit(self) -> float:
         return self.best.value * (1 - self.gap)
+
+    def _dive(self, rows: np.ndarray) -> np.ndarray:
+        """By row of weights, a bound; the best pairs of placements that the weights lead to are offered."""
+        least = np.zeros(len(rows))
+        both: List[Dives] = []
+        for m in (0, 1):
+            prices = Prices(self.frontiers[m], of_model(rows, m, self.factors), np.ones(len(rows), bool))
+            least += prices.root
+            model = self._models.setdefault((m, 0, True), Counted(self.frontiers[m], 0))
+            both.append(dives(model, len(self.models[m].items), prices))
+        for bound, a, b in best_pairs(both, self.factors, self.names)[:HANDED_OUT]:
+            if bound >= self.limit:
+                break
+            devices = [self.names[m][k] for m, row in ((0, a), (1, b)) for k in both[m].choices[row]]
+            self.best.offer(evaluate(self.problem, devices))
+        return least
 
     def look(self, most_loadables: int, most_states: int, width: int) -> bool:
         """Raises `bound` or finds something shorter; True where another look of this size may do more."""

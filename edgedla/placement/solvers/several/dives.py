@@ -1,0 +1,63 @@
+"""Good placements of two models soon: by row of weights the most promising way through each model, then the best pairs."""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.placement.solvers.several.front import Choices, ways_on
+from edgedla.placement.solvers.several.lengths import simple_bounds
+from edgedla.placement.solvers.streams.load_weights import Prices
+
+
+class Dives(NamedTuple):
+    """Placements of a model: (placements, devices) what each takes, and (placements, items) where the items are."""
+
+    loads: np.ndarray
+    choices: np.ndarray
+
+
+def dives(model: Choices, items: int, prices: Prices) -> Dives:
+    """One placement per row of weights, without repetitions.
+
+    Before each item one state stays for each row: the best by what it took and what the prices say is still to come.
+    """
+    weights = prices.weights
+    states: List[Any] = [model.start]
+    behind: np.ndarray = np.zeros((1, len(weights)))
+    history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    for i in range(items):
+        targets, ways = ways_on(model, i, states, weights.shape[1])
+        if not targets:
+            return Dives(np.zeros((0, weights.shape[1])), np.zeros((0, items), np.int8))
+        of = np.repeat(np.arange(len(states)), np.diff(ways.first))
+        reached = behind[of] + ways.load @ weights.T
+        ahead = prices.rest(i + 1, [state for state, _ in targets])
+        kept = np.unique(ways.target[(reached + ahead[ways.target]).argmin(axis=0)])
+        into = [np.flatnonzero(ways.target == t) for t in kept]
+        way = np.array([w[reached[w].argmin(axis=0)] for w in into])
+        behind = np.take_along_axis(reached, way, axis=0)
+        history.append((of[way], ways.choice[way], ways.load[way]))
+        states = [targets[t] for t in kept]
+    column, row = np.arange(len(weights)), behind.argmin(axis=0)
+    loads, choices = np.zeros_like(weights), np.zeros((len(weights), items), np.int8)
+    for i in reversed(range(items)):
+        parent, choice, load = history[i]
+        choices[:, i] = choice[row, column]
+        loads += load[row, column]
+        row = parent[row, column]
+    _, first = np.unique(choices, axis=0, return_index=True)
+    return Dives(loads[first], choices[first])
+
+
+def best_pairs(
+    both: Sequence[Dives], factors: np.ndarray, names: Sequence[Sequence[str]]
+) -> List[Tuple[float, int, int]]:
+    """(a bound of the makespan, placement of each model) of all pairs, lowest first; `names` of the devices by model."""
+    first, second = (np.arange(len(d.loads)) for d in both)
+    pairs = np.repeat(first, len(second)), np.tile(second, len(first))
+    times = [d.loads[p] * factors for d, p in zip(both, pairs)]
+    bounds = simple_bounds((names[0], names[1]), (times[0], times[1]))
+    order = np.argsort(bounds, kind="stable")
+    return [(float(bounds[k]), int(pairs[0][k]), int(pairs[1][k])) for k in order]
