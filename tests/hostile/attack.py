@@ -139,6 +139,9 @@ def main() -> int:
     if options.merge:
         figures.values = attack_parts.merged_files(options.merge)
         return figures.finish()
+    missing = attack_models.cannot_run()
+    if missing is not None:
+        parser.error(missing)
     attack_models.warm()
     if options.kills or options.tampers:
         builds(options, figures)

@@ -31,6 +31,8 @@ DOCUMENTED = {0, 1, 2, 3, 4, 5, 6}
 CPU_S, MEMORY_BYTES = 20, 1 << 30
 LIMITS = {"cpu_s": CPU_S, "memory_mib": MEMORY_BYTES >> 20, "exit_codes": sorted(DOCUMENTED)}
 BATCH = 100
+#: A worker may map so much: more than any command should take, so that what asks for more fails and is no danger here.
+ADDRESS_SPACE = 6 << 30
 #: Native code that hangs hears no signal handler of Python: a worker is given up that used the CPU for so long without an
 #: answer, or stood still for so long. Wall time alone says nothing on a machine that does other work.
 SILENT_CPU_S, STILL_S = 2 * CPU_S, 90
@@ -163,7 +165,7 @@ def _worker(build_case: Callable[[int, Path], List[str]], first: int, last: int,
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
-    resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     for number in range(first, last):
         with scratch() as folder:
             args = build_case(number, folder)
@@ -292,6 +294,14 @@ def unmutated_case(files: Sequence[Path]) -> Tuple[int, Callable[[int, Path], Li
         return [command[0], str(path), "--target", target, *release, *(a.format(d=folder) for a in command[1:])]
 
     return len(combined), build_case
+
+
+def cannot_run() -> Optional[str]:
+    """Why every case would end in an error of this machine's making; None where nothing says so."""
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if most == resource.RLIM_INFINITY or most >= ADDRESS_SPACE:
+        return None
+    return f"the shell allows {most >> 20} MiB of address space (ulimit -v); the attack needs {ADDRESS_SPACE >> 20} MiB"
 
 
 def warm() -> None:

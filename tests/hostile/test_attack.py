@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
 from tests.amounts import amount  # noqa: E402
-from tests.hostile import attack_builds, attack_models, attack_soak  # noqa: E402
+from tests.hostile import attack, attack_builds, attack_models, attack_soak  # noqa: E402
 
 pytestmark = pytest.mark.once
 
@@ -76,6 +76,18 @@ def test_a_case_that_never_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(attack_models, "CPU_S", 0.2)
     monkeypatch.setattr("edgedla.cli.main._explained", spin)
     assert "CPU s" in attack_models.case(["check", "absent.onnx"])["wrong"]
+
+
+def test_a_shell_that_allows_too_little_memory_is_no_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each case would end in an error that says nothing about edgedla."""
+    monkeypatch.setattr(attack_models.resource, "getrlimit", lambda kind: (4 << 30, 4 << 30))
+    monkeypatch.setattr(sys, "argv", ["attack", "--models", "1"])
+    with pytest.raises(SystemExit) as ended:
+        attack.main()
+    assert ended.value.code == 2
+    assert "allows 4096 MiB of address space (ulimit -v); the attack needs 6144 MiB" in capsys.readouterr().err
 
 
 @pytest.mark.slow
