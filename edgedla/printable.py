@@ -1,13 +1,14 @@
 """Names of a model, a file or a log may hold what a terminal obeys; here they become what it shows.
 
-Besides C0 and C1: separators that begin a line, and marks that turn the direction of what follows.
+Besides C0 and C1: separators that begin a line, and marks that turn the direction of what follows. Words of an error besides
+may repeat an address with its password; it is taken out here.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from typing import Any
+from typing import Any, Match
 
 _TURNS = "\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_TURNS}]")
@@ -15,6 +16,12 @@ _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_TURNS}]")
 _IN_TEXT = re.compile(f"\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f{_TURNS}]")
 #: What JSON may hold raw in a string and a terminal obeys; and halves of surrogate pairs, which are no UTF-8.
 _IN_JSON = f"[\x7f-\x9f{_TURNS}\ud800-\udfff]"
+#: An address of any scheme, to the end of the word: a password may hold quotes, slashes and further @. Or user:password@.
+_ADDRESS = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*:/{1,2})(\S+)|[^\s\"'(@:]+:\S*@")
+#: `user-pw=...` of GStreamer's elements, and what cameras and services call their keys.
+SECRET_VALUE = re.compile(
+    r"(?i)([\w-]*(?:pass|pw|pwd|secret|token|key|auth|user)[\w-]*\s*[=:]\s*)(\"[^\"]*\"|[^\s&;,!\"']+)"
+)
 
 
 def printable(name: str) -> str:
@@ -25,6 +32,18 @@ def printable(name: str) -> str:
 def printable_text(text: str) -> str:
     """Several lines, with their colours."""
     return _IN_TEXT.sub(lambda m: ascii(m.group())[1:-1], text)
+
+
+def without_credentials(text: str) -> str:
+    """Words of an error, which may name anything that the user gave: user and password of addresses are "***"."""
+
+    def cut(match: Match[str]) -> str:
+        if match[1] is None:
+            return "***@"
+        _, at, rest = match[2].rpartition("@")
+        return match[1] + ("***@" if at else "") + SECRET_VALUE.sub(r"\1***", rest if at else match[2])
+
+    return _ADDRESS.sub(cut, text)
 
 
 def json_escaped(document: str) -> str:

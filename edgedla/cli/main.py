@@ -14,7 +14,7 @@ import click
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.guard import guard_command
-from edgedla.printable import printable_text
+from edgedla.printable import printable_text, without_credentials
 from edgedla.version import __version__
 
 #: verb -> (where its command stands, one line for `edgedla --help`). The table keeps the help line so that
@@ -210,7 +210,7 @@ def exit_code_of(args: Optional[List[str]] = None) -> int:
 def _complain(text: str) -> None:
     """Words on stderr. Where it cannot be written (closed, a full disk), the exit code still tells."""
     with contextlib.suppress(OSError, ValueError):
-        click.echo(printable_text(text), err=True)
+        click.echo(printable_text(without_credentials(text)), err=True)
 
 
 def _usage(error: click.ClickException) -> str:

@@ -10,6 +10,7 @@ from typing import Dict, Mapping, Optional, Tuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from edgedla.errors import UsageError
+from edgedla.printable import SECRET_VALUE
 
 _SIZED = ("width", "height", "rate", "flip", "frames")
 #: What each kind of source can do; an option that would change nothing is refused.
@@ -33,10 +34,6 @@ MOST_PIXELS = 32768
 _NETWORK = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*)://([^\s\"'<>]*)")
 #: A host name or address with its port.
 _HOST = re.compile(r"(?i)(\[[0-9a-f:.%]+\]|[\w.-]+)(:\d+)?\Z")
-#: `user-pw=...` of GStreamer's elements, and what cameras and services call their keys.
-_SECRET = re.compile(
-    r"(?i)([\w-]*(?:pass|pw|pwd|secret|token|key|auth|user)[\w-]*\s*[=:]\s*)(\"[^\"]*\"|[^\s&;,!\"']+)"
-)
 #: An address without its scheme, as some people type it: user:password@camera/1.
 _BARE = re.compile(r"(?i)(?:(?:rtsps?|https?)?//)?[^\s/@]*:[^@]*@")
 #: A quoted value of a pipeline, to its end or the pipeline's.
@@ -112,12 +109,12 @@ def has_secret(text: str) -> bool:
         return _is_bare(text)
     if scheme.lower() in _LOCAL:
         return False
-    return "@" in rest or _SECRET.search(rest) is not None
+    return "@" in rest or SECRET_VALUE.search(rest) is not None
 
 
 def without_secrets(text: str) -> str:
     """Words of GStreamer or OpenCV with every address cut down to scheme and host, and values of secret keys hidden."""
-    return _SECRET.sub(r"\1***", _NETWORK.sub(lambda m: _address(m.group(1), m.group(2)), text))
+    return SECRET_VALUE.sub(r"\1***", _NETWORK.sub(lambda m: _address(m.group(1), m.group(2)), text))
 
 
 def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> SourceUri:

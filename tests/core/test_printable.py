@@ -1,0 +1,34 @@
+"""Words of an error hold no password, whatever the user gave where."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgedla.cli.main import exit_code_of
+from edgedla.printable import without_credentials
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("no camera csi://u:pw@x (allowed: a number)", "no camera csi://***@x (allowed: a number)"),
+        ("the CSI camera is 'u:pw@x'", "the CSI camera is '***@x'"),
+        ("http:/u:p'w@x: no such file", "http:/***@x: no such file"),
+        ("rtmp://u:p@ss/@h/x?token=pw, and more", "rtmp://***@h/x?token=***, and more"),
+        ("srt://h?passphrase=pw&mode=caller", "srt://h?passphrase=***&mode=caller"),
+        ("unknown key: user (allowed: a:b, c@d)", "unknown key: user (allowed: a:b, c@d)"),
+        ("orin@6.2 is no target; see https://docs.example/a#b", "orin@6.2 is no target; see https://docs.example/a#b"),
+    ],
+)
+def test_credentials_of_addresses_are_cut(text: str, clean: str) -> None:
+    assert without_credentials(text) == clean
+
+
+@pytest.mark.parametrize("value", ["csi://u:hunter2@x", "foo://u:hunter2@h/1", "//u:hunter2@h", "u:hunter2@h"])
+@pytest.mark.parametrize("verb", ["check", "layers", "inspect", "nonsense"])
+def test_no_verb_repeats_a_password(verb: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of([verb, value, f"--{value}"]) != 0
+    assert exit_code_of([verb, value]) != 0
+    out, err = capsys.readouterr()
+    assert err
+    assert "hunter2" not in out + err
