@@ -25,7 +25,7 @@ def page(port: int, path: str = "/metrics") -> tuple:
 
 @pytest.fixture
 def port(monkeypatch):
-    monkeypatch.setattr(endpoint, "TOTAL_S", 1.0)
+    monkeypatch.setattr(endpoint.BoundedServer, "total_s", 1.0)
     with endpoint.serve("127.0.0.1", 0, lambda: b"numbers 1\n", "text/plain") as server:
         yield server.server_address[1]
 
@@ -57,6 +57,62 @@ def test_connections_that_are_held_cost_a_bounded_number_of_threads_and_end(port
         pytest.fail("the page never came back")
     for s in held:
         s.close()
+
+
+def slow(port, address="127.0.0.1"):
+    """A visitor who has begun a request and goes on slowly."""
+    s = socket.create_connection(("127.0.0.1", port), source_address=(address, 0))
+    s.sendall(b"GET / HTTP/1.0\r\nx: ")
+    return s
+
+
+@pytest.mark.parametrize("visitors", [endpoint.MOST_CONNECTIONS, 3 * endpoint.MOST_CONNECTIONS])
+def test_slow_senders_keep_no_scraper_out(visitors):
+    with endpoint.serve("127.0.0.1", 0, lambda: b"numbers 1\n", "text/plain") as server:
+        port = server.server_address[1]
+        held = [slow(port) for _ in range(visitors)]
+        for _ in range(6):
+            start = time.monotonic()
+            assert page(port) == (200, b"numbers 1\n")
+            assert time.monotonic() - start < 2
+            held.append(slow(port))
+        for s in held:
+            s.close()
+
+
+def test_the_address_with_the_most_connections_gives_way():
+    with endpoint.serve("127.0.0.1", 0, lambda: b"numbers 1\n", "text/plain") as server:
+        port = server.server_address[1]
+        first = slow(port, "127.0.0.2")
+        held = [slow(port, "127.0.0.3") for _ in range(2 * endpoint.MOST_CONNECTIONS)]
+        time.sleep(0.1)
+        first.sendall(b"y\r\n\r\n")
+        first.settimeout(10)
+        assert first.recv(15) == b"HTTP/1.0 200 OK"
+        for s in [first, *held]:
+            s.close()
+
+
+@pytest.mark.parametrize(("address", "answered"), [("127.0.0.2", False), ("127.0.0.3", True)])
+def test_who_watches_gives_way_to_another_address_alone(address, answered):
+    with endpoint.serve("127.0.0.1", 0, lambda: b"numbers 1\n", "text/plain") as server:
+        port = server.server_address[1]
+        held = [slow(port, "127.0.0.2") for _ in range(endpoint.MOST_CONNECTIONS)]
+        end = time.monotonic() + 10
+        while len(server._open) < len(held) and time.monotonic() < end:
+            time.sleep(0.01)
+        for request in list(server._open):
+            server.watches(request)
+        visitor = slow(port, address)
+        visitor.settimeout(10)
+        try:
+            visitor.sendall(b"y\r\n\r\n")
+            answer = visitor.recv(15)
+        except ConnectionError:
+            answer = b""
+        assert answer == (b"HTTP/1.0 200 OK" if answered else b"")
+        for s in [visitor, *held]:
+            s.close()
 
 
 def test_a_byte_now_and_then_holds_no_connection(port):

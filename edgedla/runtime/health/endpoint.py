@@ -7,6 +7,8 @@ import socket
 import socketserver
 import threading
 import time
+from collections import Counter
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
 
@@ -23,18 +25,38 @@ HEALTH_PATH = "/healthz"
 Health = Callable[[], Tuple[bool, str]]
 
 
+@dataclass
+class Visitor:
+    """An open connection.
+
+    Attributes:
+        watches: it gets something that goes on, as pictures; it is not ended for another one of its own address.
+        ended: its thread is about to close it.
+    """
+
+    address: str
+    since: float
+    watches: bool = False
+    ended: bool = False
+
+
 class BoundedServer(socketserver.ThreadingTCPServer):
-    """An HTTP server with at most `most` open connections; further ones are closed unanswered, and each after `total_s`."""
+    """An HTTP server with at most `most` open connections, each for at most `total_s`.
+
+    A further one is answered all the same: of the address with the most, the connection that has waited longest ends. So
+    visitors who send slowly keep no scraper out.
+    """
 
     most, total_s = MOST_CONNECTIONS, TOTAL_S
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128
 
     def __init__(self, address: Tuple[str, int], handler: Type[BaseHTTPRequestHandler]) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
-        self._open: Dict[socket.socket, float] = {}
+        self._open: Dict[socket.socket, Visitor] = {}
         self._lock = threading.Lock()
         super().__init__(address, handler)
 
@@ -45,12 +67,35 @@ class BoundedServer(socketserver.ThreadingTCPServer):
             time.sleep(NO_DESCRIPTOR_WAIT_S)
             raise
 
-    def verify_request(self, request: Any, client_address: object) -> bool:
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        address = str(client_address[0])
         with self._lock:
-            if len(self._open) >= self.most:
+            # Threads of ended connections last a moment longer.
+            if len(self._open) >= 2 * self.most or not self._has_place(address):
                 return False
-            self._open[request] = time.monotonic()
+            self._open[request] = Visitor(address, time.monotonic())
             return True
+
+    def _has_place(self, address: str) -> bool:
+        """Ends a connection where there are too many; False where none is to end for this address."""
+        visitors = {request: visitor for request, visitor in self._open.items() if not visitor.ended}
+        if len(visitors) < self.most:
+            return True
+        counts = Counter(visitor.address for visitor in visitors.values())
+        most = max(counts.values())
+        crowd = {address} if counts[address] == most else {a for a, count in counts.items() if count == most}
+        waiting = [r for r, v in visitors.items() if v.address in crowd and not (v.watches and v.address == address)]
+        if not waiting:
+            return False
+        victim = min(waiting, key=lambda r: (visitors[r].watches, visitors[r].since))
+        self._shut(victim)
+        return True
+
+    def watches(self, request: Any) -> None:
+        """This connection gets something that goes on."""
+        with self._lock:
+            if request in self._open:
+                self._open[request].watches = True
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
@@ -67,11 +112,15 @@ class BoundedServer(socketserver.ThreadingTCPServer):
 
     def _end(self, older_than: float) -> None:
         with self._lock:
-            late = [request for request, since in self._open.items() if since <= older_than]
-        for request in late:
-            # The thread that reads it sees the end, and closes it.
-            with contextlib.suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)
+            for request, visitor in self._open.items():
+                if visitor.since <= older_than:
+                    self._shut(request)
+
+    def _shut(self, request: socket.socket) -> None:
+        # The thread that reads it sees the end, and closes it.
+        self._open[request].ended = True
+        with contextlib.suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A visitor that goes away in the middle is nothing to print a traceback about."""

@@ -74,6 +74,7 @@ class Handler(BaseHTTPRequestHandler):
     """Read-only; every answer carries HEADERS."""
 
     site: Site
+    server: ViewServer
     protocol_version = "HTTP/1.1"
     timeout = SILENCE_S
 
@@ -110,6 +111,7 @@ class Handler(BaseHTTPRequestHandler):
         return self._send(200, "image/jpeg", data)
 
     def _stream(self, scene: Scene) -> None:
+        self.server.watches(self.connection)
         self.send_response(200)
         self.send_header("Content-Type", f"multipart/x-mixed-replace; boundary={BOUNDARY}")
         self._headers()
