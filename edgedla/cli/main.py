@@ -8,10 +8,12 @@ import importlib
 import io
 import os
 import sys
+import time
 from typing import Any, Dict, List, Optional, Tuple
 
 import click
 
+from edgedla.cli.began import Began
 from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.guard import guard_command
 from edgedla.printable import printable_text, without_credentials
@@ -167,23 +169,30 @@ def main() -> None:
 
 def run(args: Optional[List[str]] = None) -> None:
     """Entry point of the `edgedla` command: runs it and ends the process with the documented exit code."""
+    # What Python and the imports took so far is a part of the command.
+    began = time.monotonic() - time.process_time()
     guard_command(sys.argv[1:] if args is None else args, _complain)
     # A model is many small values that live until the end: collecting after every 700 of them costs a tenth of a check.
     gc.set_threshold(100_000, 20, 20)
-    code = exit_code_of(args)
+    code = exit_code_of(args, began)
     # The process ends: looking for garbage among all of a large model's values once more would be for nothing.
     gc.freeze()
     sys.exit(code)
 
 
-def exit_code_of(args: Optional[List[str]] = None) -> int:
-    """Runs the command line and returns its exit code; what went wrong stands on stderr, in words."""
+def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None) -> int:
+    """Runs the command line and returns its exit code; what went wrong stands on stderr, in words.
+
+    Args:
+        began: on time.monotonic's clock; time limits count from there.
+    """
     for stream in (sys.stdout, sys.stderr):
         # A layer's name may hold what the terminal's encoding cannot show.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        result = main.main(args=args, prog_name="edgedla", standalone_mode=False)
+        began = time.monotonic() if began is None else began
+        result = main.main(args=args, prog_name="edgedla", standalone_mode=False, obj=Began(began))
         if sys.stdout is not None:
             sys.stdout.flush()
         return result if isinstance(result, int) else 0

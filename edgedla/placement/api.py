@@ -31,6 +31,9 @@ from edgedla.vocabulary import DEVICES
 #: Share of the time left that looking for starts may take; for a makespan, whose solver has better ones soon, less.
 STARTING, STARTING_MAKESPAN = 0.3, 0.1
 
+#: What the answer takes to put together and to write, as a share of what the models took to read and to price.
+ANSWERING = 0.4
+
 
 def place(
     models: Union[ModelSource, Sequence[ModelSource]],
@@ -78,11 +81,20 @@ def place(
     return place_request(models, request)
 
 
-def place_request(models: Union[ModelSource, Sequence[ModelSource]], request: PlacementRequest) -> Placement:
-    """`place` for a request."""
-    deadline = time.monotonic() + request.time_limit_s
+def place_request(
+    models: Union[ModelSource, Sequence[ModelSource]], request: PlacementRequest, spent_s: float = 0.0
+) -> Placement:
+    """`place` for a request.
+
+    Args:
+        spent_s: seconds of the time limit that are over already.
+    """
+    began = time.monotonic()
     prepared = prepare(models, request)
     goal = goal_of(request)
+    prepared.problem(goal)
+    answering_s = ANSWERING * (time.monotonic() - began)
+    deadline = began + request.time_limit_s - spent_s - answering_s
     return prepared.assembled(goal, prepared.solved(goal, deadline))
 
 
@@ -222,10 +234,10 @@ def _solved(
         )
     if goal.objective in ("throughput", "makespan") and len(problem.devices) > 1:
         now = time.monotonic()
-        if len(problem.models) > 1:
-            start = start + whole_model_starts(problem, deadline)
         share = STARTING_MAKESPAN if goal.objective == "makespan" else STARTING
         start = start + stage_starts(problem, goal, pace, deadline=now + share * max(deadline - now, 0.0))
+        if len(problem.models) > 1:
+            start = start + whole_model_starts(problem, deadline)
     solver, gap = request.solver, request.gap
     solution = solve(problem, goal, start, max(deadline - time.monotonic(), 0.0), solver, gap, pace)
     if solution.best is not None:

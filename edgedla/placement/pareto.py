@@ -94,10 +94,14 @@ def pareto(
     models: Union[ModelSource, Sequence[ModelSource]],
     request: PlacementRequest,
     objectives: Sequence[str] = ("latency", "energy"),
+    spent_s: float = 0.0,
 ) -> ParetoFront:
     """The front: for each of a falling row of latency bounds the best placement by the second objective.
 
     `request.time_limit_s` holds for all of them together. The latency is that of one frame of every model in turn.
+
+    Args:
+        spent_s: seconds of the time limit that are over already.
 
     Raises:
         UsageError: a pair that cannot be traded.
@@ -108,7 +112,7 @@ def pareto(
         allowed = "; ".join(",".join(p) for p in PAIRS)
         raise UsageError(f"no front of {', '.join(pair)}", where="pareto", allowed=allowed)
     first, second = pair
-    deadline = time.monotonic() + request.time_limit_s
+    deadline = time.monotonic() + request.time_limit_s - spent_s
     prepared = prepare(models, request)
 
     def best(objective: str, bound_us: Optional[float]) -> Optional[Reached]:

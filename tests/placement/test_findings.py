@@ -7,6 +7,8 @@ of the sources named here.
 from __future__ import annotations
 
 import ast
+import json
+import time
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -123,6 +125,7 @@ FINDINGS: Mapping[int, Tuple[str, Tuple[str, ...]]] = {
             "placement/test_placement_own_sums.py::test_two_models_that_are_the_same",
             "placement/test_findings.py::test_many_layers_on_three_engines_beat_every_baseline",
             "placement/test_findings.py::test_the_time_limit_counts_from_reading_the_model",
+            "placement/test_findings.py::test_the_time_limit_holds_for_the_whole_command",
         ),
     ),
 }
@@ -324,3 +327,31 @@ def test_the_time_limit_counts_from_reading_the_model(monkeypatch) -> None:
     edgedla.place(small_model(), objective="throughput", time_limit_s=20.0, **ORIN)
     assert given
     assert given[0] <= 20.0 - 2 * 3.0
+
+
+def test_the_time_limit_holds_for_the_whole_command(monkeypatch, tmp_path) -> None:
+    """What Python, imports and reading took is over; the rest of a limit that is over already is a good start."""
+    from edgedla.cli.main import exit_code_of
+    from edgedla.placement import api
+
+    given = []
+    solve = api.solve
+
+    def timed(problem, goal, start, time_limit_s, *rest):
+        given.append(time_limit_s)
+        return solve(problem, goal, start, time_limit_s, *rest)
+
+    monkeypatch.setattr(api, "solve", timed)
+    model = tmp_path / "model.onnx"
+    onnx.save(many_layers(12), str(model))
+    command = ["place", str(model), "--objective", "throughput", "--time-limit", "600"]
+    command += ["--target", ORIN["target"], "--precision", ORIN["precision"]]
+    best = []
+    for spent_s in (580.0, 700.0):
+        file = tmp_path / f"{spent_s:.0f}.json"
+        assert exit_code_of([*command, "-o", str(file)], time.monotonic() - spent_s) == 0
+        document = json.loads(file.read_text())
+        best.append(document["proof"]["value"])
+        assert best[-1] < 0.9 * min(b["period"]["latency_us"] for b in document["baselines"] if b["legal"])
+    assert 0 < given[0] < 20
+    assert given[1] == 0

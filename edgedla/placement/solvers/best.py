@@ -9,6 +9,9 @@ from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import INFINITY, Goal, Value, legal, measure_of
 from edgedla.placement.problem.problem import Problem
 
+#: How many assignments are looked at however late it is: the baselines, which the answer is compared with, and the best start.
+ALWAYS = 5
+
 
 class Best:
     """The best legal assignment so far; on a tie the earliest stays."""
@@ -29,9 +32,12 @@ class Best:
         return proven
 
     def offer_all(self, assignments: Iterable[Sequence[str]], deadline: float) -> bool:
-        """Offers assignments until the deadline has passed and a legal one is known; True where some were left out."""
-        for assignment in assignments:
-            if self.evaluation is not None and time.monotonic() > deadline:
+        """Offers assignments until the deadline has passed, but the first `ALWAYS` and until one is legal in any case.
+
+        True where some were left out.
+        """
+        for k, assignment in enumerate(assignments):
+            if k >= ALWAYS and self.evaluation is not None and time.monotonic() > deadline:
                 return True
             self.offer(evaluate(self.problem, assignment))
         return False

@@ -54,7 +54,7 @@ def stage_starts(
     Items that may not stand on their stage's device go to the GPU. Several models are one sequence.
 
     Args:
-        deadline: on time.monotonic's clock; what is found by then is returned.
+        deadline: on time.monotonic's clock; what is found by then is returned, for one order of all engines in any case.
     """
     measure = measure_of(goal, value_of)
     budget = Budget(problem, deadline)
@@ -71,7 +71,7 @@ def stage_starts(
     begun: List[Tuple[float, Tuple[str, ...], List[int]]] = []
     for size in range(len(problem.devices), 1, -1):
         for order in itertools.permutations(problem.devices, size):
-            if time.monotonic() > deadline:
+            if begun and time.monotonic() > deadline:
                 break
             first = balanced_cuts(problem, order) or tuple(n * (k + 1) // size for k in range(size - 1))
             begun.append((value(order, first), order, list(first)))

@@ -91,7 +91,8 @@ def solve_pair(
     searches: List[_OnEngines] = []
     for engines in _not_covered(problem, engine_sets(problem, goal)):
         bounds[engines] = floor_on(problem, goal, engines)[0]
-        if bounds[engines] < best.value * (1 - gap) and time.monotonic() < deadline:
+        # However late it is, the first one dives once.
+        if bounds[engines] < best.value * (1 - gap) and (not searches or time.monotonic() < deadline):
             searches.append(_OnEngines(problem, engines, best, gap, deadline))
             bounds[engines] = max(bounds[engines], searches[-1].bound)
     rounds = 0

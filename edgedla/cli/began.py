@@ -1,0 +1,20 @@
+"""When a command began: time limits hold for the whole of it."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import click
+
+
+class Began(NamedTuple):
+    """Seconds on time.monotonic's clock."""
+
+    at: float
+
+
+def spent_s() -> float:
+    """Seconds since the running command began; 0 where a program called it without saying when."""
+    began = click.get_current_context().find_root().obj
+    return time.monotonic() - began.at if isinstance(began, Began) else 0.0
