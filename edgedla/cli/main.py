@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import click
 
-from edgedla.cli.began import Began
+from edgedla.cli.arguments.began import Began
 from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.guard import guard_command
 from edgedla.printable import printable_text, without_credentials

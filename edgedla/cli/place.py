@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Union
 
 import click
 
-from edgedla.cli.began import spent_s
+from edgedla.cli.arguments.began import spent_s
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
     network_options,
