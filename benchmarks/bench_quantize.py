@@ -1,8 +1,10 @@
 """Cost of collecting histograms against plain inference, in one run: CPU time, peak memory, growth with samples.
 
-    python benchmarks/bench_quantize.py MODEL [--samples 50,200] [--out FILE]
+    python benchmarks/bench_quantize.py MODEL [--samples 50,200] [--whole] [--out FILE]
 
 Prints JSON, and writes it to --out. A MODEL without weights gets random ones. All five methods choose from one collection.
+--whole: then `edgedla quantize --report` with as many samples in files, in a process of its own: with triage, the comparison of
+methods on held-out samples, and thresholds by the error at the outputs.
 Exits with 1 where a row takes more than 2.5 times plain inference or more than 1 GiB.
 """
 
@@ -11,13 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
 import numpy as np
+import onnx
 from bench_quantize_trained import corpus_model
+from join_rows import write
 from provenance import provenance
 
 from edgedla.quantization.collect import collect
@@ -26,6 +32,15 @@ from edgedla.quantization.samples import Feed, InputSpec, Samples
 from edgedla.quantization.session import input_specs, open_session
 
 MOST_RATIO, MOST_MIB = 2.5, 1024
+#: The peak of the process itself: getrusage counts what its parent had at the start too.
+CLI = """
+import atexit, pathlib, time
+status = pathlib.Path("/proc/self/status")
+peak = lambda: next(int(x.split()[1]) // 1024 for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+atexit.register(lambda: print("measured", round(time.process_time(), 2), peak()))
+from edgedla.cli import run
+run()
+"""
 
 
 class RandomFeeds:
@@ -77,21 +92,40 @@ def measure(model: Any, specs: Any, count: int) -> Dict[str, float]:
     }
 
 
+def whole(model: Any, specs: Any, count: int) -> Dict[str, float]:
+    """CPU time and memory of the command with `count` samples."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "data").mkdir()
+        onnx.save(model, str(folder / "model.onnx"))
+        for i, feed in enumerate(RandomFeeds(specs, count)):
+            np.savez(folder / "data" / f"{i:05}.npz", **feed)
+        arguments = [str(folder / "model.onnx"), "--data", str(folder / "data"), "--report", "-o", str(folder / "out")]
+        started = time.perf_counter()
+        command = [sys.executable, "-c", CLI, "quantize", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        seconds = time.perf_counter() - started
+    print(done.stdout)
+    cpu, peak = done.stdout.splitlines()[-1].split()[1:]
+    return {"samples": count, "quantize_cpu_s": float(cpu), "quantize_wall_s": round(seconds, 1), "peak_mib": int(peak)}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--samples", default="50,200")
+    parser.add_argument("--whole", action="store_true")
     parser.add_argument("--out", type=Path)
     a = parser.parse_args()
     model, _ = corpus_model(Path(a.model))
     specs: Any = [InputSpec(s.name, s.shape, s.dtype) for s in input_specs(open_session(model.SerializeToString()), {})]
-    rows = [measure(model, specs, int(count)) for count in a.samples.split(",")]
+    work = whole if a.whole else measure
+    rows = [work(model, specs, int(count)) for count in a.samples.split(",")]
     document = {"basis": "measured", **provenance(), "model": a.model.rpartition("/")[2], "rows": rows}
-    text = json.dumps(document, indent=1)
-    print(text)
+    print(json.dumps(document, indent=1))
     if a.out:
-        a.out.write_text(text + "\n", encoding="utf-8")
-    return int(any(row["ratio_to_plain"] > MOST_RATIO or row["peak_mib"] > MOST_MIB for row in rows))
+        write(a.out, document)
+    return int(any(row.get("ratio_to_plain", 0) > MOST_RATIO or row["peak_mib"] > MOST_MIB for row in rows))
 
 
 if __name__ == "__main__":

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgedla.accuracy.reference import Reference
 from edgedla.builder.host.rounding import scale_input, switch_input
 from edgedla.builder.host.simulated_model import simulate
 from edgedla.builder.plan.plan import BuildPlan
@@ -85,10 +86,10 @@ class Simulation:
         nodes: how many ONNX nodes run as "dla_int8", "dla_fp16", "gpu_fp32".
     """
 
-    def __init__(self, model: Any, plan: BuildPlan, reference: Any = None) -> None:
+    def __init__(self, model: Any, plan: BuildPlan, reference: Optional[Reference] = None) -> None:
         """Args:
             model: onnx.ModelProto with static inputs and weights. plan: precision, devices and scales.
-            reference: what FP32 means, where that is another model (before its biases were corrected).
+            reference: what FP32 means, where that is another model (before its biases were corrected), or is known.
 
         Raises:
             RunError: ONNX Runtime refuses the model. EnvironmentMissing: no onnxruntime.
@@ -99,10 +100,12 @@ class Simulation:
         self.nodes = {
             "dla_int8": simulated.nodes_int8, "dla_fp16": simulated.nodes_fp16, "gpu_fp32": simulated.nodes_fp32,
         }  # fmt: skip
-        self._session = open_session(simulated.model.SerializeToString())
-        self._reference = open_session((model if reference is None else reference).SerializeToString())
-        self.outputs = tuple(o.name for o in self._reference.get_outputs() if o.type == "tensor(float)")
-        self._kept: Dict[int, Tuple[Any, List[List[np.ndarray]]]] = {}
+        serialised = simulated.model.SerializeToString()
+        # ONNX Runtime makes copies of its own of the weights.
+        del simulated
+        self._session = open_session(serialised)
+        self._reference = reference or Reference(model)
+        self.outputs = tuple(o.name for o in self._session.get_outputs() if o.type == "tensor(float)")
 
     def inputs(self, absmax: Optional[Mapping[str, float]] = None, rounded: Optional[Collection[str]] = None) -> Feed:
         """The scalar inputs: ranges that differ from the plan's, and which tensors are rounded (None: all)."""
@@ -121,13 +124,9 @@ class Simulation:
         outputs: List[np.ndarray] = self._session.run(list(self.outputs), {**feed, **self.inputs(absmax, rounded)})
         return outputs
 
-    def reference(self, feeds: Sequence[Feed]) -> List[List[np.ndarray]]:
-        """The float outputs of all samples in FP32; worked out once."""
-        key = id(feeds)
-        if key not in self._kept:
-            # The feeds are kept with the answer: another list could get the id of one that is gone.
-            self._kept[key] = (feeds, [self._reference.run(list(self.outputs), feed) for feed in feeds])
-        return self._kept[key][1]
+    def reference(self, feeds: Sequence[Feed]) -> Iterable[List[np.ndarray]]:
+        """The float outputs of all samples in FP32."""
+        return self._reference.on(feeds)
 
     def noise(
         self,
@@ -158,20 +157,23 @@ def tensor_noise(model: Any, plan: BuildPlan, feeds: Sequence[Feed]) -> Dict[str
     simulated = simulate(model, plan, adjustable=True)
     written = {o for node in model.graph.node for o in node.output}
     names = [t for t in simulated.tensors if t in written]
-    sessions = []
-    for base in (model, simulated.model):
-        outputs = {o.name for o in base.graph.output}
-        added = onnx.ModelProto()
-        for name in names:
-            if name not in outputs:
-                added.graph.output.add().name = name
-        sessions.append(open_session(base.SerializeToString() + added.SerializeToString()))
+    outputs = {o.name for o in model.graph.output}
+    added = onnx.ModelProto()
+    for name in names:
+        if name not in outputs:
+            added.graph.output.add().name = name
+    tensors, serialised = simulated.tensors, simulated.model.SerializeToString()
+    # ONNX Runtime makes copies of its own of the weights.
+    del simulated
+    rounded = open_session(serialised + added.SerializeToString())
+    del serialised
+    exact = open_session(model.SerializeToString() + added.SerializeToString())
     noise = Noise(names)
     ranges = plan.calibration.absmax
     scalars: Feed = {}
-    for name in simulated.tensors:
+    for name in tensors:
         scalars[scale_input(name)] = np.asarray(ranges[name] / INT8_MAX, np.float32)
         scalars[switch_input(name)] = np.asarray(True)
     for feed in feeds:
-        noise.add(sessions[0].run(names, feed), sessions[1].run(names, {**feed, **scalars}))
+        noise.add(exact.run(names, feed), rounded.run(names, {**feed, **scalars}))
     return {name: noise.of(i) for i, name in enumerate(names)}

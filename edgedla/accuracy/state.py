@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.accuracy.metrics import Metric
+from edgedla.accuracy.reference import Reference
 from edgedla.accuracy.simulation import Simulation
 from edgedla.builder.plan.make_plan import make_plan
 from edgedla.builder.plan.plan import BuildPlan, Calibration
@@ -38,11 +39,11 @@ class Step:
 class State:
     """Mutable: `quantize` changes ranges, precisions and the model, each time by way of `simulation()`.
 
-    `reference` is the model as it came: FP32 outputs are its.
+    `reference` is of the model as it came.
     """
 
     model: Any
-    reference: Any
+    reference: Reference
     graph: LayerGraph
     report: CheckReport
     holdout: Samples

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError, RunError, UsageError
 from edgedla.quantization.samples import NUMPY_OF_ORT, InputSpec
+from edgedla.runtime.arenas import give_back
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -22,6 +23,8 @@ TELEMETRY_SWITCH = "ORT_DISABLE_TELEMETRY"
 _ERROR_CHARACTERS = 300
 #: A session below this is no news.
 WORTH_SAYING_BYTES = 256 << 20
+#: From this size of a model on, free memory is given back before and after.
+WORTH_GIVING_BACK_BYTES = 16 << 20
 #: Estimates what a session takes. A bundle goes without: its onnx would cost a start more than everything else.
 _ESTIMATOR = "edgedla.quantization.session_memory"
 
@@ -110,10 +113,19 @@ def open_session(
     # In the order of the nodes, as the estimate counts. The default, from the outputs back, keeps more tensors at a time.
     options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
     options.graph_optimization_level = level.ORT_ENABLE_ALL if optimize else level.ORT_DISABLE_ALL
+    if len(model) >= WORTH_GIVING_BACK_BYTES:
+        give_back()
     try:
-        return OnnxSession(ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]), error)
+        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as e:
         raise ModelError(f"ONNX Runtime refuses the model: {str(e)[:_ERROR_CHARACTERS]}") from e
+    if getattr(session, "_model_bytes", None):
+        # Kept for a change of providers alone, which never happens here: as large as all weights.
+        session._model_bytes = b""
+    if len(model) >= WORTH_GIVING_BACK_BYTES:
+        # Of a model of 100 MB its messages leave another 100 behind.
+        give_back()
+    return OnnxSession(session, error)
 
 
 def _cores() -> int:

@@ -10,8 +10,8 @@ import pytest
 from onnx import numpy_helper
 
 from edgedla.accuracy.quantize import quantize
+from edgedla.accuracy.repairs.salient_noise import SalientNoise
 from edgedla.accuracy.request import QuantizeRequest
-from edgedla.accuracy.salient_noise import SalientNoise
 from edgedla.accuracy.state import Step
 from edgedla.quantization.samples import Samples
 

@@ -36,6 +36,7 @@ class Repairs:
         """
         state = self.state
         simulation = state.simulation()
+        plan = simulation.plan
         names = [n for n in simulation.tensors if n in self.collection.histograms]
         # The ranges as they came: what a rule made equal afterwards is no fault of a scale.
         best = state.plan({**state.absmax, **best_ranges(self.collection, names)}).calibration.absmax
@@ -44,9 +45,11 @@ class Repairs:
             return errors
         self.job.announce(f"measuring {len(names)} tensors, one at a time, on {len(feeds)} samples")
         tied = state.tied(set(simulation.tensors))
-        errors = with_output_shares(errors, simulation, feeds, simulation.plan.calibration.absmax, tied)
+        errors = with_output_shares(errors, simulation, feeds, plan.calibration.absmax, tied)
+        # Two more sessions follow.
+        del simulation
         if accumulated:
-            errors = with_accumulated(errors, tensor_noise(state.model, simulation.plan, feeds[:_ACCUMULATE]))
+            errors = with_accumulated(errors, tensor_noise(state.model, plan, feeds[:_ACCUMULATE]))
         return errors
 
     def free(self, errors: Sequence[TensorError], calibration: Samples, measured: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, Mapping, Optional
 
 from edgedla.accuracy.phases.job import Job
+from edgedla.accuracy.reference import Reference
 from edgedla.accuracy.state import State
 from edgedla.errors import ModelError
 from edgedla.quantization.calibration_cache import INT8_MAX
@@ -32,7 +33,7 @@ def first_state(
         job.notes.append("simulated with every layer in INT8: TensorRT 11 places layers by the types of the Q/DQ model")
     state = State(
         model=job.model,
-        reference=job.model,
+        reference=Reference(job.model),
         graph=job.graph,
         report=job.report,
         holdout=held_out,

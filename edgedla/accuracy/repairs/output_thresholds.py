@@ -3,14 +3,14 @@
 A tensor's largest values may hardly matter to what follows: then a range that clips them costs the tensor more than it gains
 it, and the outputs less. Or they matter most, as at the few places of a frame that hold an object. So the ranges of the
 tensors that weigh most at the outputs are tried one after the other, with everything else rounded too, on calibration
-samples, and each takes the range of smallest salient noise there (accuracy.salient_noise).
+samples, and each takes the range of smallest salient noise there (repairs.salient_noise).
 """
 
 from __future__ import annotations
 
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.accuracy.salient_noise import SalientNoise
+from edgedla.accuracy.repairs.salient_noise import SalientNoise
 from edgedla.accuracy.simulation import Simulation, to_db
 from edgedla.accuracy.state import State, Step
 from edgedla.accuracy.triage import TensorError
@@ -58,9 +58,10 @@ def output_thresholds(
     changed = {n: state.absmax[n] * (r / used[n]) for n, r in ranges.items() if n in state.absmax and r != used[n]}
     if not changed:
         return
-    repaired = state.simulation({**state.absmax, **changed})
-    before, after = (x.noise(held_out).sqnr_db for x in (simulation, repaired))
-    gained_db = to_db(SalientNoise(repaired, held_out).share()) - to_db(SalientNoise(simulation, held_out).share())
+    repaired = state.plan({**state.absmax, **changed}).calibration.absmax
+    before, after = (simulation.noise(held_out, absmax).sqnr_db for absmax in (used, repaired))
+    salient = SalientNoise(simulation, held_out)
+    gained_db = to_db(salient.share(repaired)) - to_db(salient.share(used))
     kept = gained_db > _GAIN_DB and after > before - _GAIN_DB
     more = ", ..." if len(changed) > 4 else ""
     noise_change = f"salient noise {abs(gained_db):.2f} dB {'less' if gained_db >= 0 else 'more'}"

@@ -53,11 +53,8 @@ def simulate(model: ModelProto, plan: BuildPlan, *, adjustable: bool = False) ->
         adjustable: every tensor that is rounded to INT8 (`Simulated.tensors`) gets two more scalar inputs, `scale_input`
             and `switch_input`: its scale, and whether it is rounded at all. One session then serves any scales.
     """
-    import onnx
-
-    changed = onnx.ModelProto()
-    changed.CopyFrom(model)
-    writer = _Writer(changed, plan, adjustable)
+    changed = _without_initializers(model)
+    writer = _Writer(model, changed, plan, adjustable)
     writer.rewrite()
     return Simulated(
         changed,
@@ -74,10 +71,13 @@ def simulate(model: ModelProto, plan: BuildPlan, *, adjustable: bool = False) ->
 class _Writer:
     """Walks the nodes in order and writes the changed graph. `state[t]`: how tensor t is already rounded."""
 
-    def __init__(self, model: ModelProto, plan: BuildPlan, adjustable: bool) -> None:
-        self.model, self.plan = model, plan
+    def __init__(self, model: ModelProto, changed: ModelProto, plan: BuildPlan, adjustable: bool) -> None:
+        """Args:
+        changed: the model without its initializers, which `rewrite` changes; those that are read still are copied then.
+        """
+        self.model, self.changed, self.plan = model, changed, plan
         half_even = plan.numerics.get(INT8_ROUNDING) == "half-even"
-        self.rounding = Rounding(model, plan.calibration.absmax, half_even, adjustable)
+        self.rounding = Rounding(changed, plan.calibration.absmax, half_even, adjustable)
         self.nodes, self.added_constants = self.rounding.nodes, self.rounding.constants
         self.modes = node_modes(model, plan)
         self.state: Dict[str, str] = {}
@@ -89,7 +89,7 @@ class _Writer:
         self.fused = fused_tensors(model)
 
     def rewrite(self) -> None:
-        graph = self.model.graph
+        graph = self.changed.graph
         for i, node in enumerate(graph.node):
             mode = self.modes[i]
             if mode:
@@ -111,9 +111,8 @@ class _Writer:
         del graph.node[:]
         graph.node.extend(self.nodes)
         used = _names_read(graph)
-        kept = [i for i in graph.initializer if i.name in used]
-        del graph.initializer[:]
-        graph.initializer.extend((*kept, *self.added_constants.values()))
+        graph.initializer.extend(i for i in self.model.graph.initializer if i.name in used)
+        graph.initializer.extend(self.added_constants.values())
 
     def _computed(self, node: NodeProto, mode: str) -> Sequence[NodeProto]:
         """The node, or what computes it with the accumulator that was chosen."""
@@ -174,6 +173,28 @@ class _Writer:
                 self.notes.append(f"weights of {node.name or node.op_type} exceed FP16 and became infinite: {name}")
             self.added_constants[copy] = numpy_helper.from_array(rounded.astype(np.float32), copy)
         return copy
+
+
+def _without_initializers(model: ModelProto) -> ModelProto:
+    """A copy that never held the weights, which may be most of the memory."""
+    import onnx
+
+    changed = onnx.ModelProto()
+    _copy_fields(model, changed, "graph")
+    _copy_fields(model.graph, changed.graph, "initializer")
+    return changed
+
+
+def _copy_fields(source: Any, target: Any, but: str) -> None:
+    for descriptor, value in source.ListFields():
+        if descriptor.name == but:
+            continue
+        if isinstance(value, (str, bytes, int, float)):
+            setattr(target, descriptor.name, value)
+        elif hasattr(value, "extend"):
+            getattr(target, descriptor.name).extend(value)
+        else:
+            getattr(target, descriptor.name).CopyFrom(value)
 
 
 def _names_read(graph: Any) -> Set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Sequence
+from typing import List, Mapping, Optional, Sequence
 
 import numpy as np
 
@@ -27,9 +27,14 @@ class SalientNoise:
     def __init__(self, simulation: Simulation, feeds: Sequence[Feed]) -> None:
         self.simulation, self.feeds = simulation, feeds
         self.exact = simulation.reference(feeds)
-        columns = list(zip(*self.exact))
-        self.means = [sum(column) / len(column) for column in columns]
-        self.signal = [sum(float((self._weights(k, y) ** 2).sum()) for y in c) for k, c in enumerate(columns)]
+        self.means: List[np.ndarray] = []
+        for outputs in self.exact:
+            shares = [np.asarray(y, np.float64) / len(feeds) for y in outputs]
+            self.means = [mean + share for mean, share in zip(self.means, shares)] if self.means else shares
+        self.signal = [0.0] * len(self.means)
+        for outputs in self.exact:
+            for k, y in enumerate(outputs):
+                self.signal[k] += float((self._weights(k, y) ** 2).sum())
 
     def share(self, absmax: Optional[Mapping[str, float]] = None) -> float:
         """Mean over the outputs that vary. `absmax`: ranges in place of the plan's, by tensor."""

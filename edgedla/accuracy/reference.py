@@ -1,0 +1,65 @@
+"""The outputs of a network in FP32: what every simulation is compared with."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.quantization.samples import Feed
+from edgedla.quantization.session import open_session
+
+#: Outputs are kept up to this size, all lists of samples together; beyond it they are worked out each time.
+MOST_BYTES = 256 << 20
+Outputs = List[np.ndarray]
+
+
+class Reference:
+    """A network whose float outputs are asked for again and again. Its session is open only while it works."""
+
+    def __init__(self, model: Any) -> None:
+        """Args:
+        model: onnx.ModelProto with static inputs and weights.
+        """
+        self.model = model
+        # The feeds are kept with their outputs: another list could get the id of one that is gone.
+        self._kept: Dict[int, Tuple[Any, List[Outputs]]] = {}
+        self._bytes = 0
+
+    def on(self, feeds: Sequence[Feed]) -> FloatOutputs:
+        """The float outputs of every sample, in the order of the network's outputs."""
+        return FloatOutputs(self, feeds)
+
+    def stream(self, feeds: Sequence[Feed]) -> Iterator[Outputs]:
+        """Sample by sample; kept where there is room for all.
+
+        Raises:
+            RunError: ONNX Runtime fails on a sample. ModelError: it refuses the model.
+        """
+        if id(feeds) in self._kept:
+            yield from self._kept[id(feeds)][1]
+            return
+        session = open_session(self.model.SerializeToString())
+        names = [o.name for o in session.get_outputs() if o.type == "tensor(float)"]
+        room, done = MOST_BYTES - self._bytes, []
+        for feed in feeds:
+            outputs = session.run(names, feed)
+            room -= sum(int(o.nbytes) for o in outputs)
+            if room >= 0:
+                done.append(outputs)
+            else:
+                done.clear()
+            yield outputs
+        if room >= 0:
+            self._kept[id(feeds)] = (feeds, done)
+            self._bytes = MOST_BYTES - room
+
+
+class FloatOutputs:
+    """The outputs of a reference on some samples. Each walk over them gives the same numbers."""
+
+    def __init__(self, reference: Reference, feeds: Sequence[Feed]) -> None:
+        self._reference, self._feeds = reference, feeds
+
+    def __iter__(self) -> Iterator[Outputs]:
+        return self._reference.stream(self._feeds)
