@@ -97,7 +97,9 @@ def row_of(target: str, precision: str, objective: str, name: str, graphs: List[
         row["error"] = str(e)
     else:
         proof = placed.proof
-        row.update(value=round(proof.value, 4), gap=round(proof.gap, 6), proven=proof.gap <= PROVEN)
+        row.update(
+            value=round(proof.value, 4), gap=round(proof.gap, 6), proven=proof.gap <= PROVEN, solver=proof.solver
+        )
     row.update(wall_s=round(time.perf_counter() - wall, 2), cpu_s=round(time.process_time() - cpu, 2))
     print(json.dumps(row), flush=True)
     return row

@@ -29,13 +29,15 @@ from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.vocabulary import GPU
 
 #: (loadables of one model, states before one item, rows of a front), search by search: the first ones shall meet good
-#: placements soon. For more loadables the bound by weights stands.
+#: placements soon, and wide fronts meet the best. For more loadables the bound by weights stands.
 SIZES: Tuple[Tuple[int, int, int], ...] = (
     (1, 100, 300),
-    (2, 300, 600),
-    (4, 1_000, 2_000),
-    (6, 3_000, 5_000),
-    (8, 9_000, 12_000),
+    (1, 200, 2_000),
+    (2, 300, 3_000),
+    (2, 1_000, 6_000),
+    (4, 2_000, 8_000),
+    (6, 4_000, 12_000),
+    (8, 9_000, 16_000),
 )
 
 #: Pairs that are compared at once, and placements whose schedules are searched for.
@@ -312,6 +314,9 @@ class _OnEngines:
             if not len(near):
                 continue
             length = shortest((names[0], names[1]), (times[0][near], times[1][near]), limit)
+            # Of rows that were merged, the weights may say more.
+            least = np.maximum(fronts[0].bound[first[near]], fronts[1].bound[second[near]])
+            length = np.maximum(length, np.minimum(least, limit))
             low = min(low, float(length.min()))
             for k in np.argsort(length, kind="stable")[:HANDED_OUT]:
                 if length[k] < limit:
