@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, List, Optional
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing
-from edgedla.runtime.arenas import limit_arenas
+from edgedla.malloc import limit_arenas
 from edgedla.runtime.pipeline.config import check_names, config_from, with_overrides
 from edgedla.runtime.pipeline.open_pipeline import open_pipeline
 from edgedla.runtime.pipeline.settings import PipelineConfig

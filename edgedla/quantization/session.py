@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError, RunError, UsageError
+from edgedla.malloc import give_back
 from edgedla.quantization.samples import NUMPY_OF_ORT, InputSpec
-from edgedla.runtime.arenas import give_back
 
 if TYPE_CHECKING:
     from onnx import ModelProto

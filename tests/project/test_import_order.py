@@ -24,6 +24,7 @@ FOUNDATION = {
     "data",
     "files",
     "guard",
+    "malloc",
     "strict_documents",
     "strict_yaml",
     "documents",
