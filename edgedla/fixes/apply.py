@@ -14,6 +14,9 @@ from edgedla.importers.model_file.changed_outputs import ChangedOutput
 
 #: A rewrite may make the pattern of an earlier one; each round starts again from the first.
 MOST_ROUNDS = 6
+#: What arithmetic with sizes that no layer has ends in: a model may state any. The site stays as it is, and says so.
+NO_NUMBERS = (ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
+UNWORKABLE = "its numbers make no layer"
 
 #: (rewrite, name of the value that it makes anew): the same in every trial on the same model.
 Key = Tuple[str, str]
@@ -120,16 +123,16 @@ def apply_rewrites(
                     continue
                 try:
                     site = rewrite.match(network, node)
-                except Refused as e:
-                    refused[rewrite.id, node.outputs[0].name] = (node, Refusal(rewrite.id, _label(node), str(e)))
-                    continue
-                if site is None:
-                    continue
-                key = (rewrite.id, site.output.name)
-                if wanted(key):
-                    applied.append(rewrite_site(network, rewrite.id, site, record))
-                else:
-                    skipped[key] = None
+                    if site is None:
+                        continue
+                    key = (rewrite.id, site.output.name)
+                    if wanted(key):
+                        applied.append(rewrite_site(network, rewrite.id, site, record))
+                    else:
+                        skipped[key] = None
+                except (Refused, *NO_NUMBERS) as e:
+                    why = str(e) if isinstance(e, Refused) else f"{UNWORKABLE}: {e}"
+                    refused[rewrite.id, node.outputs[0].name] = (node, Refusal(rewrite.id, _label(node), why))
         if len(applied) == count:
             break
     remove_dead_nodes(network.model)
@@ -161,6 +164,7 @@ def rewrite_site(network: Network, rewrite: str, site: Site, record: bool = Fals
     name = output.name
     shape = network.shape(output)
     editor = Editor(network, name)
+    # The network changes below alone: what cannot be worked out leaves it as it is.
     new = site.build(editor)
     fragment = _fragment(network, site, editor.nodes, new) if record else None
     if editor.nodes:

@@ -85,6 +85,25 @@ def require(memory: SessionMemory) -> None:
     )
 
 
+def require_room(count: int, what: str) -> None:
+    """As `require`, of values that edgedla itself is about to make; SMALL_FILE_LIMIT holds where nobody has set a limit.
+
+    Raises:
+        EnvironmentMissing: `count` bytes are beyond the limit.
+        UsageError: EDGEDLA_MAX_MEMORY is no size.
+    """
+    limit = _limit.get()
+    if limit is None:
+        limit = limit_of_environment()
+    left = SMALL_FILE_LIMIT if limit is None else limit - guard.resident_bytes(os.getpid())
+    if count > left:
+        raise EnvironmentMissing(
+            f"{what} would take {count // MIB} MiB of memory",
+            allowed=f"{max(0, left) // MIB} MiB",
+            hint=f"give smaller --shapes or a smaller --batch, or a larger --max-memory; {VARIABLE} for a program",
+        )
+
+
 def limit_of_environment() -> Optional[int]:
     """Raises:
     UsageError: EDGEDLA_MAX_MEMORY is no size.

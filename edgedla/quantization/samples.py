@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union, overload
@@ -14,6 +16,10 @@ from edgedla.errors import DataError
 from edgedla.quantization.array_file import load_arrays, require_undamaged
 
 SYNTHETIC_SAMPLES = 4
+#: Random samples below this are drawn without a question.
+WORTH_ASKING_BYTES = 64 << 20
+#: Knows the limit. A bundle goes without.
+_LIMIT = "edgedla.quantization.memory_limit"
 #: What a path of samples may be, for an error.
 ARRAYS = "a .npz or .npy, or a folder of them"
 #: Type of an input as ONNX Runtime prints it -> NumPy.
@@ -97,7 +103,12 @@ class Samples:
 
 
 def synthetic_samples(inputs: Sequence[InputSpec], count: int = SYNTHETIC_SAMPLES, seed: int = 0) -> Samples:
-    """Random feeds: pixels where the input says so, standard normal for floats, all of uint8, 0 or 1 for other integers."""
+    """Random feeds: pixels where the input says so, standard normal for floats, all of uint8, 0 or 1 for other integers.
+
+    Raises:
+        EnvironmentMissing: they would take more memory than `memory_limit` allows.
+    """
+    _require_room(inputs, count)
     feeds = []
     for i in range(count):
         rng = np.random.default_rng([seed, i])
@@ -113,6 +124,17 @@ def synthetic_samples(inputs: Sequence[InputSpec], count: int = SYNTHETIC_SAMPLE
                 feed[spec.name] = rng.integers(0, top, spec.shape).astype(spec.dtype)
         feeds.append(feed)
     return Samples(tuple(feeds), True, f"{count} seeded random samples (seed {seed})")
+
+
+def _require_room(inputs: Sequence[InputSpec], count: int) -> None:
+    """A few bytes of a model can name inputs of gigabytes. Random numbers are drawn as 8 bytes each."""
+    sizes = [math.prod(spec.shape) for spec in inputs]
+    total = sum(count * size * np.dtype(spec.dtype).itemsize for size, spec in zip(sizes, inputs))
+    total += 8 * max(sizes, default=0)
+    if total > WORTH_ASKING_BYTES and find_spec(_LIMIT) is not None:
+        from edgedla.quantization.memory_limit import require_room
+
+        require_room(total, "random samples")
 
 
 def feeds_of(arrays: Mapping[str, Any], inputs: Sequence[InputSpec], where: str) -> Sequence[Feed]:

@@ -12,7 +12,15 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper, save
 
 from edgedla.cli.main import exit_code_of
+from edgedla.errors import EnvironmentMissing, ModelError
 from edgedla.fixes import judge
+from edgedla.fixes.apply import apply_rewrites
+from edgedla.fixes.network.model_file import open_model
+from edgedla.fixes.network.network import Goal, Network
+from edgedla.fixes.proofs.sites import Budget
+from edgedla.fixes.rewrites import all_rewrites
+from edgedla.quantization.memory_limit import memory_limit
+from edgedla.quantization.samples import InputSpec, synthetic_samples
 from tests.hostile.nasty_models import chain, model, shape_doubles
 from tests.models import ints
 
@@ -48,6 +56,73 @@ def weights_without_type() -> ModelProto:
 def weights_cut_short() -> ModelProto:
     short = TensorProto(name="w", dims=[4], data_type=TensorProto.FLOAT, raw_data=b"0" * 12)
     return model([helper.make_node("Div", ["x", "w"], ["y"])], constants=[short])
+
+
+def pool(**attributes: Any) -> Callable[[], ModelProto]:
+    return lambda: model([helper.make_node("AveragePool", ["x"], ["y"], **{"kernel_shape": [3, 3], **attributes})])
+
+
+def attribute_of_another_type() -> ModelProto:
+    return model([helper.make_node("LeakyRelu", ["x"], ["y"], alpha=[0.1])])
+
+
+def attribute_that_is_no_text() -> ModelProto:
+    return model(
+        [helper.make_node("Resize", ["x", "", "s"], ["y"], nearest_mode=b"\x1b\xff")], constants=[ints("s", 1)]
+    )
+
+
+def bits_of_a_wider_type() -> ModelProto:
+    wide = TensorProto(name="w", dims=[1], data_type=TensorProto.UINT64, int32_data=[47])
+    return model([helper.make_node("Cast", ["w"], ["y"], to=TensorProto.FLOAT)], constants=[wide])
+
+
+def input_without_element_type() -> ModelProto:
+    built = model([helper.make_node("GlobalMaxPool", ["x"], ["y"])])
+    built.graph.input[0].type.tensor_type.elem_type = 0
+    return built
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (pool(strides=[2, 0], ceil_mode=1), r"'y' \[AveragePool\]: strides is \[2, 0\]"),
+        (pool(pads=[3, 7]), r"pads \[3, 7\] does not fit a kernel of \[3, 3\]"),
+        (lambda: model([helper.make_node("SpaceToDepth", ["x"], ["y"], blocksize=-1)]), "blocksize is -1"),
+        (
+            lambda: model([helper.make_node("ConvTranspose", ["x", "x"], ["y"], output_padding=[-1, 0])]),
+            "output_padding is",
+        ),
+        (attribute_of_another_type, "'alpha' has another type"),
+        (attribute_that_is_no_text, "'nearest_mode' is no text"),
+        (bits_of_a_wider_type, "initializer 'w' does not fit"),
+        (input_without_element_type, "input 'x' has no element type"),
+    ],
+)
+def test_what_no_operator_takes_is_named(make: Callable[[], ModelProto], words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        open_model(make())
+
+
+def test_sizes_that_make_no_layer_leave_their_site_alone() -> None:
+    """A Resize whose sizes are a column."""
+    column = numpy_helper.from_array(np.array([[1], [8], [8], [8]], np.int64), "s")
+    opened = open_model(model([helper.make_node("Resize", ["x", "", "", "s"], ["y"])], constants=[column]))
+    changes = apply_rewrites(Network(opened, Goal()), all_rewrites())
+    assert changes.applied == ()
+    assert any("its sizes are" in r.reason for r in changes.refused)
+
+
+def test_random_inputs_of_sites_keep_to_the_limit() -> None:
+    """A few bytes of a model name values of gigabytes."""
+    budget = Budget(1 << 20)
+    assert budget.draw("x", np.dtype("float32"), (1 << 10,)).nbytes == 4096
+    with pytest.raises(EnvironmentMissing, match="too large for a model of this size"):
+        budget.draw("x", np.dtype("float32"), (1 << 19,))
+    with memory_limit(64 << 20), pytest.raises(EnvironmentMissing, match="random values of x would take 49152 MiB"):
+        budget.draw("x", np.dtype("float32"), (1 << 32,))
+    with pytest.raises(EnvironmentMissing, match="random samples would take"):
+        synthetic_samples([InputSpec("x", (1 << 32,), np.float32)])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from edgedla.fixes.apply import UNWORKABLE
 from edgedla.fixes.examples import example_model, outcome
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import Goal
@@ -29,6 +30,7 @@ def test_random_instances(rewrite):
         example = GENERATORS[rewrite.id](np.random.default_rng([seed, 2]))
         found = outcome(rewrite, example_model(example), Goal(**dict(example.goal)))
         applied += len(found.changes.applied)
+        assert not [r for r in found.changes.refused if UNWORKABLE in r.reason], example
         assert [p.detail for p in found.proofs] == [""] * len(found.changes.applied), example
         onnx.checker.check_model(onnx_ir().to_proto(found.model), full_check=True)
     assert applied

@@ -119,6 +119,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--models", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="number of the first mutated model")
+    parser.add_argument("--patterns", type=int, default=0, help="mutated examples of the rewrites, through fix")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--tampers", type=int, default=500)
     parser.add_argument("--soak-minutes", type=float, default=0.0)
@@ -153,6 +154,10 @@ def main() -> int:
         files = attack_models.files_as_they_are(options.corpus)
         count, plain = attack_models.unmutated_case(files)
         cases("unmutated_models", figures, plain, range(count), options.part, {"files": len(files)})
+    if options.patterns:
+        patterns = attack_models.pattern_seeds()
+        broken = attack_models.pattern_case(patterns, options.seed)
+        cases("mutated_patterns", figures, broken, range(options.patterns), options.part, {"seeds": len(patterns)})
     models = attack_models.seeds(options.corpus)
     wound = attack_models.mutation_case(models, options.seed)
     numbers = range(options.first, options.first + options.models)

@@ -267,6 +267,33 @@ def mutation_case(models: Sequence[bytes], seed: int, keep: Optional[Path] = Non
     return build_case
 
 
+#: Arguments of `fix` after the model, each with half of the models.
+OF_FIX: Tuple[Tuple[str, ...], ...] = (("--change-outputs",), ("--approximate", "0.01"), ("--precision", "int8"))
+
+
+def pattern_seeds() -> List[bytes]:
+    """What each rewrite says that it changes, refuses or leaves alone: broken, they reach its arithmetic."""
+    from edgedla.fixes.examples import example_model
+    from edgedla.fixes.rewrites import all_rewrites
+
+    return [example_model(example).SerializeToString() for rewrite in all_rewrites() for example in rewrite.examples]
+
+
+def pattern_case(models: Sequence[bytes], seed: int) -> Callable[[int, Path], List[str]]:
+    """As `mutation_case`, with `fix` alone."""
+
+    def build_case(number: int, folder: Path) -> List[str]:
+        rng = random.Random(f"{seed} pattern {number}")
+        path = folder / "m.onnx"
+        path.write_bytes(mutated(rng.choice(list(models)), rng))
+        target, trt = rng.choice(PLATFORMS)
+        options = [word for words in OF_FIX if rng.random() < 0.5 for word in words]
+        release = ["--trt", trt] if trt else []
+        return ["fix", str(path), "--target", target, *release, "--dry-run", "--max-memory", "960M", *options]
+
+    return build_case
+
+
 #: Further commands for models as they are: each of them with each model and platform.
 UNMUTATED: Tuple[Tuple[str, ...], ...] = (
     *dict.fromkeys(c for _, c in COMMANDS),

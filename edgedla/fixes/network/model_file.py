@@ -11,7 +11,15 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 from edgedla.errors import ModelError, UsageError
 from edgedla.files import write_atomic, writing
 from edgedla.fixes.network.library import onnx_ir
-from edgedla.fixes.network.network import MISSING_DATA, MOST_READ_ELEMENTS, data_of, has_data, tensor_path
+from edgedla.fixes.network.network import (
+    DEFAULT_DOMAINS,
+    MISSING_DATA,
+    MOST_READ_ELEMENTS,
+    data_of,
+    has_data,
+    tensor_path,
+)
+from edgedla.fixes.network.sound import require_sound_nodes
 from edgedla.importers.model_file.onnx_file import read
 
 #: protobuf reads no message above 2 GiB; models beyond this keep their weights beside the file.
@@ -134,26 +142,49 @@ def require_whole(model: Any) -> None:
 
     Raises:
         ModelError: an attribute or tensor has no type or another one than it says, a tensor holds more or fewer bytes than
-            its dims ask for, or an output is made by no node.
+            its dims ask for, no operator takes an attribute (`require_sound_nodes`), an input has no element type, or an
+            output is made by no node.
     """
     from onnx import checker
 
     where = model.graph.name or "<model>"
-    for name, value in model.graph.initializers.items():
-        if not _holds_its_elements(value.const_value):
-            raise ModelError(f"the data of the initializer {name!r} does not fit its type and dims", where=where)
+    opset = next((v for d, v in model.graph.opset_imports.items() if d in DEFAULT_DOMAINS), 0)
     try:
+        for name, value in model.graph.initializers.items():
+            if not _holds_its_elements(value.const_value):
+                raise ModelError(f"the data of the initializer {name!r} does not fit its type and dims", where=where)
+        for node, tensor in _tensors_of_nodes(model):
+            if not _holds_its_elements(tensor):
+                raise ModelError(
+                    f"the data of {node.name or node.op_type!r} does not fit its type and dims", where=where
+                )
         proto = outline(model)
         for entry in _plain_attributes(proto.graph.node):
             checker.check_attribute(entry)
+        require_sound_nodes(proto.graph.node, opset)
+    except ModelError:
+        raise
     except Exception as e:
         # onnx-ir raises classes of its own around plain ones; the cause says more.
         raise ModelError(f"the model cannot be read whole: {str(e.__cause__ or e)[:200]}", where=where) from e
+    for entry in proto.graph.input:
+        if entry.type.HasField("tensor_type") and not _is_type(entry.type.tensor_type.elem_type):
+            raise ModelError(f"the input {entry.name!r} has no element type", where=where)
     made = {name for node in proto.graph.node for name in node.output}
     made |= {v.name for v in (*proto.graph.input, *proto.graph.initializer)}
     for output in proto.graph.output:
         if not output.name or output.name not in made:
             raise ModelError(f"no node makes the output {output.name!r}", where=where)
+
+
+def _tensors_of_nodes(model: Any) -> Iterator[Tuple[Any, Any]]:
+    """(node, constant that stands in it), those of bodies and functions too."""
+    ir = onnx_ir()
+    for nodes in (model.graph.all_nodes(), *(f.all_nodes() for f in model.functions.values())):
+        for node in nodes:
+            for entry in node.attributes.values():
+                if entry.type == ir.AttributeType.TENSOR and not entry.is_ref():
+                    yield node, entry.value
 
 
 def _plain_attributes(nodes: Iterable[Any]) -> Iterator[Any]:
@@ -174,11 +205,18 @@ def _holds_its_elements(tensor: Any) -> bool:
     proto = getattr(tensor, "raw", None)
     if not isinstance(proto, onnx.TensorProto) or proto.data_location == onnx.TensorProto.EXTERNAL:
         return True
-    if proto.data_type not in onnx.TensorProto.DataType.values() or proto.data_type == onnx.TensorProto.UNDEFINED:
+    if not _is_type(proto.data_type):
         return False
     if proto.HasField("raw_data"):
         return len(proto.raw_data) == int(tensor.nbytes)
     return data_of(tensor) is not None
+
+
+def _is_type(number: int) -> bool:
+    """Of elements."""
+    import onnx
+
+    return number in onnx.TensorProto.DataType.values() and number != onnx.TensorProto.UNDEFINED
 
 
 def require_sound(model: Any) -> None:
@@ -228,7 +266,12 @@ def save_model(model: Any, path: Union[str, Path]) -> List[Path]:
     foreign = [t for t in external if has_data(t) and Path(t.base_dir).resolve() != path.parent.resolve()]
     inside = sum(v.const_value.nbytes for v in model.graph.initializers.values()) - sum(t.nbytes for t in external)
     if not foreign and inside <= MOST_BYTES_INSIDE:
-        write_atomic(path, ir.to_proto(model).SerializeToString())
+        try:
+            data_inside = ir.to_proto(model).SerializeToString()
+        except (ArithmeticError, TypeError, ValueError) as e:
+            # Elements that are worked out from others when they are written.
+            raise ModelError(f"the rewritten model cannot be written: {str(e)[:200]}", where=model.graph.name) from e
+        write_atomic(path, data_inside)
         return [path]
     data = path.parent / f"{path.name}.data"
     if any(tensor_path(t).resolve() == data.resolve() for t in external):

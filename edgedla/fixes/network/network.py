@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
@@ -67,11 +68,11 @@ class Network:
         return name
 
     def shape(self, value: Any) -> Optional[Tuple[int, ...]]:
-        """Dims, or None where one of them is not a number; a negative one says nothing."""
+        """Dims, or None where one of them is not a number; a negative one says nothing, and of 0 nothing is computed."""
         if value is None or value.shape is None:
             return None
         dims = tuple(value.shape)
-        return tuple(int(d) for d in dims) if all(isinstance(d, int) and d >= 0 for d in dims) else None
+        return tuple(int(d) for d in dims) if all(isinstance(d, int) and d > 0 for d in dims) else None
 
     def static(self, value: Any) -> Tuple[int, ...]:
         """Dims.
@@ -145,7 +146,10 @@ class Network:
         Raises:
             Refused: unknown, or no float that rewrites are proven for.
         """
-        element = None if value is None or value.dtype is None else value.dtype.numpy()
+        element = None
+        with suppress(TypeError):
+            # Of some types, as of none, NumPy has no array.
+            element = None if value is None or value.dtype is None else value.dtype.numpy()
         if element not in (np.dtype("float32"), np.dtype("float16")):
             raise Refused(
                 f"elements of type {value.dtype if value is not None else '?'}; float32 and float16 are proven"
@@ -159,7 +163,8 @@ def data_of(tensor: Any) -> Optional[np.ndarray]:
         return None
     try:
         return _copied(tensor)
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError, AssertionError):
+        # onnx-ir asserts what a tensor's type allows.
         return None
 
 

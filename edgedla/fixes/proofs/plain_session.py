@@ -10,6 +10,7 @@ from typing import Any, Dict, Mapping, Sequence
 
 import numpy as np
 
+from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, MOST_READ_ELEMENTS, data_of
@@ -66,7 +67,10 @@ def session_of(model: Any, outputs: Sequence[str]) -> PlainSession:
     weights: Dict[str, np.ndarray] = {}
     for name, value in model.graph.initializers.items():
         if value.const_value.dtype.name in ("FLOAT", "FLOAT16") and value not in foreign:
-            weights[name] = np.asarray(data_of(value.const_value))
+            elements = data_of(value.const_value)
+            if elements is None:
+                raise ModelError(f"the elements of {name!r} cannot be worked out", where=model.graph.name or "<model>")
+            weights[name] = elements
         else:
             proto.graph.initializer.append(ir.serde.serialize_tensor(value.const_value))
             proto.graph.initializer[-1].name = name

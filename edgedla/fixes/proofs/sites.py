@@ -7,21 +7,25 @@ own noise (`whole_network`).
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.errors import EdgedlaError
+from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.fixes.apply import Applied, Fragment
 from edgedla.fixes.decoder import decoded
 from edgedla.fixes.network.network import has_data
 from edgedla.fixes.proofs.comparison import Proof, compare, unproved, worse
-from edgedla.fixes.proofs.fragments import random_values, run_fragment
+from edgedla.fixes.proofs.fragments import DRAWN_AS_BYTES, random_values, run_fragment
 from edgedla.fixes.proofs.plain_session import session_of
+from edgedla.quantization.memory_limit import require_room
 
 #: Larger values between two sites are drawn at random for the proof, not computed.
 MOST_HELD_BYTES = 2_000_000_000
+#: Random inputs of all sites together: at least so much, or so many times the weights that are there.
+LEAST_DRAWN_BYTES, DRAWN_PER_WEIGHT = 512 << 20, 32
 
 
 def prove_sites(
@@ -45,15 +49,43 @@ def prove_sites(
         seeded: the weights are random numbers, which the proofs say.
     """
     worst: List[Optional[Proof]] = [None] * len(applied)
+    last_read = {name: i for i, site in enumerate(applied) if site.fragment for name in site.fragment.inputs}
     for feed in feeds or ({},):
-        values = _values(model, applied, feed)
+        values, budget = _values(model, applied, feed), Budget(_drawn_bytes(model))
         for i, site in enumerate(applied):
-            proof = _prove(site, values, equality_of[site.rewrite], approximate, bool(feeds), data_given)
+            proof = _prove(site, values, equality_of[site.rewrite], approximate, bool(feeds), data_given, budget)
+            for name in [name for name in values if last_read.get(name, -1) <= i]:
+                del values[name]
             if seeded and proof.status == "proved":
                 proof = replace(proof, detail="on seeded weights")
             earlier = worst[i]
             worst[i] = proof if earlier is None else worse(earlier, proof)
     return tuple(p for p in worst if p is not None)
+
+
+@dataclass
+class Budget:
+    """Bytes that may still be drawn at random."""
+
+    left: int
+
+    def draw(self, name: str, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
+        """Raises:
+        EnvironmentMissing: they would take more memory than `memory_limit` allows, or more time than a model of this size
+            is worth.
+        """
+        count = math.prod(shape)
+        require_room(count * (DRAWN_AS_BYTES + dtype.itemsize), f"random values of {name}")
+        self.left -= count * dtype.itemsize
+        if self.left < 0:
+            raise EnvironmentMissing("the random inputs of all sites are too large for a model of this size")
+        return random_values(name, dtype, shape)
+
+
+def _drawn_bytes(model: Any) -> int:
+    """What a model's proofs may draw: a file of a kilobyte can name values of gigabytes."""
+    weights = sum(v.const_value.nbytes for v in model.graph.initializers.values() if has_data(v.const_value))
+    return max(LEAST_DRAWN_BYTES, DRAWN_PER_WEIGHT * weights)
 
 
 def _values(model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
@@ -76,7 +108,13 @@ def _values(model: Any, applied: Sequence[Applied], feed: Mapping[str, np.ndarra
 
 
 def _prove(
-    site: Applied, values: Dict[str, np.ndarray], equality: str, approximate: float, real: bool, data_given: bool
+    site: Applied,
+    values: Dict[str, np.ndarray],
+    equality: str,
+    approximate: float,
+    real: bool,
+    data_given: bool,
+    budget: Budget,
 ) -> Proof:
     fragment = site.fragment
     if fragment is None:
@@ -89,7 +127,10 @@ def _prove(
         if name not in values:
             if dtype is None or shape is None:
                 return unproved(equality, f"the shape of {name} is not known")
-            values[name] = random_values(name, dtype.numpy(), shape)
+            try:
+                values[name] = budget.draw(name, dtype.numpy(), shape)
+            except EdgedlaError as e:
+                return unproved(equality, e.what)
             real = False
         feed[name] = values[name]
     if site.changed and site.changed[0].decoder:

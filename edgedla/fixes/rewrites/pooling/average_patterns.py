@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, List, Optional
 
-from edgedla.fixes.network.network import Network, attribute
+from edgedla.fixes.network.network import Network, attribute, window_numbers
 from edgedla.fixes.site import Refused
 
 
@@ -33,8 +33,8 @@ def average_of(network: Network, node: Any) -> Optional[Average]:
         raise Refused(f"auto_pad is {auto}: export with pads")
     if attribute(node, "dilations", [1, 1]) != [1, 1]:
         raise Refused("it has a dilation")
-    strides = attribute(node, "strides", [1, 1])
-    pads = attribute(node, "pads", [0, 0, 0, 0]) if auto == "NOTSET" else [0, 0, 0, 0]
+    strides = window_numbers(node, "strides", (1, 1))
+    pads = window_numbers(node, "pads", (0, 0, 0, 0)) if auto == "NOTSET" else [0, 0, 0, 0]
     _, _, h, w = network.nchw(node.inputs[0])
     network.dtype(node.inputs[0])
     sides = [h + pads[0] + pads[2], w + pads[1] + pads[3]]

@@ -29,6 +29,8 @@ def match(network: Network, node: Any) -> Optional[Site]:
         return None
     if attribute(node, "axes", None):
         raise Refused("it names axes")
+    if scales.shape != (4,):
+        raise Refused(f"it has scales of {list(scales.shape)}, not one for each of four dims")
     if any(s < 1 or s != int(s) for s in scales) or any(s != 1 for s in scales[:2]):
         raise Refused(f"scales {[float(s) for s in scales]}: whole upscales of H and W are the same either way")
 

@@ -22,7 +22,9 @@ def match(network: Network, node: Any) -> Optional[Site]:
         raise Refused("it names axes or keeps the aspect ratio")
     if attribute(node, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
         raise Refused("it crops a region")
-    after = [int(s) for s in sizes]
+    after = [int(s) for s in sizes.ravel()]
+    if sizes.shape != (len(before),) or min(after) < 1:
+        raise Refused(f"its sizes are {after}")
     if any(a % b for a, b in zip(after, before)):
         raise Refused(f"from {list(before)} to {after} is no whole factor")
     attributes = {name: a.value for name, a in node.attributes.items() if name != "keep_aspect_ratio_policy"}

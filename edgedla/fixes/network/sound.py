@@ -1,0 +1,87 @@
+"""Attributes and types that no operator takes: rewrites do arithmetic with them, so such a model is refused beforehand."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Iterable, Mapping, Optional, Sequence
+
+from edgedla.errors import ModelError
+from edgedla.fixes.network.network import DEFAULT_DOMAINS
+
+#: Operators with a window of `kernel_shape`.
+_WINDOWS = frozenset(
+    {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "DeformConv", "MaxPool", "AveragePool", "LpPool"}
+)
+#: Numbers that count something: at least 1 each.
+_COUNTS = ("kernel_shape", "strides", "dilations", "group")
+#: Attribute -> its numbers per axis of the window.
+_PER_AXIS = {"strides": 1, "dilations": 1, "output_padding": 1, "pads": 2}
+
+
+def require_sound_nodes(nodes: Iterable[Any], opset: int) -> None:
+    """Args:
+        nodes: onnx.NodeProto; those of their bodies are looked at too. opset: version of the default domain.
+
+    Raises:
+        ModelError: an attribute has another type than its operator takes, is no text, or has a number or length that makes no
+            window.
+    """
+    for node in nodes:
+        own = node.domain in DEFAULT_DOMAINS
+        kinds = _kinds(node.op_type, opset) if own else {}
+        for entry in node.attribute:
+            kind = kinds.get(entry.name)
+            if kind is not None and not entry.ref_attr_name and entry.type != kind:
+                _refuse(node, f"its attribute {entry.name!r} has another type than the operator takes")
+            for text in (entry.s, *entry.strings):
+                if kind is not None and not _is_text(text):
+                    _refuse(node, f"its attribute {entry.name!r} is no text")
+            for body in [entry.g] if entry.HasField("g") else entry.graphs:
+                require_sound_nodes(body.node, opset)
+        if own:
+            _require_window(node)
+
+
+@lru_cache(maxsize=None)
+def _kinds(operator: str, opset: int) -> Mapping[str, int]:
+    """Attribute -> its onnx.AttributeProto type; empty for an operator that onnx does not know."""
+    import onnx
+
+    try:
+        schema: Any = onnx.defs.get_schema(operator, opset, "")
+    except onnx.defs.SchemaError:
+        return {}
+    return {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _require_window(node: Any) -> None:
+    numbers = {a.name: list(a.ints) or [a.i] for a in node.attribute if a.ints or a.HasField("i")}
+    if node.op_type in ("DepthToSpace", "SpaceToDepth"):
+        _require_counts(node, "blocksize", numbers.get("blocksize"))
+    if node.op_type not in _WINDOWS:
+        return
+    for name in _COUNTS:
+        _require_counts(node, name, numbers.get(name))
+    if min(numbers.get("output_padding", [0])) < 0:
+        _refuse(node, f"output_padding is {numbers['output_padding']}")
+    kernel = numbers.get("kernel_shape")
+    for name, each in _PER_AXIS.items():
+        if kernel is not None and name in numbers and len(numbers[name]) != each * len(kernel):
+            _refuse(node, f"{name} {numbers[name]} does not fit a kernel of {kernel}")
+
+
+def _require_counts(node: Any, name: str, numbers: Optional[Sequence[int]]) -> None:
+    if numbers is not None and min(numbers) < 1:
+        _refuse(node, f"{name} is {numbers[0] if len(numbers) == 1 else list(numbers)}")
+
+
+def _refuse(node: Any, what: str) -> None:
+    raise ModelError(what, where=f"node {node.name or (node.output[0] if node.output else '')!r} [{node.op_type}]")
