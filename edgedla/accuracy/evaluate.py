@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.accuracy.metrics import Metric
+from edgedla.accuracy.metrics import Metric, require_labels
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.documents import header
 from edgedla.errors import DataError, UsageError
@@ -163,13 +163,10 @@ def evaluate(
     """The metric of `network` on the samples; with `against` also that network's, and the difference.
 
     Raises:
-        DataError: the metric needs labels, and there are none. UsageError: it compares with a reference, and there is none.
+        DataError: the metric needs labels, and there are none, or it is unknown which class a folder is.
+        UsageError: it compares with a reference, and there is none.
     """
-    if metric.needs_labels and samples.labels is None:
-        raise DataError(
-            f"the metric {metric.name} needs labels", where=samples.detail,
-            allowed="an array `labels` in the .npz, a folder of pictures per class, or --labels",
-        )  # fmt: skip
+    require_labels(metric, samples)
     if metric.needs_reference and against is None:
         raise UsageError(f"the metric {metric.name} compares two networks", hint="name the other one with --against")
     values: List[Any] = []
@@ -177,7 +174,10 @@ def evaluate(
     for i, feed in enumerate(samples.feeds):
         label = samples.labels[i] if samples.labels is not None else None
         reference = against.run(feed) if against is not None else None
-        values.append(metric.of_sample(network.run(feed), label, reference))
+        outputs = network.run(feed)
+        if i == 0 and len(outputs) == 1:
+            require_labels(metric, samples, next(iter(outputs.values())).size)
+        values.append(metric.of_sample(outputs, label, reference))
         if reference is not None:
             others.append(metric.of_sample(reference, label, reference))
         if progress is not None:

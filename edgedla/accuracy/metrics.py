@@ -11,6 +11,7 @@ import numpy as np
 from edgedla.errors import DataError, EdgedlaError, RunError, UsageError, described
 from edgedla.python_files import function_of
 from edgedla.quantization.dot import dot
+from edgedla.quantization.samples import Samples
 
 Outputs = Mapping[str, np.ndarray]
 #: Resamples of a bootstrap interval.
@@ -26,6 +27,7 @@ class Metric:
         of_sample: (outputs, label, outputs of the reference) -> the sample's value, whatever `combine` takes.
         combine: values of all samples -> the figure. None: their mean.
         needs_labels, needs_reference: what `of_sample` reads. share: each value is 0 or 1.
+        by_class: a label is the place of a class among the elements of the one output.
         resamples: of the bootstrap that gives the interval where `share` is False.
     """
 
@@ -36,6 +38,7 @@ class Metric:
     needs_reference: bool = False
     share: bool = False
     resamples: int = RESAMPLES
+    by_class: bool = False
 
     def figure(self, values: Sequence[Any]) -> float:
         return float(np.mean(values)) if self.combine is None else float(self.combine(values))
@@ -139,9 +142,30 @@ def _mean_iou(values: Sequence[np.ndarray]) -> float:
     return float((np.diag(total)[used] / union[used]).mean()) if used.any() else float("nan")
 
 
+def require_labels(metric: Metric, samples: Samples, classes: Optional[int] = None) -> None:
+    """Args:
+        classes: how many the network has, where that is known.
+
+    Raises:
+        DataError: the metric needs labels, and there are none, or nothing says which class a folder is.
+    """
+    if metric.needs_labels and samples.labels is None:
+        raise DataError(
+            f"the metric {metric.name} needs labels", where=samples.detail,
+            allowed="an array `labels` in the .npz, or pictures in one folder per class",
+        )  # fmt: skip
+    folders = samples.class_folders
+    if metric.by_class and folders and classes is not None and classes != folders:
+        raise DataError(
+            f"which of the network's {classes} classes each of the {folders} folders is, is unknown", where=samples.detail,
+            allowed=f"{classes} folders, in the order of the outputs by name",
+            hint="list the classes in the order of the outputs: --classes FILE",
+        )  # fmt: skip
+
+
 METRICS: Mapping[str, Metric] = {
-    "top1": Metric("top1", _top(1), share=True),
-    "top5": Metric("top5", _top(5), share=True),
+    "top1": Metric("top1", _top(1), share=True, by_class=True),
+    "top5": Metric("top5", _top(5), share=True, by_class=True),
     "miou": Metric("miou", _confusion, _mean_iou, resamples=200),
     "cosine": Metric("cosine", _cosine, needs_labels=False, needs_reference=True),
     "l2": Metric("l2", _l2, needs_labels=False, needs_reference=True),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Union
 
 from edgedla.accuracy.layer_times import layer_times
+from edgedla.accuracy.metrics import require_labels
 from edgedla.accuracy.phases.job import Job, Progress, Say, open_job
 from edgedla.accuracy.phases.network_changes import change_network
 from edgedla.accuracy.phases.outcome import outcome
@@ -17,7 +18,7 @@ from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import Quantized
 from edgedla.accuracy.split_samples import Data, split_samples
 from edgedla.accuracy.state import State
-from edgedla.errors import DataError, UsageError
+from edgedla.errors import UsageError
 from edgedla.quantization.collect import Collection, collect
 from edgedla.quantization.methods import METHODS, method_of, thresholds
 from edgedla.quantization.samples import Feed
@@ -69,10 +70,8 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     request = job.request
     calibration, held_out, notes = split_samples(data, holdout, job.specs, request.holdout_share)
     job.notes.extend(notes)
-    if request.metric is not None and request.metric.needs_labels and held_out.labels is None:
-        raise DataError(
-            f"the metric {request.metric.name} needs labels", where=held_out.detail, allowed="an array `labels`"
-        )
+    if request.metric is not None:
+        require_labels(request.metric, held_out, _classes(job.model))
     job.announce(f"collecting histograms on {calibration.detail}")
     collection = collect(job.model, calibration, job.counter("collecting"), job.say)
     state = first_state(job, collection, calibration, held_out, given)
@@ -86,6 +85,13 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     repairs.free(errors, calibration, measured=given is None)
     repairs.to_goal(errors, times)
     return outcome(job, state, collection, calibration, errors, methods, times)
+
+
+def _classes(model: Any) -> Optional[int]:
+    """Elements of the one output; None where there are more, or the model does not say."""
+    outputs = model.graph.output
+    dims = [d.dim_value for d in outputs[0].type.tensor_type.shape.dim]
+    return math.prod(dims) if len(outputs) == 1 and dims and all(d > 0 for d in dims) else None
 
 
 def _methods(state: State, collection: Collection, feeds: Sequence[Feed]) -> Dict[str, float]:

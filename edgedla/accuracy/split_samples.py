@@ -48,6 +48,10 @@ def split_samples(
     kept = max(count - max(round(count * share), 1), 1)
     notes = [f"{kept} calibration samples are few: {FEW} or more are better"] if kept < FEW else []
     labels = every.labels
-    first = Samples(every.feeds[:kept], False, f"the first {kept} of {every.detail}", labels and labels[:kept])
-    last = Samples(every.feeds[kept:], False, f"the last {count - kept} of {every.detail}", labels and labels[kept:])
+    first, last = (
+        Samples(
+            every.feeds[part], False, f"{which} of {every.detail}", labels and labels[part], "", every.class_folders
+        )
+        for part, which in ((slice(kept), f"the first {kept}"), (slice(kept, None), f"the last {count - kept}"))
+    )
     return first, last, notes

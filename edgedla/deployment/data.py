@@ -57,7 +57,7 @@ def parts_of(request: DeployRequest, inputs: Sequence[InputSpec]) -> Parts:
     fifth = count // 5
     last = fifth
     if request.holdout is not None:
-        final = open_samples(request.holdout, inputs, request.preprocess, MOST)
+        final = open_samples(request.holdout, inputs, request.preprocess, MOST, like=request.data)
         last = 0
     if fifth < 1:
         raise DataError(
@@ -79,7 +79,7 @@ def _part(every: Samples, first: int, end: int) -> Samples:
     labels = None if every.labels is None else every.labels[first:end]
     return Samples(
         every.feeds[first:end], every.synthetic, f"samples {first} to {end - 1} of {every.detail}", labels,
-        every.identity and f"{every.identity} {first}:{end}",
+        every.identity and f"{every.identity} {first}:{end}", every.class_folders,
     )  # fmt: skip
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, List, Optional, Sequence, Union
 
 import numpy as np
 
 from edgedla.errors import DataError, EnvironmentMissing, UsageError
+from edgedla.preprocess.class_folders import class_names, labels_of, pictures_of, spread
 from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.quantization.samples import ARRAYS, Feed, Feeds, InputSpec, Samples, identity_of, load_samples
 
-PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp", ".tif", ".tiff"})
 VIDEOS = frozenset({".mp4", ".avi", ".mkv", ".mov", ".webm", ".m4v", ".mpg", ".mpeg"})
 
 
@@ -23,14 +22,18 @@ def open_samples(
     inputs: Sequence[InputSpec],
     settings: Optional[PreprocessSettings] = None,
     limit: Optional[int] = 256,
+    classes: Sequence[str] = (),
+    like: Union[None, str, Path] = None,
 ) -> Samples:
     """Samples of any kind: arrays as load_samples takes them, a folder of pictures, or a video.
 
-    Pictures in subfolders bring labels: the place of their folder among its siblings' names, in order. Of a long video
-    or folder `limit` pictures are taken, evenly.
+    Pictures in subfolders bring labels: the place of their folder's name in `classes`, or else among the folders.
+    Whatever part of them is taken holds all classes. Of a long video or folder `limit` pictures are taken, evenly.
 
     Args:
         settings: how pictures become inputs; None takes the defaults of `run`.
+        classes: names in the order of the network's outputs. like: another folder of the same classes; where there is no
+            list of them, its folders are the list: this one may lack some.
 
     Raises:
         UsageError: nothing of these is there. DataError: it does not fit the inputs, or cannot be read.
@@ -39,34 +42,25 @@ def open_samples(
     root = Path(path)
     if root.is_file() and root.suffix.lower() in VIDEOS:
         return _samples(_Video(root, _spec(inputs, settings), inputs[0], limit), root, settings)
-    files = _pictures(root)
+    files = pictures_of(root)
     if not files:
         return load_samples(root, inputs, limit, f"a folder of pictures, a video, {ARRAYS}")
     spec = _spec(inputs, settings)
-    names = sorted({f.parent.name for f in files}, key=_natural) if all(f.parent != root for f in files) else []
+    names: Sequence[str] = class_names(root, files)
     if limit is not None and len(files) > limit:
         files = [files[i] for i in np.linspace(0, len(files) - 1, limit).round().astype(int)]
-    labels = [names.index(f.parent.name) for f in files] if names else None
-    return _samples(_Pictures(files, spec, inputs[0]), root, settings, labels, files)
+    if not names:
+        return _samples(_Pictures(files, spec, inputs[0]), root, settings, files=files)
+    files = spread(files)
+    names = classes or (() if like is None else class_names(Path(like))) or names
+    samples = _samples(_Pictures(files, spec, inputs[0]), root, settings, labels_of(files, names, root), files)
+    return samples if classes else dataclasses.replace(samples, class_folders=len(names))
 
 
 def is_pictures(path: Union[str, Path]) -> bool:
     """True for a video, and for a folder that holds pictures."""
     root = Path(path)
-    return (root.is_file() and root.suffix.lower() in VIDEOS) or bool(_pictures(root))
-
-
-def _pictures(root: Path) -> List[Path]:
-    """Pictures of a folder and its subfolders in natural order; none where the folder holds arrays."""
-    if not root.is_dir() or any(p.suffix in (".npz", ".npy") for p in root.iterdir()):
-        return []
-    paths = [p for p in (*root.iterdir(), *root.glob("*/*")) if p.suffix.lower() in PICTURES and p.is_file()]
-    return sorted(paths, key=lambda p: (_natural(p.parent.name), _natural(p.name)))
-
-
-def _natural(text: str) -> Tuple[Any, ...]:
-    """2 before 10."""
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text) if part)
+    return (root.is_file() and root.suffix.lower() in VIDEOS) or bool(pictures_of(root))
 
 
 def _samples(

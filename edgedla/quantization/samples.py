@@ -92,7 +92,8 @@ class Samples:
 
     `feeds` may be read again and again, and need not stand in memory. `labels`: the right answers, one a feed, where
     the samples came with some. `identity` tells these samples from others without reading them; "" where only reading
-    them does.
+    them does. `class_folders`: labels are places among so many folders, and no list of classes says that the network
+    knows no others; 0: they come from elsewhere.
     """
 
     feeds: Sequence[Feed]
@@ -100,6 +101,7 @@ class Samples:
     detail: str
     labels: Optional[Sequence[Any]] = None
     identity: str = ""
+    class_folders: int = 0
 
 
 def synthetic_samples(inputs: Sequence[InputSpec], count: int = SYNTHETIC_SAMPLES, seed: int = 0) -> Samples:

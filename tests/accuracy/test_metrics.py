@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgedla.accuracy.metrics import METRICS, metric_of, wilson
+from edgedla.accuracy.metrics import METRICS, metric_of, require_labels, wilson
 from edgedla.errors import DataError, UsageError
+from edgedla.quantization.samples import Samples
 
 SCORES = {"y": np.asarray([[0.1, 0.7, 0.2]])}
 
@@ -75,3 +77,17 @@ def test_a_metric_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for wrong in ("guess", "own_metric:", "no_such_module_here:f", "own_metric:nothing"):
         with pytest.raises(UsageError):
             metric_of(wrong)
+
+
+def test_top1_needs_to_know_which_class_a_folder_is() -> None:
+    def fault(metric: str, **samples: Any) -> str:
+        with pytest.raises(DataError) as raised:
+            require_labels(METRICS[metric], Samples((), False, "pictures", **samples), 10)
+        return str(raised.value)
+
+    assert "needs labels" in fault("top1")
+    text = fault("top5", labels=[0], class_folders=3)
+    assert "which of the network's 10 classes each of the 3 folders is" in text
+    assert "--classes" in text
+    for metric, folders, classes in (("top1", 10, 10), ("top1", 0, 10), ("top1", 3, None), ("miou", 3, 10)):
+        require_labels(METRICS[metric], Samples((), False, "pictures", [0], class_folders=folders), classes)

@@ -47,8 +47,28 @@ def test_folders_are_classes_and_a_limit_takes_evenly(tmp_path: Path) -> None:
         picture(tmp_path / "in" / "cat" / f"{i}.png", i)
         picture(tmp_path / "in" / "dog" / f"{i}.png", i)
     samples = open_samples(tmp_path / "in", SPEC, limit=3)
-    assert list(samples.labels or ()) == [0, 1, 1]
+    assert sorted(samples.labels or ()) == [0, 1, 1]
     assert len(samples.feeds) == 3
+    whole = open_samples(tmp_path / "in", SPEC)
+    # Every part of the whole holds both classes.
+    assert list(whole.labels or ()) == [0, 1] * 4
+    assert whole.class_folders == 2
+    want = open_samples(tmp_path / "in" / "dog", SPEC)
+    np.testing.assert_array_equal(whole.feeds[1]["x"], want.feeds[0]["x"])
+
+
+def test_a_folder_that_lacks_a_class_takes_names_from_elsewhere(tmp_path: Path) -> None:
+    for name in ("ant", "bee", "cat"):
+        picture(tmp_path / "data" / name / "0.png", 1)
+    picture(tmp_path / "held" / "cat" / "0.png", 2)
+    held = tmp_path / "held"
+    assert list(open_samples(held, SPEC, like=tmp_path / "data").labels or ()) == [2]
+    assert open_samples(held, SPEC, like=tmp_path / "data").class_folders == 3
+    listed = open_samples(held, SPEC, classes=("dog", "cat"), like=tmp_path / "data")
+    assert (list(listed.labels or ()), listed.class_folders) == ([1], 0)
+    picture(held / "dog" / "0.png", 3)
+    with pytest.raises(DataError, match=r"no class is called 'dog' \(allowed: ant, bee, cat\)"):
+        open_samples(held, SPEC, like=tmp_path / "data")
 
 
 def test_a_video_gives_frames_evenly(tmp_path: Path) -> None:

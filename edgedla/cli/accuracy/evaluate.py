@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 
 import click
 
-from edgedla.cli.accuracy.metric_options import chosen_metric, metric_options
+from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, metric_options
 from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.options import ShapesType, memory_option, preprocess_options, preprocess_settings
 from edgedla.errors import UsageError
@@ -17,7 +17,10 @@ from edgedla.errors import UsageError
 @click.command()
 @click.argument("network", metavar="ARTIFACT|MODEL")
 @click.option(
-    "--data", required=True, metavar="PATH", help="Samples: a .npz (with `labels`) or .npy, or a folder of them."
+    "--data",
+    required=True,
+    metavar="PATH",
+    help="Samples: a .npz (with `labels`) or .npy, a folder of them, a folder of pictures (in one folder per class), or a video.",
 )
 @metric_options("top1")
 @click.option("--against", metavar="MODEL", help="Another model or artifact: the difference, with its interval.")
@@ -27,6 +30,7 @@ from edgedla.errors import UsageError
     "--max-drop", type=float, metavar="X", help="Exit with 1 where the metric is more than X below --against's."
 )
 @memory_option()
+@classes_option()
 @preprocess_options()
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> int:
@@ -68,7 +72,7 @@ def _evaluated(opened: Any, other: Any, metric: Any, data: str, given: Dict[str,
     pictures = preprocess_settings(given)
     if made_for is not None and pictures is not None:
         agreed(made_for, pictures.to_dict(), "--preprocess")
-    samples = open_samples(data, opened.inputs, made_for or pictures, given["limit"])
+    samples = open_samples(data, opened.inputs, made_for or pictures, given["limit"], given["classes"])
     with progress_bar() as bar:
         show = None if bar is None else (lambda done, of, bar=bar: bar("evaluating", done, of))
         return run(opened, samples, metric, other, show)

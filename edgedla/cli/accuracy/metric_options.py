@@ -37,6 +37,21 @@ def metric_options(default: Optional[str]) -> Callable[[Callable[..., Any]], Cal
     return decorate
 
 
+def classes_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """--classes: which class each folder of pictures is."""
+
+    def read(context: click.Context, parameter: click.Parameter, text: Optional[str]) -> Tuple[str, ...]:
+        from edgedla.runtime.pipeline.reading import read_labels
+
+        return read_labels(text or "")
+
+    return click.option(
+        "--classes", callback=read, metavar="FILE|A,B,C",
+        help="Classes in the order of the network's outputs, one per line: which one each folder of pictures is.  "
+        "[default: the folders of --data in order]",
+    )  # fmt: skip
+
+
 def chosen_metric(given: Dict[str, Any], network: Opened) -> Any:
     """The Metric that the options name; None where they name none.
 

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
-from edgedla.cli.accuracy.metric_options import chosen_metric, metric_options
+from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, metric_options
 from edgedla.cli.accuracy.progress import progress_bar, say
 from edgedla.cli.options import memory_option, platform_options, preprocess_options, preprocess_settings, shape_options
 from edgedla.errors import UsageError
@@ -25,6 +25,7 @@ from edgedla.errors import UsageError
     metavar="PATH",
     help="Samples that errors are measured on.  [default: the last fifth of --data, which calibration leaves out]",
 )
+@classes_option()
 @preprocess_options()
 @platform_options()
 @shape_options()
@@ -96,7 +97,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     pictures = with_embedded(preprocess_settings(given), embedded_preprocess(read(model).model, model))
 
     def samples(path: str) -> Callable[[Sequence[Any]], Any]:
-        return lambda inputs: open_samples(path, inputs, pictures, None)
+        return lambda inputs: open_samples(path, inputs, pictures, None, given["classes"], like=data)
 
     with progress_bar() as progress:
         held_out = None if holdout is None else samples(holdout)
