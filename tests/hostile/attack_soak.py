@@ -124,11 +124,15 @@ def _trim(folder: Path) -> None:
 
 
 def _figures(samples: List[Dict[str, float]]) -> Dict[str, Any]:
-    """First and last third of the run, so that growth is seen, and the most of each."""
+    """The thirds of the run, so that growth is seen, and the most of each. The first one warms up."""
     third = max(1, len(samples) // 3)
     figures: Dict[str, Any] = {"samples": len(samples), "results": int(max((s["results"] for s in samples), default=0))}
     for key in ("rss_mib", "threads", "descriptors"):
-        parts = {"first_third": samples[third // 2 : third], "last_third": samples[-third:]}
+        parts = {
+            "first_third": samples[third // 2 : third],
+            "second_third": samples[third:-third],
+            "last_third": samples[-third:],
+        }
         figures[key] = {k: round(sum(s[key] for s in v) / max(1, len(v)), 1) for k, v in parts.items()}
         figures[key]["most"] = round(max((s[key] for s in samples), default=0.0), 1)
     return figures
