@@ -27,7 +27,7 @@ from tests.hostile.nasty_models import LARGE, alternating, chain
 #: The most layers that `fix` takes, and what asks it for the most proofs.
 OF_FIX: Dict[str, Callable[[], ModelProto]] = {
     "chain_6000": lambda: chain(6_000),
-    "hard_swishes": lambda: chain(800, "HardSwish"),
+    "hard_swishes": lambda: chain(800, "HardSwish", opset=14),
     "alternating_6000": lambda: alternating(6_000),
 }
 MODELS = {**LARGE, **OF_FIX}

@@ -98,10 +98,10 @@ def bipartite(count: int) -> ModelProto:
     return model(nodes, outputs=[f"t{i}" for i in range(count)])
 
 
-def chain(count: int, op: str = "Relu") -> ModelProto:
+def chain(count: int, op: str = "Relu", opset: int = 13) -> ModelProto:
     """One layer after the other."""
     names = ["x", *(f"r{i}" for i in range(count - 1)), "y"]
-    return model([helper.make_node(op, [a], [b], name=f"{op}_{b}") for a, b in zip(names, names[1:])])
+    return model([helper.make_node(op, [a], [b], name=f"{op}_{b}") for a, b in zip(names, names[1:])], opset=opset)
 
 
 def alternating(count: int) -> ModelProto:
