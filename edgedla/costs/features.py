@@ -24,7 +24,8 @@ GPU features:
     kernel = 1000 / gpu_mhz                      each operator: its launch, start and tail. Modes that lower the GPU's clock
                                                  lower the CPU's, which launches; the GPU's clock stands for both
     kernel.int8 = kernel at INT8                 what an engine in ordinary use loses there: quantisation and reformats between
-                                                 its kernels, smaller kernels
+                                                 its kernels, smaller kernels. Builds for INT8 allow FP16: an operator
+                                                 that is faster without it costs what it costs at FP16
 
 A DLA's memory terms follow the memory clock, not the module's bus width: one core cannot fill the bus (28 to 63 GB/s of 136
 to 205 measured), so that its transfers are bound by latency. The GPU's follow the DRAM's peak bandwidth.

@@ -65,13 +65,28 @@ class LayerCosts(Mapping[Tuple[int, str], Cost]):
         return len(self.costs)
 
 
+@dataclass(frozen=True)
+class Wider:
+    """A wider precision that TensorRT may take for an operator on a device, because the build allows it."""
+
+    device: str
+    element_bytes: float
+    predict: Predict
+
+
 def layer_costs_of(
-    graph: LayerGraph, element_bytes: float, same_as: Mapping[str, str], predict: Predict, measured: Measured
+    graph: LayerGraph,
+    element_bytes: float,
+    same_as: Mapping[str, str],
+    predict: Predict,
+    measured: Measured,
+    wider: Optional[Wider] = None,
 ) -> LayerCosts:
     """Costs of all layers.
 
     Args:
         same_as: every device -> the device with the same costs that stands for it (itself, for that one).
+        wider: taken for the operators that are faster in it.
     """
     count, nothing = len(graph.layers), Cost()
     columns: Dict[str, List[Cost]] = {d: [nothing] * count for d in sorted(set(same_as.values()))}
@@ -84,17 +99,33 @@ def layer_costs_of(
             for kind, moved in traffic.items():
                 moved[layer.index] = work.moved_bytes(kind, position > 0)
         for device, column in columns.items():
-            predicted = []
-            for position, (layer, work) in enumerate(works):
-                alone = predict(layer, work, device, False)
-                predicted.append(predict(layer, work, device, True) if position else alone)
-                if position:
-                    separations.setdefault(link_of[layer.index], {})[device] = _difference(alone, predicted[-1])
+            predicted, alone = _priced(works, device, predict)
+            if wider is not None and device == wider.device:
+                again = [(layer, work_of(layer, graph, wider.element_bytes)) for layer, _ in works]
+                others, others_alone = _priced(again, device, wider.predict)
+                alone = [min(pair, key=_time_us) for pair in zip(alone, others_alone)]
+                if sum(map(_time_us, others)) < sum(map(_time_us, predicted)):
+                    predicted = others
+                    for position, (layer, work) in enumerate(again):
+                        traffic[device_kind(device)][layer.index] = work.moved_bytes(device_kind(device), position > 0)
+            for layer, apart, fused in zip([layer for layer, _ in works[1:]], alone[1:], predicted[1:]):
+                separations.setdefault(link_of[layer.index], {})[device] = _difference(apart, fused)
             time = measured(operator, device)
             for index, cost in zip(operator.layers, _replaced(predicted, time) if time else predicted):
                 column[index] = cost
     every = {link: {d: by[like] for d, like in same_as.items()} for link, by in separations.items()}
     return LayerCosts(ByLayer({d: columns[like] for d, like in same_as.items()}), every, ByLayer(traffic))
+
+
+def _time_us(cost: Cost) -> float:
+    return cost.latency_us
+
+
+def _priced(works: Sequence[Tuple[Layer, Work]], device: str, predict: Predict) -> Tuple[List[Cost], List[Cost]]:
+    """(each layer's cost within its operator, its cost alone)."""
+    alone = [predict(layer, work, device, False) for layer, work in works]
+    fused = [predict(layer, work, device, True) for layer, work in works[1:]]
+    return [*alone[:1], *fused], alone
 
 
 def _replaced(predicted: list[Cost], time: Cost) -> list[Cost]:

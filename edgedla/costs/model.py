@@ -12,7 +12,7 @@ from edgedla.costs.cost import Cost, device_kind
 from edgedla.costs.energy import energy_for
 from edgedla.costs.engines import PRECISION_BYTES, Clocks, clocks_for
 from edgedla.costs.features import engine_features, loadable_features
-from edgedla.costs.layer_costs import LayerCosts, layer_costs_of
+from edgedla.costs.layer_costs import LayerCosts, Wider, layer_costs_of
 from edgedla.costs.operators import Operator, operators_of
 from edgedla.costs.prices import Prices
 from edgedla.costs.transition import FORMATS, NATIVE_FORMATS, own_format, reformat_bytes
@@ -133,7 +133,18 @@ class CostModel(Prices):
         def measured(operator: Operator, device: str) -> Optional[Cost]:
             return self.profile.operator_us(graph, operator, self.precision, device) if self.profile else None
 
-        return layer_costs_of(graph, PRECISION_BYTES[self.precision], same_as, self.predict, measured)
+        return layer_costs_of(graph, PRECISION_BYTES[self.precision], same_as, self.predict, measured, self._wider())
+
+    def _wider(self) -> Optional[Wider]:
+        """INT8 builds allow FP16: on the GPU TensorRT takes it for the operators that INT8 makes slower.
+
+        What a board's own measurements say of its INT8 engines holds that already.
+        """
+        if self.precision != "int8" or (self.profile and ("GPU", "int8") in self.profile.corrections):
+            return None
+        energy = energy_for(self.platform.module, "fp16", self.power_mode, self.clocks)
+        fp16 = replace(self, precision="fp16", energy=energy, profile=None, sparsity=False)
+        return Wider("GPU", PRECISION_BYTES["fp16"], fp16.predict)
 
     def transition(
         self,

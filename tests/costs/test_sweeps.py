@@ -50,6 +50,15 @@ def engines():
     return [(t, p, d) for t in TARGETS for p in ("int8", "fp16") for d in ("GPU", "DLA") if d == "GPU" or t in WITH_DLA]
 
 
+@pytest.mark.parametrize("name", ["mobilenet_v2", "googlenet_caffe", "resnet50_b1"])
+def test_a_network_on_the_gpu_is_no_slower_at_int8(name: str) -> None:
+    graph = network(name)
+    for target in ("orin-nx-16gb", "agx-xavier-32gb"):
+        int8, fp16 = (CostModel.load(platform_for(target), p).layer_costs(graph) for p in ("int8", "fp16"))
+        times = [sum(costs[i, "GPU"].latency_us for i in range(len(graph.layers))) for costs in (int8, fp16)]
+        assert times[0] <= times[1] * (1 + 1e-9)
+
+
 @pytest.mark.parametrize(("target", "precision", "device"), engines())
 @settings(max_examples=examples(25), deadline=None)
 @given(SHAPES, st.integers(1, 64))
@@ -72,8 +81,8 @@ def test_more_work_never_costs_less(target: str, precision: str, device: str, sh
 @given(SHAPES)
 def test_int8_is_never_slower_than_fp16(target: str, device: str, shape: Shape) -> None:
     # DLA v1 at INT8 is carried over, further from its peak, and rounds to wider vectors: narrow layers gain nothing.
-    # A GPU's small kernels gain nothing either and pay for the quantisation between them.
-    factor = 2.0 if device == "GPU" else 1.3 if "xavier" in target else 1.0
+    # On the GPU an INT8 build may take FP16 where that is faster.
+    factor = 1.3 if device == "DLA" and "xavier" in target else 1.0
     assert conv_us(target, "int8", device, shape) <= conv_us(target, "fp16", device, shape) * factor * (1 + 1e-9)
 
 
