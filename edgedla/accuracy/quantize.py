@@ -19,9 +19,11 @@ from edgedla.accuracy.result import Quantized
 from edgedla.accuracy.split_samples import Data, split_samples
 from edgedla.accuracy.state import State
 from edgedla.errors import UsageError
+from edgedla.preprocess.pictures import open_samples
+from edgedla.preprocess.settings import with_embedded
 from edgedla.quantization.collect import Collection, collect
 from edgedla.quantization.methods import METHODS, method_of, thresholds
-from edgedla.quantization.samples import Feed
+from edgedla.quantization.samples import Feed, Samples
 
 #: Held-out samples that methods and steps are compared on.
 _COMPARE = 32
@@ -42,8 +44,9 @@ def quantize(
     Args:
         model: path of an ONNX file, its bytes, or a ModelProto; with weights. Q/DQ in it is taken out, and its scales are
             judged and repaired as `absmax` is.
-        data: calibration samples: a file or folder (see samples.load_samples), Samples, a function that makes Samples
-            for the network's inputs, or None for random input, which is marked.
+        data: calibration samples: arrays, pictures or a video by their path (see pictures.open_samples), Samples, an array
+            or an iterable (see iterable_samples.samples_from), a function that makes Samples for the network's inputs, or
+            None for random input, which is marked.
         holdout: samples that errors are measured on; None takes the last fifth of `data` out of the calibration.
         absmax: ranges to judge and repair in place of those that `request.method` chooses, for example of a cache.
         progress: called with (phase, done, of).
@@ -68,7 +71,13 @@ def quantize(
 
 def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, float]]) -> Quantized:
     request = job.request
-    calibration, held_out, notes = split_samples(data, holdout, job.specs, request.holdout_share)
+    settings = with_embedded(request.preprocess, job.embedded)
+    like = data if isinstance(data, (str, Path)) else None
+
+    def opened(path: Union[str, Path]) -> Samples:
+        return open_samples(path, job.specs, settings, None, request.classes, like)
+
+    calibration, held_out, notes = split_samples(data, holdout, job.specs, request.holdout_share, opened)
     job.notes.extend(notes)
     if request.metric is not None:
         require_labels(request.metric, held_out, _classes(job.model))

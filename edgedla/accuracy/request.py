@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence
 
 from edgedla.accuracy.metrics import Metric
+from edgedla.preprocess.settings import PreprocessSettings
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class QuantizeRequest:
         equalize: bring the channels of activations to like ranges (cross-layer equalisation), where the error falls.
         repair_fp16: rescale what FP16 cannot hold by powers of two, or keep its layers on the GPU.
         everywhere: simulate every layer in INT8 on the DLA, in place of the devices that a build would use.
+        preprocess: how pictures become inputs. classes: names in the order of the outputs, of which pictures' folders are some.
         triage_samples: samples that a run per tensor uses; 0: no tensor is run alone before a repair asks for it, and no
             threshold is chosen by the error at the outputs. holdout_share: of the samples, where no others are held out.
     """
@@ -37,5 +39,7 @@ class QuantizeRequest:
     everywhere: bool = False
     shapes: Optional[Mapping[str, Sequence[int]]] = None
     batch: Optional[int] = None
+    preprocess: Optional[PreprocessSettings] = None
+    classes: Sequence[str] = ()
     triage_samples: int = 16
     holdout_share: float = 0.2

@@ -3,39 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Callable, List, Sequence, Tuple, Union
+from typing import Any, Callable, Iterable, List, Mapping, Sequence, Tuple, Union
 
 from edgedla.errors import DataError
-from edgedla.quantization.samples import InputSpec, Samples, load_samples, synthetic_samples
+from edgedla.quantization.iterable_samples import samples_from
+from edgedla.quantization.samples import InputSpec, Samples, synthetic_samples
 
-#: What a user gives: nothing, a file or folder, samples, or a function that makes them for the network's inputs.
-Data = Union[None, str, Path, Samples, Callable[[Sequence[InputSpec]], Samples]]
+#: What a user gives: nothing, a path, samples, arrays, an iterable (`samples_from`), or a function that makes samples for
+#: the network's inputs.
+Data = Union[None, str, Path, Samples, Mapping[str, Any], Iterable[Any], Callable[[Sequence[InputSpec]], Samples]]
+#: Samples of a path.
+Opened = Callable[[Union[str, Path]], Samples]
 #: Fewer calibration samples than this are too few for most networks.
 FEW = 64
 
 
-def samples_of(data: Data, specs: Sequence[InputSpec]) -> Samples:
+def samples_of(data: Data, specs: Sequence[InputSpec], opened: Opened) -> Samples:
     if data is None:
         return synthetic_samples(specs, 16)
     if isinstance(data, Samples):
         return data
-    return data(specs) if callable(data) else load_samples(data, specs, None)
+    if isinstance(data, (str, Path)):
+        return opened(data)
+    return data(specs) if callable(data) else samples_from(data, specs)
 
 
 def split_samples(
-    data: Data, holdout: Data, specs: Sequence[InputSpec], share: float
+    data: Data, holdout: Data, specs: Sequence[InputSpec], share: float, opened: Opened
 ) -> Tuple[Samples, Samples, List[str]]:
     """(calibration, held out, what to know of them).
 
     Args:
-        share: of `data` that is held out where `holdout` is None.
+        share: of `data` that is held out where `holdout` is None. opened: reads a path.
 
     Raises:
         DataError: one sample serves both.
     """
-    every = samples_of(data, specs)
+    every = samples_of(data, specs, opened)
     if holdout is not None:
-        return every, samples_of(holdout, specs), []
+        return every, samples_of(holdout, specs, opened), []
     if data is None:
         note = "scales come from random input: the flow works, the accuracy means nothing"
         return every, synthetic_samples(specs, 8, seed=1000), [note]

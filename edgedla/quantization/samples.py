@@ -152,7 +152,7 @@ def feeds_of(arrays: Mapping[str, Any], inputs: Sequence[InputSpec], where: str)
     if missing:
         present = ", ".join(repr(name) for name in sorted(arrays))
         wanted = ", ".join(spec.name for spec in inputs)
-        raise DataError(f"no array for input {missing[0]!r}; the file has {present}", where=where, allowed=wanted)
+        raise DataError(f"no array for input {missing[0]!r}; there is {present or 'none'}", where=where, allowed=wanted)
     return _Arrays({spec.name: _as_samples(arrays[spec.name], spec, where) for spec in inputs}, inputs, where)
 
 

@@ -84,7 +84,7 @@ def test_samples_that_do_not_fit_are_refused(tmp_path: Path, arrays: Dict[str, n
 
 def test_an_array_of_another_name_is_no_input(tmp_path: Path) -> None:
     np.savez(tmp_path / "wrong.npz", images=np.ones(SPEC.shape))
-    with pytest.raises(DataError, match="no array for input 'x'; the file has 'images'"):
+    with pytest.raises(DataError, match="no array for input 'x'; there is 'images'"):
         load_samples(tmp_path / "wrong.npz", [SPEC])
     np.savez(tmp_path / "unnamed.npz", np.ones(SPEC.shape))
     assert len(load_samples(tmp_path / "unnamed.npz", [SPEC]).feeds) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
 
@@ -67,10 +67,6 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     """
     from edgedla.accuracy.quantize import quantize as run
     from edgedla.accuracy.request import QuantizeRequest
-    from edgedla.importers.model_file.embedded_preprocess import embedded_preprocess
-    from edgedla.importers.model_file.onnx_file import read
-    from edgedla.preprocess.pictures import open_samples
-    from edgedla.preprocess.settings import with_embedded
     from edgedla.quantization.calibration_cache import read_cache
     from edgedla.reports.quantization import render_quantized
 
@@ -93,15 +89,11 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         everywhere=given["everywhere"],
         shapes=given["shapes"],
         batch=given["batch"],
+        preprocess=preprocess_settings(given),
+        classes=given["classes"],
     )
-    pictures = with_embedded(preprocess_settings(given), embedded_preprocess(read(model).model, model))
-
-    def samples(path: str) -> Callable[[Sequence[Any]], Any]:
-        return lambda inputs: open_samples(path, inputs, pictures, None, given["classes"], like=data)
-
     with progress_bar() as progress:
-        held_out = None if holdout is None else samples(holdout)
-        result = run(model, samples(data), request, holdout=held_out, absmax=absmax, say=say, progress=progress)
+        result = run(model, data, request, holdout=holdout, absmax=absmax, say=say, progress=progress)
     text = render_quantized(result, given["output_format"])
     if out is not None:
         more = {"report.html": render_quantized(result, "html")} if given["report"] else {}
