@@ -89,11 +89,17 @@ def _labels(item: Any) -> List[Any]:
 
 def _arrays(item: Any, inputs: Sequence[InputSpec], where: str) -> Mapping[str, Any]:
     if isinstance(item, Mapping):
-        return {name: np.asarray(values) for name, values in item.items()}
+        dims = {spec.name: spec.shape for spec in inputs}
+        return {name: _with_batch(np.asarray(values), dims.get(name, ())) for name, values in item.items()}
     values = np.asarray(item) if hasattr(item, "__array__") else None
     if values is None or values.dtype == object:
         raise DataError(f"a sample of the type {type(item).__name__}", where=where, allowed=_ITEMS)
     if len(inputs) != 1:
         names = ", ".join(spec.name for spec in inputs)
         raise DataError(f"one array for {len(inputs)} inputs", where=where, allowed=f"arrays by name: {names}")
-    return {inputs[0].name: values}
+    return {inputs[0].name: _with_batch(values, inputs[0].shape)}
+
+
+def _with_batch(values: np.ndarray, dims: Tuple[int, ...]) -> np.ndarray:
+    """A data set gives one picture without the batch axis."""
+    return values[None] if dims[:1] == (1,) and values.shape == dims[1:] else values
