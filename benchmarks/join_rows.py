@@ -3,7 +3,8 @@
     python benchmarks/join_rows.py OUT FILE... [--commit HASH]
 
 The runs must agree in everything but the rows and the command: script, commit, machine, versions. `command` becomes a list
-where it differs. --commit: of files that were measured outside a git checkout, which say `unknown`.
+where it differs; a row that two runs have is written once. --commit: of files that were measured outside a git checkout, which
+say `unknown`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def joined(documents: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
     whole = {**first, "command": commands[0] if len(commands) == 1 else commands}
     for name in LISTS:
         if name in first:
-            whole[name] = [row for document in documents for row in document[name]]
+            whole[name] = []
+            for row in (row for document in documents for row in document[name]):
+                if row not in whole[name]:
+                    whole[name].append(row)
     return whole
 
 

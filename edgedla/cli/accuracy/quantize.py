@@ -120,7 +120,10 @@ def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, flo
     from edgedla.targets import platform_for
 
     if out is None:
-        raise UsageError("no output given", where="-o", allowed="a folder")
+        raise UsageError(
+            "no samples to measure on, and no folder for what Q/DQ nodes say", where="--data",
+            hint="--data SAMPLES measures scales; a model with Q/DQ needs -o FOLDER alone",
+        )  # fmt: skip
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
     result = translate(read_model(model), platform, absmax)
     for path in result.save(out):

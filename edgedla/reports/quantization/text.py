@@ -68,8 +68,8 @@ def _lines(r: Quantized) -> List[str]:
     if r.predicted_us:
         p = r.predicted_us
         lines.append(
-            f"time      layers on the DLA {p['int8'] / 1e3:.2f} ms per frame in INT8, {p['fp16'] / 1e3:.2f} ms in FP16; "
-            f"steps add {p['extra'] / 1e3:.2f} ms, missing scales {p['missing'] / 1e3:.2f} ms (predicted)"
+            f"time      layers on the DLA {_time(p['int8'])} per frame in INT8, {_time(p['fp16'])} in FP16; "
+            f"steps add {_time(p['extra'])}, missing scales {_time(p['missing'])} (predicted)"
         )
     for s in r.steps:
         cost = f", {s.extra_us:+.1f} us predicted" if s.extra_us else ""
@@ -84,6 +84,10 @@ def _lines(r: Quantized) -> List[str]:
         lines.append(f"FP16      {f.tensor} {what}: {sign} 2^{abs(f.shift)}, or keep its layers on the GPU")
     lines += [f"note      {note}" for note in r.notes]
     return lines
+
+
+def _time(time_us: float) -> str:
+    return f"{time_us / 1e3:.2f} ms" if time_us >= 100 else f"{time_us:.1f} us" if time_us else "nothing"
 
 
 def _coverage(r: Quantized) -> List[str]:
