@@ -91,7 +91,8 @@ def _without(model: Any, platform: Platform) -> Translated:
         )
     moved = sum(c.before is None for c in scales.changes)
     if moved:
-        notes.append(f"{moved} tensors between them got a scale by rule (rules/int8_scales.yaml)")
+        tensors = "1 tensor" if moved == 1 else f"{moved} tensors"
+        notes.append(f"{tensors} between them got a scale by rule (rules/int8_scales.yaml)")
     if layers:
         notes.append(f"{len(layers)} layers read or write a tensor without Q/DQ and stay in FP16")
     # What the model says stays as it is, bit for bit; only tensors that it says nothing of are filled in.
