@@ -23,7 +23,7 @@ MOST_ITEMS = 20_000
 
 #: Share of the time limit that sweeps may take where HiGHS can go on after them; of two models' makespan, where HiGHS
 #: proves little, more.
-SWEEPING, PAIRING = 0.6, 0.9
+SWEEPING, PAIRING = 0.65, 0.9
 
 
 def solve(

@@ -17,7 +17,7 @@ from edgedla.placement.solvers.streams.sweep import sweep
 from edgedla.placement.solvers.streams.weights import best_prices, weights_around
 
 #: Widths of the beams that look for good placements to begin with.
-BEAMS: Tuple[int, ...] = (250, 2_000)
+BEAMS: Tuple[int, ...] = (250, 700)
 
 #: Weights that the wider searches keep: the first ones have shown which matter.
 WEIGHTS = 16

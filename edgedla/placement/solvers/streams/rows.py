@@ -9,6 +9,9 @@ import numpy as np
 #: Rows that are compared pair by pair at once.
 BLOCK = 128
 
+#: In a block, which of two rows comes before the other.
+ABOVE = np.triu(np.ones((BLOCK, BLOCK), bool), 1)
+
 #: Steps of the table that stands for the rows of the blocks before.
 EDGES = 256
 
@@ -133,7 +136,8 @@ def undominated(state: np.ndarray, loads: np.ndarray) -> np.ndarray:
     for start in range(0, n, BLOCK):
         part = slice(start, min(start + BLOCK, n))
         s, m, x = state[part], middle[part], last[part]
-        under = np.triu((s[:, None] == s) & (m[:, None] <= m + 1e-9) & (x[:, None] <= x + 1e-9), 1)
+        under = (s[:, None] == s) & (m[:, None] <= m + 1e-9) & (x[:, None] <= x + 1e-9)
+        under &= ABOVE[: len(s), : len(s)]
         keep[part] = ~under.any(axis=0)
         if start and s[0] == state[start - 1]:
             if table is None or state[start - 1] != state[start - BLOCK]:
