@@ -51,8 +51,11 @@ def memory_limit(limit_bytes: Optional[int]) -> Iterator[None]:
         _limit.reset(token)
 
 
-def require(memory: SessionMemory) -> None:
-    """Raises:
+def require(memory: SessionMemory, fed_bytes: int = 0) -> None:
+    """Args:
+    fed_bytes: weights of the user's file that the session takes as inputs: they make the file no small one.
+
+    Raises:
     EnvironmentMissing: the estimate is beyond the limit, or beyond what the machine has left; or a small file wants more
         than SMALL_FILE_LIMIT and nobody has set a limit.
     UsageError: EDGEDLA_MAX_MEMORY is no size.
@@ -60,7 +63,7 @@ def require(memory: SessionMemory) -> None:
     limit, held = _limit.get(), guard.resident_bytes(os.getpid())
     if limit is None:
         limit = limit_of_environment()
-    small = limit is None and memory.file_bytes < SMALL_FILE_BYTES
+    small = limit is None and memory.file_bytes + fed_bytes < SMALL_FILE_BYTES
     refused = small and memory.total_bytes > SMALL_FILE_LIMIT
     left = available_bytes() if limit is None else limit - held
     if not refused and (left is None or memory.total_bytes <= left):

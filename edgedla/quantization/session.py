@@ -84,12 +84,14 @@ def open_session(
     optimize: bool = True,
     error: Type[EdgedlaError] = RunError,
     say: Optional[Callable[[str], None]] = None,
+    fed_bytes: int = 0,
 ) -> OnnxSession:
     """A session of a serialised model; quiet, so that the caller decides what is said.
 
     Args:
         error: what a failing inference raises: RunError, or BuildError where the session serves a build.
         say: called before with what it will take, where that is much.
+        fed_bytes: weights of the user's file that `model` lacks and each run is fed.
 
     Raises:
         ModelError: ONNX Runtime refuses the model. EnvironmentMissing: no onnxruntime, or not enough memory
@@ -97,7 +99,7 @@ def open_session(
     """
     ort = import_onnxruntime()
     if find_spec("onnx") is not None and find_spec(_ESTIMATOR) is not None:
-        _require_memory(model, say)
+        _require_memory(model, say, fed_bytes)
     options = ort.SessionOptions()
     options.log_severity_level = 4
     level = ort.GraphOptimizationLevel
@@ -136,11 +138,11 @@ def _cores() -> int:
     return cores if cores < (os.cpu_count() or 0) else 0
 
 
-def _require_memory(model: bytes, say: Optional[Callable[[str], None]]) -> None:
+def _require_memory(model: bytes, say: Optional[Callable[[str], None]], fed_bytes: int) -> None:
     from edgedla.quantization.memory_limit import require
 
     memory = memory_of(model)
-    require(memory)
+    require(memory, fed_bytes)
     if say is not None and memory.total_bytes >= WORTH_SAYING_BYTES:
         say(f"ONNX Runtime takes {memory}")
 

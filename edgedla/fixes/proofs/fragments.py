@@ -10,7 +10,7 @@ import numpy as np
 
 from edgedla.fixes.apply import Fragment
 from edgedla.fixes.network.network import data_of
-from edgedla.fixes.proofs.plain_session import PlainSession, described
+from edgedla.fixes.proofs.plain_session import PlainSession, described, of_the_file
 
 #: The most that one random number takes before it is converted.
 DRAWN_AS_BYTES = 8
@@ -32,7 +32,8 @@ def run_fragment(fragment: Fragment, feed: Mapping[str, np.ndarray], names: Sequ
     if not asked:
         return {}
     weights = {name: np.asarray(data_of(tensor)) for name, tensor in fragment.constants.items()}
-    return PlainSession(proto, weights, asked).run(feed)
+    read = [name for name, tensor in fragment.constants.items() if of_the_file(tensor)]
+    return PlainSession(proto, weights, asked, read).run(feed)
 
 
 def random_values(name: str, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:

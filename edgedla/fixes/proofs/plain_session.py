@@ -6,7 +6,7 @@ read where NumPy holds it.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Sequence
+from typing import Any, Collection, Dict, Mapping, Sequence
 
 import numpy as np
 
@@ -27,9 +27,12 @@ class PlainSession:
         proto: onnx.ModelProto, which gets its weights and outputs.
         weights: elements of the initializers that the proto lacks.
         outputs: names to compute.
+        read: those of the weights that come from the user's file, also by way of a rewrite.
     """
 
-    def __init__(self, proto: Any, weights: Mapping[str, np.ndarray], outputs: Sequence[str]) -> None:
+    def __init__(
+        self, proto: Any, weights: Mapping[str, np.ndarray], outputs: Sequence[str], read: Collection[str]
+    ) -> None:
         import onnx
 
         self.outputs = list(outputs)
@@ -42,7 +45,11 @@ class PlainSession:
                 proto.graph.initializer.append(onnx.numpy_helper.from_array(elements, name))
         known = {o.name for o in proto.graph.output}
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self.outputs if name not in known)
-        self._session = open_session(proto.SerializeToString(), optimize=False)
+        self._session = open_session(
+            proto.SerializeToString(),
+            optimize=False,
+            fed_bytes=sum(self._fed[name].nbytes for name in read if name in self._fed),
+        )
 
     def run(self, feed: Mapping[str, np.ndarray]) -> Dict[str, Any]:
         values = self._session.run(self.outputs, {**self._fed, **feed})
@@ -55,6 +62,11 @@ def described(name: str, elements: np.ndarray) -> Any:
 
     kind = onnx.helper.np_dtype_to_tensor_dtype(elements.dtype)
     return onnx.helper.make_tensor_value_info(name, kind, elements.shape)
+
+
+def of_the_file(tensor: Any) -> bool:
+    """Whether an onnx_ir tensor was read or is worked out of what was read; edgedla's own constants are arrays."""
+    return not isinstance(tensor, onnx_ir().Tensor)
 
 
 def session_of(model: Any, outputs: Sequence[str]) -> PlainSession:
@@ -74,4 +86,5 @@ def session_of(model: Any, outputs: Sequence[str]) -> PlainSession:
         else:
             proto.graph.initializer.append(ir.serde.serialize_tensor(value.const_value))
             proto.graph.initializer[-1].name = name
-    return PlainSession(proto, weights, outputs)
+    read = [name for name in weights if of_the_file(model.graph.initializers[name].const_value)]
+    return PlainSession(proto, weights, outputs, read)
