@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Any, Match
+from typing import Any
 
 _TURNS = "\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_TURNS}]")
@@ -16,8 +16,12 @@ _CONTROL = re.compile(f"[\x00-\x1f\x7f-\x9f{_TURNS}]")
 _IN_TEXT = re.compile(f"\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f{_TURNS}]")
 #: What JSON may hold raw in a string and a terminal obeys; and halves of surrogate pairs, which are no UTF-8.
 _IN_JSON = f"[\x7f-\x9f{_TURNS}\ud800-\udfff]"
-#: An address of any scheme, to the end of the word: a password may hold quotes, slashes and further @. Or user:password@.
-_ADDRESS = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*:/{1,2})(\S+)|[^\s\"'(@:]+:\S*@")
+#: A word's address of any scheme: where it begins, and its scheme.
+_SCHEME = re.compile(r"(?i)(?:[^a-z]|\A)([a-z][a-z0-9+.-]{0,30}:/{1,2})")
+#: An address without its scheme: where the user's name begins.
+_USER = re.compile(r"[^\s\"'(@:]{1,200}:")
+#: Words longer than this are searched for no secret values: what stands behind a question mark is cut.
+_LONG = 2000
 #: `user-pw=...` of GStreamer's elements, and what cameras and services call their keys.
 SECRET_VALUE = re.compile(
     r"(?i)([\w-]*(?:pass|pw|pwd|secret|token|key|auth|user)[\w-]*\s*[=:]\s*)(\"[^\"]*\"|[^\s&;,!\"']+)"
@@ -36,14 +40,26 @@ def printable_text(text: str) -> str:
 
 def without_credentials(text: str) -> str:
     """Words of an error, which may name anything that the user gave: user and password of addresses are "***"."""
+    return re.sub(r"\S+", lambda m: _without_credentials(m.group()), text) if ":" in text else text
 
-    def cut(match: Match[str]) -> str:
-        if match[1] is None:
-            return "***@"
-        _, at, rest = match[2].rpartition("@")
-        return match[1] + ("***@" if at else "") + SECRET_VALUE.sub(r"\1***", rest if at else match[2])
 
-    return _ADDRESS.sub(cut, text)
+def _without_credentials(word: str) -> str:
+    # A password may hold quotes, slashes and further @, so it ends at the last one.
+    at = word.rfind("@")
+    scheme = _SCHEME.search(word)
+    begin = scheme if scheme is not None else _USER.search(word)
+    if begin is None or (scheme is None and begin.start() > at):
+        return word
+    head = word[: begin.end()] if scheme is not None else word[: begin.start()]
+    if at < len(head):
+        user, rest = "", word[len(head) :]
+    else:
+        user, rest = "***@", word[at + 1 :]
+    if len(rest) > _LONG:
+        rest = rest.partition("?")[0]
+    elif scheme is not None:
+        rest = SECRET_VALUE.sub(r"\1***", rest)
+    return f"{head}{user}{rest}"
 
 
 def json_escaped(document: str) -> str:

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
@@ -187,7 +188,7 @@ def _view(text: Optional[str]) -> Dict[str, Any]:
     if text is None:
         return {}
     host, colon, port = text.rpartition(":")
-    if not port.isdigit() or not 0 < int(port) <= 65535 or (colon and not host):
+    if not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) <= 65535 or (colon and not host):
         raise UsageError(f"{text!r}", where="--view", allowed="PORT or HOST:PORT, port 1 to 65535")
     return {"port": int(port), "address": host.strip("[]") or None}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ def _forget_killed(folder: Path) -> None:
     """Removes what killed processes left of this step, and this process before."""
     for partial in folder.parent.glob(f".{folder.name}.*"):
         number = partial.suffix[1:]
-        if number.isdigit() and (int(number) == os.getpid() or not _runs(int(number))):
+        if re.fullmatch("[0-9]{1,9}", number) and (int(number) == os.getpid() or not _runs(int(number))):
             shutil.rmtree(partial, ignore_errors=True)
 
 

@@ -226,7 +226,7 @@ def _graph_content(graph: Any) -> Dict[str, Any]:
 
 
 def _release(trt: Optional[str]) -> Dict[str, Any]:
-    return {"trt": tuple(int(n) for n in trt.split(".") if n.isdigit())} if trt else {}
+    return {"trt": tuple(int(n) for n in trt.split(".") if n.isdecimal())} if trt else {}
 
 
 def _own_loadable(artifact: Artifact, notes: List[str]) -> Tuple[Fact, ...]:

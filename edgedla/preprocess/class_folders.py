@@ -62,4 +62,4 @@ def _listed(names: Sequence[str]) -> str:
 
 def _natural(text: str) -> Tuple[Any, ...]:
     """2 before 10."""
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text) if part)
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text) if part)

@@ -88,7 +88,7 @@ class _Fields:
     def number(self, key: str) -> Optional[int]:
         value = self._document.get(key)
         # The core of a DLA is written as text: "0".
-        if isinstance(value, str) and value.isdigit() and len(value) < 10:
+        if isinstance(value, str) and value.isdecimal() and len(value) < 10:
             value = int(value)
         if value is None or (type(value) is int and 0 <= value < 1 << 31):
             return value

@@ -37,6 +37,6 @@ def parse_address(text: str) -> Address:
     host = (match["v6"] or match["host"] or "") if match else ""
     if match is None or not _HOST.match(host) or (match["user"] is not None and not _USER.match(match["user"])):
         raise UsageError(f"{text!r} is no address of a board", where="--board", allowed="NAME or [user@]host[:port]")
-    if match["port"] is not None and not (match["port"].isdigit() and 0 < int(match["port"]) < 65536):
+    if match["port"] is not None and not (re.fullmatch("[0-9]{1,5}", match["port"]) and 0 < int(match["port"]) < 65536):
         raise UsageError(f"the port {match['port']!r} of {text!r}", where="--board", allowed="1 to 65535")
     return Address(host, match["user"], int(match["port"]) if match["port"] else None)

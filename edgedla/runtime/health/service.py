@@ -37,7 +37,7 @@ def as_service(pipeline: Pipeline) -> Iterator[None]:
     stop = threading.Event()
     usec = os.environ.get("WATCHDOG_USEC", "")
     thread = None
-    if usec.isdigit() and int(usec) > 0:
+    if usec.isdecimal() and int(usec) > 0:
         thread = threading.Thread(
             target=_feed, args=(pipeline, int(usec) / 3e6, stop), name="edgedla-service", daemon=True
         )

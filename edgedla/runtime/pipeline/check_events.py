@@ -49,7 +49,7 @@ def _check(at: str, rule: EventRule, config: PipelineConfig) -> None:
 
 def _check_classes(at: str, rule: EventRule, labels: Set[str]) -> None:
     for cls in rule.classes:
-        if cls not in labels and not cls.isdigit():
+        if cls not in labels and not cls.isdecimal():
             near = difflib.get_close_matches(cls, labels, 1)
             raise UsageError(
                 f"{at}.classes names {cls!r}, which no model that it watches finds",

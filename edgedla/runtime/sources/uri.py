@@ -171,10 +171,10 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
 def _device(uri: SourceUri) -> str:
     """The place of a camera: csi://0 has a number, v4l2://0 is /dev/video0."""
     place = uri.place.strip("/") if uri.scheme == "csi" else uri.place
-    if uri.scheme == "csi" and not (place or "0").isdigit():
+    if uri.scheme == "csi" and not re.fullmatch("[0-9]{1,4}", place or "0"):
         raise UsageError(f"the CSI camera is {place!r}", where=uri.text, allowed="a number: csi://0, csi://1, ...")
     if uri.scheme == "v4l2":
-        return f"/dev/video{place}" if place.isdigit() else place or "/dev/video0"
+        return f"/dev/video{place}" if place.isdecimal() else place or "/dev/video0"
     return place
 
 
