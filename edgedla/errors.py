@@ -92,6 +92,10 @@ class ModelError(DataError):
     """The model cannot be read, or TensorRT's parser refuses it."""
 
 
+class ModelTooLarge(ModelError):
+    """The model is beyond a limit of nodes or layers."""
+
+
 class RuleError(DataError):
     """A file under rules/ is wrong; `where` is file:line."""
 

@@ -15,6 +15,7 @@ from edgedla.builder.artifact.store import folder_lock, output_folder, own_folde
 from edgedla.builder.chain.build import build_chain
 from edgedla.builder.chain.plan import ChainPlan, Whole, plan_chain
 from edgedla.builder.decoder import decoder_contents, decoder_notes
+from edgedla.builder.host.limits import require_simulable
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.builder.plan.devices import devices_of
 from edgedla.builder.plan.explained import explained
@@ -113,7 +114,7 @@ def build(
             work = folder / WORK
             source = OnnxSource(path)
             request = replace(request, preprocess=with_embedded(request.preprocess, source.embedded))
-            plan = _plan(source, request, work, say)
+            plan = _plan(source, request, work, say, simulated=backend == "host")
             if isinstance(plan, ChainPlan):
                 return build_chain(plan, source, folder, work, backend, request, _build_one, say, explain)
             done = standing(folder, work, plan.to_json(), backend, source.identity, request, say)
@@ -159,7 +160,12 @@ def _build_one(
 
 
 def _plan(
-    source: OnnxSource, request: BuildRequest, work: Optional[Path], say: Optional[Say], weights: bool = True
+    source: OnnxSource,
+    request: BuildRequest,
+    work: Optional[Path],
+    say: Optional[Say],
+    weights: bool = True,
+    simulated: bool = False,
 ) -> Union[BuildPlan, ChainPlan]:
     from edgedla.graph.open_sizes import TRTEXEC_BATCH
     from edgedla.importers import load_onnx
@@ -171,6 +177,8 @@ def _plan(
         source.file, trt=platform.release.trt, shapes=request.shapes, batch=request.batch, open_batch=TRTEXEC_BATCH
     )
     refuse_dynamic(graph)
+    if simulated:
+        require_simulable(graph)
     request = with_quantization(request, source.path)
     pictures = with_embedded(request.preprocess, source.embedded)
     options, model = request.options, None

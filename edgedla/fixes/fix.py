@@ -17,7 +17,7 @@ from edgedla.fixes.account import (
 from edgedla.fixes.apply_proven import apply_proven, conversion_note, feeds_of, network_proof
 from edgedla.fixes.choose import Chooser
 from edgedla.fixes.fold import fold_constants, set_shapes
-from edgedla.fixes.judge import PURPOSES, Judge
+from edgedla.fixes.judge import PURPOSES, Judge, require_size
 from edgedla.fixes.metadata import write_metadata
 from edgedla.fixes.network.model_file import checked, open_model, outline, require_sound
 from edgedla.fixes.network.network import Goal
@@ -95,6 +95,7 @@ def fix(
         chip=platform.module.chip,
     )
     rewrites = wanted_rewrites(only, skip, purpose, approximate, precision)
+    require_size(model, platform.release.trt)
     before_conversion, work = _opened(model, source, opset, shapes or {}, batch)
     conversion = conversion_note(before_conversion, work, prove)
     judge = Judge(platform, precision, purpose, power_mode)

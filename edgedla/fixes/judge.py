@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Optional, Tuple
 
 from edgedla.costs.model import CostModel
-from edgedla.errors import EdgedlaError, ModelError
+from edgedla.errors import EdgedlaError, ModelError, ModelTooLarge
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
+from edgedla.importers.model_file.onnx_file import graph_size, read
 from edgedla.placement.prediction.predict import Predictor
 from edgedla.placement.problem.model import Model
 from edgedla.regions import check_graph
@@ -23,6 +25,41 @@ PURPOSES: Dict[str, str] = {"hybrid": "fallback", "strict": "strict", "standalon
 #: Layers of a network to fix: it is imported, checked and priced again for every group of rewrites, some 2 ms per layer in all.
 #: Real ones have some thousands.
 MOST_LAYERS = 6_000
+
+
+def require_size(model: Any, trt: Tuple[int, ...]) -> None:
+    """What is too large is said before onnx-ir reads it, checks it and calls its functions.
+
+    Raises:
+        ModelTooLarge: more than MOST_LAYERS layers, or beyond a limit of the importer.
+        ModelError: no readable model.
+    """
+    if not isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview)):
+        return
+    source = read(model)
+    if not source.model.functions and graph_size(source.model.graph) <= MOST_LAYERS:
+        return
+    try:
+        graph = load_onnx(source, trt=trt)
+    except ModelTooLarge:
+        raise
+    except ModelError:
+        # A refusal of the parser, which a rewrite may cure.
+        return
+    require_layers(graph)
+
+
+def require_layers(graph: LayerGraph) -> None:
+    """Raises:
+    ModelTooLarge: more than MOST_LAYERS.
+    """
+    if len(graph.layers) > MOST_LAYERS:
+        raise ModelTooLarge(
+            f"{len(graph.layers)} layers are too many to fix",
+            where=graph.name,
+            allowed=f"at most {MOST_LAYERS}",
+            hint="`edgedla check` names the remedies of a larger network; fix its parts.",
+        )
 
 
 @dataclass(frozen=True)
@@ -102,16 +139,12 @@ class Judge:
         self.asked += 1
         try:
             graph = load_onnx(model, trt=self.platform.release.trt)
+        except ModelTooLarge:
+            raise
         except ModelError as e:
             self.last = None
             return Figures(refused=e.what)
-        if len(graph.layers) > MOST_LAYERS:
-            raise ModelError(
-                f"{len(graph.layers)} layers are too many to fix",
-                where=graph.name,
-                allowed=f"at most {MOST_LAYERS}",
-                hint="`edgedla check` names the remedies of a larger network; fix its parts.",
-            )
+        require_layers(graph)
         report = check_graph(graph, self.platform, self.precision, PURPOSES[self.purpose], ranked=False)
         self.last = (graph, report)
         totals = report.totals

@@ -8,7 +8,7 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.errors import ModelError, UsageError
+from edgedla.errors import ModelError, ModelTooLarge, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
 from edgedla.graph.source import SourceLocation
 from edgedla.importers.context import Context
@@ -100,7 +100,9 @@ def _import(
         outputs = output_tensors(ctx, graph)
     except Refused as e:
         raise walk.refuse(str(e)) from e
-    except (CannotTell, TooLarge) as e:
+    except TooLarge as e:
+        raise ModelTooLarge(str(e), where=source.where) from e
+    except CannotTell as e:
         raise ModelError(str(e), where=source.where) from e
     except RecursionError as e:
         raise ModelError("subgraphs are nested too deeply", where=source.where) from e

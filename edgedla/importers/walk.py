@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
-from edgedla.errors import ModelError
+from edgedla.errors import ModelError, ModelTooLarge
 from edgedla.importers import known_ops
 from edgedla.importers.context import MAX_NESTED_SUBGRAPHS, Context
 from edgedla.importers.network.core import NetTensor, NodeRecord
@@ -72,7 +72,7 @@ class Walk:
         if ctx.function_attributes:
             self.function_nodes += 1
             if self.function_nodes > MAX_FUNCTION_NODES:
-                raise ModelError(
+                raise ModelTooLarge(
                     f"more than {MAX_FUNCTION_NODES} nodes in calls of the model's functions", where=self.where
                 )
         node = Node(proto, ctx.function_attributes[-1] if ctx.function_attributes else None)

@@ -8,12 +8,24 @@ import sys
 from pathlib import Path
 
 import pytest
+from onnx import save
 
-from edgedla.errors import ModelError
+from edgedla.builder import BuildRequest, build
+from edgedla.builder.host import limits
+from edgedla.errors import ModelError, ModelTooLarge
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file import onnx_file
 from edgedla.importers.network import core
-from tests.hostile.nasty_models import LARGE, bipartite, empty_nodes, fan_out, nested_functions, nested_ifs, sum_of_one
+from tests.hostile.nasty_models import (
+    LARGE,
+    bipartite,
+    chain,
+    empty_nodes,
+    fan_out,
+    nested_functions,
+    nested_ifs,
+    sum_of_one,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,6 +54,39 @@ def test_nodes_that_become_too_many_layers_are_refused(monkeypatch: pytest.Monke
         with pytest.raises(ModelError, match="more than 50 layers"):
             load_onnx(make().SerializeToString())
     assert len(load_onnx(sum_of_one(51).SerializeToString()).layers) == 50
+
+
+def test_a_network_that_is_too_large_is_neither_simulated_nor_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(chain(6), str(tmp_path / "m.onnx"))
+    fp16, int8 = (BuildRequest(target="orin", backend="host", precision=p) for p in ("fp16", "int8"))
+    monkeypatch.setattr(limits, "MOST_MEASURED", 5)
+    with pytest.raises(ModelTooLarge, match="6 layers are too many to measure INT8 ranges"):
+        build(tmp_path / "m.onnx", tmp_path / "a", int8)
+    monkeypatch.setattr(limits, "MOST_LAYERS", 5)
+    with pytest.raises(ModelTooLarge, match="6 layers are too many to simulate"):
+        build(tmp_path / "m.onnx", tmp_path / "a", fp16)
+    monkeypatch.setattr(limits, "MOST_OUTPUTS", 2)
+    save(fan_out(3), str(tmp_path / "m.onnx"))
+    with pytest.raises(ModelTooLarge, match="3 outputs are too many"):
+        build(tmp_path / "m.onnx", tmp_path / "a", fp16)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="fix needs Python 3.10")
+def test_fix_refuses_what_is_too_large_before_onnx_ir_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgedla.fixes import fix as fixing
+    from edgedla.fixes import judge
+
+    monkeypatch.setattr(judge, "MOST_LAYERS", 5)
+    monkeypatch.setattr(fixing, "open_model", None)
+    for make, words in (
+        (lambda: sum_of_one(500_001), "500000"),
+        (lambda: nested_functions(4, 4), "256 layers"),
+        (lambda: chain(6), "6 layers"),
+    ):
+        with pytest.raises(ModelTooLarge, match=words):
+            fixing.fix(make().SerializeToString(), target="orin")
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
+from edgedla.builder.host.limits import require_measurable
 from edgedla.builder.plan.plan import Calibration
 from edgedla.errors import EdgedlaError
 from edgedla.files import write_atomic
@@ -36,7 +37,7 @@ def calibrate(
 
     Raises:
         DocumentError, DataError: cache or samples are unreadable or do not fit.
-        ModelError: the model has no weights here. EnvironmentMissing: no onnxruntime.
+        ModelError: the model has no weights here, or is too large to measure on random input. EnvironmentMissing: no onnxruntime.
     """
     if cache is not None:
         cache_ranges = read_cache(cache)
@@ -52,6 +53,8 @@ def calibrate(
     from edgedla.quantization.session import model_input_specs
 
     method_of(method)
+    if data is None:
+        require_measurable(graph)
     shapes = {name: graph.tensors[name].dims for name in graph.inputs}
     model = source.static(shapes)
     specs = model_input_specs(model)

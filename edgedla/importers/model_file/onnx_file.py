@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
-from edgedla.errors import ModelError
+from edgedla.errors import ModelError, ModelTooLarge
 from edgedla.importers.context import MAX_NESTED_SUBGRAPHS
 from edgedla.importers.model_file.wire import Malformed, check_size, fault, nested_graphs, stripped
 
@@ -169,7 +169,7 @@ def check_model(proto: Any, where: str) -> None:
         raise ModelError("the graph has no outputs", where=where)
     size = graph_size(graph)
     if size > MAX_NODES_AND_INPUTS:
-        raise ModelError(f"{size} nodes and node inputs", where=where, allowed=f"{MAX_NODES_AND_INPUTS}")
+        raise ModelTooLarge(f"{size} nodes and node inputs", where=where, allowed=f"{MAX_NODES_AND_INPUTS}")
 
 
 def graph_size(graph: Any) -> int:
