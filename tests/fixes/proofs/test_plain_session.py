@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 import pytest
 
 from edgedla.errors import EnvironmentMissing
 from edgedla.fixes.proofs.plain_session import of_the_file, session_of
 from edgedla.quantization import memory_limit
 from tests.models import constant, node, onnx_model
+
+ir = pytest.importorskip("onnx_ir", reason="rewriting needs Python 3.10")
 
 KIB = 1 << 10
 
