@@ -55,12 +55,14 @@ class Prices:
     Attributes:
         fp16_us: layer -> longer in FP16 on the DLA. gpu_us: layer -> longer on the GPU, without its borders; a layer that is
             missing here cannot go there. borders: of the network. on_gpu: layers that stand there already.
+        no_fp16: layers whose tensors FP16 cannot hold: they stay in INT8, or go to the GPU.
     """
 
     fp16_us: Mapping[str, float]
     gpu_us: Mapping[str, float] = field(default_factory=dict)
     borders: Tuple[Border, ...] = ()
     on_gpu: FrozenSet[str] = frozenset()
+    no_fp16: FrozenSet[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ def choose(candidates: Sequence[Candidate], prices: Prices, excess: float) -> Op
     fp16: Dict[str, int] = {}
     gpu: Dict[str, int] = {}
     for name in sorted({name for c in candidates for name in c.layers}):
-        fp16[name] = model.column(max(prices.fp16_us.get(name, 0.0), 0.0) + _LAYER_US, 0.0, 1.0, True)
+        most = 0.0 if name in prices.no_fp16 else 1.0
+        fp16[name] = model.column(max(prices.fp16_us.get(name, 0.0), 0.0) + _LAYER_US, 0.0, most, True)
         if name in prices.gpu_us:
             gpu[name] = model.column(max(prices.gpu_us[name], 0.0) + _LAYER_US, 0.0, 1.0, True)
             model.at_most({fp16[name]: 1.0, gpu[name]: 1.0}, 1.0)

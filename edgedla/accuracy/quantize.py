@@ -15,7 +15,7 @@ from edgedla.accuracy.phases.repairs import Repairs
 from edgedla.accuracy.phases.start import first_state
 from edgedla.accuracy.qdq_model import plain_model
 from edgedla.accuracy.request import QuantizeRequest
-from edgedla.accuracy.result import Quantized
+from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.split_samples import Data, split_samples
 from edgedla.accuracy.state import State
 from edgedla.errors import UsageError
@@ -93,7 +93,8 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     errors = repairs.errors(repairs.few, accumulated=True)
     repairs.free(errors, calibration, measured=given is None)
     repairs.to_goal(errors, times)
-    return outcome(job, state, collection, calibration, errors, methods, times)
+    method = request.method if given is None else GIVEN
+    return outcome(job, state, collection, calibration, errors, methods, times, method)
 
 
 def _classes(model: Any) -> Optional[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from edgedla.accuracy.choose_fp16 import Candidate, Choice, choose
 from edgedla.accuracy.layer_times import LayerTimes
@@ -104,6 +104,7 @@ def layers_to_fp16(
     feeds: Sequence[Feed],
     enough: Enough,
     goal_db: Optional[float] = None,
+    no_fp16: Collection[str] = (),
 ) -> Optional[Choice]:
     """Takes the layers of least predicted time out of INT8, to FP16 on the DLA or to the GPU, so that `enough` holds.
 
@@ -112,15 +113,18 @@ def layers_to_fp16(
 
     Args:
         enough: (SQNR in dB, simulation) -> the goal is met. goal_db: the SQNR in it, where it has one.
+        no_fp16: layers whose tensors FP16 cannot hold.
     """
     before = state.simulation().noise(feeds)
     candidates = _adding_up(candidates_of(state, errors), before.share)
     on_dla = set(state.on_dla())
-    total, prices = before.share, times.prices(state.on_gpu())
+    total = before.share
+    prices = replace(times.prices(state.on_gpu()), no_fp16=frozenset(no_fp16))
     kept, stood = dict(state.precisions), dict(state.devices)
     # A goal in another unit is approached from half of the noise on.
     excess = least_excess(total, goal_db) if goal_db is not None else total * 0.5
     excess = excess if excess > 0 else total * 0.5
+    tried: Set[Tuple[Tuple[str, ...], ...]] = set()
     for _ in range(_ROUNDS):
         choice = choose(candidates, prices, min(excess, 0.999 * sum(c.share for c in candidates)))
         if choice is not None and on_dla.issubset(choice.gpu):
@@ -129,6 +133,10 @@ def layers_to_fp16(
             continue
         if choice is None:
             break
+        if (choice.layers, choice.gpu) in tried:
+            excess = _tighter(excess, total)
+            continue
+        tried.add((choice.layers, choice.gpu))
         state.precisions = {**kept, **dict.fromkeys(choice.layers, "fp16")}
         state.devices = {**stood, **dict.fromkeys(choice.gpu, GPU)}
         simulation = state.simulation()
@@ -140,9 +148,13 @@ def layers_to_fp16(
         state.steps.append(Step("layers in FP16", detail, before.sqnr_db, after.sqnr_db, good, choice.cost_us))
         if good:
             return choice
-        excess = min(excess + (total - excess) * 0.6, total)
+        excess = _tighter(excess, total)
     state.precisions, state.devices = kept, stood
     return None
+
+
+def _tighter(excess: float, total: float) -> float:
+    return min(excess + (total - excess) * 0.6, total)
 
 
 def least_excess(total: float, goal_db: float) -> float:

@@ -17,6 +17,8 @@ from edgedla.files import make_folder, write_atomic
 from edgedla.quantization.coverage import Coverage
 
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
+#: In place of a method where a cache or the model itself brought the ranges.
+GIVEN = "given ranges"
 
 
 @dataclass(frozen=True)

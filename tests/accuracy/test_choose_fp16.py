@@ -100,3 +100,15 @@ def test_neighbours_go_to_the_gpu_together() -> None:
     assert choice.gpu == choice.layers == ("b", "c")
     # Both layers, one tensor there and one back.
     assert choice.cost_us == pytest.approx(2 + 3 + 9)
+
+
+def test_a_layer_that_fp16_cannot_hold_stays_or_goes_to_the_gpu() -> None:
+    candidates = [Candidate("t", 1.0, ("a",)), Candidate("u", 1.0, ("b",))]
+    prices = Prices({"a": 1.0, "b": 5.0}, no_fp16=frozenset({"a"}))
+    choice = choose(candidates, prices, 0.9)
+    assert choice is not None
+    assert choice.layers == ("b",)
+    assert choose(candidates, prices, 1.9) is None
+    moved = choose(candidates, Prices({"a": 1.0, "b": 5.0}, {"a": 2.0}, no_fp16=frozenset({"a"})), 0.9)
+    assert moved is not None
+    assert (moved.layers, moved.gpu) == (("a",), ("a",))

@@ -31,9 +31,10 @@ def outcome(
     errors: Tuple[TensorError, ...],
     methods: Mapping[str, float],
     times: LayerTimes,
+    method: str,
 ) -> Quantized:
     """Args:
-    errors: of the ranges as they came. methods: SQNR in dB by method.
+    method: that the ranges come from. errors: of the ranges as they came. methods: SQNR in dB by method.
     """
     request, plan = job.request, state.plan()
     simulation = Simulation(state.model, plan, state.reference)
@@ -48,7 +49,7 @@ def outcome(
     return Quantized(
         network=job.graph.name,
         platform=job.platform.to_dict(),
-        method=request.method,
+        method=method,
         samples=calibration.detail,
         synthetic=calibration.synthetic,
         holdout=state.holdout.detail,

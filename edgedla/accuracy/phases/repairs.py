@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, Optional, Sequence, Set, Tuple
 
+from edgedla.accuracy.fp16_care import fp16_findings
 from edgedla.accuracy.layer_times import LayerTimes
 from edgedla.accuracy.phases.job import Job
+from edgedla.accuracy.phases.network_changes import tensors_on_dla
 from edgedla.accuracy.repair import Enough, better_thresholds, goal, layers_to_fp16
 from edgedla.accuracy.simulation import Simulation, tensor_noise
 from edgedla.accuracy.state import State, metric_values
@@ -79,9 +81,13 @@ class Repairs:
             better_thresholds(self.state, errors, self.feeds, enough)
         if not self._met(enough):
             self.job.announce("choosing layers for FP16")
-            layers_to_fp16(
-                self.state, self.errors(self.few or self.feeds[:1]), times, self.feeds, enough, request.min_sqnr_db
-            )
+            errors = self.errors(self.few or self.feeds[:1])
+            layers_to_fp16(self.state, errors, times, self.feeds, enough, request.min_sqnr_db, self._beyond_fp16())
+
+    def _beyond_fp16(self) -> Set[str]:
+        """Layers that read or write what FP16 cannot hold."""
+        beyond = {f.tensor for f in fp16_findings(self.collection, tensors_on_dla(self.state))}
+        return {x.name for x in self.state.graph.layers if beyond.intersection((*x.inputs, *x.outputs))}
 
     def _met(self, enough: Enough) -> bool:
         simulation = self.state.simulation()

@@ -6,6 +6,7 @@ from typing import Dict, Mapping, Optional
 
 from edgedla.accuracy.phases.job import Job
 from edgedla.accuracy.reference import Reference
+from edgedla.accuracy.result import GIVEN
 from edgedla.accuracy.state import State
 from edgedla.errors import ModelError
 from edgedla.quantization.calibration_cache import INT8_MAX
@@ -39,7 +40,7 @@ def first_state(
         holdout=held_out,
         absmax=absmax,
         source="synthetic" if calibration.synthetic else "data",
-        detail=f"{calibration.detail}, {job.request.method if given is None else 'given ranges'}",
+        detail=f"{calibration.detail}, {job.request.method if given is None else GIVEN}",
         everywhere=typed or job.request.everywhere,
     )
     if job.stripped is not None:

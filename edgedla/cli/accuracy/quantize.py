@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import click
@@ -72,7 +73,8 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
 
     if given["report"] and out is None:
         raise UsageError("a report needs a folder", where="--report", hint="-o FOLDER")
-    absmax = dict(read_cache(given["calib"]).absmax) if given["calib"] else None
+    cache = read_cache(given["calib"]) if given["calib"] else None
+    absmax = None if cache is None else dict(cache.absmax)
     if data is None:
         return _translate(model, out, absmax, given)
     request = QuantizeRequest(
@@ -94,6 +96,8 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     )
     with progress_bar() as progress:
         result = run(model, data, request, holdout=holdout, absmax=absmax, say=say, progress=progress)
+    if cache is not None:
+        result = replace(result, notes=(*cache.notes, *result.notes))
     text = render_quantized(result, given["output_format"])
     if out is not None:
         more = {"report.html": render_quantized(result, "html")} if given["report"] else {}

@@ -6,7 +6,7 @@ import math
 from typing import Dict, List, Sequence
 
 from edgedla.accuracy.evaluate import Evaluation, Score
-from edgedla.accuracy.result import Quantized
+from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.triage import TensorError
 from edgedla.quantization.scale_rules import scale_rules
 
@@ -51,7 +51,8 @@ def _lines(r: Quantized) -> List[str]:
     lines = [
         f"network   {r.network}",
         f"for       {platform['target']}, TensorRT {platform['trt']}, INT8",
-        f"scales    {r.method} on {r.samples}" + (" RANDOM INPUT: accuracy means nothing" if r.synthetic else ""),
+        f"scales    {r.method}{', judged' if r.method == GIVEN else ''} on {r.samples}"
+        + (" RANDOM INPUT: accuracy means nothing" if r.synthetic else ""),
         "error     outputs not measured: the build ran no sample"
         if math.isnan(r.sqnr_db)
         else f"error     outputs {db(r.sqnr_db)} SQNR on {r.holdout} (SIMULATED)",
@@ -82,6 +83,8 @@ def _lines(r: Quantized) -> List[str]:
         what = f"reaches {f.absmax:.4g}, FP16 ends at 65504" if f.problem == "overflow" else f"{db(f.sqnr_db)} in FP16"
         sign = "divide by" if f.shift < 0 else "multiply by"
         lines.append(f"FP16      {f.tensor} {what}: {sign} 2^{abs(f.shift)}, or keep its layers on the GPU")
+    if r.fp16:
+        lines.append("          --repair-fp16 does the first, and where it cannot the second")
     lines += [f"note      {note}" for note in r.notes]
     return lines
 
