@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
 from edgedla.accuracy.layer_times import layer_times
 from edgedla.accuracy.metrics import require_labels
@@ -88,7 +88,7 @@ def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, 
     feeds = held_out.feeds[:_COMPARE]
     collection = change_network(job, state, collection, calibration, feeds)
     job.announce(f"comparing methods on {len(feeds)} of the held-out samples")
-    methods = _methods(state, collection, feeds)
+    methods = _methods(state, collection, feeds, job.counter("methods"))
     repairs = Repairs(job, state, collection, feeds)
     errors = repairs.errors(repairs.few, accumulated=True)
     repairs.free(errors, calibration, measured=given is None)
@@ -104,10 +104,15 @@ def _classes(model: Any) -> Optional[int]:
     return math.prod(dims) if len(outputs) == 1 and dims and all(d > 0 for d in dims) else None
 
 
-def _methods(state: State, collection: Collection, feeds: Sequence[Feed]) -> Dict[str, float]:
+def _methods(
+    state: State, collection: Collection, feeds: Sequence[Feed], progress: Optional[Callable[[int, int], None]]
+) -> Dict[str, float]:
     """SQNR of the outputs in dB by method."""
     simulation = state.simulation()
-    return {
-        name: simulation.noise(feeds, state.plan(thresholds(collection, name)).calibration.absmax).sqnr_db
-        for name in METHODS
-    }
+    reached: Dict[str, float] = {}
+    for name in METHODS:
+        absmax = state.plan(thresholds(collection, name)).calibration.absmax
+        reached[name] = simulation.noise(feeds, absmax).sqnr_db
+        if progress is not None:
+            progress(len(reached), len(METHODS))
+    return reached

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.accuracy.simulation import Simulation
 from edgedla.quantization.collect import Collection
@@ -93,16 +93,17 @@ def with_output_shares(
     feeds: Sequence[Feed],
     absmax: Mapping[str, float],
     groups: Sequence[Sequence[str]] = (),
+    progress: Optional[Callable[[int, int], None]] = None,
 ) -> Tuple[TensorError, ...]:
     """The same with `output_share` measured, suspects first: the network runs once per tensor over `feeds`.
 
     Args:
-        groups: tensors that share one scale, as the rules tie them.
+        groups: tensors that share one scale, as the rules tie them. progress: called with (tensors done, of).
     """
     rounded = set(simulation.tensors)
     tied = {name: group for group in groups for name in group}
     measured: List[TensorError] = []
-    for error in errors:
+    for done, error in enumerate(errors, start=1):
         if error.tensor in rounded:
             share = simulation.noise(feeds, absmax, (error.tensor,)).share
             error = replace(error, output_share=share)
@@ -110,6 +111,8 @@ def with_output_shares(
                 alike = tied.get(error.tensor, (error.tensor,))
                 error = replace(error, outputs_gain=_outputs_gain(error, simulation, feeds, absmax, alike))
         measured.append(error)
+        if progress is not None:
+            progress(done, len(errors))
     return tuple(sorted(measured, key=lambda e: not e.suspect))
 
 

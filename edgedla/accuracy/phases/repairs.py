@@ -47,7 +47,9 @@ class Repairs:
             return errors
         self.job.announce(f"measuring {len(names)} tensors, one at a time, on {len(feeds)} samples")
         tied = state.tied(set(simulation.tensors))
-        errors = with_output_shares(errors, simulation, feeds, plan.calibration.absmax, tied)
+        errors = with_output_shares(
+            errors, simulation, feeds, plan.calibration.absmax, tied, self.job.counter("tensors")
+        )
         # Two more sessions follow.
         del simulation
         if accumulated:
