@@ -1,5 +1,7 @@
 """CPU seconds and memory of every command at its limits of size: large models that are nasty, and the largest that are taken.
 
+`quantize` is not among them: it searches over the samples that it is given, for as long as that takes.
+
     python -m tests.hostile.attack_sizes -o sizes.json                        everything, some twenty minutes
     python -m tests.hostile.attack_sizes --model chain --command build -o one.json
 
@@ -22,15 +24,18 @@ from onnx import ModelProto
 
 from edgedla.files import write_atomic
 from tests.hostile.attack import ROOT, commit, versions
-from tests.hostile.nasty_models import LARGE, alternating, chain
+from tests.hostile.nasty_models import LARGE, alternating, chain, fan_out, wide_concat
 
-#: The most layers that `fix` takes, and what asks it for the most proofs.
-OF_FIX: Dict[str, Callable[[], ModelProto]] = {
+#: The most layers that `fix` and host builds take, and what asks for the most proofs, outputs and INT8 ranges.
+AT_LIMITS: Dict[str, Callable[[], ModelProto]] = {
     "chain_6000": lambda: chain(6_000),
     "hard_swishes": lambda: chain(800, "HardSwish", opset=14),
     "alternating_6000": lambda: alternating(6_000),
+    "wide_concat_5999": lambda: wide_concat(5_999),
+    "fan_out_1000": lambda: fan_out(1_000),
+    "chain_2000": lambda: chain(2_000),
 }
-MODELS = {**LARGE, **OF_FIX}
+MODELS = {**LARGE, **AT_LIMITS}
 #: {d} is an empty folder for results.
 COMMANDS: Dict[str, Tuple[str, ...]] = {
     "check": (),
@@ -40,7 +45,6 @@ COMMANDS: Dict[str, Tuple[str, ...]] = {
     "build": ("--backend", "host", "-o", "{d}/a"),
     "build int8": ("--backend", "host", "--precision", "int8", "-o", "{d}/q"),
     "build trtexec": ("--backend", "trtexec", "-o", "{d}/build.sh"),
-    "quantize": ("-o", "{d}/s"),
     "sweep": ("-o", "{d}/s.jsonl"),
 }
 #: Beyond this a line is ended: it has missed its limit long before.
