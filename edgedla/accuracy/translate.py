@@ -60,7 +60,11 @@ def translate(model: Any, platform: Platform, absmax: Optional[Mapping[str, floa
     if has_qdq(model):
         if absmax is not None:
             raise UsageError("the model holds Q/DQ, and a cache gives scales too", allowed="one of them")
-        return _without(model, platform) if not typed else Translated("qdq", model.SerializeToString(), {})
+        if not typed:
+            return _without(model, platform)
+        return Translated(
+            "qdq", model.SerializeToString(), {}, notes=("the model holds Q/DQ already: written as it is",)
+        )
     if absmax is None:
         raise UsageError(
             "the model holds no Q/DQ, and there are no samples", where="--data",

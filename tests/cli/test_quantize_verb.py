@@ -45,6 +45,24 @@ def run(*args: object) -> int:
     return exit_code_of([str(a) for a in args])
 
 
+def test_ranges_of_a_cache_are_called_given(
+    files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    model, samples = files
+    cache = tmp_path / "mine.cache"
+    cache.write_text("TRT-8401-MinMaxCalibration\nx: 3d000000\nr: 3e000000\ny: 3f000000\n")
+    assert run("quantize", model, "--data", samples, "--calib", cache) == 0
+    text = capsys.readouterr().out
+    assert "scales    given ranges, judged on the first 64 of 80 samples" in text
+    assert "the cache was made by MinMaxCalibration" in text
+    # A model that holds Q/DQ is what TensorRT 11 takes.
+    assert run("quantize", model, "--calib", cache, "--trt", "11.4.1", "-o", tmp_path / "a") == 0
+    assert run("quantize", tmp_path / "a" / "model.onnx", "--trt", "11.4.1", "-o", tmp_path / "b") == 0
+    assert "the model holds Q/DQ already: written as it is" in capsys.readouterr().out
+    assert run("quantize", model) == 2
+    assert "--data SAMPLES measures scales" in capsys.readouterr().err
+
+
 def test_quantize_writes_what_a_build_takes(
     files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -133,7 +133,9 @@ def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, flo
     for path in result.save(out):
         say(f"written {path}")
     what = "plain ONNX with a calibration cache" if result.form == "cache" else "ONNX with Q/DQ"
-    lines = [f"form      {what}, for TensorRT {platform.release.trt_text}", f"scales    {len(result.absmax)} tensors"]
+    lines = [f"form      {what}, for TensorRT {platform.release.trt_text}"]
+    if result.absmax:
+        lines.append(f"scales    {len(result.absmax)} tensors")
     if result.fp16_layers:
         lines.append(f"fp16      --layerPrecisions={result.precisions}")
     lines += [f"note      {note}" for note in result.notes]
