@@ -82,7 +82,10 @@ FINDINGS: Mapping[int, Tuple[str, Tuple[str, ...]]] = {
     ),
     7: (
         "`nothing runs on the DLA: every placement with it costs more` where the proof was stopped",
-        ("placement/test_findings.py::test_what_is_not_proven_is_not_said",),
+        (
+            "placement/test_findings.py::test_what_is_not_proven_is_not_said",
+            "placement/test_findings.py::test_a_search_that_was_stopped_does_not_say_that_every_placement_costs_more",
+        ),
     ),
     8: (
         "a clock that no source states is taken as the highest",
@@ -258,6 +261,22 @@ def test_what_is_not_proven_is_not_said() -> None:
         assert ("no placement with a loadable costs less" in text) == proven
         assert ("is not proven" in text) != proven
     assert proof_text(stopped) == "best found, the optimum is at most 50.00% lower (stopped by the time limit)"
+
+
+def test_a_search_that_was_stopped_does_not_say_that_every_placement_costs_more(monkeypatch) -> None:
+    from edgedla.placement import api
+
+    solve = api.solve
+
+    def stopped(*arguments):
+        solution = solve(*arguments)
+        return replace(solution, bound=0.5 * solution.value, timed_out=True)
+
+    monkeypatch.setattr(api, "solve", stopped)
+    placement = edgedla.place(small_model(widths=(8,), size=8), **ORIN)
+    assert not placement.models[0].regions
+    assert any("that none with it is better is not proven" in note for note in placement.notes)
+    assert not any("costs more under the cost model" in note for note in placement.notes)
 
 
 def test_the_dlas_energy_grows_with_its_arithmetic() -> None:
