@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -39,6 +40,10 @@ SIZES: Tuple[Tuple[int, int, int], ...] = (
     (6, 4_000, 12_000),
     (8, 9_000, 16_000),
 )
+
+#: From the second size on, the lower half of the gap is closed first, again and again, while it is wider than this share of
+#: the value: far fewer states and rows lie there.
+HALVED = 2e-3
 
 #: Pairs that are compared at once, and placements whose schedules are searched for.
 PAIRS, HANDED_OUT = 250_000, 12
@@ -100,6 +105,8 @@ def solve_pair(
     rounds = 0
     for size in SIZES:
         for search in searches:
+            if size != SIZES[0]:
+                rounds += search.halve(size)
             while search.bound < best.value * (1 - gap) and time.monotonic() < deadline:
                 rounds += 1
                 if not search.look(*size):
@@ -172,9 +179,25 @@ class _OnEngines:
             self.best.offer(evaluate(self.problem, devices))
         return least
 
-    def look(self, most_loadables: int, most_states: int, width: int) -> bool:
-        """Raises `bound` or finds something shorter; True where another look of this size may do more."""
-        limit = self.limit
+    def halve(self, size: Tuple[int, int, int]) -> int:
+        """Looks into the lower half of the gap while that closes it; how many times."""
+        for k in itertools.count():
+            wide = self.limit - self.bound > HALVED * self.best.value
+            if not wide or time.monotonic() > self.deadline:
+                return k
+            middle = 0.5 * (self.bound + self.limit)
+            self.look(*size, share=0.5)
+            if self.bound < min(middle, self.limit) * (1 - 1e-9):
+                return k + 1
+        return 0
+
+    def look(self, most_loadables: int, most_states: int, width: int, share: float = 1.0) -> bool:
+        """Raises `bound` or finds something shorter; True where another look of this size may do more.
+
+        Args:
+            share: of the gap above `bound`, how much is looked into.
+        """
+        limit = min(self.bound + share * (self.limit - self.bound), self.limit)
         rows_of_weights = weights_around(self.weights, self.weighed)
         weights = [of_model(rows_of_weights, m, self.factors) for m in (0, 1)]
         along = np.ones(len(rows_of_weights), bool)
