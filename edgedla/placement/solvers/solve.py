@@ -18,8 +18,9 @@ from edgedla.placement.solvers.milp import solve_milp
 
 SOLVERS = ("auto", "highs", "python")
 
-#: Items beyond which no solver starts: what it writes down first takes gigabytes. Real networks have some thousands.
-MOST_ITEMS = 20_000
+#: Items beyond which no solver starts: what it writes down first takes gigabytes, and HiGHS keeps
+#: no time limit (20,000: half a minute over 6 s). Real networks have some thousands.
+MOST_ITEMS = 10_000
 
 #: Share of the time limit that sweeps may take where HiGHS can go on after them; of two models' makespan, where HiGHS
 #: proves little, more.
