@@ -32,7 +32,7 @@ from edgedla.vocabulary import DEVICES
 STARTING, STARTING_MAKESPAN = 0.3, 0.1
 
 #: What the answer takes to put together and to write, as a share of what the models took to read and to price.
-ANSWERING = 0.4
+ANSWERING = 0.8
 
 
 def place(

@@ -42,7 +42,7 @@ class EngineSearch:
         self.engines, self.bound, self.complete, self.stopped = engines, floor, False, False
         self._frontier = Frontier(problem, engines)
         self._factors = np.array([problem.factor(frozenset(engines), d) for d in self._frontier.devices])
-        reached, self._prices = best_prices(self._frontier, self._factors, weights)
+        reached, self._prices = best_prices(self._frontier, self._factors, weights, deadline)
         self.bound = max(self.bound, reached)
         self._weights = np.unique(self._prices.weights, axis=0)
         self._known: Known = [{} for _ in problem.items]

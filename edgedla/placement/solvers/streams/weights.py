@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import time
 from typing import Sequence, Tuple
 
 import numpy as np
 
+from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.load_weights import Prices
 
@@ -15,14 +17,22 @@ WIDE: Tuple[float, ...] = (0.5, 0.75, 1.0, 1.33, 2.0)
 STEPS: Tuple[float, ...] = (1.2, 1.08, 1.03, 1.01, 1.004)
 
 
-def best_prices(frontier: Frontier, factors: np.ndarray, weights: np.ndarray) -> Tuple[float, Prices]:
-    """(the best bound of the whole problem, prices around the weights that give it); `weights` is where to look first."""
+def best_prices(
+    frontier: Frontier, factors: np.ndarray, weights: np.ndarray, deadline: float = INFINITY
+) -> Tuple[float, Prices]:
+    """(the best bound of the whole problem, prices around the weights that give it); `weights` is where to look first.
+
+    Args:
+        deadline: on time.monotonic's clock; then the climb ends where it is.
+    """
     around = weights_around(weights)
     prices = Prices.both_ways(frontier, around * factors)
     bound, best = _highest(prices, around)
     first = best
     if (best > 0).all():
         for step in STEPS:
+            if time.monotonic() > deadline:
+                return bound, prices
             rows = stretched(best, (1 / step, 1.0, step))
             reached, row = _highest(Prices.both_ways(frontier, rows * factors), rows)
             if reached > bound:
