@@ -64,7 +64,7 @@ class Search:
 
         Raises:
             ModelError: the target's parser refuses the model, and no rewrite that the level allows changes that.
-        RunError: its outputs are not finite in FP16, and nothing that the level allows changes that.
+            RunError: its outputs are not finite in FP16, and nothing that the level allows changes that.
         """
         self._as_it_is()
         # Level 0 always ends: without it there is nothing that could stand.
@@ -131,10 +131,10 @@ class Search:
         except EnvironmentMissing as e:
             # Rewriting needs a newer Python than calibrating does.
             self._note("exact rewrites for INT8", 2, "skipped", e.what)
-        # The one that is predicted best first: where it holds, the other need not be calibrated.
+        # The one that is predicted best first. The other is calibrated too where layers that the first needs in FP16
+        # make it slower than the other is predicted.
         for candidate in sorted(offered, key=lambda c: c.rank(self._objective)):
-            if self._offer_int8(candidate):
-                return
+            self._offer_int8(candidate)
 
     def _approximate(self) -> None:
         for rewrite in _approximations():
@@ -179,37 +179,36 @@ class Search:
             predicted.value, predicted.folder, predicted.file(PLACEMENT) if self.request.place == "best" else None,
         )  # fmt: skip
 
-    def _offer(self, candidate: Candidate, commands: Tuple[str, ...]) -> bool:
-        """Keeps the candidate where it is better and the metric holds; True where it is kept."""
+    def _offer(self, candidate: Candidate, commands: Tuple[str, ...]) -> None:
+        """Keeps the candidate where it is better and the metric holds."""
         why = self._no_gain(candidate)
         if why:
             self._note(candidate.name, candidate.level, "undone", why, candidate, commands=commands)
-            return False
+            return
         candidate = self.steps.built(candidate)
         drop = _drop(candidate)
         # Rewrites that are proven exact change nothing but the last bits; the metric is asked all the same.
         if drop > self.request.max_drop:
             why = f"{_metric(candidate)} falls by {drop:.4g}, more than {self.request.max_drop:g}"
             self._note(candidate.name, candidate.level, "rejected", why, candidate, drop, commands)
-            return False
+            return
         self._note(candidate.name, candidate.level, "kept", self._gain(candidate), candidate, drop, commands)
         self.best = candidate
         self.passed.append(candidate)
         if self.first is None:
             self.first = candidate
-        return True
 
-    def _offer_int8(self, candidate: Candidate) -> bool:
+    def _offer_int8(self, candidate: Candidate) -> None:
         why = self._no_gain(candidate)
         if why:
             # Before any calibration: layers that stay in FP16 could only make it slower.
             self._note(candidate.name, candidate.level, "undone", why, candidate)
-            return False
+            return
         scales = self._scales(candidate.model)
         if scales.value["met"] is False:
             why = f"no scales and no mix with FP16 keep the metric within {self.request.max_drop:g}"
             self._note(candidate.name, candidate.level, "rejected", why, candidate)
-            return False
+            return
         candidate = replace(
             candidate, quantization=scales.folder, quantization_key=scales.key, extra_us=scales.value["extra_us"]
         )
@@ -218,7 +217,7 @@ class Search:
             changed = self._candidate(candidate.name, candidate.level, model, "int8", None)
             candidate = replace(candidate, model=model, model_sha256=changed.model_sha256,
                                 predicted=changed.predicted, placed=changed.placed, placement=changed.placement)  # fmt: skip
-        return self._offer(candidate, ("edgedla quantize MODEL --data DATA -o quantization",))
+        self._offer(candidate, ("edgedla quantize MODEL --data DATA -o quantization",))
 
     def _scales(self, model: Path) -> Step:
         """Scales by the default method; where the metric does not hold with them, by the method of the best outputs."""
