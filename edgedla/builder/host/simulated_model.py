@@ -6,6 +6,7 @@ accumulators, its tactics, its speed. What the plan puts on the GPU stays FP32.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Set, Tuple
 
@@ -190,7 +191,9 @@ def _copy_fields(source: Any, target: Any, but: str) -> None:
         if descriptor.name == but:
             continue
         if isinstance(value, (str, bytes, int, float)):
-            setattr(target, descriptor.name, value)
+            # A name or description that is no UTF-8 can be read and not written.
+            with suppress(UnicodeDecodeError):
+                setattr(target, descriptor.name, value)
         elif hasattr(value, "extend"):
             getattr(target, descriptor.name).extend(value)
         else:

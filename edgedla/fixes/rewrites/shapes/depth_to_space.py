@@ -12,6 +12,9 @@ from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuse
 
 Found = Tuple[Any, Tuple[Any, ...], int, bool]
 
+#: Elements of the one-hot weights: larger ones are most of a model that had none.
+MOST_ELEMENTS = 1 << 24
+
 
 def match(network: Network, node: Any) -> Optional[Site]:
     rearrangement = _operator(node) if node.op_type == "DepthToSpace" else _reshapes(network, node)
@@ -25,6 +28,8 @@ def match(network: Network, node: Any) -> Optional[Site]:
     if not 1 < block <= most:
         raise Refused(f"a block of {block}; the transposed convolution takes 2 to {most}")
     channels = c // (block * block)
+    if c * c > MOST_ELEMENTS:
+        raise Refused(f"one-hot weights of {c} channels are too many")
 
     def build(editor: Any) -> Any:
         weight = np.zeros((c, channels, block, block))

@@ -10,6 +10,9 @@ from edgedla.fixes.network.network import Network, attribute
 from edgedla.fixes.rewrites.limits import conv_stride
 from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
 
+#: Elements of the one-hot weights: larger ones are most of a model that had none.
+MOST_ELEMENTS = 1 << 24
+
 
 def match(network: Network, node: Any) -> Optional[Site]:
     x = node.inputs[0]
@@ -20,6 +23,8 @@ def match(network: Network, node: Any) -> Optional[Site]:
         return None
     if block > conv_stride():
         raise Refused(f"a block of {block} is above {conv_stride()}, the largest stride of a convolution")
+    if c * c * block**4 > MOST_ELEMENTS:
+        raise Refused(f"one-hot weights of {c} channels are too many")
 
     def build(editor: Any) -> Any:
         weight = np.zeros((c * block * block, c, block, block))
