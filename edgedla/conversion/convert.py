@@ -15,7 +15,7 @@ import numpy as np
 
 from edgedla.conversion.comparison import worst_difference
 from edgedla.conversion.converted import OPSET, SEED, Converted, opset_notes, opset_of, tidied
-from edgedla.conversion.kinds import KINDS, Kind, kind_of
+from edgedla.conversion.kinds import KINDS, Kind, damage_of, kind_of
 from edgedla.conversion.objects import convert_module, object_kind, saved
 from edgedla.errors import EnvironmentMissing, ModelError, UsageError
 from edgedla.targets import platform_for
@@ -113,6 +113,9 @@ def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequen
     if kind is None:
         hint = "a SavedModel's folder holds saved_model.pb" if path.is_dir() else None
         raise UsageError("no model of another framework", where=str(path), allowed=_ALLOWED, hint=hint)
+    damage = damage_of(path, kind)
+    if damage is not None:
+        raise ModelError(f"not {kind.title}: {damage}", where=str(path), hint="save or copy it again")
     if kind.runs_code and not trust:
         raise UsageError(
             f"{kind.title}: loading it runs code that stands in the file", where=str(path),

@@ -57,6 +57,34 @@ def kind_of(source: Union[str, Path]) -> Optional[Kind]:
     return next((KINDS[kind] for ending, kind in _ENDINGS if name.endswith(ending)), None)
 
 
+#: How a file of a form begins; a ZIP archive also needs its end, where its table of contents stands. The formats: PKWARE APPNOTE
+#: 4.3, pickle protocol 2 and newer, HDF5 specification II.A, TFLite's schema (file_identifier).
+_ZIP, _PICKLE, _HDF5, _TFLITE = b"PK\x03\x04", b"\x80", b"\x89HDF\r\n\x1a\n", b"TFL3"
+_BEGINNINGS: Mapping[str, Tuple[bytes, ...]] = {
+    "pt2": (_ZIP,), "torchscript": (_ZIP,), "pickle": (_ZIP, _PICKLE), "keras": (_ZIP, _HDF5), "h5": (_HDF5,),
+}  # fmt: skip
+
+
+def damage_of(path: Path, kind: Kind) -> Optional[str]:
+    """What is wrong with a file's beginning or end; None where it looks like its form, or where the form has no mark."""
+    import zipfile
+
+    if not path.is_file():
+        return None
+    with open(path, "rb") as f:
+        begin = f.read(16)
+    if not begin:
+        return "the file is empty"
+    if begin.startswith(_ZIP) and kind.name in _BEGINNINGS and not zipfile.is_zipfile(path):
+        return "the file is cut off: a ZIP archive without its end"
+    if kind.name == "tflite":
+        return None if begin[4:8] == _TFLITE else f"bytes 4 to 8 are {begin[4:8]!r}, not {_TFLITE!r}"
+    beginnings = _BEGINNINGS.get(kind.name)
+    if beginnings is None or begin.startswith(beginnings):
+        return None
+    return f"the file begins with {begin[:4]!r}, not with {' or '.join(repr(b[:4]) for b in beginnings)}"
+
+
 def _torch_kind(path: Path) -> str:
     """A TorchScript archive holds code/; an exported program its archive_format; the rest is a pickle."""
     import zipfile

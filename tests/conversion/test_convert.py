@@ -58,7 +58,7 @@ def test_forms_are_told_by_name_and_first_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["m.pt", "m.h5"])
 def test_what_runs_code_is_refused_without_trust(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    path.write_bytes(pickle.dumps(Bomb()))
+    path.write_bytes(b"\x89HDF\r\n\x1a\n" if name == "m.h5" else pickle.dumps(Bomb()))
     with pytest.raises(UsageError, match="runs code") as e:
         edgedla.convert(path)
     assert "--trust" in str(e.value)
@@ -117,7 +117,7 @@ def framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def make(shift: float = 0.0, fails: str = "") -> Path:
         (folder / "from_tensorflow.py").write_text(PROGRAM.format(shift=shift, fails=fails))
-        (tmp_path / "m.tflite").write_bytes(b"x")
+        (tmp_path / "m.tflite").write_bytes(b"\x1c\0\0\0TFL3")
         return tmp_path / "m.tflite"
 
     return make
@@ -181,3 +181,24 @@ def test_outputs_of_other_shapes_are_an_error(tmp_path: Path) -> None:
     np.savez(tmp_path / "r.npz", **{"in:x": np.zeros((1, 4), np.float32), "out:0": np.zeros((1, 5), np.float32)})
     with pytest.raises(ModelError, match="its source"):
         module.compared(model, tmp_path / "r.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("m.pt2", b"", "the file is empty"),
+        ("m.pt2", b"PK\x03\x04 and then nothing", "cut off: a ZIP archive without its end"),
+        ("m.pt", b"PK\x03\x04 and then nothing", "cut off: a ZIP archive without its end"),
+        ("m.keras", b"random", "begins with b'rand'"),
+        ("m.pth", b"random", "begins with b'rand', not with"),
+        ("m.h5", b"random", "begins with b'rand', not with b'.*HDF'"),
+        ("m.tflite", b"random bytes", "bytes 4 to 8 are b'om b', not b'TFL3'"),
+    ],
+)
+def test_damaged_files_are_named_before_a_framework_is_asked_for(
+    tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    with pytest.raises(ModelError, match=message):
+        edgedla.convert(path, trust=True, shapes={"x": [1, 3, 8, 8]}, python="/no/python")
