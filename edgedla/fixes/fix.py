@@ -19,7 +19,6 @@ from edgedla.fixes.choose import Chooser
 from edgedla.fixes.fold import fold_constants, set_shapes
 from edgedla.fixes.judge import PURPOSES, Judge, require_size
 from edgedla.fixes.metadata import write_metadata
-from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import checked, open_model, outline, require_sound
 from edgedla.fixes.network.network import Goal
 from edgedla.fixes.opset import convert_opset
@@ -96,8 +95,6 @@ def fix(
         chip=platform.module.chip,
     )
     rewrites = wanted_rewrites(only, skip, purpose, approximate, precision)
-    # What is missing here is said whatever the model is.
-    onnx_ir()
     require_size(model, platform.release.trt)
     before_conversion, work = _opened(model, source, opset, shapes or {}, batch)
     conversion = conversion_note(before_conversion, work, prove)

@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from edgedla.costs.model import CostModel
 from edgedla.errors import EdgedlaError, ModelError, ModelTooLarge
+from edgedla.fixes.network.library import onnx_ir
 from edgedla.graph import LayerGraph
 from edgedla.importers import load_onnx
 from edgedla.importers.model_file.onnx_file import graph_size, read
@@ -31,9 +32,11 @@ def require_size(model: Any, trt: Tuple[int, ...]) -> None:
     """What is too large is said before onnx-ir reads it, checks it and calls its functions.
 
     Raises:
+        EnvironmentMissing: onnx-ir is missing, or Python is too old: said first, whatever the model is.
         ModelTooLarge: more than MOST_LAYERS layers, or beyond a limit of the importer.
         ModelError: no readable model.
     """
+    onnx_ir()
     if not isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview)):
         return
     source = read(model)
