@@ -146,6 +146,7 @@ def _most_propagated(graph: Any) -> int:
 
 
 def _fold_round(model: Any) -> bool:
+    """Whether a value became a constant. What could not be evaluated once is not tried for ever."""
     network = Network(model, Goal())
     known: Dict[str, np.ndarray] = {}
     nodes: List[Any] = []
@@ -165,8 +166,7 @@ def _fold_round(model: Any) -> bool:
     if not made:
         return False
     known.update(_evaluated(network, nodes, known))
-    _replace(model, known)
-    return True
+    return _replace(model, known) > 0
 
 
 def _measured(network: Network, node: Any) -> Optional[np.ndarray]:
@@ -221,7 +221,8 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
             elements = known.get(value.name)
             constants[value.name] = np.asarray(data_of(value.const_value) if elements is None else elements)
     graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in constants.items())
-    wanted = [v.name for n in nodes for v in n.outputs if v.uses() and any(u.node not in nodes for u in v.uses())]
+    these = set(map(id, nodes))
+    wanted = [v.name for n in nodes for v in n.outputs if any(id(u.node) not in these for u in v.uses())]
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
     if not wanted:
         return {}
@@ -244,14 +245,18 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
         return {name: evaluated[name] for name in wanted if name in evaluated}
 
 
-def _replace(model: Any, known: Mapping[str, np.ndarray]) -> None:
+def _replace(model: Any, known: Mapping[str, np.ndarray]) -> int:
+    """Of how many values the readers read a constant now."""
     ir = onnx_ir()
     graph = model.graph
+    replaced = 0
     for node in list(graph):
         for value in node.outputs:
             elements = known.get(value.name)
-            if elements is None:
+            # One that nobody reads comes again with its node where another output of that is read.
+            if elements is None or not value.uses():
                 continue
+            replaced += 1
             constant = ir.Value(
                 name=value.name, shape=ir.Shape(elements.shape), type=ir.TensorType(ir.DataType.from_numpy(elements.dtype)),
                 const_value=ir.tensor(elements, name=value.name),
@@ -261,6 +266,7 @@ def _replace(model: Any, known: Mapping[str, np.ndarray]) -> None:
             value.name = f"{value.name}/folded"
             graph.register_initializer(constant)
     remove_dead_nodes(model)
+    return replaced
 
 
 def remove_dead_nodes(model: Any) -> None:
