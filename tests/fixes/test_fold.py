@@ -9,6 +9,7 @@ import onnx_ir as ir
 import pytest
 
 from edgedla.fixes import fold
+from edgedla.quantization import session
 from tests.models import node, onnx_model
 
 
@@ -19,9 +20,14 @@ def test_constants_that_cannot_be_evaluated_are_tried_once(monkeypatch: pytest.M
     nodes += [node("Neg", "six", "m"), node("Sum", f"x m {' '.join(f'r{i}' for i in range(count))}", "y")]
     constants = {"six": np.ones(6, np.float32), "four": np.array([1, 4], np.int64)}
     model = ir.from_proto(onnx_model(nodes, {"x": (1, 6)}, {"y": None}, constants))
-    opened: List[Any] = []
-    open_session = fold.open_session
-    monkeypatch.setattr(fold, "open_session", lambda *a, **k: opened.append(a) or open_session(*a, **k))
+    opened: List[bytes] = []
+    open_session = session.open_session
+
+    def counted(data: bytes, **options: Any) -> Any:
+        opened.append(data)
+        return open_session(data, **options)
+
+    monkeypatch.setattr(fold, "open_session", counted)
     assert fold.fold_constants(model) == 1
     assert [n.op_type for n in model.graph] == ["Reshape"] * count + ["Sum"]
     # All at once and each alone; then, without the one that became a constant, all and each again.
