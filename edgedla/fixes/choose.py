@@ -8,7 +8,7 @@ the sites of one loadable, of one block, and single sites, as far as the number 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, FrozenSet, List, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from edgedla.fixes.apply import Applied, Key, apply_rewrites
 from edgedla.fixes.judge import Figures, Judge, value_of
@@ -16,9 +16,10 @@ from edgedla.fixes.network.model_file import outline, remove_unused
 from edgedla.fixes.network.network import Goal, Network
 from edgedla.fixes.site import Rewrite
 
-#: Each trial imports and checks the network anew: large networks get fewer, by their layers.
-LAYERS_TRIED = 9_000
-FEWEST_TRIALS, MOST_TRIALS = 10, 120
+#: Each trial imports and checks the network anew: large networks get fewer, by their layers. Up to LAYERS_OF_TEN / 10 layers
+#: it is ten; beyond, ten would take longer than the proofs.
+LAYERS_TRIED, LAYERS_OF_TEN = 9_000, 16_000
+FEWEST_TRIALS, MOST_TRIALS = 4, 120
 #: A gain below this part of the value is rounding of the cost model, not a gain.
 NEGLIGIBLE = 1e-4
 #: Sites with at most so many nodes from one to the other belong to one block.
@@ -71,6 +72,10 @@ def _number(value: float) -> Any:
     return None if value == float("inf") else round(value, 3)
 
 
+def _most_trials(layers: int) -> int:
+    return max(FEWEST_TRIALS, min(10, LAYERS_OF_TEN // layers), min(MOST_TRIALS, LAYERS_TRIED // layers))
+
+
 class Chooser:
     """Searches over the sites of one folded model; the model stays as it is."""
 
@@ -78,12 +83,14 @@ class Chooser:
         self.model = model
         self.goal, self.rewrites, self.judge, self.objective = goal, tuple(rewrites), judge, objective
         self.sites: Tuple[Applied, ...] = ()
+        self._most = MOST_TRIALS
         self._seen: Dict[FrozenSet[Key], Tuple[Figures, Tuple[Applied, ...]]] = {}
+        self._loadables: Dict[FrozenSet[Key], Dict[Key, Optional[int]]] = {}
 
     def choose(self) -> Choice:
         before = self.judge.figures(outline(self.model))
         after, sites = self._trial(frozenset())
-        most = max(FEWEST_TRIALS, min(MOST_TRIALS, LAYERS_TRIED // max(before.layers, after.layers, 1)))
+        self._most = _most_trials(max(before.layers, after.layers, 1))
         dropped: FrozenSet[Key] = frozenset()
         bundles: List[Bundle] = []
         rounds = (self._by_rewrite, self._by_loadable, self._by_block, self._one_by_one)
@@ -91,7 +98,7 @@ class Chooser:
             in_vain = 0
             for title, keys in group(dropped):
                 keys = keys - dropped
-                if not keys or len(self._seen) >= most or (group == self._one_by_one and in_vain >= MOST_IN_VAIN):
+                if not keys or len(self._seen) >= self._most or (group == self._one_by_one and in_vain >= MOST_IN_VAIN):
                     continue
                 kept_with, kept_sites = self._trial(dropped)
                 without, fewer_sites = self._trial(dropped | keys)
@@ -146,7 +153,16 @@ class Chooser:
         if dropped not in self._seen:
             model, applied = self._rewritten(dropped)
             self._seen[dropped] = (self.judge.figures(outline(model)), applied)
+            self._loadables[dropped] = self._loadables_of(applied)
         return self._seen[dropped]
+
+    def _loadables_of(self, applied: Sequence[Applied]) -> Dict[Key, Optional[int]]:
+        """The DLA candidate in which the new layers of each site stand, in the judge's last answer; none of a refused one."""
+        if self.judge.last is None:
+            return {}
+        _, report = self.judge.last
+        region_of = {n: layer.region for layer in report.layers for n in layer.onnx_nodes if layer.region is not None}
+        return {s.key: next((region_of[n] for n in s.after if n in region_of), None) for s in applied}
 
     def _rewritten(self, dropped: FrozenSet[Key]) -> Tuple[Any, Tuple[Applied, ...]]:
         # A copy shares the weights with the model; the search never reads them.
@@ -185,17 +201,11 @@ class Chooser:
 
     def _by_loadable(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
         """Sites by the DLA candidate that their new layers stand in."""
-        model, sites = self._rewritten(dropped)
-        self.judge.figures(outline(model))
-        if self.judge.last is None:
-            return []
-        _, report = self.judge.last
-        region_of = {n: layer.region for layer in report.layers for n in layer.onnx_nodes if layer.region is not None}
+        self._trial(dropped)
         groups: Dict[str, List[Key]] = {}
-        for site in sites:
-            regions = [region_of[n] for n in site.after if n in region_of]
-            title = f"in loadable {regions[0]}" if regions else "in no loadable"
-            groups.setdefault(title, []).append(site.key)
+        for key, region in self._loadables[dropped].items():
+            title = "in no loadable" if region is None else f"in loadable {region}"
+            groups.setdefault(title, []).append(key)
         return [(title, frozenset(keys)) for title, keys in groups.items()] if len(groups) > 1 else []
 
     def _by_block(self, dropped: FrozenSet[Key]) -> List[Tuple[str, FrozenSet[Key]]]:
