@@ -26,6 +26,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Dict, List
 
+from provenance import provenance
+
 ROOT = Path(__file__).resolve().parents[1]
 RUNNER_MS, SAMPLE_S, GRACE_S = 2.0, 5.0, 10.0
 SYSTEM_PYTHON, MOSQUITTO = "/usr/bin/python3", "/usr/sbin/mosquitto"
@@ -66,7 +68,7 @@ def run(file: str) -> int:
     import numpy as np
 
     from edgedla.builder.artifact.load import load_artifact
-    from edgedla.runtime.arenas import limit_arenas
+    from edgedla.malloc import limit_arenas
     from edgedla.runtime.health.metrics import serve_metrics
     from edgedla.runtime.live.server import serve_view
     from edgedla.runtime.pipeline.config import load_config
@@ -233,6 +235,8 @@ def soak(minutes: float, seed: int) -> Dict[str, Any]:
                 pipeline.kill()
             world.end()
         log_lines = (folder / "log").read_text(errors="replace").strip().splitlines()
+        if not samples:
+            raise SystemExit("the pipeline ended at once: " + "\n".join(log_lines[-5:]))
         summary = json.loads((folder / "summary.json").read_text()) if (folder / "summary.json").exists() else {}
         return {
             "minutes": minutes,
@@ -260,7 +264,10 @@ def main() -> int:
     a = parser.parse_args()
     if a.run:
         return run(a.run)
-    text = json.dumps(soak(a.minutes, a.seed), indent=1)
+    origin = provenance(("numpy", "opencv-python", "opencv-python-headless", "paho-mqtt"))
+    text = json.dumps(
+        {"basis": "measured, with a fake runner of a stated time", **origin, **soak(a.minutes, a.seed)}, indent=1
+    )
     sys.stdout.write(text + "\n")
     if a.json:
         Path(a.json).write_text(text + "\n", encoding="utf-8")
