@@ -1,0 +1,49 @@
+"""What no test runs keeps up with the package all the same: benchmarks and the long attack import only what there is."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+from typing import Iterator, List, Tuple
+
+import pytest
+
+pytestmark = pytest.mark.once
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tests/hostile/attack*.py")])
+
+
+def imports_of(tree: ast.AST) -> Iterator[Tuple[str, str]]:
+    """(module, name) of each import from the package; a `try` around one says that it may be missing."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "edgedla":
+            yield from ((str(node.module), alias.name) for alias in node.names)
+        elif not isinstance(node, ast.Try):
+            yield from imports_of(node)
+
+
+def missing(tree: ast.AST) -> List[str]:
+    names: List[str] = []
+    for module, name in imports_of(tree):
+        try:
+            if not hasattr(importlib.import_module(module), name):
+                importlib.import_module(f"{module}.{name}")
+        except ImportError as e:
+            # A library that is not installed here is no name that the package has lost.
+            if (e.name or "edgedla").startswith("edgedla"):
+                names.append(f"{module}.{name}")
+    return names
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_imports_of_a_long_run_exist(path: Path) -> None:
+    assert missing(ast.parse(path.read_text(encoding="utf-8"))) == []
+
+
+def test_a_name_that_is_gone_is_seen() -> None:
+    tree = ast.parse(
+        "def run():\n    from edgedla.runtime.arenas import limit_arenas\n    from edgedla.malloc import nothing\n"
+    )
+    assert missing(tree) == ["edgedla.runtime.arenas.limit_arenas", "edgedla.malloc.nothing"]
