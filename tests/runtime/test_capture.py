@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -115,6 +117,44 @@ def test_a_stalled_source_is_opened_again_by_the_watchdog():
     frames = drain(capture)
     assert len(frames) == 2
     assert capture.stalls == 1
+
+
+class Hanging(Scripted):
+    """Fills a frame and hangs, until it is interrupted."""
+
+    half_read = []
+
+    def read(self):
+        if self.steps:
+            return super().read()
+        frame = np.zeros((4, 6, 3), np.uint8)
+        self.half_read.append(weakref.ref(frame))
+        self.interrupted = threading.Event()
+        self.interrupted.wait(5)
+        raise RunError("it gives no more frames")
+
+    def interrupt(self):
+        self.interrupted.set()
+
+
+@pytest.mark.parametrize("stall_s", [0.05, 60.0], ids=["left behind", "stopped"])
+def test_a_read_that_hung_leaves_its_frame_to_nobody(stall_s):
+    Hanging.half_read.clear()
+    capture = Capture(lambda: Hanging(["frame"]), CaptureOptions(stall_s=stall_s))
+    gc.disable()
+    try:
+        capture.start()
+        end = time.monotonic() + 5
+        while len(Hanging.half_read) < (3 if stall_s < 1 else 1) and time.monotonic() < end:
+            time.sleep(0.01)
+        capture.stop(0.2)
+        # The thread that read last may still be ending.
+        while any(frame() is not None for frame in Hanging.half_read) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert Hanging.half_read
+        assert sum(frame() is not None for frame in Hanging.half_read) == 0
+    finally:
+        gc.enable()
 
 
 def test_a_source_that_cannot_be_opened_at_all_fails_at_the_start():

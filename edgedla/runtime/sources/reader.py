@@ -161,25 +161,34 @@ class Reader:
                 self._read(source, generation, backoff)
                 return
             except Exception as e:
-                error = (
-                    e if isinstance(e, EdgedlaError) else RunError(f"the source failed: {described(e)}", where=self.uri)
-                )
-                # A source that is torn down to end the run is no failure.
-                if not self._current(generation):
-                    return
-                wait_s = backoff.broken() if self._may_retry(error) else None
+                wait_s = self._failed(e, generation, backoff)
                 if wait_s is None:
-                    self._over(error, generation)
                     return
-                self.ready.set()
-                self.reconnects += 1
-                self.outages.failed(error.what, wait_s)
-                self._beat_s = time.monotonic() + wait_s
                 self._stop.wait(wait_s)
             finally:
                 if source is not None:
                     _close(source)
                 source = None
+
+    def _failed(self, e: Exception, generation: int, backoff: _Backoff) -> Optional[float]:
+        """Seconds to wait before the source is opened again; None where this thread has nothing more to do.
+
+        No name in `_run` stands for the error: an error holds its frames, and so the picture that was read half. A name in one of
+        them makes a circle, which lives until the garbage collector comes; in a process at rest that is hours.
+        """
+        error = e if isinstance(e, EdgedlaError) else RunError(f"the source failed: {described(e)}", where=self.uri)
+        # A source that is torn down to end the run is no failure.
+        if not self._current(generation):
+            return None
+        wait_s = backoff.broken() if self._may_retry(error) else None
+        if wait_s is None:
+            self._over(error, generation)
+            return None
+        self.ready.set()
+        self.reconnects += 1
+        self.outages.failed(error.what, wait_s)
+        self._beat_s = time.monotonic() + wait_s
+        return wait_s
 
     def _read(self, source: Source, generation: int, backoff: _Backoff) -> None:
         """Opens the source and hands its frames on until it ends; an exception is its failure."""
