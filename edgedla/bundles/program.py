@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
 import json
 import os
 import signal
@@ -13,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, List, Optional
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing
-from edgedla.malloc import limit_arenas
+from edgedla.malloc import collect_often, limit_arenas
 from edgedla.runtime.pipeline.config import check_names, config_from, with_overrides
 from edgedla.runtime.pipeline.open_pipeline import open_pipeline
 from edgedla.runtime.pipeline.settings import PipelineConfig
@@ -92,7 +91,7 @@ def _run(config: PipelineConfig) -> int:
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
-        gc.enable()
+        collect_often()
         with _numbers(opened, config):
             summary = opened.run()
     sys.stdout.write(json.dumps(summary, indent=1) + "\n")

@@ -151,7 +151,7 @@ def _read(file: str, devices: Tuple[str, ...], placement: str, given: Mapping[st
 def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str, Any]:
     """Runs to the end; a changed file, and SIGHUP, replace models on the way."""
     from edgedla.cli.terminal.live_line import live_line
-    from edgedla.malloc import limit_arenas
+    from edgedla.malloc import collect_often, limit_arenas
     from edgedla.runtime.health.metrics import serve_metrics
     from edgedla.runtime.health.service import as_service
     from edgedla.runtime.live.server import serve_view
@@ -180,6 +180,7 @@ def _run(read: Callable[[], PipelineConfig], file: str, title: str) -> Dict[str,
         if page:
             echo(f"live page: {page}", err=True)
         stack.enter_context(live_line(opened.summary))
+        collect_often()
         return opened.run()
 
 
