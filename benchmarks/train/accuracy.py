@@ -35,7 +35,7 @@ from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.simulation import Noise
 from edgedla.builder.request import BuildRequest
 from edgedla.quantization.samples import Samples
-from edgedla.torch import adapt, export_qat, prepare_qat, to_onnx
+from edgedla.torch import AsBuilt, adapt, export_qat, prepare_qat, to_onnx
 
 TARGET = "agx-orin-64gb"
 RATE, SHARE, AVERAGE, SPREAD = 1.5e-3, 0.5, 0.995, 4.0
@@ -140,6 +140,9 @@ def measured(name: str, base: nn.Module, data: Task, given: argparse.Namespace) 
         row[f"evaluation_in_training_{device}"] = equality(
             own, host[:count], row["qat"]["hits"][:count], classes[:count]
         )
+    with torch.no_grad():
+        own = AsBuilt(prepared.cpu())(held).flatten(1)
+    row["evaluation_as_built"] = equality(own, host, row["qat"]["hits"], classes)
     del row["qat"]["hits"], row["ptq"]["hits"]
     return row
 

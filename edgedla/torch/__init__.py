@@ -18,6 +18,7 @@ _PUBLIC: Dict[str, str] = {
     "adapt": "edgedla.torch.adaptation.adapting",
     "assert_dla": "edgedla.torch.checking",
     "check": "edgedla.torch.checking",
+    "AsBuilt": "edgedla.torch.qat.as_built",
     "QatModule": "edgedla.torch.qat.module",
     "calibrate": "edgedla.torch.qat.prepare",
     "export_qat": "edgedla.torch.qat.prepare",

@@ -15,12 +15,13 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 import host_twin  # noqa: E402
 import networks  # noqa: E402
 
+from edgedla.builder.host.session import HostSession  # noqa: E402
 from edgedla.errors import DataError, ModelError, UsageError  # noqa: E402
 from edgedla.formats.pack import dequantize, quantize  # noqa: E402
 from edgedla.quantization.calibration_cache import parse_cache  # noqa: E402
 from edgedla.quantization.qdq import has_qdq  # noqa: E402
 from edgedla.targets import platform_for  # noqa: E402
-from edgedla.torch import QatModule, calibrate, export_qat, prepare_qat  # noqa: E402
+from edgedla.torch import AsBuilt, QatModule, calibrate, export_qat, prepare_qat  # noqa: E402
 from edgedla.torch.qat.rounding import round_int8, round_weight  # noqa: E402
 
 TARGET = "agx-orin-64gb"
@@ -294,3 +295,32 @@ def test_weights_are_rounded_as_the_host_backend_does(axis: int) -> None:
     weight = torch.randn(6, 5, 3, 3, generator=torch.Generator().manual_seed(3))
     weight[2] = 0
     assert np.array_equal(round_weight(weight, axis).numpy(), quantize_weights(weight.numpy(), axis))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_as_built_has_the_bits_of_the_artifact(name: str, tmp_path: Path) -> None:
+    prepared = trained(prepare_qat(networks.settled(NETWORKS[name]()), images(1), TARGET, calibration=[images(16)]))
+    artifact, _ = host_twin.built(prepared, tmp_path)
+    session, pictures = HostSession(artifact), images(6, seed=1)
+    wanted = [session.run_arrays({artifact.inputs[0].name: pictures[i : i + 1].numpy()}) for i in range(6)]
+    scores = AsBuilt(prepared)(pictures)
+    assert np.array_equal(scores.numpy(), np.concatenate([w[artifact.outputs[0].name] for w in wanted]))
+    # Of the moment when it was made: further training does not reach it.
+    assert not np.array_equal(AsBuilt(trained(prepared))(pictures).numpy(), scores.numpy())
+
+
+def test_as_built_keeps_layers_in_fp16(tmp_path: Path) -> None:
+    module = networks.settled(networks.Small())
+    prepared = trained(prepare_qat(module, images(1), TARGET, calibration=[images(16)], fp16=("block.conv1",)))
+    artifact, _ = host_twin.built(prepared, tmp_path)
+    wanted = HostSession(artifact).run_arrays({artifact.inputs[0].name: images(1).numpy()})
+    assert np.array_equal(AsBuilt(prepared)(images(1)).numpy(), wanted[artifact.outputs[0].name])
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 8, 8), (0, 3, 16, 16), (3, 16, 16)])
+def test_as_built_names_the_shape_that_it_takes(shape: Tuple[int, ...]) -> None:
+    built = AsBuilt(prepare_qat(networks.settled(networks.Small()), images(1), TARGET))
+    with pytest.raises(UsageError, match=r"shape .*a multiple of 1, then \[3, 16, 16\]"):
+        built(torch.zeros(shape))
+    with pytest.raises(UsageError, match="2 inputs"):
+        built(images(1), images(1))

@@ -1,0 +1,75 @@
+"""A QatModule as its artifact computes it: the figures that are published, bit for bit, while the training runs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, List, Tuple, Union
+
+import torch
+from torch import nn
+
+from edgedla.builder.building import build
+from edgedla.builder.host.session import HostSession
+from edgedla.builder.request import BuildRequest, PlanOptions
+from edgedla.errors import UsageError
+from edgedla.torch.qat.module import QatModule
+from edgedla.torch.qat.prepare import export_qat
+
+Outputs = Union[torch.Tensor, Tuple[torch.Tensor, ...]]
+
+
+class AsBuilt(nn.Module):
+    """The weights and ranges of a QatModule as they are now, in the host backend: one implementation, so one set of numbers.
+
+    QatModule itself computes the same in PyTorch, on a GPU too, but sums in another order: where a value lies within FP32's rounding
+    of the middle of two INT8 levels, it may store the neighbour, and one picture in thousands gets another class. This runs on the
+    CPU without gradients. Inputs and outputs are tensors of the caller's device; any multiple of the export's batch will do.
+
+    Raises:
+        ModelError: the module's forward makes other calls than when it was prepared.
+    """
+
+    def __init__(self, prepared: QatModule) -> None:
+        super().__init__()
+        platform = prepared.places.platform
+        result = export_qat(prepared)
+        with tempfile.TemporaryDirectory(prefix="edgedla-") as folder:
+            paths = {path.name: path for path in result.save(folder)}
+            request = BuildRequest(
+                target=platform.module.id, trt=platform.release.trt_text, precision="int8", backend="host",
+                calib=paths.get("calib.cache"),
+                options=PlanOptions(precisions={name: "fp16" for name in result.fp16_layers}),
+            )  # fmt: skip
+            artifact = build(str(paths["model.onnx"]), Path(folder) / "artifact", request)
+            self._session = HostSession(artifact)
+        self._inputs = [(b.name, tuple(b.shape_nchw)) for b in artifact.inputs]
+        self._outputs = [b.name for b in artifact.outputs]
+
+    def forward(self, *inputs: torch.Tensor) -> Outputs:
+        """Args:
+            inputs: in the module's order, (k batch, ...) each; batch is that of the export.
+
+        Returns:
+            The output, or a tuple of them in the export's order, FP32.
+
+        Raises:
+            UsageError: another number of inputs, or another shape.
+        """
+        if len(inputs) != len(self._inputs):
+            names = ", ".join(name for name, _ in self._inputs)
+            raise UsageError(f"{len(inputs)} inputs", allowed=f"{len(self._inputs)}: {names}")
+        for (name, shape), value in zip(self._inputs, inputs):
+            if tuple(value.shape[1:]) != shape[1:] or not len(value) or len(value) % shape[0]:
+                allowed = f"a multiple of {shape[0]}, then {list(shape[1:])}"
+                raise UsageError(f"shape {list(value.shape)}", where=name, allowed=allowed)
+        arrays = [value.detach().float().cpu().contiguous().numpy() for value in inputs]
+        batch = self._inputs[0][1][0]
+        parts: List[Any] = []
+        for i in range(len(arrays[0]) // batch):
+            feed = {name: array[i * batch : (i + 1) * batch] for (name, _), array in zip(self._inputs, arrays)}
+            parts.append(self._session.run_arrays(feed))
+        outputs = tuple(
+            torch.cat([torch.from_numpy(part[name]) for part in parts]).to(inputs[0].device) for name in self._outputs
+        )
+        return outputs[0] if len(outputs) == 1 else outputs
