@@ -259,6 +259,22 @@ def test_a_range_that_is_too_small_learns_to_grow() -> None:
     assert scale.grad < 0
 
 
+def test_an_infinite_value_gives_finite_gradients() -> None:
+    """FP16 makes infinity of what exceeds 65504; the DLA stores it as the last level, and training goes on."""
+    x = torch.tensor([0.3, float("inf"), -float("inf"), 5.0], requires_grad=True)
+    scale = torch.tensor(1 / 127.0, requires_grad=True)
+    y = round_int8(x, scale)
+    assert y[1:3].tolist() == pytest.approx([1.0, -128 / 127])
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert scale.grad is not None
+    assert torch.isfinite(scale.grad)
+    # (y - x) / s in range, 127 or -128 outside, over sqrt(127 n).
+    inside = (float(y[0]) - 0.3) * 127.0
+    assert float(scale.grad) == pytest.approx((inside + 127 - 128 + 127) / (127 * 4) ** 0.5, rel=1e-4)
+
+
 def test_the_faster_rounding_differs_by_less_than_training_sees() -> None:
     generator = torch.Generator().manual_seed(4)
     x = torch.randn(4, 8, 6, 6, generator=generator).to(memory_format=torch.channels_last)

@@ -13,6 +13,7 @@ import torch
 
 LEVELS = 127.0
 _AWAY = 1 + 2.0**-22
+_FAR = 1e9  # beyond every range that FP16 and INT8 layers have
 _HALF = 0.49999997  # the FP32 number before 0.5: with 0.5 itself 0.49999997 would become 1
 
 
@@ -24,6 +25,8 @@ class _RoundInt8(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, scale: torch.Tensor, exact: bool) -> torch.Tensor:
+        # FP16 makes infinities of what exceeds 65504. The fused kernel would make -128 of either, and the gradient 0 times infinity.
+        x = x.clamp(-_FAR, _FAR)
         # The result is not saved: what follows may write into it.
         ctx.save_for_backward(x, scale)
         away = (scale.double() / _AWAY).float()
@@ -45,7 +48,7 @@ class _RoundInt8(torch.autograd.Function):
 
 
 def _fused(x: torch.Tensor, scale: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
-    """(x through INT8, where x lies in range) in one kernel and without waiting for the device."""
+    """(x through INT8, where x lies in range) in one kernel and without waiting for the device. x is finite."""
     zero, on = torch.zeros_like(scale, dtype=torch.int32), torch.ones_like(scale, dtype=torch.int64)
     result, inside = torch._fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
         x.float(), scale, zero, on, -128, int(LEVELS)
