@@ -10,7 +10,7 @@ import logging
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import nn
@@ -28,6 +28,11 @@ EXPORTERS = ("torchscript", "dynamo")
 #: The last opset that the parser of TensorRT 8.5 (JetPack 5) reads, and TorchScript's exporter writes.
 OPSET = 17
 _ERROR_CHARACTERS = 500
+#: Of an exporter's chain of errors.
+_CAUSES = 8
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+#: The first PyTorch whose dynamo exporter is known to write BatchNormalization with today's onnxscript (0.7); 2.6 does not.
+DYNAMO_FITS = (2, 11)
 
 
 @dataclass(frozen=True)
@@ -253,12 +258,35 @@ def _mend_places(model: Any, places: Mapping[str, Sequence[Call]]) -> None:
 
 
 def _failed(error: Exception, last: Any) -> ModelError:
-    first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """The exporter's failure in one line: the two innermost causes, as the outer ones say only which step failed."""
+    chain: List[str] = []
+    cause: Optional[BaseException] = error
+    while cause is not None and len(chain) < _CAUSES:
+        line = next((line for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
+        chain.append(_COLOURS.sub("", line)[:_ERROR_CHARACTERS])
+        cause = cause.__cause__
     where = f"after {last}" if last is not None else None
-    return ModelError(
-        f"PyTorch cannot export the module: {first[:_ERROR_CHARACTERS]}", where=where,
-        hint="try the other exporter, or look at torch.onnx.export's own message",
-    )  # fmt: skip
+    return ModelError(f"PyTorch cannot export the module: {': '.join(chain[-2:])}", where=where, hint=_hint())
+
+
+def release_of(version: str) -> Tuple[int, ...]:
+    """(2, 11) of "2.11.0+cu130"."""
+    return tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+
+
+def _hint() -> str:
+    hint = "try the other exporter, or look at torch.onnx.export's own message"
+    try:
+        import onnxscript
+    except ImportError:
+        return hint
+    if release_of(torch.__version__) >= DYNAMO_FITS:
+        return hint
+    fits = ".".join(str(n) for n in DYNAMO_FITS)
+    return (
+        f"dynamo's exporter is known to work from PyTorch {fits} on; this is {torch.__version__} with onnxscript {onnxscript.__version__}. "
+        "The torchscript exporter works with all"
+    )
 
 
 _MARKED = re.compile(rf"/{MARK}(\d+)(?=/)")

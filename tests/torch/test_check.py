@@ -16,9 +16,18 @@ import edgedla  # noqa: E402
 from edgedla.errors import ModelError, UsageError  # noqa: E402
 from edgedla.regions.values import Placed  # noqa: E402
 from edgedla.torch import DlaCheck, NotOnDla, assert_dla, check, to_onnx  # noqa: E402
+from edgedla.torch.exporting import DYNAMO_FITS, _failed, release_of  # noqa: E402
 
 X = torch.zeros(1, 3, 16, 16)
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb"}
+
+
+#: Why dynamo's exporter is not tried; "" where it is.
+OLD = (
+    ""
+    if release_of(torch.__version__) >= DYNAMO_FITS
+    else f"PyTorch {torch.__version__} does not fit today's onnxscript"
+)
 
 
 def exporters() -> List[Any]:
@@ -27,6 +36,8 @@ def exporters() -> List[Any]:
     except ImportError:
         skip = pytest.mark.skip(reason="onnxscript is not installed")
         return ["torchscript", pytest.param("dynamo", marks=skip)]
+    if OLD:
+        return ["torchscript", pytest.param("dynamo", marks=pytest.mark.skip(reason=OLD))]
     return ["torchscript", "dynamo"]
 
 
@@ -218,3 +229,24 @@ def test_resnet_50_names_the_line_of_its_average(family: str, exporter: str) -> 
 def test_the_public_names_can_be_imported() -> None:
     for name in edgedla.torch.__all__:
         assert getattr(edgedla.torch, name) is not None
+
+
+def test_a_failing_export_names_its_cause() -> None:
+    try:
+        try:
+            raise AttributeError("'tuple' object has no attribute 'dtype'")
+        except AttributeError as inner:
+            raise RuntimeError("\x1b[96mwhen translating node bn") from inner
+    except RuntimeError as e:
+        error = RuntimeError("Step 3/3 failed")
+        error.__cause__ = e
+    text = str(_failed(error, None))
+    assert "export the module: when translating node bn: 'tuple' object has no attribute 'dtype'" in text
+
+
+@pytest.mark.skipif(not OLD, reason="of a PyTorch that does not fit its onnxscript")
+def test_an_old_pytorch_is_told_what_fits() -> None:
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8))
+    with pytest.raises(ModelError, match=r"(?s)known to work from PyTorch 2\.11 on; this is .*onnxscript"):
+        to_onnx(module, X, exporter="dynamo")
