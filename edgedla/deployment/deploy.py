@@ -22,7 +22,7 @@ from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Search, Trial
 from edgedla.deployment.source import Facts, as_source
 from edgedla.deployment.steps import Steps
-from edgedla.deployment.store import Store
+from edgedla.deployment.store import Store, forget_killed
 from edgedla.errors import UsageError
 from edgedla.files import remove_folder, sha256_of, write_atomic
 
@@ -164,6 +164,7 @@ def _deployment(
 def _publish(best: Candidate, artifact: Path, folder: Path) -> None:
     """The accepted candidate's files beside the steps: artifact, model, placement, scales."""
     target = folder / "artifact"
+    forget_killed(folder, "artifact")
     fresh = folder / f".artifact.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
     shutil.copytree(artifact, fresh, ignore=shutil.ignore_patterns(".work"))

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional
@@ -41,7 +42,7 @@ class Store:
     """
 
     def __init__(self, folder: Path, say: Optional[Callable[[str], None]] = None) -> None:
-        self.folder, self._say = folder, say
+        self.folder, self._say, self._tidy = folder, say, False
 
     def step(self, name: str, rests_on: Mapping[str, Any], make: Make, title: str = "") -> Step:
         """The step, from disk where it is finished, else by `make(folder)`, which writes its files and returns its value.
@@ -55,6 +56,7 @@ class Store:
         text = json.dumps({"step": name, "edgedla": __version__, **rests_on}, sort_keys=True, default=str)
         key = hashlib.sha256(text.encode()).hexdigest()
         folder = self.folder / f"{name}-{key[:16]}"
+        self._forget_killed()
         value = _finished(folder, key)
         if value is not None:
             self._journal(name, key, "reused", 0.0)
@@ -64,7 +66,7 @@ class Store:
         started = time.monotonic()
         partial = folder.with_name(f".{folder.name}.{os.getpid()}")
         try:
-            _forget_killed(folder)
+            shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
         except OSError as e:
             raise EnvironmentMissing(f"cannot be written: {e.strerror}", where=str(self.folder)) from e
@@ -81,6 +83,12 @@ class Store:
         # Read back: a finished step and a reused one give the same types.
         return Step(name, key, folder, json.loads((folder / RECORD).read_text(encoding="utf-8"))["value"])
 
+    def _forget_killed(self) -> None:
+        """Once: what killed processes left of any step, also of one that other settings asked for."""
+        if not self._tidy:
+            self._tidy = True
+            forget_killed(self.folder, "[a-z0-9-]+-[0-9a-f]{16}")
+
     def _tell(self, line: str) -> None:
         if self._say is not None:
             self._say(line)
@@ -95,12 +103,17 @@ class Store:
             raise EnvironmentMissing(f"cannot be written: {e.strerror}", where=str(self.folder)) from e
 
 
-def _forget_killed(folder: Path) -> None:
-    """Removes what killed processes left of this step, and this process before."""
-    for partial in folder.parent.glob(f".{folder.name}.*"):
-        number = partial.suffix[1:]
-        if re.fullmatch("[0-9]{1,9}", number) and (int(number) == os.getpid() or not _runs(int(number))):
-            shutil.rmtree(partial, ignore_errors=True)
+def forget_killed(folder: Path, name: str) -> None:
+    """Removes `.NAME.PID` folders of processes that are gone: a killed deploy could not.
+
+    Args:
+        name: a regular expression.
+    """
+    with suppress(OSError):
+        for partial in sorted(folder.iterdir()):
+            match = re.fullmatch(rf"\.({name})\.([0-9]{{1,9}})", partial.name)
+            if match and not _runs(int(match.group(2))):
+                shutil.rmtree(partial, ignore_errors=True)
 
 
 def _runs(pid: int) -> bool:

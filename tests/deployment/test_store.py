@@ -11,7 +11,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from edgedla.deployment.store import RECORD, Store
+from edgedla.deployment.store import RECORD, Store, forget_killed
 from edgedla.errors import EnvironmentMissing
 
 
@@ -97,3 +97,24 @@ def test_what_a_killed_process_left_goes_and_what_another_one_works_on_stays(tmp
     Store(tmp_path).step("fix", {"model": "a"}, Work())
     assert not left.exists()
     assert used.is_dir()
+
+
+def test_leftovers_of_steps_that_are_asked_for_no_longer_go_too(tmp_path: Path) -> None:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    left = tmp_path / f".quantize-0123456789abcdef.{done.pid}"
+    others = [
+        tmp_path / f".notes.{done.pid}",
+        tmp_path / ".quantize-0123456789abcdef.new",
+        tmp_path / f".artifact.{done.pid}",
+    ]
+    for folder in (left, *others):
+        (folder / "sub").mkdir(parents=True)
+    # Also where every step is finished already.
+    Store(tmp_path).step("fix", {"model": "a"}, Work())
+    left.mkdir(exist_ok=True)
+    assert Store(tmp_path).step("fix", {"model": "a"}, Work()).reused
+    assert not left.exists()
+    assert all(folder.is_dir() for folder in others)
+    forget_killed(tmp_path, "artifact")
+    assert [folder.is_dir() for folder in others] == [True, True, False]
