@@ -22,7 +22,7 @@ from edgedla.files import write_atomic
 
 TARGETS = ("agx-orin-64gb", "agx-xavier-32gb")
 TORCH = """
-import sys, warnings
+import os, shutil, sys, warnings
 import torch, torchvision
 warnings.simplefilter("ignore")
 out = sys.argv[1]
@@ -56,9 +56,12 @@ for name, (net, shape) in nets.items():
     torch.jit.trace(net, x).save(f"{out}/{name}.ts")
     torch.save(net, f"{out}/{name}.pt") if name in ("resnet18", "mobilenet_v3_small") else None
     torch.onnx.export(net, (x,), f"{out}/{name}.onnx", dynamo=False, opset_version=17, input_names=["input"])
+    for form in ("pt2", "ts", "pt"):
+        shutil.copy(f"{out}/{name}.onnx", f"{out}/own/{name}.{form}.onnx")
+    os.remove(f"{out}/{name}.onnx")
 """
 TENSORFLOW = """
-import os, sys
+import os, subprocess, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import tensorflow as tf
 out = sys.argv[1]
@@ -70,14 +73,22 @@ net.save(f"{out}/net.keras")
 net.export(f"{out}/saved", verbose=False)
 with open(f"{out}/net.tflite", "wb") as f:
     f.write(tf.lite.TFLiteConverter.from_keras_model(net).convert())
+# Keras's own export, and tf2onnx's command as its page has it.
+net.export(f"{out}/own/net.keras.onnx", format="onnx", verbose=False, opset_version=17)
+for given, made in (("--tflite", "net.tflite"), ("--saved-model", "saved")):
+    subprocess.run([sys.executable, "-m", "tf2onnx.convert", given, f"{out}/{made}", "--opset", "17", "--output",
+                    f"{out}/own/{made}.onnx"], check=True)
 """
 PADDLE = """
-import sys
+import os, subprocess, sys
 import paddle
 paddle.seed(0)
 net = paddle.vision.models.mobilenet_v2(pretrained=False)
 net.eval()
-paddle.jit.save(net, sys.argv[1] + "/net", input_spec=[paddle.static.InputSpec([1, 3, 224, 224], "float32", name="x")])
+out = sys.argv[1]
+paddle.jit.save(net, out + "/net", input_spec=[paddle.static.InputSpec([1, 3, 224, 224], "float32", name="x")])
+subprocess.run([os.path.join(os.path.dirname(sys.executable), "paddle2onnx"), "--model_dir", out, "--model_filename", "net.json",
+                "--params_filename", "net.pdiparams", "--opset_version", "17", "--save_file", out + "/own/net.json.onnx"], check=True)
 """
 SHAPES = {"lstm": (1, 12, 16)}
 
@@ -115,13 +126,14 @@ def main() -> int:
         if python is None:
             continue
         with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "own").mkdir()
             subprocess.run(
                 [python, "-c", program, folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
             for path in sorted(Path(folder).iterdir()):
-                if path.suffix in (".onnx", ".pdiparams"):
+                if path.suffix == ".pdiparams" or path.name == "own":
                     continue
-                own = path.with_suffix(".onnx")
+                own = Path(folder) / "own" / f"{path.name}.onnx"
                 rows.append(compared(path, python, own if own.is_file() else None))
                 print(json.dumps(rows[-1]), flush=True)
     if a.out:
