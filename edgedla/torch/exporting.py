@@ -10,15 +10,16 @@ import logging
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
 import torch
 from torch import nn
 
-from edgedla.errors import EnvironmentMissing, ModelError, UsageError
+from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.importers.source_location import SCOPES, STACK, source_of
 from edgedla.torch.calls import MARK, Call, Paths, Recorder
 from edgedla.torch.decomposing import decompose_once
+from edgedla.torch.export_failures import export_failure
 from edgedla.vocabulary import one_of
 
 #: A tensor, several in order, or by name of forward's parameters.
@@ -27,12 +28,6 @@ Inputs = Union[torch.Tensor, Sequence[Any], Mapping[str, Any]]
 EXPORTERS = ("torchscript", "dynamo")
 #: The last opset that the parser of TensorRT 8.5 (JetPack 5) reads, and TorchScript's exporter writes.
 OPSET = 17
-_ERROR_CHARACTERS = 500
-#: Of an exporter's chain of errors.
-_CAUSES = 8
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-#: The first PyTorch whose dynamo exporter is known to write BatchNormalization with today's onnxscript (0.7); 2.6 does not.
-DYNAMO_FITS = (2, 11)
 
 
 @dataclass(frozen=True)
@@ -182,7 +177,7 @@ def _torchscript(
                 module, args, stream, dynamo=False, opset_version=opset, input_names=list(names), do_constant_folding=True
             )  # fmt: skip
     except Exception as e:
-        raise _failed(e, recorder.calls[-1] if recorder.calls else None) from e
+        raise export_failure(e, recorder.calls[-1] if recorder.calls else None) from e
     model = onnx.load_model_from_string(stream.getvalue())
     call_of = _unmark(model)
     _without_shared(model)
@@ -204,7 +199,7 @@ def _dynamo(module: nn.Module, args: Tuple[Any, ...], names: Sequence[str], opse
         try:
             program = _exported(module, args, names, opset)
         except Exception as e:
-            raise _failed(e, None) from e
+            raise export_failure(e, None) from e
     model = program.model_proto
     _mend_places(model, _places(module, args))
     return Exported(model)
@@ -255,38 +250,6 @@ def _mend_places(model: Any, places: Mapping[str, Sequence[Call]]) -> None:
         for entry in node.metadata_props:
             if entry.key == STACK:
                 entry.value = f'File "{calls[0].file}", line {calls[0].line}, in {calls[0].function}'
-
-
-def _failed(error: Exception, last: Any) -> ModelError:
-    """The exporter's failure in one line: the two innermost causes, as the outer ones say only which step failed."""
-    chain: List[str] = []
-    cause: Optional[BaseException] = error
-    while cause is not None and len(chain) < _CAUSES:
-        line = next((line for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
-        chain.append(_COLOURS.sub("", line)[:_ERROR_CHARACTERS])
-        cause = cause.__cause__
-    where = f"after {last}" if last is not None else None
-    return ModelError(f"PyTorch cannot export the module: {': '.join(chain[-2:])}", where=where, hint=_hint())
-
-
-def release_of(version: str) -> Tuple[int, ...]:
-    """(2, 11) of "2.11.0+cu130"."""
-    return tuple(int(n) for n in re.findall(r"\d+", version)[:2])
-
-
-def _hint() -> str:
-    hint = "try the other exporter, or look at torch.onnx.export's own message"
-    try:
-        import onnxscript
-    except ImportError:
-        return hint
-    if release_of(torch.__version__) >= DYNAMO_FITS:
-        return hint
-    fits = ".".join(str(n) for n in DYNAMO_FITS)
-    return (
-        f"dynamo's exporter is known to work from PyTorch {fits} on; this is {torch.__version__} with onnxscript {onnxscript.__version__}. "
-        "The torchscript exporter works with all"
-    )
 
 
 _MARKED = re.compile(rf"/{MARK}(\d+)(?=/)")

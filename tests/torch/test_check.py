@@ -16,7 +16,7 @@ import edgedla  # noqa: E402
 from edgedla.errors import ModelError, UsageError  # noqa: E402
 from edgedla.regions.values import Placed  # noqa: E402
 from edgedla.torch import DlaCheck, NotOnDla, assert_dla, check, to_onnx  # noqa: E402
-from edgedla.torch.exporting import DYNAMO_FITS, _failed, release_of  # noqa: E402
+from edgedla.torch.export_failures import DYNAMO_FITS, export_failure, release_of  # noqa: E402
 
 X = torch.zeros(1, 3, 16, 16)
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb"}
@@ -240,7 +240,7 @@ def test_a_failing_export_names_its_cause() -> None:
     except RuntimeError as e:
         error = RuntimeError("Step 3/3 failed")
         error.__cause__ = e
-    text = str(_failed(error, None))
+    text = str(export_failure(error, None))
     assert "export the module: when translating node bn: 'tuple' object has no attribute 'dtype'" in text
 
 

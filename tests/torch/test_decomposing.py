@@ -12,7 +12,7 @@ pytest.importorskip("onnxscript", reason="onnxscript is not installed")
 import networks  # noqa: E402
 
 from edgedla.torch import decomposing, to_onnx  # noqa: E402
-from edgedla.torch.exporting import DYNAMO_FITS, release_of  # noqa: E402
+from edgedla.torch.export_failures import DYNAMO_FITS, release_of  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     release_of(torch.__version__) < DYNAMO_FITS, reason="this PyTorch does not fit today's onnxscript"

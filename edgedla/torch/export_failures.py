@@ -1,0 +1,49 @@
+"""What PyTorch's exporters fail with, in one line that names the cause."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, List, Optional, Tuple
+
+import torch
+
+from edgedla.errors import ModelError
+
+_ERROR_CHARACTERS = 500
+#: Of an exporter's chain of errors.
+_CAUSES = 8
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+#: The first PyTorch whose dynamo exporter is known to write BatchNormalization with today's onnxscript (0.7); 2.6 does not.
+DYNAMO_FITS = (2, 11)
+
+
+def export_failure(error: Exception, last: Any) -> ModelError:
+    """The exporter's failure in one line: the two innermost causes, as the outer ones say only which step failed."""
+    chain: List[str] = []
+    cause: Optional[BaseException] = error
+    while cause is not None and len(chain) < _CAUSES:
+        line = next((line for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
+        chain.append(_COLOURS.sub("", line)[:_ERROR_CHARACTERS])
+        cause = cause.__cause__
+    where = f"after {last}" if last is not None else None
+    return ModelError(f"PyTorch cannot export the module: {': '.join(chain[-2:])}", where=where, hint=_hint())
+
+
+def release_of(version: str) -> Tuple[int, ...]:
+    """(2, 11) of "2.11.0+cu130"."""
+    return tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+
+
+def _hint() -> str:
+    hint = "try the other exporter, or look at torch.onnx.export's own message"
+    try:
+        import onnxscript
+    except ImportError:
+        return hint
+    if release_of(torch.__version__) >= DYNAMO_FITS:
+        return hint
+    fits = ".".join(str(n) for n in DYNAMO_FITS)
+    return (
+        f"dynamo's exporter is known to work from PyTorch {fits} on; this is {torch.__version__} with onnxscript {onnxscript.__version__}. "
+        "The torchscript exporter works with all"
+    )
