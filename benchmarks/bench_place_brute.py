@@ -4,15 +4,16 @@
 
 Each case is a random network of a few operators, most of them with a recurrent one, read by the importer, with random
 costs and limits (tests/placement/tiny_networks.py). It is solved by HiGHS and in plain Python for latency, energy, energy
-at given frame rates, energy within a latency bound, and throughput; the sums of tests/placement/own_sums.py say what is
-best. A case is wrong where a value differs, where "proven" does not hold, where the answer is not legal, or where a loop
-is not one item on the GPU. Exits with 1 if there is any.
+at given frame rates, energy within a latency bound, and throughput; and a pair of still smaller ones for makespan. The
+sums and schedules of tests/placement/own_sums.py say what is best. A case is wrong where a value differs, where "proven"
+does not hold, where the answer is not legal, or where a loop is not one item on the GPU. Exits with 1 if there is any.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import sys
 import time
@@ -21,8 +22,8 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "placement"))
 
-from own_sums import is_legal, least, value_of
-from tiny_networks import loops_in, tiny_problem
+from own_sums import is_legal, least, least_makespan, makespan, value_of
+from tiny_networks import loops_in, tiny_pair, tiny_problem
 
 from edgedla.graph import LayerGraph
 from edgedla.placement.problem.goal import Goal
@@ -74,24 +75,50 @@ def faults(problem: Problem, graph: LayerGraph, rng: random.Random, only: str) -
                 yield f"{name}, {solver}: not proven"
 
 
+def faults_of_pair(problem: Problem) -> Iterator[str]:
+    """What is wrong with the makespan of two models."""
+    expected = least_makespan(problem)
+    for solver in ("highs", "python"):
+        answer = solve(problem, Goal("makespan"), solver=solver, time_limit_s=60)
+        if answer.best is None:
+            if expected < float("inf"):
+                yield f"makespan, {solver}: none found, best is {expected}"
+            continue
+        length = makespan(problem, answer.best.assignment)
+        if not is_legal(problem, answer.best.assignment):
+            yield f"makespan, {solver}: not legal"
+        if abs(length - answer.value) > TOLERANCE * length:
+            yield f"makespan, {solver}: says {answer.value}, its shortest schedule takes {length}"
+        if abs(length - expected) > TOLERANCE * expected:
+            yield f"makespan, {solver}: {length}, best is {expected}"
+        if answer.bound > expected * (1 + TOLERANCE):
+            yield f"makespan, {solver}: the bound {answer.bound} is above the best, {expected}"
+        if not answer.optimal:
+            yield f"makespan, {solver}: not proven, gap {answer.gap:.4f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
-    parser.add_argument("--goal", default="", choices=["", *(name for name, _ in goals(random.Random(0)))])
+    names = [*(name for name, _ in goals(random.Random(0))), "makespan"]
+    parser.add_argument("--goal", default="", choices=["", *names])
     parser.add_argument("-o", "--output", type=Path)
     a = parser.parse_args()
     began, wrong = time.process_time(), []
     cases = with_loops = assignments = 0
     for seed in range(a.first, a.first + a.count):
-        problem, graph = tiny_problem(seed, DEVICES[seed % 2])
-        ways = 1
-        for item in problem.items:
-            ways *= len(item.allowed)
-        assignments += ways
-        with_loops += loops_in(graph) > 0
         cases += 1
-        found: List[str] = list(faults(problem, graph, random.Random(seed), a.goal))
+        found: List[str] = []
+        if a.goal != "makespan":
+            problem, graph = tiny_problem(seed, DEVICES[seed % 2])
+            assignments += math.prod(len(item.allowed) for item in problem.items)
+            with_loops += loops_in(graph) > 0
+            found += faults(problem, graph, random.Random(seed), a.goal)
+        if a.goal in ("", "makespan"):
+            pair = tiny_pair(seed, DEVICES[seed % 2])
+            assignments += math.prod(len(item.allowed) for item in pair.items)
+            found += faults_of_pair(pair)
         wrong += [{"case": seed, "fault": text} for text in found]
         for text in found:
             print(f"case {seed}: {text}", flush=True)
@@ -100,7 +127,7 @@ def main() -> None:
         "cases": cases,
         "with_loops": with_loops,
         "assignments": assignments,
-        "searches": cases * 2 * (1 if a.goal else len(list(goals(random.Random(0))))),
+        "searches": cases * 2 * (1 if a.goal else len(names)),
         "wrong": wrong,
         "processor_s": round(time.process_time() - began, 1),
     }

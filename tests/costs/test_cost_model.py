@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Set
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from edgedla.costs.cost import total
 from edgedla.costs.model import CostModel
 from edgedla.costs.networks import network
+from edgedla.costs.transition import FORMATS
 from edgedla.errors import UsageError
 from edgedla.graph import Tensor
 from edgedla.targets import modules, platform_for
@@ -146,6 +149,17 @@ def test_a_transition_costs_its_bytes_and_nothing_between_equal_formats() -> Non
         model.transition(large, "GPU", "DLA0", source_format="NHWC")
     with pytest.raises(ValueError, match="CPU"):
         model.transition(large, "CPU", "DLA0")
+
+
+@pytest.mark.parametrize(
+    ("precision", "native"),
+    [("fp16", {"DLA_LINEAR", "DLA_HWC4", "CHW16"}), ("int8", {"DLA_LINEAR", "DLA_HWC4", "CHW32"})],
+)
+def test_a_dla_reads_and_writes_its_native_formats_without_a_reformat(precision: str, native: Set[str]) -> None:
+    model, tensor = CostModel.load(ORIN, precision), Tensor("x", (1, 4, 64, 64))
+    into = {f for f in FORMATS if model.transition(tensor, "GPU", "DLA0", source_format=f).latency_us == 0}
+    out_of = {f for f in FORMATS if model.transition(tensor, "DLA1", "GPU", target_format=f).latency_us == 0}
+    assert into == out_of == native
 
 
 def test_few_channels_are_reformatted_as_a_whole_vector() -> None:

@@ -122,6 +122,105 @@ def waits_in_a_circle(problem: Problem, groups: Sequence[Set[int]]) -> bool:
     return False
 
 
+def frame_of(problem: Problem, devices: Sequence[str], model: int) -> List[Tuple[str, float]]:
+    """[device, microseconds] of one frame of a model in the order in which it runs; GPU work without a break is one."""
+    own = [i for i, item in enumerate(problem.items) if item.model == model]
+    groups = [set(g) for _, g in problem.regions(devices) if problem.items[g[0]].model == model]
+    groups += [{i} for i in own if devices[i] == "GPU"]
+    rest, order, now = list(groups), [], ""
+    while rest:
+        done = set().union(*order)
+        ready = [g for g in rest if all(p in done | g for i in g for p in problem.predecessors(i))]
+        group = min(ready, key=lambda g: (devices[min(g)] != now, min(g)))
+        now = devices[min(group)]
+        order.append(group)
+        rest.remove(group)
+    place = {i: k for k, g in enumerate(order) for i in g}
+    work = [0.0] * len(order)
+    before = [0.0] * len(order)
+    after = 0.0
+    for i in own:
+        work[place[i]] += (
+            problem.items[i].costs.get(devices[i], problem.items[i].costs.get(kind(devices[i]))).latency_us
+        )  # type: ignore[union-attr]
+    for k, group in enumerate(order):
+        work[k] += problem.loadable.latency_us if devices[min(group)] != "GPU" else 0.0
+    layered = [i for i in own if problem.items[i].layers]
+    if layered:
+        on_gpu = [place[i] for i in layered if devices[i] == "GPU"]
+        work[min(on_gpu) if on_gpu else place[layered[-1]]] += problem.engine.latency_us
+    for flow in problem.flows:
+        source = "GPU" if flow.producer is None else devices[flow.producer]
+        if flow.model != model:
+            continue
+        for target in ({devices[c] for c in flow.consumers} | ({"GPU"} if flow.is_output else set())) - {source}:
+            us = flow.costs[kind(source), kind(target)].latency_us
+            readers = [place[c] for c in flow.consumers if devices[c] == target]
+            if not readers:
+                after += us
+            elif source == "GPU":
+                before[min(readers)] += us
+            else:
+                work[min(readers)] += us
+    for link in problem.links:
+        device = devices[link.consumer]
+        if problem.items[link.consumer].model == model and devices[link.producer] != device:
+            work[place[link.consumer]] += link.costs.get(device, link.costs.get(kind(device))).latency_us  # type: ignore[union-attr]
+    frame: List[Tuple[str, float]] = []
+    for k, group in enumerate(order):
+        frame += [("GPU", before[k])] if before[k] else []
+        frame.append((devices[min(group)], work[k]))
+    frame += [("GPU", after)] if after else []
+    for k in reversed(range(1, len(frame))):
+        if frame[k][0] == frame[k - 1][0] == "GPU":
+            frame[k - 1 : k + 1] = [("GPU", frame[k - 1][1] + frame[k][1])]
+    return frame
+
+
+def makespan(problem: Problem, devices: Sequence[str], below: float = float("inf")) -> float:
+    """The shortest schedule of one frame of every model, over all orders on each device; `below` if none is shorter."""
+    used = frozenset(d for i, d in zip(problem.items, devices) if i.layers)
+    factors = problem.slowdown.get(used, {}) if len(used) > 1 else {}
+    jobs = [
+        [(d, us * factors.get(d, 1.0)) for d, us in frame_of(problem, devices, m)] for m in range(len(problem.models))
+    ]
+    best = below
+
+    def go_on(done: List[int], ends: List[float], free: Dict[str, float]) -> None:
+        nonlocal best
+        left = [sum(us for _, us in job[k:]) for job, k in zip(jobs, done)]
+        if max(end + rest for end, rest in zip(ends, left)) >= best:
+            return
+        if not any(left) and all(k == len(job) for job, k in zip(jobs, done)):
+            best = max(ends)
+            return
+        for m, job in enumerate(jobs):
+            if done[m] < len(job):
+                device, us = job[done[m]]
+                end = max(ends[m], free.get(device, 0.0)) + us
+                go_on(
+                    [k + (n == m) for n, k in enumerate(done)],
+                    [end if n == m else e for n, e in enumerate(ends)],
+                    {**free, device: end},
+                )
+
+    busy: Dict[str, float] = {}
+    for device, us in [part for job in jobs for part in job]:
+        busy[device] = busy.get(device, 0.0) + us
+    if max(busy.values(), default=0.0) < best:
+        go_on([0] * len(jobs), [0.0] * len(jobs), {})
+    return best
+
+
+def least_makespan(problem: Problem) -> float:
+    """The least over all legal assignments; infinity without one."""
+    best = float("inf")
+    for devices in itertools.product(*(item.allowed for item in problem.items)):
+        if is_legal(problem, devices):
+            best = makespan(problem, devices, best)
+    return best
+
+
 def least(
     problem: Problem, objective: str, latency_bound_us: Optional[float] = None, fps: Sequence[float] = ()
 ) -> float:

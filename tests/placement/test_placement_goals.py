@@ -18,10 +18,10 @@ from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.solve import solve
 from tests.amounts import amount, examples
-from tests.placement.own_sums import is_legal, least, loads_of, value_of
+from tests.placement.own_sums import is_legal, least, least_makespan, loads_of, makespan, value_of
 from tests.placement.placement_models import small_model
 from tests.placement.placement_problems import assignments, problems
-from tests.placement.tiny_networks import loops_in, tiny_problem
+from tests.placement.tiny_networks import loops_in, tiny_pair, tiny_problem
 
 ALL = ("GPU", "DLA0", "DLA1")
 ORIN = {"target": "agx-orin-64gb", "precision": "int8"}
@@ -48,6 +48,16 @@ def test_a_network_with_loops_is_placed_as_brute_force_places_it(seed: int) -> N
             assert is_legal(problem, answer.best.assignment, None, goal.frames_per_second)
             value = value_of(problem, answer.best.assignment, goal.objective, goal.frames_per_second)
             assert value == pytest.approx(answer.value)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_networks_take_as_long_as_the_shortest_schedule_of_brute_force(seed: int) -> None:
+    problem = tiny_pair(seed, ALL if seed % 2 else ALL[:2])
+    expected = least_makespan(problem)
+    answer = solve(problem, Goal("makespan"), time_limit_s=60)
+    assert answer.optimal
+    assert answer.value == pytest.approx(expected, rel=2e-4)
+    assert makespan(problem, answer.best.assignment) == pytest.approx(answer.value)
 
 
 def test_the_tiny_networks_hold_loops() -> None:

@@ -21,6 +21,7 @@ from edgedla.placement.problem.schedule import segments
 from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.solvers.several import solve_pair as solve_pair_module
+from edgedla.placement.solvers.several.companion import Companion
 from edgedla.placement.solvers.several.counted import Counted
 from edgedla.placement.solvers.several.dives import dives
 from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
@@ -162,3 +163,14 @@ def test_lengths_are_those_of_the_schedule_search(data: st.DataObject) -> None:
     assert simple_bounds(names, (arrays[0], arrays[1]))[0] <= search.length_us + 1e-9
     assert shortest(names, (arrays[0], arrays[1]), 1e9)[0] == pytest.approx(search.length_us)
     assert shortest(names, (arrays[0], arrays[1]), 1.0)[0] == 1.0
+
+
+def test_a_companion_says_how_short_a_pair_can_be() -> None:
+    random = np.random.default_rng(0)
+    for count in (1, 2, 30):
+        loads = random.integers(0, 50, (count, 2)).astype(float)
+        gpu_us = np.arange(0.0, 120.0, 3.0)
+        both = gpu_us[:, None] + loads[:, 0]
+        expected = np.maximum(both, loads.sum(axis=1)).min(axis=1)
+        assert np.allclose(Companion.of(loads).least(gpu_us), expected)
+    assert np.isinf(Companion.of(np.zeros((0, 2))).least(gpu_us)).all()

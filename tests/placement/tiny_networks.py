@@ -106,6 +106,16 @@ def tiny_problem(seed: int, devices: Tuple[str, ...], loops: bool = True) -> Tup
     return _priced(problem_of(models, costs, devices, limits), rng), graph
 
 
+def tiny_pair(seed: int, devices: Tuple[str, ...]) -> Problem:
+    """The problem of two tiny networks without recurrent operators, with random costs."""
+    rng = random.Random(seed)
+    costs = _costs(rng.choice(["fp16", "int8"]))
+    trt = costs.platform.release.trt
+    graphs = [load_onnx(tiny_network(seed * 2 + k, 2 + (seed + k) % 2, loops=False), trt=trt) for k in (0, 1)]
+    models = read_models(graphs, costs.platform, costs.precision, (), devices, False, None, None, None)
+    return _priced(problem_of(models, costs, devices, Limits(loadables_per_core=rng.choice([1, 2, 16]))), rng)
+
+
 def _priced(problem: Problem, rng: random.Random) -> Problem:
     def cost(most: int) -> Cost:
         return Cost(float(rng.randint(0, most)), rng.randint(0, most) / 7, "guessed", 0.3, 0.3)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import numpy as np
+
+from edgedla.placement.solvers.several.companion import Companion
 
 #: Rows that are compared pair by pair at once.
 BLOCK = 192
@@ -61,14 +63,19 @@ class Graph:
         limit: float,
         most_states: int,
         deadline: float,
+        companion: Optional[Companion] = None,
+        gpu_row: int = 0,
     ) -> None:
         """
         Args:
             weights: (weights, columns).
             beside: by weight, what the other models, and what is fixed, add at least.
             rest: (position, states) -> (states, weights): the least that is still to come, for the way there.
+            companion: the other model's placements, where all that matter are known.
+            gpu_row: the row of weights that counts the GPU's time alone.
         """
         self.weights, self.beside = weights, beside
+        self._companion, self._gpu_row = companion, gpu_row
         self.ways: List[Ways] = []
         self.ahead: List[np.ndarray] = []
         self.dropped = np.inf
@@ -84,7 +91,7 @@ class Graph:
                 return
             of = np.repeat(np.arange(len(states)), np.diff(ways.first))
             behind = _least_by(ways.target, behind[of] + ways.load @ weights.T, len(targets))
-            bound = (behind + rest(i + 1, targets)).max(axis=1)
+            bound = self.bounds(behind - beside + rest(i + 1, targets))
             keep = bound < limit
             if i == items - 1:
                 keep &= np.array([model.is_whole(s) for s in targets])
@@ -109,6 +116,13 @@ class Graph:
             ahead = _least_by(of, ahead[ways.target] + ways.load @ weights.T, len(ways.first) - 1)
             self.ahead.append(ahead)
         self.ahead.reverse()
+
+    def bounds(self, least: np.ndarray) -> np.ndarray:
+        """By row a bound of the pairs with it, from the least that it takes by weight."""
+        bound: np.ndarray = (least + self.beside).max(axis=1)
+        if self._companion is not None:
+            bound = np.maximum(bound, self._companion.least(least[:, self._gpu_row]))
+        return bound
 
     @property
     def least(self) -> np.ndarray:
@@ -180,8 +194,7 @@ def front(graph: Graph, limit: float, width: int, deadline: float) -> Front:
         parent = np.repeat(np.arange(len(state)), counts)
         way = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts) + ways.first[state][parent]
         loads, state, choice = loads[parent] + ways.load[way], ways.target[way], ways.choice[way]
-        ahead = graph.ahead[i + 1] + graph.beside
-        bound = _bounds(loads, state, graph.weights, ahead)
+        bound = _bounds(loads, state, graph, i + 1)
         keep = np.flatnonzero(bound < limit)
         keep = keep[np.lexsort((*loads[keep].T[::-1], state[keep]))]
         keep = keep[_undominated(state[keep], loads[keep])]
@@ -189,7 +202,7 @@ def front(graph: Graph, limit: float, width: int, deadline: float) -> Front:
         if len(state) > width:
             which, loads = _merged(loads, state, bound, width, limit)
             state, choice, parent = state[which], choice[which], parent[which]
-            bound = _bounds(loads, state, graph.weights, ahead)
+            bound = _bounds(loads, state, graph, i + 1)
             if len(state) > width:
                 order = np.argsort(bound, kind="stable")
                 lost = min(lost, float(bound[order[width]]))
@@ -208,17 +221,26 @@ def front(graph: Graph, limit: float, width: int, deadline: float) -> Front:
     return Front(loads, choices, bound, lost, False)
 
 
-def _bounds(loads: np.ndarray, state: np.ndarray, weights: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+def _bounds(loads: np.ndarray, state: np.ndarray, graph: Graph, position: int) -> np.ndarray:
     best = np.empty(len(state))
     for start in range(0, len(best), 16384):
         part = slice(start, start + 16384)
-        best[part] = (loads[part] @ weights.T + ahead[state[part]]).max(axis=1)
+        best[part] = graph.bounds(loads[part] @ graph.weights.T + graph.ahead[position][state[part]])
     return best
 
 
 def _undominated(state: np.ndarray, loads: np.ndarray) -> np.ndarray:
-    """Which rows no other of the same state undercuts, as far as neighbours show it. Rows are sorted by state and loads."""
+    """Which rows no other of the same state undercuts: exactly for up to two columns, else as far as neighbours show it.
+
+    Rows are sorted by state and loads.
+    """
     keep = np.ones(len(state), bool)
+    if loads.shape[1] <= 2:
+        # The least last load of the rows before; a state's rows lie below those of the state before.
+        last = loads[:, 1] if loads.shape[1] == 2 else np.zeros(len(state))
+        lowered = last - state * (2.0 * last.max(initial=0.0) + 1.0)
+        keep[1:] = lowered[1:] < np.minimum.accumulate(lowered)[:-1]
+        return keep
     for shift in (0, BLOCK // 2):
         left = np.flatnonzero(keep)
         for start in range(shift, len(left), BLOCK):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.several.companion import Companion
 from edgedla.placement.solvers.several.counted import Counted
 from edgedla.placement.solvers.several.dives import Dives, best_pairs, dives
 from edgedla.placement.solvers.several.front import Front, Graph, front
@@ -28,12 +28,18 @@ from edgedla.placement.solvers.streams.frontier import Frontier, State
 from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.vocabulary import GPU
 
-#: From the second size on, the lower half of the gap is closed first, again and again, while it is wider than this share of
-#: the value: far fewer states and rows lie there.
+#: From the second size on, the lower half of the gap is closed first where the gap is wider than this share of the value:
+#: far fewer states and rows lie there.
 HALVED = 2e-3
 
 #: Pairs that are compared at once, and placements whose schedules are searched for.
 PAIRS, HANDED_OUT = 250_000, 12
+
+#: Rows of a front without segments: its two columns are cheap to compare.
+ROWS_WITHOUT_ORDER = 20_000
+
+#: Rows of a front that only looks for placements.
+FEW_ROWS = 2_000
 
 #: A placement shorter by this share is a reason to start anew: much of what is to be looked at then falls away.
 SHORTER = 1e-3
@@ -70,6 +76,9 @@ class PairSearch:
         # A core that a model has for itself is busy for no longer than the model runs.
         self.weighed = np.array([True, *(len(cores) == 1 for _ in cores[:1]), True, True])
         self._models: Dict[Tuple[int, int, bool], Any] = {}
+        #: By model, the placements of the other one in this look.
+        self._companions: List[Optional[Companion]] = [None, None]
+        self._gpu_row = 0
         grid = coarse_weights(self.weighed)
         least = self._dive(grid)
         self.weights, self.bound = grid[int(least.argmax())], float(least.max())
@@ -99,16 +108,11 @@ class PairSearch:
         return least
 
     def halve(self, size: Tuple[int, int, int]) -> int:
-        """Looks into the lower half of the gap while that closes it; how many times."""
-        for k in itertools.count():
-            wide = self.limit - self.bound > HALVED * self.best.value
-            if not wide or time.monotonic() > self.deadline:
-                return k
-            middle = 0.5 * (self.bound + self.limit)
-            self.look(*size, share=0.5)
-            if self.bound < min(middle, self.limit) * (1 - 1e-9):
-                return k + 1
-        return 0
+        """Looks into the lower half of the gap, where it is wide; how many times."""
+        if self.limit - self.bound <= HALVED * self.best.value or time.monotonic() > self.deadline:
+            return 0
+        self.look(*size, share=0.5)
+        return 1
 
     def look(self, most_loadables: int, most_states: int, width: int, share: float = 1.0) -> bool:
         """Raises `bound` or finds something shorter; True where another look of this size may do more.
@@ -122,7 +126,13 @@ class PairSearch:
         along = np.ones(len(rows_of_weights), bool)
         prices = [Prices(self.frontiers[m], weights[m], along) for m in (0, 1)]
         least = [p.root for p in prices]
-        for m in (0, 1):
+        self._gpu_row = int(np.flatnonzero((rows_of_weights == np.eye(len(self.weighed))[0]).all(axis=1))[0])
+        self._companions = [None, None]
+        wholes: Dict[int, Front] = {}
+        small, large = sorted((0, 1), key=lambda m: len(self.models[m].items))
+        for turn, m in enumerate((small, large, small)):
+            if turn == 2 and (m in wholes or self._companions[m] is None):
+                continue
             graph = self._counted(m, 0, weights[m], least[1 - m], prices[m], limit, most_states)
             if graph.stopped:
                 return False
@@ -132,6 +142,16 @@ class PairSearch:
             if graph.dropped == INFINITY:
                 least[m] = graph.least
             self._raise(min(float((least[0] + least[1]).max()), graph.dropped, limit))
+            # Where something is left out, what is left says less than the weights do.
+            if graph.dropped >= limit:
+                whole = self._without_order(graph, least[1 - m], limit)
+                if whole.stopped:
+                    return False
+                if whole.lost >= limit:
+                    wholes[m] = whole
+                    self._companions[1 - m] = Companion.of(whole.loads)
+        if len(wholes) == 2:
+            self._raise(self._of_any_order([wholes[0], wholes[1]], limit, offered=True))
         if self.bound >= limit:
             return False
         climbed = rows_of_weights[int((least[0] + least[1]).argmax())]
@@ -141,13 +161,14 @@ class PairSearch:
         rows: List[List[_Row]] = []
         for m in (0, 1):
             bound, rows_of_model = self._rows(
-                m, weights[m], least[1 - m], prices[m], limit, most_loadables, most_states
+                m, weights[m], least[1 - m], prices[m], limit, most_loadables, most_states, wholes.get(1 - m)
             )
             low = min(low, bound)
             rows.append(rows_of_model)
             if time.monotonic() > self.deadline:
                 return False
-        low, shorter = self._pairs(rows, low, limit, width)
+        # What is left out already says less than is known: then a few rows do, which may meet something shorter.
+        low, shorter = self._pairs(rows, low, limit, width if low > self.bound else min(width, FEW_ROWS))
         self._raise(low)
         return shorter
 
@@ -161,7 +182,10 @@ class PairSearch:
             return prices.rest(i, [state for state, _ in behind])
 
         model = self._models.setdefault((m, loadables, True), Counted(self.frontiers[m], loadables))
-        return Graph(model, len(self.models[m].items), weights, beside, rest, limit, states, self.deadline)
+        return Graph(
+            model, len(self.models[m].items), weights, beside, rest, limit, states, self.deadline,
+            self._companions[m], self._gpu_row,
+        )  # fmt: skip
 
     def _rows(
         self,
@@ -172,8 +196,13 @@ class PairSearch:
         limit: float,
         most_loadables: int,
         most_states: int,
+        other: Optional[Front],
     ) -> Tuple[float, List[_Row]]:
-        """(a bound of all pairs that these rows leave out, the rows of model m that a pair below the limit may have)."""
+        """(a bound of all pairs that these rows leave out, the rows of model m that a pair below the limit may have).
+
+        Args:
+            other: the placements of the other model, without order, where they are known.
+        """
         frontier = self.frontiers[m]
         flat = Prices(frontier, weights, np.zeros(len(weights), bool))
         low, met = limit, False
@@ -196,6 +225,8 @@ class PairSearch:
                 limit,
                 most_states,
                 self.deadline,
+                self._companions[m],
+                self._gpu_row,
             )
             if graph.stopped:
                 return -INFINITY, rows
@@ -211,8 +242,41 @@ class PairSearch:
             more = self._counted(m, most_loadables + 1, weights, beside, prices, limit, most_states)
             if more.stopped:
                 return -INFINITY, rows
-            low = min(low, more.dropped if more.empty else min(more.dropped, float((more.least + beside).max())))
+            low = min(low, more.dropped)
+            if not more.empty and other is not None and more.dropped >= limit:
+                whole = self._without_order(more, beside, limit)
+                if whole.stopped:
+                    return -INFINITY, rows
+                low = min(low, whole.lost, self._of_any_order([whole, other], limit))
+            elif not more.empty:
+                low = min(low, float((more.least + beside).max()))
         return low, rows
+
+    def _without_order(self, graph: Graph, beside: np.ndarray, limit: float) -> Front:
+        """What the placements of a graph take of each device, slowdown counted, in whatever order."""
+        graph.beside = beside
+        whole = front(graph, limit, ROWS_WITHOUT_ORDER, self.deadline)
+        return whole._replace(loads=whole.loads * self.factors)
+
+    def _of_any_order(self, wholes: Sequence[Front], limit: float, offered: bool = False) -> float:
+        """A bound of all pairs of two fronts, as if segments could run in any order; `offered`: of the models in turn, and
+        the shortest ones are offered."""
+        low = limit
+        met: List[Tuple[float, int, int]] = []
+        for first, second in _blocks((wholes[0], wholes[1])):
+            times = wholes[0].loads[first], wholes[1].loads[second]
+            length = simple_bounds((self.names[0], self.names[1]), times)
+            length = np.maximum(length, np.maximum(wholes[0].bound[first], wholes[1].bound[second]))
+            low = min(low, float(length.min()))
+            if offered:
+                for k in np.argsort(length, kind="stable")[:HANDED_OUT]:
+                    met.append((float(length[k]), int(first[k]), int(second[k])))
+        for length_us, a, b in sorted(met)[:HANDED_OUT]:
+            if length_us >= self.limit:
+                break
+            devices = [self.names[m][k] for m, row in ((0, a), (1, b)) for k in wholes[m].choices[row]]
+            self.best.offer(evaluate(self.problem, devices))
+        return low
 
     def _pairs(self, rows: List[List[_Row]], low: float, limit: float, width: int) -> Tuple[float, bool]:
         """(a bound of these pairs and `low`, something much shorter was met: then the bound is not one)."""
