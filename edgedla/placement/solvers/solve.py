@@ -26,6 +26,9 @@ MOST_ITEMS = 10_000
 #: proves little, more.
 SWEEPING, PAIRING = 0.65, 0.9
 
+#: Seconds below which HiGHS does not go on: to write its program down takes as long.
+LEAST_S = 0.4
+
 
 def solve(
     problem: Problem,
@@ -49,21 +52,26 @@ def solve(
     if len(problem.items) > MOST_ITEMS:
         return first_core_first(problem, goal, _best_start(problem, goal, start, deadline, value_of), value_of)
     with_highs = solver == "highs" or (solver == "auto" and highs.available())
+    share = PAIRING if goal.objective == "makespan" else SWEEPING
+    if not with_highs or (1 - share) * time_limit_s < LEAST_S:
+        share = 1.0
     swept: Optional[Solution] = None
     if goal.objective == "throughput" and len(problem.devices) > 1 and value_of is None:
         from edgedla.placement.solvers.streams.solve_stream import solve_stream
 
-        swept = solve_stream(problem, goal, start, time_limit_s * (SWEEPING if with_highs else 1.0), gap)
+        swept = solve_stream(problem, goal, start, time_limit_s * share, gap)
     elif goal.objective == "makespan":
         from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
 
         if can_solve(problem, goal):
-            share = PAIRING if with_highs else 1.0
             swept = solve_pair(problem, goal, start, time_limit_s * share, gap, value_of)
     if swept is not None:
         start, time_limit_s = ([] if swept.best is None else [swept.best.assignment]), time_limit_s - swept.solve_time_s
-    if swept is not None and (swept.bound >= swept.value * (1 - gap) or time_limit_s <= 0):
+    late = time_limit_s <= 0 or (with_highs and time_limit_s < LEAST_S)
+    if swept is not None and swept.bound >= swept.value * (1 - gap):
         solution = swept
+    elif swept is not None and late and (swept.best is not None or time_limit_s <= 0):
+        solution = replace(swept, timed_out=True)
     elif with_highs:
         solution = solve_milp(problem, goal, start, time_limit_s, gap, value_of)
     else:
