@@ -17,7 +17,8 @@ class Latency:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: List[int] = [0] * BUCKETS
+        # Of the buckets that were met: a stage's durations fill a few dozen of over a thousand.
+        self._counts: Dict[int, int] = {}
         self.count = 0
         self.total_ms = 0.0
         self.max_ms = 0.0
@@ -25,7 +26,7 @@ class Latency:
     def add(self, ms: float) -> None:
         place = 0 if ms <= LOWEST_MS else min(BUCKETS - 1, int(math.log(ms / LOWEST_MS) / math.log(GROWTH)) + 1)
         with self._lock:
-            self._counts[place] += 1
+            self._counts[place] = self._counts.get(place, 0) + 1
             self.count += 1
             self.total_ms += ms
             self.max_ms = max(self.max_ms, ms)
@@ -36,14 +37,14 @@ class Latency:
 
     def _percentiles(self, percents: Sequence[float]) -> List[float]:
         with self._lock:
-            counts, count, highest = list(self._counts), self.count, self.max_ms
+            counts, count, highest = sorted(self._counts.items()), self.count, self.max_ms
         values = []
         for percent in percents:
             if not count:
                 values.append(float("nan"))
                 continue
             wanted, seen, value = max(1, math.ceil(count * percent / 100)), 0, highest
-            for place, n in enumerate(counts):
+            for place, n in counts:
                 seen += n
                 if seen >= wanted:
                     value = min(highest, LOWEST_MS * GROWTH ** max(place - 0.5, 0))
@@ -72,7 +73,8 @@ def total(parts: Sequence[Latency]) -> Latency:
     whole = Latency()
     for part in parts:
         with part._lock:
-            whole._counts = [a + b for a, b in zip(whole._counts, part._counts)]
+            for place, n in part._counts.items():
+                whole._counts[place] = whole._counts.get(place, 0) + n
             whole.count += part.count
             whole.total_ms += part.total_ms
             whole.max_ms = max(whole.max_ms, part.max_ms)

@@ -28,5 +28,5 @@ def test_absurd_values_stay_in_the_table():
     for v in (0.0, 1e-9, 1e12):
         latency.add(v)
     assert latency.count == 3
-    assert len(latency._counts) == BUCKETS
+    assert set(latency._counts) == {0, BUCKETS - 1}
     assert latency.max_ms == 1e12

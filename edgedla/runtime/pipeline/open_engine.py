@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -78,7 +78,7 @@ def batch_of(artifact: Artifact) -> int:
     return int(batch)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Model:
     """A model that was read and checked, and runs nothing yet."""
 
