@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -21,11 +22,9 @@ from edgedla.errors import EdgedlaError
 from edgedla.files import write_atomic
 
 TARGETS = ("agx-orin-64gb", "agx-xavier-32gb")
-TORCH = """
-import os, shutil, sys, warnings
+#: A pickled module is found again by its module's name, as a user's own is.
+TORCH_NETS = """
 import torch, torchvision
-warnings.simplefilter("ignore")
-out = sys.argv[1]
 
 class Lstm(torch.nn.Module):
     def __init__(self):
@@ -42,7 +41,14 @@ class Segmentation(torch.nn.Module):
 
     def forward(self, x):
         return self.net(x)["out"]
-
+"""
+TORCH = """
+import os, shutil, sys, warnings
+import torch, torchvision
+sys.path.insert(0, os.environ["PYTHONPATH"])
+from torch_nets import Lstm, Segmentation
+warnings.simplefilter("ignore")
+out = sys.argv[1]
 torch.manual_seed(0)
 nets = {
     "resnet18": (torchvision.models.resnet18(), (1, 3, 224, 224)),
@@ -54,7 +60,7 @@ for name, (net, shape) in nets.items():
     net, x = net.eval(), torch.zeros(shape)
     torch.export.save(torch.export.export(net, (x,)), f"{out}/{name}.pt2")
     torch.jit.trace(net, x).save(f"{out}/{name}.ts")
-    torch.save(net, f"{out}/{name}.pt") if name in ("resnet18", "mobilenet_v3_small") else None
+    torch.save(net, f"{out}/{name}.pt")
     torch.onnx.export(net, (x,), f"{out}/{name}.onnx", dynamo=False, opset_version=17, input_names=["input"])
     for form in ("pt2", "ts", "pt"):
         shutil.copy(f"{out}/{name}.onnx", f"{out}/own/{name}.{form}.onnx")
@@ -127,6 +133,8 @@ def main() -> int:
             continue
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "own").mkdir()
+            os.environ["PYTHONPATH"] = str(Path(folder) / "own")
+            (Path(folder) / "own" / "torch_nets.py").write_text(TORCH_NETS)
             subprocess.run(
                 [python, "-c", program, folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )

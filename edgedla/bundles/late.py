@@ -1,54 +1,48 @@
 """Imports and dataclasses of a bundle's modules: what a pipeline never touches is never made. `lean` puts them in.
 
-Most modules are reached by imports alone: outputs, decoders and readers that a pipeline does not use. Standard library only.
+Most modules are reached by imports alone: outputs, decoders and readers that a pipeline does not use. Standard library and NumPy only.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 import sys
 import threading
-import types
-from typing import Any, Dict, List, Optional, Tuple
+from types import ModuleType
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 
-class Unread(types.ModuleType):
-    """A module of the standard library that is read at the first look into it. `importlib.util.LazyLoader`'s is read by its import."""
+class Unread(ModuleType):
+    """Stands for a module that libraries import and seldom read: the first to read it loads it."""
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        with _READING:
-            if type(self) is Unread and not self.__dict__.get("_edgedla_reading"):
-                self._edgedla_reading = True
-                spec = self.__spec__
-                assert spec is not None
-                assert spec.loader is not None
-                spec.loader.exec_module(self)
-                self.__class__ = types.ModuleType  # type: ignore[assignment]
-        try:
-            return self.__dict__[name]
-        except KeyError:
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None
+    def __getattr__(self, attribute: str) -> Any:
+        name = self.__name__
+        # Threads may ask at once: the import itself makes them wait for each other.
+        if sys.modules.get(name) is self:
+            sys.modules.pop(name, None)
+        return getattr(importlib.import_module(name), attribute)
 
 
-#: A thread that looks into a module while another reads it waits.
-_READING = threading.RLock()
+def leave_unread(names: Iterable[str]) -> None:
+    for name in names:
+        sys.modules.setdefault(name, Unread(name))
 
 
-def unread(name: str) -> None:
-    """Leaves the module unread, where nobody has imported it before."""
-    spec = None if name in sys.modules else importlib.util.find_spec(name)
-    if spec is not None:
-        module = sys.modules[name] = Unread(name)
-        module.__spec__, module.__file__ = spec, spec.origin
-
-
-# `dataclasses` imports it for the text of classes that have none: 0.9 MiB and 10 ms, with the compiler's parts that it brings.
-unread("inspect")
+#: dataclasses, NumPy and linecache import them for what a pipeline does not do: signatures, pickled arrays, reports of the system,
+#: source lines of a traceback.
+leave_unread(("ast", "inspect", "pickle", "platform", "tokenize"))
+#: Parts of NumPy that NumPy 1 imports with itself.
+_PARTS = ("ctypeslib", "fft", "ma", "polynomial", "random")
+leave_unread(f"numpy.{part}" for part in _PARTS)
 import dataclasses  # noqa: E402
+
+import numpy as np  # noqa: E402
+
+for _part in _PARTS:
+    if _part not in vars(np):
+        # NumPy 2, which waits for the first reader itself, and looks for the real one.
+        sys.modules.pop(f"numpy.{_part}", None)
 
 
 class Late:
@@ -133,8 +127,9 @@ def dataclass(cls: Optional[type] = None, **options: Any) -> Any:
     """
 
     def wrap(cls: type) -> type:
+        # Without one it would be made of the constructor's signature.
+        cls.__doc__ = cls.__doc__ or cls.__name__
         if "__init__" in cls.__dict__ or options.get("order"):
-            cls.__doc__ = cls.__doc__ or cls.__name__
             return dataclasses.dataclass(**options)(cls)
         fields = _Fields(cls, options)
 
@@ -155,8 +150,6 @@ def _make(cls: Any, options: Dict[str, Any]) -> None:
     `dataclasses` works on a copy, so that the class is whole at any moment.
     """
     body = {name: value for name, value in cls.__dict__.items() if name not in _OWN}
-    # Without one it would be made of the constructor's signature.
-    body["__doc__"] = cls.__doc__ or cls.__name__
     made: Any = dataclasses.dataclass(repr=False, eq=False)(type(cls)(cls.__name__, cls.__bases__, body))
     fields = dataclasses.fields(made)
     for field in fields:

@@ -118,6 +118,8 @@ def unpacked(archive: zipfile.ZipFile, manifest: Dict[str, Any], text: bytes) ->
 def start() -> NoReturn:
     # What is loaded stays: to look through it for garbage again and again is a tenth of a start. `main` turns it on.
     gc.disable()
+    # OpenBLAS starts a thread for each core when NumPy is imported; a pipeline gives it nothing that takes long.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     place = os.path.dirname(os.path.abspath(__file__))
     if not os.path.isdir(place):
         place = os.path.abspath(sys.argv[0])

@@ -78,7 +78,7 @@ def damage_of(path: Path, kind: Kind) -> Optional[str]:
     if begin.startswith(_ZIP) and kind.name in _BEGINNINGS and not zipfile.is_zipfile(path):
         return "the file is cut off: a ZIP archive without its end"
     if kind.name == "tflite":
-        return None if begin[4:8] == _TFLITE else f"bytes 4 to 8 are {begin[4:8]!r}, not {_TFLITE!r}"
+        return None if begin[4:8] == _TFLITE else f"bytes 4 to 7 are {begin[4:8]!r}, not {_TFLITE!r}"
     beginnings = _BEGINNINGS.get(kind.name)
     if beginnings is None or begin.startswith(beginnings):
         return None

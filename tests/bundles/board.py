@@ -6,12 +6,10 @@ what starts on a board, so that start-up time and memory can be compared.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import runpy
 import sys
-import types
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,29 +53,11 @@ class Memory:
         )
 
 
-class Unread(types.ModuleType):
-    """The fake needs `dataclasses`, which imports `inspect`, and TensorRT does not: it shall count only where somebody looks into it."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        self.__class__ = types.ModuleType  # type: ignore[assignment]
-        self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
-        return getattr(self, name)
-
-
-def leave_unread(name: str) -> None:
-    spec = importlib.util.find_spec(name)
-    module = sys.modules[name] = Unread(name)
-    module.__spec__ = spec
-
-
 def install() -> None:
     with open(os.environ[MANIFEST], encoding="utf-8") as f:
         manifest = json.load(f)
     # Only for this import: the bundle must not take its modules from the checkout.
     sys.path.insert(0, str(ROOT))
-    leave_unread("inspect")
     from tests.fake_tensorrt import fake
 
     sys.path.remove(str(ROOT))
@@ -89,13 +69,14 @@ def install() -> None:
 
 
 def main() -> None:
-    install()
     place = sys.argv[1]
     if place != "-m":
         sys.path.insert(0, place)
     import edgedla.runtime.cuda.driver as driver
 
     driver.DriverContext = Memory  # type: ignore[misc, assignment]
+    # Behind edgedla, as on a board: the fake loads parts of the standard library that edgedla may leave out.
+    install()
     if place == "-m":
         sys.argv = sys.argv[2:]
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from edgedla.bundles.late import Unread, dataclass, late, unread
+from edgedla.bundles.late import dataclass, late, leave_unread
 
 
 def test_a_late_import_is_made_by_its_first_use() -> None:
@@ -29,6 +29,40 @@ def test_a_late_class_answers_for_instances_and_a_module_of_a_package_is_found()
     assert issubclass(names["Fraction"], names["Fraction"])
     late(names, "xml.dom", "minidom")
     assert names["minidom"].parseString("<a/>").documentElement.tagName == "a"
+
+
+def test_a_module_is_left_unread_until_somebody_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    leave_unread(("colorsys", "json"))
+    import colorsys
+
+    assert "rgb_to_hsv" not in vars(colorsys)
+    assert colorsys.rgb_to_hsv(0.0, 0.0, 0.0) == (0.0, 0.0, 0.0)
+    assert colorsys.rgb_to_hsv is sys.modules["colorsys"].rgb_to_hsv
+    assert vars(sys.modules["colorsys"])["rgb_to_hsv"]
+    with pytest.raises(AttributeError):
+        colorsys.nothing  # type: ignore[attr-defined]  # noqa: B018
+    # What is there already stays.
+    assert type(sys.modules["json"]) is type(sys)
+
+
+def test_a_module_is_left_unread_until_threads_read_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    leave_unread(("colorsys",))
+    import colorsys
+
+    start, read = threading.Barrier(8), []  # type: threading.Barrier, List[Any]
+
+    def ask() -> None:
+        start.wait()
+        read.append(colorsys.hsv_to_rgb)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert read == [sys.modules["colorsys"].hsv_to_rgb] * 8
 
 
 def test_a_module_that_is_missing_is_named() -> None:
@@ -116,55 +150,3 @@ def test_threads_that_make_the_first_instance_at_once_all_get_one() -> None:
         for thread in threads:
             thread.join()
         assert made == [cls(7)] * 4
-
-
-def test_an_unread_module_is_read_at_the_first_look_into_it() -> None:
-    before = sys.modules.pop("colorsys", None)
-    try:
-        unread("colorsys")
-        import colorsys
-
-        assert isinstance(colorsys, Unread)
-        with pytest.raises(AttributeError):
-            colorsys.__no_such__  # noqa: B018
-        assert isinstance(colorsys, Unread)
-        from colorsys import rgb_to_hsv
-
-        assert rgb_to_hsv(0.0, 0.0, 0.0) == (0.0, 0.0, 0.0)
-        assert not isinstance(colorsys, Unread)
-        with pytest.raises(AttributeError, match="module 'colorsys' has no attribute 'nothing'"):
-            colorsys.nothing  # noqa: B018
-        unread("colorsys")
-        assert sys.modules["colorsys"] is colorsys
-    finally:
-        if before is not None:
-            sys.modules["colorsys"] = before
-
-
-def test_threads_that_look_into_an_unread_module_at_once_all_see_it_whole() -> None:
-    before = sys.modules.pop("colorsys", None)
-    try:
-        for _ in range(20):
-            sys.modules.pop("colorsys", None)
-            unread("colorsys")
-            module, gate, seen = sys.modules["colorsys"], threading.Barrier(4), []  # type: Any, threading.Barrier, List[Any]
-
-            def look(module: Any = module, gate: threading.Barrier = gate, seen: List[Any] = seen) -> None:
-                gate.wait()
-                # Its last function.
-                seen.append(module.hsv_to_rgb)
-
-            threads = [threading.Thread(target=look) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            assert seen == [module.hsv_to_rgb] * 4
-    finally:
-        if before is not None:
-            sys.modules["colorsys"] = before
-
-
-def test_a_module_that_is_not_there_is_left_to_its_import() -> None:
-    unread("edgedla_no_such_module")
-    assert "edgedla_no_such_module" not in sys.modules

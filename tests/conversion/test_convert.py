@@ -192,7 +192,7 @@ def test_outputs_of_other_shapes_are_an_error(tmp_path: Path) -> None:
         ("m.keras", b"random", "begins with b'rand'"),
         ("m.pth", b"random", "begins with b'rand', not with"),
         ("m.h5", b"random", "begins with b'rand', not with b'.*HDF'"),
-        ("m.tflite", b"random bytes", "bytes 4 to 8 are b'om b', not b'TFL3'"),
+        ("m.tflite", b"random bytes", "bytes 4 to 7 are b'om b', not b'TFL3'"),
     ],
 )
 def test_damaged_files_are_named_before_a_framework_is_asked_for(
