@@ -158,12 +158,22 @@ def next_command(report: CheckReport, file: str) -> Optional[str]:
     if other == "int8" and asked is not None and not asked.wins:
         return f"edgedla check {file} {platform} --precision int8{sizes}"
     rewrites = rewrites_of(report)
-    if rewrites:
+    if rewrites and not _stays_behind(report):
         purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
         return f"edgedla fix {file} {platform}{int8}{sizes}{purpose} -o {_fixed(given)}"
     if asked is not None and not asked.wins:
         return f"edgedla place {file} {platform}{int8}{sizes} --objective throughput"
     return f"edgedla build {file} {platform}{int8}{sizes} -o {shlex.quote(_stem(given))}"
+
+
+def _stays_behind(report: CheckReport) -> bool:
+    """With all ranked changes too the GPU alone is faster by more than the spreads, and all engines bring no more frames."""
+    worth, dla, gpu = worth_of(report), way(report, "tensorrt"), way(report, "gpu")
+    after_us = report.ranking[-1].latency_us if report.ranking else None
+    if report.mode != "fallback" or worth is None or dla is None or gpu is None or after_us is None:
+        return False
+    more = len(worth.streams) > 1 and worth.streams[-1].throughput_fps > worth.streams[0].throughput_fps
+    return not more and after_us * (1 - dla.cost.spread) > gpu.cost.latency_range_us[1]
 
 
 def _release(platform: Platform) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Optional
 
 import pytest
 
 import edgedla
+from edgedla.importers import load_onnx
+from edgedla.placement.check_cost import with_cost
 from edgedla.reports.worth import next_command
 from edgedla.targets import platform_for
 from tests.models import node, onnx_model
@@ -41,6 +44,23 @@ def test_it_asks_for_the_same_platform(target: str, jetpack: Optional[str], trt:
         report.platform.release.dla_software,
     )
     assert len(given) == 1 or (jetpack, trt) != (None, None), "the default needs no option"
+
+
+@pytest.mark.parametrize(
+    ("fps_of_all", "after_us", "verb"), [(50.0, 90.0, "place"), (50.0, 0.5, "fix"), (200.0, 90.0, "fix")]
+)
+def test_it_is_no_fix_where_the_gpu_alone_stays_better(fps_of_all: float, after_us: float, verb: str) -> None:
+    """With the changes too one frame takes longer, and streams on all engines bring fewer frames."""
+    nodes = [node("Relu", "x", "a"), node("ReduceMean", "a", "y", axes=[2, 3], keepdims=1)]
+    model = onnx_model(nodes, {"x": [1, 8, 32, 32]}, {"y": [1, 8, 1, 1]})
+    report = with_cost(edgedla.check(model, target="orin", precision="int8"), load_onnx(model))
+    assert report.worth is not None
+    gpu_us = next(way.cost.latency_us for way in report.worth.ways if way.name == "gpu")
+    one, *_, every = report.worth.streams
+    streams = (one._replace(throughput_fps=100.0), every._replace(throughput_fps=fps_of_all))
+    ranking = (*report.ranking[:-1], replace(report.ranking[-1], latency_us=after_us * gpu_us))
+    changed = replace(report, worth=replace(report.worth, streams=streams), ranking=ranking)
+    assert shlex.split(str(next_command(changed, "m.onnx")))[1] == verb
 
 
 #: Two inputs with open sizes, added.
