@@ -8,12 +8,18 @@ Infinity), and in YAML what `strict_yaml` refuses. Logs and profiles as TensorRT
 from __future__ import annotations
 
 import json
+import math
 import os
-from typing import Any, Dict, List, Optional, Tuple, Union
+import re
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from edgedla.errors import DocumentError, RuleError
 
 PathLike = Union[str, "os.PathLike[str]"]
+#: A number beyond a double looks so. Names may too: then the numbers are only read more slowly.
+_MAYBE_BEYOND = re.compile(r"[0-9]{300}|[0-9][eE]\+?[0-9]{3}")
+#: Every number of so many digits is a double.
+_MOST_DIGITS = 300
 #: The placement of a network of 100,000 layers has some 30 MB.
 MOST_JSON_BYTES = 1 << 28
 #: YAML is written by hand, and takes minutes for megabytes.
@@ -30,7 +36,7 @@ def read_json(
     """
     text = _text(path, wrong, most_bytes, hint)
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number, **_bounds(text))
     except (ValueError, RecursionError) as e:
         # Python's own words for deep nesting speak of its stack.
         what = "it is nested too deeply" if isinstance(e, RecursionError) else str(e)
@@ -76,6 +82,24 @@ def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
                 raise ValueError(f"the key {key!r} stands twice in one object")
             seen.add(key)
     return mapping
+
+
+def _bounds(text: str) -> Dict[str, Callable[[str], Any]]:
+    """Readers of numbers that refuse what no double holds, where the document may have some."""
+    return {"parse_int": _whole, "parse_float": _finite} if _MAYBE_BEYOND.search(text) else {}
+
+
+def _whole(word: str) -> int:
+    if len(word) > _MOST_DIGITS:
+        raise ValueError(f"a number has {len(word)} digits")
+    return int(word)
+
+
+def _finite(word: str) -> float:
+    value = float(word)
+    if math.isinf(value):
+        raise ValueError(f"the number {word:.40} is too large")
+    return value
 
 
 def _no_number(word: str) -> Any:

@@ -7,6 +7,7 @@ number: an unquoted 10.10 would arrive as 10.1.
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Tuple
@@ -26,6 +27,8 @@ _AMBIGUOUS = re.compile(r"(yes|no|on|off|y|n|true|false|null)\Z", re.IGNORECASE)
 _NUMBER_LIKE = re.compile(r"[-+.]?[0-9][0-9_]*([:.xXoO][0-9_a-fA-F]*)?\Z")
 _WORD = re.compile(r"[A-Za-z_]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
+#: Every number of so many digits is a double.
+_MOST_DIGITS = 300
 
 
 class Table(dict):
@@ -226,6 +229,9 @@ class _Reader:
 
 def _scalar(event: Any, reader: _Reader) -> Any:
     text = event.value
+    if "\0" in text:
+        # No path, address or name that the system takes can hold one.
+        raise RuleError("the text holds a NUL character", where=reader.where(event))
     if event.style:  # libyaml says "" for plain text, the Python parser None
         return text
     if text in _WORDS:
@@ -234,9 +240,14 @@ def _scalar(event: Any, reader: _Reader) -> Any:
         if not _AMBIGUOUS.match(text):
             return text
     elif _INT.match(text):
+        if len(text) > _MOST_DIGITS:
+            raise RuleError(f"a number has {len(text)} digits", where=reader.where(event))
         return int(text)
     elif _FLOAT.match(text):
-        return float(text)
+        value = float(text)
+        if math.isinf(value):
+            raise RuleError(f"the number {text:.40} is too large", where=reader.where(event))
+        return value
     if _AMBIGUOUS.match(text) or text == "<<" or _NUMBER_LIKE.match(text) or _DATE.match(text):
         raise RuleError(
             f"YAML may read the value {text} as something else than text",

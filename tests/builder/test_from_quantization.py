@@ -68,3 +68,13 @@ def test_scales_of_a_changed_model_are_not_for_the_model_as_it_was(tmp_path: Pat
         with_quantization(request, original)
     assert (caught.value.what, caught.value.where) == ("quantize changed the model", str(original))
     assert caught.value.hint == f"build {tmp_path / 'model.onnx'}"
+
+
+@pytest.mark.parametrize("key", ["precisions", "devices"])
+@pytest.mark.parametrize("value", [7, ["a"], None, {"a": 1}])
+def test_tables_of_another_type_are_refused(tmp_path: Path, key: str, value: object) -> None:
+    request = measured(tmp_path, "edgedla.quantization")
+    path = tmp_path / "quantization.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}), encoding="utf-8")
+    with pytest.raises(DocumentError, match=f"{key} is no table of layers"):
+        with_quantization(request, tmp_path / "m.onnx")

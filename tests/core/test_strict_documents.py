@@ -26,7 +26,9 @@ def test_values_come_as_they_stand(tmp_path: Path) -> None:
         (b"", "no JSON document"), (b"{", "no JSON document"), (b"\xff\xfe{}", "no JSON document"),
         (b"{} {}", "no JSON document"), (b'{"a": NaN}', "NaN is no number"), (b"[-Infinity]", "is no number"),
         (b'{"a": {"b": 1, "c": 2, "b": 3}}', "the key 'b' stands twice"), (b"[" * 100_000, "nested too deeply"),
-        (b" " * 1001, "larger than 1000 bytes"),
+        (b" " * 1001, "larger than 1000 bytes"), (b"[1e999]", "too large"), (b"[-2.5E+400]", "too large"),
+        (b"[" + b"9" * 400 + b"]", "400 digits"), (b"[-" + b"9" * 990 + b"]", "991 digits"),
+        (b"[1" + b"0" * 400 + b".5]", "too large"),
     ],
 )  # fmt: skip
 def test_what_is_no_json(content: bytes, says: str, tmp_path: Path) -> None:
@@ -37,12 +39,20 @@ def test_what_is_no_json(content: bytes, says: str, tmp_path: Path) -> None:
     assert (e.value.where, e.value.hint) == (str(path), "make it again")
 
 
+def test_names_that_look_like_numbers_and_the_largest_numbers_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "d.json"
+    path.write_text('{"conv1e999": [1e308, 1e-999, 7, %s]}' % ("9" * 300))
+    assert read_json(path) == {"conv1e999": [1e308, 0.0, 7, int("9" * 300)]}
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         (b"", "empty"), (b"a: [", "no valid YAML"), (b"a: 1\na: 2", "stands twice"), (b"a: &x 1", "anchors"),
         (b"a: !!python/name:os.system", "tag"), (b"\xff", "no valid YAML"), (b"- " * 20_000, "nested too deeply"),
         (b"#" * 50_001, "larger than 50000 bytes"), (b"a: 1\n---\nb: 2", "one document"),
+        (b"a: " + b"9" * 5000, "5000 digits"), (b"a: 1.5e999", "too large"), (b'a: "x\\0y"', "NUL"),
+        (b'"a\\0": 1', "NUL"),
     ],
 )  # fmt: skip
 def test_what_is_no_yaml(content: bytes, says: str, tmp_path: Path) -> None:

@@ -48,6 +48,23 @@ def test_the_same_input_gives_the_same_bytes_and_they_come_back_whole(model: byt
     assert first.proof.optimal
 
 
+@pytest.mark.parametrize("wrong", [[[]], ["1"], [True], 7])
+def test_lists_of_numbers_hold_numbers(placement: Placement, wrong: object) -> None:
+    document = json.loads(placement.to_json())
+    for part in (document, document["predicted"]):
+        if "frame_latency_us" in part:
+            part["frame_latency_us"] = wrong
+    with pytest.raises(DocumentError, match="frame_latency_us .*not of type"):
+        read_placement(document)
+
+
+def test_an_integer_beyond_a_double_is_refused(placement: Placement) -> None:
+    document = json.loads(placement.to_json())
+    document["proof"]["value"] = 10**400
+    with pytest.raises(DocumentError, match="proof.value .*not of type float"):
+        read_placement(document)
+
+
 def test_neither_solver_is_named_as_better(model: bytes) -> None:
     values = [place(model, objective="energy", solver=s, **TARGET).proof.value for s in ("highs", "python")]
     assert values[0] == pytest.approx(values[1], rel=2e-4)

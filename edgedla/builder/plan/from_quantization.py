@@ -44,16 +44,24 @@ def with_quantization(request: BuildRequest, model: Path) -> BuildRequest:
     changed = folder / MODEL
     if changed.is_file() and _digest(changed) != _digest(model):
         raise UsageError("quantize changed the model", where=str(model), hint=f"build {changed}")
-    options = request.options
+    options, where = request.options, str(folder / REPORT)
     return replace(
         request,
         calib=folder / CACHE,
         options=replace(
             options,
-            precisions={**document.get("precisions", {}), **options.precisions},
-            devices={**document.get("devices", {}), **options.devices},
+            precisions={**_by_layer(document, "precisions", where), **options.precisions},
+            devices={**_by_layer(document, "devices", where), **options.devices},
         ),
     )
+
+
+def _by_layer(document: Dict[str, Any], key: str, where: str) -> Dict[str, str]:
+    """One of the document's tables of layers; empty where it has none."""
+    table = document.get(key, {})
+    if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
+        raise DocumentError(f"{key} is no table of layers", where=where, hint="run `edgedla quantize` again")
+    return table
 
 
 def report_of(request: BuildRequest) -> Dict[Tuple[str, str], bytes]:

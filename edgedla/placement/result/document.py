@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
@@ -69,7 +70,9 @@ class _Reader:
         if value is None and optional:
             return None
         if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
+            # A program may hand over an integer that is beyond a double; a file holds none.
+            with suppress(OverflowError):
+                value = float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise _Wrong(f"the field {where} is {value!r:.60}, not of type {kind.__name__}")
         return value
@@ -81,10 +84,10 @@ class _Reader:
     def of(self, name: str) -> _Reader:
         return _Reader(self.get(name, dict), f"{self.path}.{name}" if self.path else name)
 
-    def list_of(self, name: str, kind: type) -> Tuple[Any, ...]:
+    def list_of(self, name: str, *kinds: type) -> Tuple[Any, ...]:
         values = self.get(name, list)
-        if any(not isinstance(v, kind) or isinstance(v, bool) for v in values):
-            raise _Wrong(f"the field {self.path}.{name} holds something that is not of type {kind.__name__}")
+        if any(not isinstance(v, kinds) or isinstance(v, bool) for v in values):
+            raise _Wrong(f"the field {self.path}.{name} holds something that is not of type {kinds[0].__name__}")
         return tuple(values)
 
     def cost(self, name: Optional[str] = None) -> Cost:
@@ -146,7 +149,7 @@ def _placement(r: _Reader) -> p.Placement:
 
 
 def _numbers(r: _Reader, name: str) -> Tuple[float, ...]:
-    return tuple(float(x) for x in r.list_of(name, (int, float)))  # type: ignore[arg-type]
+    return tuple(float(x) for x in r.list_of(name, float, int))
 
 
 def _bound(r: _Reader) -> Union[None, float, Tuple[float, ...]]:
