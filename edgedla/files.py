@@ -21,7 +21,7 @@ _MOST_NAME = 50
 _LITTLE_BYTES = 4 << 20
 
 
-def write_atomic(path: PathLike, data: Union[bytes, str], *, follow: bool = True) -> Path:
+def write_atomic(path: PathLike, data: Union[bytes, str], *, follow: bool = True, private: bool = False) -> Path:
     """Writes `data` (text as UTF-8) to a temporary file beside `path`, syncs it, and renames it.
 
     Missing folders are made. An existing file keeps its permissions; a new one gets those of the process's umask. A
@@ -30,6 +30,7 @@ def write_atomic(path: PathLike, data: Union[bytes, str], *, follow: bool = True
 
     Args:
         follow: False replaces a symbolic link itself, for files in a folder that somebody else may have filled.
+        private: it holds a secret: mode 0600, whatever stood there.
 
     Raises:
         UsageError: `path` is a folder, or something on the way to it is a file.
@@ -49,9 +50,11 @@ def write_atomic(path: PathLike, data: Union[bytes, str], *, follow: bool = True
         fd, temporary = open_partial(folder, os.path.basename(target))
         try:
             with os.fdopen(fd, "wb") as f:
+                if private:
+                    os.fchmod(f.fileno(), stat.S_IRUSR | stat.S_IWUSR)
                 f.write(body)
                 f.flush()
-                if mode is not None and stat.S_ISREG(mode):
+                if mode is not None and stat.S_ISREG(mode) and not private:
                     os.fchmod(f.fileno(), stat.S_IMODE(mode))
                 os.fsync(f.fileno())
             os.replace(temporary, target)

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from edgedla.errors import DocumentError, RuleError
 
@@ -84,7 +84,7 @@ def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     return mapping
 
 
-def _bounds(text: str) -> Dict[str, Callable[[str], Any]]:
+def _bounds(text: str) -> Dict[str, Any]:
     """Readers of numbers that refuse what no double holds, where the document may have some."""
     return {"parse_int": _whole, "parse_float": _finite} if _MAYBE_BEYOND.search(text) else {}
 

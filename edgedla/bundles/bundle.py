@@ -17,6 +17,7 @@ from edgedla.files import write_atomic
 
 #: The oldest time that a zip can state: equal bundles have equal bytes.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+MANIFEST = "bundle.json"
 ARCHIVES: Tuple[str, ...] = (".tar", ".tar.gz", ".tgz", ".pyz")
 
 
@@ -26,7 +27,7 @@ class Bundle:
 
     Attributes:
         command: what starts it. code_bytes, data_bytes: of modules, and of artifacts and other data, unpacked.
-        path_bytes: of what was written.
+        path_bytes: of what was written. private: it holds an address with a password, and only the user can read it.
     """
 
     path: Path
@@ -38,6 +39,7 @@ class Bundle:
     needs: Tuple[str, ...]
     targets: Tuple[str, ...]
     simulated: bool
+    private: bool
 
     def to_dict(self) -> Dict[str, Any]:
         return {
@@ -50,6 +52,7 @@ class Bundle:
             "needs": list(self.needs),
             "targets": list(self.targets),
             "simulated": self.simulated,
+            "private": self.private,
         }
 
 
@@ -76,11 +79,11 @@ def bundle(
     name = path.name.lower()
     try:
         if name.endswith(".pyz"):
-            write_atomic(path, _zip(contents))
+            write_atomic(path, _zip(contents), private=contents.private)
             command = f"python3 {path}"
         elif name.endswith(ARCHIVES):
             top = path.name[: -len(next(e for e in (".tar.gz", ".tgz", ".tar") if name.endswith(e)))]
-            write_atomic(path, _tar(contents, top, packed=not name.endswith(".tar")))
+            write_atomic(path, _tar(contents, top, packed=not name.endswith(".tar")), private=contents.private)
             command = f"tar -xf {path} && python3 {top}"
         else:
             _folder(contents, path)
@@ -91,7 +94,7 @@ def bundle(
     return Bundle(
         path, command, len(manifest["modules"]), sum(map(len, contents.code.values())) + len(contents.bundle_json()),
         sum(p.stat().st_size for p in contents.data.values()), _size(path), tuple(manifest["needs"]),
-        tuple(manifest["targets"]), bool(manifest["simulated"]),
+        tuple(manifest["targets"]), bool(manifest["simulated"]), contents.private,
     )  # fmt: skip
 
 
@@ -101,7 +104,11 @@ def _entries(contents: Contents) -> Iterator[Tuple[str, bytes]]:
         yield name, body
     for name, path in sorted(contents.data.items()):
         yield name, path.read_bytes()
-    yield "bundle.json", contents.bundle_json()
+    yield MANIFEST, contents.bundle_json()
+
+
+def _mode(contents: Contents, name: str) -> int:
+    return 0o600 if contents.private and name == MANIFEST else 0o644
 
 
 def _zip(contents: Contents) -> bytes:
@@ -111,7 +118,7 @@ def _zip(contents: Contents) -> bytes:
         for name, body in _entries(contents):
             info = zipfile.ZipInfo(name, _EPOCH)
             info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = 0o644 << 16
+            info.external_attr = _mode(contents, name) << 16
             archive.writestr(info, body)
     return buffer.getvalue()
 
@@ -123,14 +130,14 @@ def _tar(contents: Contents, top: str, packed: bool) -> bytes:
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, body in _entries(contents):
             info = tarfile.TarInfo(f"{top}/{name}")
-            info.size, info.mode = len(body), 0o644
+            info.size, info.mode = len(body), _mode(contents, name)
             archive.addfile(info, io.BytesIO(body))
     return gzip.compress(buffer.getvalue(), mtime=0) if packed else buffer.getvalue()
 
 
 def _folder(contents: Contents, path: Path) -> None:
     """The folder, by a rename when it is whole."""
-    if path.exists() and not (path / "bundle.json").is_file() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError("something else stands there", where=str(path), allowed="a new folder, or one with a bundle")
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
@@ -138,6 +145,8 @@ def _folder(contents: Contents, path: Path) -> None:
         for name, body in _entries(contents):
             target = partial / name
             target.parent.mkdir(parents=True, exist_ok=True)
+            if _mode(contents, name) == 0o600:
+                target.touch(mode=0o600)
             target.write_bytes(body)
         if path.exists():
             shutil.rmtree(path)

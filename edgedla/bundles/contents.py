@@ -21,6 +21,7 @@ from edgedla.runtime.pipeline.config import config_from
 from edgedla.runtime.pipeline.devices import placed_together, split_device
 from edgedla.runtime.pipeline.reading import read_document
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
+from edgedla.runtime.sources.uri import has_secret
 from edgedla.version import __version__
 
 START = "__main__.py"
@@ -28,11 +29,16 @@ START = "__main__.py"
 
 @dataclass(frozen=True)
 class Contents:
-    """The files of a bundle by their name in it. `code` is what Python imports, `data` what it opens."""
+    """The files of a bundle by their name in it. `code` is what Python imports, `data` what it opens.
+
+    Attributes:
+        private: an address in the pipeline holds a password; only the user may read the manifest.
+    """
 
     manifest: Mapping[str, Any]
     code: Mapping[str, bytes]
     data: Mapping[str, Path]
+    private: bool = False
 
     def bundle_json(self) -> bytes:
         return (json.dumps(self.manifest, indent=1) + "\n").encode()
@@ -129,7 +135,14 @@ def _contents(
             **{name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(extra.items())},
         },
     }
-    return Contents(manifest, code, data)
+    return Contents(manifest, code, data, holds_password(document))
+
+
+def holds_password(value: Any) -> bool:
+    """Whether an address anywhere in a pipeline's document holds what looks like a password."""
+    if isinstance(value, (dict, list)):
+        return any(map(holds_password, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, str) and "://" in value and has_secret(value)
 
 
 def _resolve(document: Dict[str, Any], config: PipelineConfig, artifacts: _Artifacts, extra: Dict[str, Path]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.malloc import collect_often, limit_arenas
+from edgedla.printable import printable_text, without_credentials
 from edgedla.runtime.pipeline.config import check_names, config_from, with_overrides
 from edgedla.runtime.pipeline.open_pipeline import open_pipeline
 from edgedla.runtime.pipeline.settings import PipelineConfig
@@ -24,12 +25,41 @@ def main(root: str, arguments: Optional[List[str]] = None) -> int:
     """Runs the bundle that stands in `root`; the exit codes are those of `edgedla run`."""
     try:
         code = _main(root, _given(sys.argv[1:] if arguments is None else arguments))
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Python flushes stdout once more at exit, and would complain of the closed pipe there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _end_stdout()
         return 128 + signal.SIGPIPE
+    except EdgedlaError as e:
+        return _say(f"error: {e}", e.exit_code)
+    except ImportError as e:
+        return _say(f"error: {_missing(e)}", EnvironmentMissing.exit_code)
+    except KeyboardInterrupt:
+        return _say("interrupted", 130)
+    except OSError as e:
+        _end_stdout()
+        where = f"{e.filename}: " if e.filename else ""
+        return _say(f"error: {where}{e.strerror or e}", EnvironmentMissing.exit_code)
+    except MemoryError:
+        return _say("error: out of memory", EnvironmentMissing.exit_code)
+    except Exception as e:
+        if os.environ.get("EDGEDLA_DEBUG", "") not in ("", "0"):
+            raise
+        return _say(
+            f"bug in edgedla: {type(e).__name__}: {e}\n  EDGEDLA_DEBUG=1 prints the traceback", EdgedlaError.exit_code
+        )
+
+
+def _end_stdout() -> None:
+    """Python flushes stdout once more at exit, and would complain of a closed pipe or a full disk there."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print(text: str) -> None:
+    if sys.stdout is not None:
+        sys.stdout.write(text + "\n")
 
 
 def _given(arguments: List[str]) -> Any:
@@ -48,27 +78,28 @@ def _given(arguments: List[str]) -> Any:
 
 
 def _main(root: str, given: Any) -> int:
-    try:
-        with open(os.path.join(root, SETTINGS), encoding="utf-8") as f:
-            settings = json.load(f)
-        if given.verify:
-            return _verify(root, settings)
-        config = with_overrides(
-            _config(root, settings), sources=given.source, outputs={"jsonl": given.jsonl},
-            stop_after={"frames": given.frames, "seconds": given.seconds},
-        )  # fmt: skip
-        return _run(config)
-    except EdgedlaError as e:
-        return _say(f"error: {e}", e.exit_code)
-    except ImportError as e:
-        missing = str(e.name or "")
-        if missing.startswith("edgedla."):
-            error = EnvironmentMissing(f"this bundle was made without {missing}", hint="bundle the pipeline again with "
-                                       "the source or output that needs it")  # fmt: skip
-        else:
-            error = EnvironmentMissing(f"the Python library {missing!r} cannot be imported", hint="JetPack or pip "
-                                       f"brings it; `needs` in {SETTINGS} lists what this bundle needs")  # fmt: skip
-        return _say(f"error: {error}", error.exit_code)
+    with open(os.path.join(root, SETTINGS), encoding="utf-8") as f:
+        settings = json.load(f)
+    if given.verify:
+        return _verify(root, settings)
+    config = with_overrides(
+        _config(root, settings), sources=given.source, outputs={"jsonl": given.jsonl},
+        stop_after={"frames": given.frames, "seconds": given.seconds},
+    )  # fmt: skip
+    return _run(config)
+
+
+def _missing(error: ImportError) -> EnvironmentMissing:
+    missing = str(error.name or "")
+    if missing.startswith("edgedla."):
+        return EnvironmentMissing(
+            f"this bundle was made without {missing}",
+            hint="bundle the pipeline again with the source or output that needs it",
+        )
+    return EnvironmentMissing(
+        f"the Python library {missing!r} cannot be imported",
+        hint=f"JetPack or pip brings it; `needs` in {SETTINGS} lists what this bundle needs",
+    )
 
 
 def _config(root: str, settings: Dict[str, Any]) -> PipelineConfig:
@@ -94,7 +125,7 @@ def _run(config: PipelineConfig) -> int:
         collect_often()
         with _numbers(opened, config):
             summary = opened.run()
-    sys.stdout.write(json.dumps(summary, indent=1) + "\n")
+    _print(json.dumps(summary, indent=1))
     return 0
 
 
@@ -122,10 +153,12 @@ def _verify(root: str, settings: Dict[str, Any]) -> int:
     for name in settings["artifacts"]:
         load_artifact(os.path.join(root, name))
     modules, artifacts = len(settings["modules"]), len(settings["artifacts"])
-    sys.stdout.write(f"whole: {modules} modules, {artifacts} artifact{'s' * (artifacts != 1)}\n")
+    _print(f"whole: {modules} modules, {artifacts} artifact{'s' * (artifacts != 1)}")
     return 0
 
 
 def _say(text: str, code: int) -> int:
-    sys.stderr.write(f"bundle: {text}\n")
+    # Where it cannot be written (closed, a full disk), the exit code still tells.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(printable_text(without_credentials(f"bundle: {text}\n")))
     return code

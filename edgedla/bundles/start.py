@@ -22,7 +22,11 @@ LITTLE = 4 << 20
 
 
 def fail(text: str, code: int = 3) -> NoReturn:
-    sys.stderr.write("bundle: error: " + text + "\n")
+    import contextlib
+
+    # Where it cannot be written (closed, a full disk), the exit code still tells.
+    with contextlib.suppress(OSError, AttributeError):
+        sys.stderr.write("bundle: error: " + text + "\n")
     raise SystemExit(code)
 
 
@@ -99,19 +103,29 @@ def unpacked(archive: zipfile.ZipFile, manifest: Dict[str, Any], text: bytes) ->
     folder = os.path.join(cache, "edgedla", "bundles", sha256(text)[:32])
     if os.path.isfile(os.path.join(folder, "bundle.json")):
         return folder
-    partial = folder + "." + str(os.getpid())
-    os.makedirs(partial, mode=0o700)
-    for name in sorted({*manifest["data"], *manifest["files"]}) + ["bundle.json"]:
-        target = os.path.join(partial, *name.split("/"))
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        with open(target, "wb") as f:
-            f.write(member(archive, name))
+    import shutil
+    import tempfile
+
+    partial = ""
     try:
+        os.makedirs(os.path.dirname(folder), exist_ok=True)
+        # A name of its own: in a container every start has the same process id, also after one that was killed here.
+        partial = tempfile.mkdtemp(prefix=os.path.basename(folder) + ".", dir=os.path.dirname(folder))
+        for name in sorted({*manifest["data"], *manifest["files"]}) + ["bundle.json"]:
+            body = member(archive, name)
+            target = os.path.join(partial, *name.split("/"))
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(target, "wb") as f:
+                f.write(body)
         os.rename(partial, folder)
-    except OSError:
-        # Another start was faster.
+    except OSError as e:
+        # Another start may have been faster.
         if not os.path.isfile(os.path.join(folder, "bundle.json")):
-            raise
+            fail("cannot be unpacked below " + cache + ": " + str(e.strerror) + "\n"
+                 "  XDG_CACHE_HOME names another folder; a bundle that is a folder or a .tar unpacks nothing", 4)  # fmt: skip
+    finally:
+        if partial:
+            shutil.rmtree(partial, ignore_errors=True)
     return folder
 
 

@@ -22,8 +22,9 @@ from edgedla.bundles import contents
 from edgedla.bundles.bundle import bundle
 from edgedla.bundles.choices import Choices, needed
 from edgedla.bundles.closure import closure, imports_of
+from edgedla.bundles.contents import holds_password
 from edgedla.bundles.lean import lean
-from edgedla.bundles.start import root_of
+from edgedla.bundles.start import root_of, sha256, unpacked
 from edgedla.errors import UsageError
 from tests.models import node, onnx_model
 
@@ -187,6 +188,76 @@ def verified(place: Path, cwd: Path) -> subprocess.CompletedProcess:
     """What the start says of the file."""
     code = f"from edgedla.bundles.start import root_of; root_of({str(place)!r})"
     return subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+def archive(path: Path) -> zipfile.ZipFile:
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("bundle.json", "{}")
+        made.writestr("a/b", "c")
+    return zipfile.ZipFile(path)
+
+
+def test_what_a_killed_start_left_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container the next start has the same process id."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    manifest = {"data": ["a/b"], "files": {}}
+    left = tmp_path / "cache" / "edgedla" / "bundles" / f"{sha256(b'{}')[:32]}.{os.getpid()}"
+    left.mkdir(parents=True)
+    folder = Path(unpacked(archive(tmp_path / "x.pyz"), manifest, b"{}"))
+    assert (folder / "a" / "b").read_text() == "c"
+    assert set(folder.parent.iterdir()) == {folder, left}
+    assert unpacked(archive(tmp_path / "x.pyz"), manifest, b"{}") == str(folder)
+
+
+def test_a_cache_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(SystemExit) as e:
+        unpacked(archive(tmp_path / "x.pyz"), {"data": [], "files": {}}, b"{}")
+    assert e.value.code == 4
+    assert f"below {tmp_path / 'cache'}: Not a directory" in capsys.readouterr().err
+
+
+def test_a_damaged_member_leaves_nothing_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(KeyError):
+        unpacked(archive(tmp_path / "x.pyz"), {"data": ["absent"], "files": {}}, b"{}")
+    assert list((tmp_path / "cache" / "edgedla" / "bundles").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("document", "answer"),
+    [
+        ({"source": "rtsp://u:secret@cam/1"}, True),
+        ({"sources": {"a": {"uri": "rtsp://cam/1?password=x"}, "b": "csi://0"}}, True),
+        ({"source": "gst://rtspsrc location=rtsp://cam/1 user-pw=x"}, True),
+        ({"source": "rtsp://cam/1", "outputs": {"mqtt": {"url": "mqtt://broker"}}, "decode": ["a", 1, None]}, False),
+    ],
+)
+def test_passwords_in_a_pipeline(document: Dict[str, Any], answer: bool) -> None:
+    assert holds_password(document) is answer
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("ending", ["", ".tar", ".pyz"])
+def test_a_bundle_with_a_password_is_its_users_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, private: bool
+) -> None:
+    manifest = {"modules": [], "needs": [], "targets": [], "simulated": False}
+    small = contents.Contents(manifest, {"__main__.py": b"1"}, {}, private)
+    monkeypatch.setattr("edgedla.bundles.bundle.contents_of", lambda *_: small)
+    out = tmp_path / f"out{ending}"
+    if ending:
+        out.write_text("an older one, for everybody")
+        out.chmod(0o644)
+    assert bundle("", out).private is private
+    place = out if ending else out / "bundle.json"
+    assert (place.stat().st_mode & 0o077 == 0) is private
+    if ending == ".tar":
+        with tarfile.open(out) as packed:
+            assert packed.getmember("out/bundle.json").mode == (0o600 if private else 0o644)
 
 
 @pytest.mark.parametrize(("at", "value"), [(6, 1), (6, 32), (8, 99)])
