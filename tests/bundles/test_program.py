@@ -55,10 +55,17 @@ def test_without_streams_the_exit_code_tells(monkeypatch: pytest.MonkeyPatch) ->
     """As `python3 BUNDLE >&- 2>&-` closes them."""
     monkeypatch.setattr("sys.stdout", None)
     monkeypatch.setattr("sys.stderr", None)
-    monkeypatch.setattr(program, "_main", lambda root, given: program._print("line") or 0)
-    assert program.main(".", []) == 0
-    monkeypatch.setattr(program, "_main", lambda root, given: {}["x"])
-    assert program.main(".", []) == 70
+
+    def says(root: str, given: object) -> int:
+        program._print("line")
+        return 0
+
+    def fails(root: str, given: object) -> int:
+        raise RunError("no frame")
+
+    for main, code in ((says, 0), (fails, 6)):
+        monkeypatch.setattr(program, "_main", main)
+        assert program.main(".", []) == code
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")

@@ -30,6 +30,8 @@ class GError(ctypes.Structure):
 
 
 def libraries() -> ctypes.CDLL:
+    # Network sources ask GIO for a proxy, and GIO the desktop's settings; that writes ~/.cache/dconf.
+    os.environ.setdefault("GSETTINGS_BACKEND", "memory")
     gst = ctypes.CDLL("libgstreamer-1.0.so.0")
     for name in (
         "gst_parse_launch gst_bin_get_by_name gst_element_get_static_pad gst_element_get_bus gst_pad_get_current_caps "
