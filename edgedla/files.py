@@ -36,7 +36,7 @@ def write_atomic(path: PathLike, data: Union[bytes, str], *, follow: bool = True
         UsageError: `path` is a folder, or something on the way to it is a file.
         EnvironmentMissing: the system refuses (permissions, full disk).
     """
-    # A file's name may hold bytes that are no UTF-8; \\udcff stands for one, which JSON reads back as the same name.
+    # A file's name may hold bytes that are no UTF-8; \udcff stands for one, which JSON reads back as the same name.
     body = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
     with writing(path):
         target = os.path.realpath(os.fspath(path)) if follow else os.path.abspath(os.fspath(path))

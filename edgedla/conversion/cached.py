@@ -79,5 +79,5 @@ def _facts(path: Path) -> Optional[Dict[str, Any]]:
 def _key(source: Path, settings: str) -> str:
     digest = hashlib.sha256(f"{__version__} {settings}".encode())
     for path in [source] if source.is_file() else sorted(p for p in source.rglob("*") if p.is_file()):
-        digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+        digest.update(os.fsencode(path.name) + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:32]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -16,6 +17,21 @@ def test_text_and_bytes_are_written_and_folders_made(tmp_path: Path) -> None:
     assert files.write_atomic(tmp_path / "a" / "b.txt", "grün").read_bytes() == "grün".encode()
     assert files.write_atomic(str(tmp_path / "c.bin"), b"\0\1").read_bytes() == b"\0\1"
     assert files.sha256_of(tmp_path / "c.bin") == hashlib.sha256(b"\0\1").hexdigest()
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_a_secret_is_its_users_alone(tmp_path: Path, private: bool) -> None:
+    path = tmp_path / "f"
+    path.write_text("older")
+    path.chmod(0o644)
+    files.write_atomic(path, "secret", private=private)
+    assert path.stat().st_mode & 0o777 == (0o600 if private else 0o644)
+
+
+def test_names_that_are_no_utf8_are_written_so_that_json_reads_them(tmp_path: Path) -> None:
+    name = os.fsdecode(b"a\xff.onnx")
+    path = files.write_atomic(tmp_path / "f", f'{{"model": "{name}"}}')
+    assert json.loads(path.read_text(encoding="utf-8")) == {"model": name}
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_temporary(

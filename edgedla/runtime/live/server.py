@@ -174,7 +174,8 @@ def page(document: Dict[str, Any]) -> bytes:
     template = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined).get_template(
         "live.html.j2"
     )
-    return template.render(d=document).encode("utf-8")
+    # A source may be a file whose name is no UTF-8.
+    return template.render(d=document).encode("utf-8", "backslashreplace")
 
 
 @contextlib.contextmanager

@@ -95,7 +95,7 @@ class GstLaunchSource:
         assert self._process.stdin is not None
         # By a pipe, not as an argument: other users of the machine read arguments, and the address holds the password.
         with contextlib.suppress(BrokenPipeError), self._process.stdin as description:
-            description.write(pipeline.encode())
+            description.write(os.fsencode(pipeline))
         os.set_blocking(self._process.stdout.fileno(), False)
         deadline, first = time.monotonic() + OPEN_S, 0.0
         while self._hw == (0, 0):
