@@ -85,6 +85,9 @@ def _steps(request: DeployRequest, store: Store, source: Path) -> Tuple[Steps, P
     if request.batch is not None and request.shapes is None:
         graph = load_onnx(source, trt=platform.release.trt, batch=request.batch)
         request = replace(request, shapes={n: list(graph.tensors[n].dims) for n in graph.inputs}, batch=None)
+    elif request.shapes and "" in request.shapes:
+        graph = load_onnx(source, trt=platform.release.trt, shapes=request.shapes)
+        request = replace(request, shapes={n: list(graph.tensors[n].dims) for n in graph.inputs})
     network = onnx_network(read_model(source), source.stem, request.shapes)
     parts = parts_of(request, network.inputs)
     metric = _metric(request, network)

@@ -72,6 +72,9 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
     """
     _inputs_are_no_weights(model)
     inputs = {v.name: v for v in model.graph.inputs}
+    if len(inputs) == 1:
+        # A shape without a name is that of the only input.
+        shapes = {name or next(iter(inputs)): dims for name, dims in shapes.items()}
     for name in shapes:
         if name not in inputs:
             raise UsageError(

@@ -32,3 +32,9 @@ def test_constants_that_cannot_be_evaluated_are_tried_once(monkeypatch: pytest.M
     assert [n.op_type for n in model.graph] == ["Reshape"] * count + ["Sum"]
     # All at once and each alone; then, without the one that became a constant, all and each again.
     assert len(opened) == (1 + count + 1) + (1 + count)
+
+
+def test_a_shape_without_a_name_is_that_of_the_only_input() -> None:
+    model = ir.from_proto(onnx_model([node("Relu", "x", "y")]))
+    fold.set_shapes(model, {"": (1, 3, 4, 4)}, None)
+    assert list(model.graph.inputs[0].shape or []) == [1, 3, 4, 4]
