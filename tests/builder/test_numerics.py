@@ -110,6 +110,15 @@ def convolution(weight: np.ndarray, bias: np.ndarray) -> Any:
     )
 
 
+def dense(weight: np.ndarray, bias: np.ndarray, transposed: bool) -> Any:
+    return onnx_model(
+        [helper.make_node("Gemm", ["x", "w", "b"], ["y"], name="conv", transB=int(transposed))],
+        {"x": (1, 40)},
+        {"y": (1, 4)},
+        {"w": weight if transposed else np.ascontiguousarray(weight.T), "b": bias},
+    )
+
+
 def run(model: Any, x: np.ndarray) -> np.ndarray:
     from edgedla.quantization.session import open_session
 
@@ -148,6 +157,24 @@ def test_sums_in_integers_are_exact(plan_for: Callable[..., BuildPlan]) -> None:
     step = 60 / 127
     want = np.trunc(exact / step + np.copysign(0.5, exact)) * step
     np.testing.assert_allclose(run(made.model, x).reshape(4, 16), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("transposed", [True, False])
+def test_sums_of_a_fully_connected_layer_are_exact(plan_for: Callable[..., BuildPlan], transposed: bool) -> None:
+    weight = RNG.standard_normal((4, 40)).astype(np.float32)
+    bias, x = RNG.standard_normal(4).astype(np.float32), RNG.uniform(-3, 3, (1, 40)).astype(np.float32)
+    made = simulate(
+        dense(weight, bias, transposed),
+        conv_of(plan_for, "int8", {"x": 3.0, "y": 60.0}, int8_accumulation="int32"),
+    )
+    assert "MatMulInteger" in {node.op_type for node in made.model.graph.node}
+    scales = np.abs(weight).max(axis=1) / 127
+    kernel = np.rint(quantize_weights(weight, 0) / scales[:, None]).astype(np.int64)
+    integers = np.trunc(x / (3 / 127) + np.copysign(0.5, x)).astype(np.int64)[0]
+    exact = (kernel @ integers) * (scales * 3 / 127) + bias
+    step = 60 / 127
+    want = np.trunc(exact / step + np.copysign(0.5, exact)) * step
+    np.testing.assert_allclose(run(made.model, x).reshape(4), want, rtol=1e-6)
 
 
 def test_halves_go_where_they_are_told(plan_for: Callable[..., BuildPlan]) -> None:

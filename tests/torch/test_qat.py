@@ -58,6 +58,37 @@ def test_the_export_in_the_host_backend_equals_the_forward(name: str, ranges: st
     assert found["ties"] < 1e-3
 
 
+class Middles(torch.nn.Module):  # type: ignore[misc]
+    """Two layers many of whose sums lie in the middle of two levels, where the order of a sum decides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(96, 16, 3, padding=1)
+        self.dense = torch.nn.Linear(16, 8)
+        generator = torch.Generator().manual_seed(3)
+        with torch.no_grad():
+            for layer in (self.conv, self.dense):
+                levels = torch.randint(-127, 128, layer.weight.shape, generator=generator).float()
+                levels.flatten(1)[:, 0] = 127.0
+                layer.weight.copy_(levels * 0.0123)
+                layer.bias.zero_()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.dense(torch.relu(self.conv(x)).amax((2, 3)))
+
+
+@pytest.mark.parametrize("integers", [True, False])
+def test_integer_sums_leave_no_tie_to_the_order_of_a_sum(integers: bool, tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randint(-127, 128, (3, 96, 8, 8), generator=generator).float() * 0.0371
+    prepared = prepare_qat(Middles(), x[:1], TARGET, calibration=[x[:1]], integer_sums=integers).eval()
+    # Steps of 20 units of the first sum, so that every twentieth lies in the middle of two.
+    first = 127 * 0.0371
+    prepared.set_ranges({**{name: first * 20 * 0.0123 for name in prepared.places.tensors}, "x": first})
+    found = host_twin.compare(prepared, x, tmp_path)
+    assert (found["ties"] == 0) == integers, found
+
+
 def test_layers_kept_in_fp16_are_rounded_to_fp16(tmp_path: Path) -> None:
     module = networks.settled(networks.Small())
     prepared = prepare_qat(module, images(1), TARGET, calibration=[images(16)], fp16=("block.conv1", "block.relu"))

@@ -1,4 +1,4 @@
-"""Convolutions with an accumulator of their own: sums in FP16, or in 32-bit integers (rules/numerics.yaml)."""
+"""Convolutions and fully connected layers with an accumulator of their own: sums in FP16, or in 32-bit integers (rules/numerics.yaml)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def fp16_sums(node: NodeProto, constants: Dict[str, Any]) -> Sequence[NodeProto]
 def int32_sums(
     node: NodeProto, levels: Mapping[str, Tuple[str, float]], weights: Mapping[str, Any], constants: Dict[str, Any]
 ) -> Optional[Sequence[NodeProto]]:
-    """A Conv as y = s_x * s_w * sum(q_x * q_w) + bias, the sum in INT32; None where its input is not in INT8.
+    """A Conv or Gemm as y = s_x * s_w * sum(q_x * q_w) + bias, the sum in INT32.
+
+    None where its input is not in INT8, or where a Gemm does more than a fully connected layer.
 
     Args:
         levels: tensor -> (its integers, its scale). weights: the model's own constants.
@@ -63,25 +65,41 @@ def int32_sums(
     if node.input[0] not in levels or original is None:
         return None
     integers, scale = levels[node.input[0]]
+    dense = node.op_type == "Gemm"
+    if dense and not _plain_gemm(node):
+        return None
     values = numpy_helper.to_array(original)
+    if dense and not _attribute(node, "transB", 0):
+        values = np.ascontiguousarray(values.T)
     largest = np.abs(values).reshape(len(values), -1).max(axis=1)
     scales = np.where(largest > 0, largest / INT8_MAX, 1.0).astype(np.float64)
     quantized = np.stack([quantize(channel, scale_k) for channel, scale_k in zip(values, scales)])
     made = _Nodes(node.output[0], constants)
     # Unsigned with a zero point, which means the same: ONNX Runtime before 1.24 sums no signed integers.
-    kernel = made.constant(f"{node.input[1]}/integers", (quantized.astype(np.int16) + ZERO_POINT).astype(np.uint8))
+    shifted_weights = (quantized.astype(np.int16) + ZERO_POINT).astype(np.uint8)
+    kernel = made.constant(f"{node.input[1]}/integers", shifted_weights.T.copy() if dense else shifted_weights)
     zero = made.constant("zero_point", np.array(ZERO_POINT, np.uint8))
     shift = made.constant("shift", np.array(ZERO_POINT, np.int32))
     shifted = made.add("Add", [made.add("Cast", [integers], "wide", to=_INT32), shift], "shifted")
     unsigned = made.add("Cast", [shifted], "unsigned", to=_UINT8)
-    total = made.like(node, "ConvInteger", [unsigned, kernel, zero, zero], "sum")
+    operands = [unsigned, kernel, zero, zero]
+    total = made.add("MatMulInteger", operands, "sum") if dense else made.like(node, "ConvInteger", operands, "sum")
     total = made.add("Cast", [total], "float", to=_FLOAT)
-    factor = made.constant("factor", (scales * scale).astype(np.float32).reshape(1, -1, *[1] * (values.ndim - 2)))
+    # The scale that the INT8 values were made with is FP32.
+    factors = (scales * np.float64(np.float32(scale))).astype(np.float32)
+    factor = made.constant("factor", factors.reshape(1, -1, *[1] * (values.ndim - 2)))
     total = made.add("Mul", [total, factor], "scaled")
     if len(node.input) > 2 and node.input[2]:
-        total = made.add("Add", [total, made.column(node.input[2], values.ndim)], "biased")
+        bias = node.input[2] if dense else made.column(node.input[2], values.ndim)
+        total = made.add("Add", [total, bias], "biased")
     made.add("Identity", [total], "", output=node.output[0])
     return made.nodes
+
+
+def _plain_gemm(node: NodeProto) -> bool:
+    """x W + b, with W as it is or transposed."""
+    factors = {a.name: a.f for a in node.attribute}
+    return not _attribute(node, "transA", 0) and factors.get("alpha", 1.0) == 1.0 and factors.get("beta", 1.0) == 1.0
 
 
 class _Nodes:

@@ -120,12 +120,12 @@ class _Writer:
         chosen = self.plan.numerics
         if mode == "fp16" and chosen.get(FP16_ACCUMULATION) == "fp16":
             return fp16_sums(node, self.added_constants)
-        if mode == "int8" and chosen.get(INT8_ACCUMULATION) == "int32" and node.op_type == "Conv":
+        if mode == "int8" and chosen.get(INT8_ACCUMULATION) == "int32" and node.op_type in ("Conv", "Gemm"):
             made = int32_sums(node, self.rounding.levels, self.constants, self.added_constants)
             if made is not None:
                 return made
             self.notes.append(
-                f"{node.name or node.op_type} is summed in FP32: it reads a value that is not stored in INT8"
+                f"{node.name or node.op_type} is summed in FP32: it reads a value that is not stored in INT8, or is more than x W + b"
             )
         return (node,)
 

@@ -24,12 +24,22 @@ Rounding = Callable[[torch.Tensor, Stored], torch.Tensor]
 
 class RoundingMode(CallMode):
     """Args:
-    round_int8: rounds a tensor with the range of its ONNX name, and may note what it saw.
+    round_stored: rounds a tensor as it is stored, by its ONNX name, and may note what it saw.
     training: BatchNormalization keeps its own statistics, so it is not merged into the convolution before it.
+    scale_of: ONNX name -> its scale, where INT8 products are summed as integers.
     """
 
-    def __init__(self, paths: Paths, module: nn.Module, places: Places, round_stored: Rounding, training: bool) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        module: nn.Module,
+        places: Places,
+        round_stored: Rounding,
+        training: bool,
+        scale_of: Optional[Callable[[str], torch.Tensor]] = None,
+    ) -> None:
         super().__init__(paths)
+        self.scale_of = scale_of
         self.module, self.places = module, places
         self.round_stored, self.training = round_stored, training
         self.merged: Dict[Key, Place] = {}
@@ -46,11 +56,31 @@ class RoundingMode(CallMode):
             self.merged[norm] = place_here
             if not self.training:
                 args, kwargs = self._folded(key, norm, place_here, args, kwargs)
-                return func(self._read(args[0], place_here.mode, None), *args[1:], **kwargs)
-        args = tuple(self._read(a, place_here.mode, _slot(key, i)) for i, a in enumerate(args))
+                read = (self._read(args[0], place_here.mode, None), *args[1:])
+                return self._call(key, func, place_here.mode, args[0], read, kwargs)
+        read = tuple(self._read(a, place_here.mode, _slot(key, i)) for i, a in enumerate(args))
         kwargs = {name: self._read(v, place_here.mode, _slot(key, name)) for name, v in kwargs.items()}
-        result = func(*args, **kwargs)
+        result = self._call(key, func, place_here.mode, args[0] if args else None, read, kwargs)
         return result if norm is not None else self._store(result, place_here)
+
+    def _call(
+        self, key: Key, func: Callable[..., Any], mode: str, source: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]
+    ) -> Any:
+        """Calls a function on arguments as they are read; sums integers where that is asked for and the host does.
+
+        Args:
+            source: the first argument before it was read.
+        """
+        stored = getattr(source, "edgedla_stored", None)
+        scale_of = self.scale_of
+        if scale_of is not None and key[1] in _AS_EXPORTED:
+            return _AS_EXPORTED[key[1]](args[0])
+        if scale_of is None or key[1] not in _SUMS or mode != "int8" or stored is None or stored.state == "inner":
+            return func(*args, **kwargs)
+        # ONNX has Gemm for rows with a bias alone, and MatMul for the others, which the host backend sums in FP32.
+        if key[1] == "linear" and (source.dim() != 2 or (len(args) < 3 and kwargs.get("bias") is None)):
+            return func(*args, **kwargs)
+        return integer_sum(func, scale_of(stored.tensor), args, kwargs)
 
     def _read(self, value: Any, mode: str, axis: Optional[int]) -> Any:
         """An argument as the call reads it: a copy rounded to its mode, where it is stored otherwise."""
@@ -106,17 +136,59 @@ def fold(
     Rounding one scale per channel is not moved by a factor per channel, so w' has the levels that w was trained with.
     """
     ones = torch.ones_like(norm.running_mean)
-    factor = (norm.weight if norm.weight is not None else ones) / torch.sqrt(norm.running_var + norm.eps)
+    # In FP64 and then FP32: CPU and GPU come to the same numbers.
+    gain = (norm.weight if norm.weight is not None else ones).double()
+    factor = gain / torch.sqrt(norm.running_var.double() + norm.eps)
     shape = [1] * weight.dim()
     shape[axis] = -1
-    folded = weight * factor.reshape(shape)
-    moved = ((0 if bias is None else bias) - norm.running_mean) * factor
-    moved = moved + (norm.bias if norm.bias is not None else 0)
+    folded = (weight.double() * factor.reshape(shape)).float()
+    moved = ((0 if bias is None else bias) - norm.running_mean.double()) * factor
+    moved = (moved + (norm.bias if norm.bias is not None else 0)).float()
     if mode == "int8":
         folded = rounded_weight(folded, axis)
     elif mode == "fp16":
         folded, moved = round_half(folded), round_half(moved)
     return folded, moved
+
+
+def _hard_sigmoid(x: torch.Tensor) -> torch.Tensor:
+    """ONNX HardSigmoid with alpha 1/6 in FP32: PyTorch divides by 6, which differs in the last place."""
+    return (x * float(np.float32(1 / 6)) + 0.5).clamp(0.0, 1.0)
+
+
+#: Functions that PyTorch computes in another order than the operators that they are exported as.
+_AS_EXPORTED: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "hardsigmoid": _hard_sigmoid, "hardswish": lambda x: x * _hard_sigmoid(x),
+}  # fmt: skip
+#: Functions that the host backend sums as integers (edgedla/builder/host/accumulation.py).
+_SUMS = frozenset({"conv1d", "conv2d", "conv3d", "linear"})
+
+
+def integer_sum(
+    func: Callable[..., Any], scale: torch.Tensor, args: Tuple[Any, ...], kwargs: Dict[str, Any]
+) -> torch.Tensor:
+    """y = s_x s_k * sum(q_x q_w) + bias, the sum exact: as the host backend computes it, on any device.
+
+    Args:
+        scale: s_x. args, kwargs: of `func`: values that are q_x s_x, and a weight that was rounded.
+    """
+    values: List[Any] = list(args)
+    weight = (values[1] if len(values) > 1 else kwargs["weight"]).double()
+    bias = values[2] if len(values) > 2 else kwargs.get("bias")
+    rest = {name: v for name, v in kwargs.items() if name not in ("weight", "bias")}
+    largest = weight.abs().flatten(1).amax(1)
+    # In FP32 and then FP64, as the host backend divides.
+    scales = torch.where(largest > 0, largest.float() / 127.0, torch.ones_like(largest, dtype=torch.float32)).double()
+    column = [-1, *[1] * (weight.dim() - 1)]
+    levels, weight = torch.round(values[0] / scale), torch.round(weight / scales.reshape(column))
+    # Below 2^24 a sum of integers is exact in FP32 too, in any order; a GPU may take another algorithm than a sum.
+    small = levels.device.type == "cpu" and float(weight.abs().flatten(1).sum(1).max()) * 128 < 2**24
+    kind = torch.float32 if small else torch.float64
+    total = torch.round(func(levels.to(kind), weight.to(kind), None, *values[3:], **rest)).float()
+    # The channel is the last dim of rows, else dim 1, or 0 where there is no batch.
+    column = [-1, *[1] * (weight.dim() - 2)]
+    total = total * (scales * scale.double()).float().reshape(column)
+    return total if bias is None else total + bias.reshape(column)
 
 
 _NUMBER = -100

@@ -31,12 +31,21 @@ class QatModule(nn.Module):
         observing: observed ranges follow the batches in training mode; set it to False for the last epochs.
         freeze_statistics: BatchNormalization keeps the statistics it came with, so that training sees the network that
             is exported, at any batch size and in any number of processes. Read when train() is called.
+        integer_sums: evaluation sums INT8 products as integers, in the order of no device, as a host artifact does that
+            was built with `--numerics int8-accumulation=int32`. Training sums in FP32.
     """
 
     absmax: torch.Tensor
     _group: torch.Tensor
 
-    def __init__(self, module: nn.Module, places: Places, learned: bool = True, freeze_statistics: bool = True) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        places: Places,
+        learned: bool = True,
+        freeze_statistics: bool = True,
+        integer_sums: bool = False,
+    ) -> None:
         super().__init__()
         self.module, self.places = module, places
         self.index: Mapping[str, int] = {name: i for i, name in enumerate(places.tensors)}
@@ -45,7 +54,7 @@ class QatModule(nn.Module):
         groups = max(places.groups, default=-1) + 1
         self.shift = nn.Parameter(torch.zeros(groups)) if learned else None
         self.observing = not learned
-        self.freeze_statistics = freeze_statistics
+        self.freeze_statistics, self.integer_sums = freeze_statistics, integer_sums
         self.watch: Optional[Watch] = None
 
     def train(self, mode: bool = True) -> QatModule:
@@ -61,7 +70,8 @@ class QatModule(nn.Module):
         count = int(max(self.places.groups, default=-1)) + 1
         top = torch.zeros(count, dtype=torch.float32, device=self.absmax.device)
         top = top.scatter_reduce(0, self._group, self.absmax, "amax")
-        return top if self.shift is None else top * torch.exp2(self.shift)
+        # In FP64: an FP32 power of two differs between CPU and GPU in its last place, and one scale is one number.
+        return top if self.shift is None else (top.double() * torch.exp2(self.shift.double())).float()
 
     def ranges(self) -> Dict[str, float]:
         """ONNX tensor -> range; scale = range / 127."""
@@ -101,9 +111,15 @@ class QatModule(nn.Module):
         # In FP32 also inside autocast: half precision would round what is to be learned.
         full = torch.autocast(self.absmax.device.type, enabled=False)
         with full, Paths(self.module) as paths, RoundingMode(
-            paths, self.module, self.places, round_stored, self.training
+            paths, self.module, self.places, round_stored, self.training, self._scale_of(scales)
         ):
             return self.module(*inputs, **kwargs)
+
+    def _scale_of(self, scales: torch.Tensor) -> Optional[Callable[[str], torch.Tensor]]:
+        """Tensor -> its scale, where this forward sums integers."""
+        if self.training or not self.integer_sums:
+            return None
+        return lambda tensor: scales[self._group_of(tensor)]
 
     def _group_of(self, tensor: str) -> int:
         return self.places.groups[self.index[tensor]]

@@ -32,6 +32,7 @@ def prepare_qat(
     method: str = DEFAULT,
     ranges: str = "learned",
     freeze_statistics: bool = True,
+    integer_sums: bool = False,
     fp16: Sequence[str] = (),
     opset: int = OPSET,
 ) -> QatModule:
@@ -49,6 +50,9 @@ def prepare_qat(
         ranges: "learned" trains them with the weights; "observed" follows the batches by a moving average.
         freeze_statistics: BatchNormalization keeps the statistics it came with. False is for modules that are not trained
             yet, or for many epochs of large batches.
+        integer_sums: evaluation mode sums INT8 products as integers, which no order of summation changes: the levels are
+            those of a host artifact built with `--numerics int8-accumulation=int32`, also on a GPU. With FP32 sums, the
+            default of both sides, values at the middle of two levels may fall to either.
         fp16: patterns of module paths whose layers stay in FP16, for example ("head.*",).
 
     Raises:
@@ -59,7 +63,7 @@ def prepare_qat(
     exported = export(module, example_inputs, opset=opset)
     places = places_of(exported, platform, "int8", fp16)
     _refuse_unmergeable(module, places)
-    prepared = QatModule(module, places, learned=ranges == "learned", freeze_statistics=freeze_statistics)
+    prepared = QatModule(module, places, ranges == "learned", freeze_statistics, integer_sums)
     prepared.train(module.training)
     if isinstance(calibration, Mapping):
         prepared.set_ranges(calibration)
