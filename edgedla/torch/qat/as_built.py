@@ -13,6 +13,7 @@ from edgedla.builder.building import build
 from edgedla.builder.host.session import HostSession
 from edgedla.builder.request import BuildRequest, PlanOptions
 from edgedla.errors import UsageError
+from edgedla.quantization.numerics import INT8_ACCUMULATION
 from edgedla.torch.qat.module import QatModule
 from edgedla.torch.qat.prepare import export_qat
 
@@ -39,7 +40,10 @@ class AsBuilt(nn.Module):
             request = BuildRequest(
                 target=platform.module.id, trt=platform.release.trt_text, precision="int8", backend="host",
                 calib=paths.get("calib.cache"),
-                options=PlanOptions(precisions={name: "fp16" for name in result.fp16_layers}),
+                options=PlanOptions(
+                    precisions={name: "fp16" for name in result.fp16_layers},
+                    numerics={INT8_ACCUMULATION: "int32"} if prepared.integer_sums else {},
+                ),
             )  # fmt: skip
             artifact = build(str(paths["model.onnx"]), Path(folder) / "artifact", request)
             self._session = HostSession(artifact)
