@@ -11,6 +11,7 @@ from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, m
 from edgedla.cli.accuracy.progress import progress_bar, say
 from edgedla.cli.options import memory_option, platform_options, preprocess_options, preprocess_settings, shape_options
 from edgedla.errors import UsageError
+from edgedla.printable import printable_text
 
 
 @click.command()
@@ -103,7 +104,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         more = {"report.html": render_quantized(result, "html")} if given["report"] else {}
         for path in result.save(out, more):
             say(f"written {path}")
-    click.echo(text, nl=False)
+    click.echo(printable_text(text), nl=False)
     return 1 if result.met is False and given["fail_on"] == "goal" else 0
 
 

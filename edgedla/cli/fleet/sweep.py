@@ -209,7 +209,9 @@ def _pages(page: Path, rows: Sequence[Row], folder: Optional[Path]) -> Dict[str,
 
     base = os.path.relpath(folder, page.parent)
     names = {row["key"]: page_of(row["key"]) for row in rows}
-    return {key: quote(os.path.join(base, name)) for key, name in names.items() if (folder / name).is_file()}
+    return {
+        key: quote(os.fsencode(os.path.join(base, name))) for key, name in names.items() if (folder / name).is_file()
+    }
 
 
 def _summary(rows: Sequence[Row], outputs: Sequence[str]) -> str:

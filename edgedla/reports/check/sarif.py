@@ -135,4 +135,5 @@ def _uri(path: str) -> str:
         path = inside
     from urllib.parse import quote
 
-    return quote(path.replace(os.sep, "/"))
+    # Bytes: a file's name need not be UTF-8.
+    return quote(os.fsencode(path.replace(os.sep, "/")))
