@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
@@ -14,6 +15,7 @@ from edgedla.documents import header, require
 from edgedla.errors import DocumentError
 from edgedla.files import write_atomic
 from edgedla.graph import Layer, LayerGraph
+from edgedla.records.json_text import parse_json
 from edgedla.vocabulary import DEVICE_KINDS, PRECISIONS
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
@@ -209,7 +211,7 @@ def read_json(path: Union[str, os.PathLike[str]]) -> Any:
         if os.path.getsize(path) > MAX_FILE_BYTES:
             raise DocumentError("the file is too large for a profile", where=where)
         with open(path, "rb") as f:
-            return json.loads(f.read().decode("utf-8-sig"))
+            return parse_json(f.read())
     except OSError as e:
         raise DocumentError(f"cannot read it: {e.strerror or e}", where=where) from e
     except (ValueError, RecursionError) as e:
@@ -222,7 +224,8 @@ def positive(value: Any, name: str, where: str) -> float:
     Raises:
         DocumentError: it is something else.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+    # An integer may be beyond every double.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
         raise DocumentError(f"{name!r} is {value!r}", where=where, allowed="a number that is not negative")
     return float(value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from edgedla.fixes.apply import Changes
 from edgedla.importers.model_file.changed_outputs import METADATA as METADATA_OUTPUTS
@@ -22,8 +22,7 @@ def write_metadata(model: Any, changes: Changes, interface: Sequence[str], where
     if counts:
         model.metadata_props[METADATA_FIXES] = json.dumps(counts, sort_keys=True)
     if interface:
-        earlier = json.loads(model.metadata_props.get(METADATA_INTERFACE, "[]"))
-        model.metadata_props[METADATA_INTERFACE] = json.dumps([*earlier, *interface])
+        model.metadata_props[METADATA_INTERFACE] = json.dumps([*_earlier(model), *interface])
     before = changed_outputs(model.metadata_props.get(METADATA_OUTPUTS), where)
     changed = named([*before.outputs, *(c for a in changes.applied for c in a.changed)])
     if changed:
@@ -31,3 +30,12 @@ def write_metadata(model: Any, changes: Changes, interface: Sequence[str], where
         digest = hashlib.sha256(decoder).hexdigest() if decoder is not None else before.decoder_sha256
         model.metadata_props[METADATA_OUTPUTS] = ChangedOutputs(tuple(changed.values()), digest).to_text()
     return tuple(changed.values())
+
+
+def _earlier(model: Any) -> List[Any]:
+    """Sentences of earlier rewrites; none where somebody else wrote something there."""
+    try:
+        earlier = json.loads(model.metadata_props.get(METADATA_INTERFACE, "[]"))
+    except (ValueError, RecursionError):
+        return []
+    return earlier if isinstance(earlier, list) else []

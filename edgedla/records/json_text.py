@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from typing import Any
+from typing import Any, Dict, Optional
 
 #: C++ streams write numbers that are none so, and JSON has no word for them.
 _NO_NUMBER = re.compile(r"(?<=[:\[,\s])-?(?:nan|inf)(?=\s*[,}\]])")
 
 
+#: A number beyond a double looks so. Names may too: then the numbers are only read more slowly.
+_MAYBE_BEYOND = re.compile(r"[0-9]{300}|[0-9][eE]\+?[0-9]{3}")
+#: Every number of so many digits is a double.
+_MOST_DIGITS = 300
+
+
 def parse_json(data: bytes) -> Any:
-    """The value; NaN and infinities become None.
+    """The value; NaN, infinities and numbers that no double holds become None.
 
     Raises:
         ValueError: it is no JSON. RecursionError: it is nested too deeply.
@@ -19,9 +26,23 @@ def parse_json(data: bytes) -> Any:
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")  # PowerShell's redirection writes UTF-16
     text = data.decode("utf-16" if wide else "utf-8-sig", "replace")
     try:
-        return json.loads(text, strict=False, parse_constant=lambda word: None)
+        return _loads(text)
     except ValueError:
         plain = _NO_NUMBER.sub("null", text)
         if plain == text:
             raise
-        return json.loads(plain, strict=False, parse_constant=lambda word: None)
+        return _loads(plain)
+
+
+def _loads(text: str) -> Any:
+    bounds: Dict[str, Any] = {"parse_int": _whole, "parse_float": _finite} if _MAYBE_BEYOND.search(text) else {}
+    return json.loads(text, strict=False, parse_constant=lambda word: None, **bounds)
+
+
+def _whole(word: str) -> Optional[int]:
+    return int(word) if len(word) <= _MOST_DIGITS else None
+
+
+def _finite(word: str) -> Optional[float]:
+    value = float(word)
+    return value if math.isfinite(value) else None

@@ -9,7 +9,7 @@ from typing import BinaryIO, Dict, Iterable, Optional
 
 from edgedla.errors import EnvironmentMissing
 from edgedla.files import without_links, writing
-from edgedla.sweep.row import COLUMNS, FAILED, Row
+from edgedla.sweep.row import FAILED, Row, is_row
 
 
 class Journal:
@@ -34,9 +34,9 @@ class Journal:
         for line in text.split(b"\n"):
             try:
                 row = json.loads(line.decode("utf-8"))
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            if isinstance(row, dict) and set(row) == set(COLUMNS) and isinstance(row["key"], str):
+            if is_row(row):
                 by_key[row["key"]] = row
         return {k: r for k, r in by_key.items() if not (retry_failed and r["status"] in FAILED)}
 

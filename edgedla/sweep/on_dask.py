@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import threading
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from edgedla.errors import EnvironmentMissing
+from edgedla.errors import EnvironmentMissing, described
 from edgedla.sweep.local import chunks_of
 from edgedla.sweep.row import Row
 from edgedla.sweep.task import Task
@@ -69,9 +70,12 @@ def run_on_dask(address: str, tasks: Sequence[Task], limits: Limits) -> Iterator
             )  # fmt: skip
             futures[future] = tuple(part)
         for future in distributed.as_completed(list(futures), loop=client.loop):
-            if future.status != "finished":
-                raise EnvironmentMissing(f"the Dask workers failed: {future.exception()}", where=address)
-            yield from future.result()
+            # Its status is no answer: a result is lost with the worker that holds it, and then worked out again.
+            try:
+                rows = future.result()
+            except (Exception, asyncio.CancelledError) as e:
+                raise EnvironmentMissing(f"the Dask workers failed: {described(e)}", where=address) from e
+            yield from rows
             future.release()
     finally:
         client.close()

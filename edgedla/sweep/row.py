@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Dict, Mapping
 
 from edgedla.errors import EdgedlaError
@@ -43,11 +44,34 @@ COLUMNS: Mapping[str, str] = {
     "board": "that measured",
     "rules_version": "",
 }  # fmt: skip
+#: Columns that hold text; the others hold numbers. Either may be None where nobody knows, but for key, model and status.
+TEXTS = frozenset(
+    "key model sha256 platform target jetpack trt precision action status reason basis fixes board rules_version".split()
+)
+STATUSES = tuple(COLUMNS["status"].split(", "))
 #: Statuses of a row whose task might answer otherwise the next time.
 FAILED = ("timeout", "memory", "crashed", "error")
 
 #: What the system and the loader say where Python has no MemoryError of its own.
 NO_MEMORY = ("Cannot allocate memory", "failed to map segment", "std::bad_alloc", "can't start new thread")
+
+
+def is_row(row: Any) -> bool:
+    """Whether a value that was read from a file has the columns of a row, and in each what belongs there."""
+    if not isinstance(row, dict) or set(row) != set(COLUMNS) or row["status"] not in STATUSES:
+        return False
+    if not isinstance(row["key"], str) or not isinstance(row["model"], str):
+        return False
+    return all(value is None or _fits(name, value) for name, value in row.items())
+
+
+def _fits(name: str, value: object) -> bool:
+    if name in TEXTS:
+        return isinstance(value, str)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    # An integer may be beyond every double.
+    return abs(value) <= sys.float_info.max
 
 
 def new_row(task: Task, status: str, reason: str = "", **values: Any) -> Row:

@@ -9,7 +9,15 @@ import pytest
 from edgedla.costs.cost import total
 from edgedla.costs.model import CostModel
 from edgedla.costs.operators import operators_of
-from edgedla.costs.profile import Measurement, Profile, operator_signature, parse_profile, read_profile, write_profile
+from edgedla.costs.profile import (
+    Measurement,
+    Profile,
+    operator_signature,
+    parse_profile,
+    positive,
+    read_profile,
+    write_profile,
+)
 from edgedla.costs.trt_profile import LayerTime, assign, import_trtexec, parse_times, with_measurements
 from edgedla.documents import schema
 from edgedla.errors import DocumentError, UsageError
@@ -247,3 +255,9 @@ def test_the_document_keeps_to_its_published_schema() -> None:
     del document["target"]
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(document, schema("edgedla.profile"))
+
+
+@pytest.mark.parametrize("value", [10**400, -1, float("nan"), float("inf"), True, None, "3"])
+def test_a_time_is_a_number_that_is_not_negative(value: object) -> None:
+    with pytest.raises(DocumentError, match="'averageMs' is .*allowed: a number that is not negative"):
+        positive(value, "averageMs", "profile.json")

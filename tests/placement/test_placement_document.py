@@ -152,6 +152,9 @@ WRONG: List[Tuple[Tuple[Any, ...], Any, str]] = [
     (("use_unknown",), 1, "use_unknown"),
     (("devices",), [1], "devices"),
     (("models", 0, "inputs"), {"x": ["a"]}, "inputs"),
+    (("limits", "max_regions"), {}, r"limits.max_regions"),
+    (("limits", "loadables_per_core"), 1.5, r"limits.loadables_per_core"),
+    (("limits", "local_dram_bytes"), True, r"limits.local_dram_bytes"),
 ]
 
 

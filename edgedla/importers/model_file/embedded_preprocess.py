@@ -61,7 +61,7 @@ def embedded_preprocess(model: Any, where: str = "") -> Optional[EmbeddedPreproc
         )
         if embedded.colour not in ("rgb", "bgr") or not math.isfinite(embedded.mean) or not embedded.std > 0:
             raise ValueError(text)
-    except (ValueError, TypeError, KeyError) as e:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as e:
         raise ModelError(
             f"the metadata {METADATA} is damaged: {e}", where=where, hint="run `edgedla fix --embed-preprocess` again"
         ) from e

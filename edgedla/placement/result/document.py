@@ -105,6 +105,10 @@ class _Reader:
         return {key: r.cost(key) for key in r.data}
 
 
+def _read_limits(r: _Reader) -> Dict[str, Optional[int]]:
+    return {str(name): r.get(name, int, optional=True) for name in r.data}
+
+
 def _placement(r: _Reader) -> p.Placement:
     proof, timeline = r.of("proof"), r.of("timeline")
     return p.Placement(
@@ -116,7 +120,7 @@ def _placement(r: _Reader) -> p.Placement:
         objective=r.get("objective", str),
         latency_bound_us=_bound(r),
         devices=r.list_of("devices", str),
-        limits=r.get("limits", dict),
+        limits=_read_limits(r.of("limits")),
         use_unknown=r.get("use_unknown", bool),
         models=tuple(_read_model(m) for m in r.each("models")),
         figures=_read_figures(r.of("predicted")),

@@ -45,6 +45,18 @@ def with_qdq(model: Any, absmax: Mapping[str, float], fp16_nodes: Collection[str
     return changed
 
 
+def _is_kept(kept: object) -> bool:
+    """Whether the metadata has the form that strip_qdq writes: anybody may have written it."""
+    if not isinstance(kept, dict) or not {"edges", "outputs", "weights"} <= set(kept):
+        return False
+    edges = kept["edges"]
+    return (
+        isinstance(edges, dict)
+        and all(isinstance(kept[name], (list, dict)) for name in ("outputs", "weights"))
+        and all(isinstance(slots, list) for slots in edges.values())
+    )
+
+
 class _Inserter:
     def __init__(self, model: Any, absmax: Mapping[str, float], fp16: Collection[str]) -> None:
         self.model, self.graph, self.absmax, self.fp16 = model, model.graph, absmax, fp16
@@ -62,9 +74,9 @@ class _Inserter:
             if entry.key == METADATA:
                 try:
                     kept = json.loads(entry.value)
-                    return kept if isinstance(kept, dict) and {"edges", "outputs", "weights"} <= set(kept) else {}
-                except ValueError:
+                except (ValueError, RecursionError):
                     return {}
+                return kept if _is_kept(kept) else {}
         return {}
 
     def run(self) -> None:

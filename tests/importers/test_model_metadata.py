@@ -1,0 +1,44 @@
+"""What a model's metadata says is anybody's: what `fix` and `strip_qdq` did not write is refused in words, or left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+
+from onnx import helper  # noqa: E402
+
+from edgedla.errors import ModelError  # noqa: E402
+from edgedla.importers.model_file import changed_outputs, embedded_preprocess  # noqa: E402
+from tests.models import onnx_model  # noqa: E402
+
+DEEP = "[" * 100_000
+HUGE = "1" + "0" * 400
+
+
+def relu() -> Any:
+    return onnx_model([helper.make_node("Relu", ["x"], ["y"])], {"x": (1, 3, 4, 4)}, {"y": (1, 3, 4, 4)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [DEEP, "7", "[]", "{}", f'{{"input": 1, "mean": [{HUGE}], "std": [1], "colour": "rgb", "dtype": "f"}}',
+     f'{{"input": 1, "mean": [0], "std": [1], "scale": {HUGE}, "colour": "rgb", "dtype": "f"}}'],
+)  # fmt: skip
+def test_a_damaged_preprocessing_is_named(text: str) -> None:
+    model = relu()
+    model.metadata_props.add(key=embedded_preprocess.METADATA, value=text)
+    with pytest.raises(ModelError, match="is damaged"):
+        embedded_preprocess.embedded_preprocess(model)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [DEEP, "7", "[]", '{"outputs": [{"name": "y", "shape": [1e999], "sources": [], "decoder": 0}], "decoder_sha256": ""}',
+     '{"outputs": 3, "decoder_sha256": ""}'],
+)  # fmt: skip
+def test_damaged_outputs_are_named(text: str) -> None:
+    with pytest.raises(ModelError, match="is damaged"):
+        changed_outputs.changed_outputs(text, "m.onnx")

@@ -1,0 +1,21 @@
+"""JSON as tools write it: what no double holds is no number."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgedla.records.json_text import parse_json
+
+
+@pytest.mark.parametrize("word", ["NaN", "nan", "-inf", "1e999", "-1E+400", "1" + "0" * 400, "-" + "9" * 5000])
+def test_what_is_no_number_becomes_none(word: str) -> None:
+    assert parse_json(b'{"a": [%s, 1], "b": 2.5}' % word.encode()) == {"a": [None, 1], "b": 2.5}
+
+
+def test_large_numbers_and_names_that_look_like_them_stay() -> None:
+    name = "7" * 400
+    assert parse_json(f'{{"{name}": 1e308, "n": {10**299}, "x1e999": -0.5}}'.encode()) == {
+        name: 1e308,
+        "n": 10**299,
+        "x1e999": -0.5,
+    }

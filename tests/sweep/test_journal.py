@@ -1,0 +1,39 @@
+"""Rows that a journal gives back are rows; whatever else stands in the file is left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgedla.sweep.journal import Journal
+from edgedla.sweep.row import COLUMNS, TEXTS
+
+GOOD = {
+    **dict.fromkeys(COLUMNS), "key": "k", "model": "m.onnx", "status": "ok", "layers": 3, "latency_us": 1.5, "fixes": "R1:2",
+}  # fmt: skip
+
+
+def rows(path: Path, line: str) -> Any:
+    path.write_text(line + "\n")
+    return Journal(path).rows()
+
+
+def test_a_row_comes_back(tmp_path: Path) -> None:
+    assert rows(tmp_path / "j", json.dumps(GOOD)) == {"k": GOOD}
+    assert TEXTS.issubset(COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("status", "3"), ("status", '"fine"'), ("status", "null"), ("key", "7"), ("model", "null"), ("reason", "[]"), ("layers", '"3"'),
+        ("layers", "true"), ("latency_us", "{}"), ("latency_us", "1e999"), ("macs", "1" + "0" * 400), ("energy_mj", "NaN"),
+        ("board", "1"), ("fixes", "[" * 100_000),
+    ],
+)  # fmt: skip
+def test_a_row_with_something_else_in_a_column_is_none(tmp_path: Path, name: str, value: str) -> None:
+    text = json.dumps({**GOOD, name: "@"}).replace('"@"', value)
+    assert rows(tmp_path / "j", text) == {}
