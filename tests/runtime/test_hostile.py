@@ -549,7 +549,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
         ("", "the file is empty"),
         (HEAD + "stop_after: {seconds: .inf}\n", "stop_after.seconds is '.inf'"),
         (HEAD + "stop_after: {frames: .nan}\n", "stop_after.frames is '.nan'"),
-        (HEAD + f"stop_after: {{frames: {10**400}}}\n", "stop_after.frames is"),
+        (HEAD + f"stop_after: {{frames: {10**400}}}\n", "a number has 401 digits"),
         (HEAD + "capture: {stall_s: -1}\n", "capture.stall_s is -1"),
         (HEAD + "preprocess: {std: [1, .inf, 1]}\n", "preprocess.std is"),
         (HEAD + "devices: [{DLA0: 1}]\n", "devices holds"),
