@@ -50,5 +50,8 @@ def test_films_made_here_are_read_back_by_gstreamer_and_opencv(tmp_path: Path) -
     findings = decoding(Context(str(tmp_path), str(tmp_path), False, ""))
     if not findings:
         pytest.skip("GStreamer has no encoder")
-    assert {f.seen for f in findings} == {WANTED}, findings
-    assert len(findings) >= 2
+    # An encoder may be installed without its decoder: that is said, and is no fault of the film.
+    judged = [f for f in findings if "no element" not in f.seen]
+    if len(judged) < 2:
+        pytest.skip("GStreamer lacks decoders")
+    assert {f.seen for f in judged} == {WANTED}, findings
