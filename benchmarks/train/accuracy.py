@@ -60,9 +60,14 @@ class Choice:
         assert average is not None
         with average.in_place():
             now = judged(self.prepared, self.data.validation, self.data)
-            (less, error), more = gain(self.first[0], now[0]), int(now[1].sum() - self.first[1].sum())
+            less, (more, error) = gain(self.first[0], now[0])[0], gain(now[1], self.first[1])
             self.seen.append(
-                {"epoch": epoch, "loss_gain": round(less, 5), "error": round(error, 5), "right_gain": more}
+                {
+                    "epoch": epoch,
+                    "loss_gain": round(less, 5),
+                    "points": round(100 * more, 3),
+                    "error": round(100 * error, 3),
+                }
             )
             value = better_by(now, self.first)
             if value > self.least:

@@ -62,9 +62,10 @@ def gain(new: np.ndarray, old: np.ndarray) -> Tuple[float, float]:
 
 
 def better_by(new: np.ndarray, first: np.ndarray) -> float:
-    """How much lower the loss is than at first; 0 where that may be chance, or where fewer pictures are right.
+    """The share by which more pictures are right than at first; 0 where that may be chance, or where the loss is higher.
 
-    Chance: less than the standard error of the difference. So training that gains nothing gives back what it began with.
+    Chance: less than two standard errors of the difference, picture by picture. So training that gains nothing gives back
+    what it began with. The loss alone says too little: it falls where the network only becomes surer of what it knew.
     """
-    less, error = gain(first[0], new[0])
-    return less if less > error and new[1].sum() >= first[1].sum() else 0.0
+    more, error = gain(new[1], first[1])
+    return more if more > 2 * error and new[0].mean() <= first[0].mean() else 0.0

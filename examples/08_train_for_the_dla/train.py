@@ -108,7 +108,7 @@ class Progress:
     """Trains in epochs that survive a kill: Accelerate's checkpoint after each, the last one is where a run goes on.
 
     With `validate` the parameters are averaged over the steps, and the module is given as it was after the best epoch.
-    Epoch 0 is the module that came, INT8 after training; it stays unless another is better by more than chance.
+    Epoch 0 is the module that came, INT8 after training; it stays unless another is right more often by more than chance.
     """
 
     def __init__(self, accelerator: Accelerator, folder: Path) -> None:

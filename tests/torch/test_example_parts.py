@@ -52,21 +52,28 @@ def test_averaged_weights_stand_in_the_module_for_the_block_alone() -> None:
         assert float(module.weight) == 2.0
 
 
-FIRST = np.array([[0.5, 0.4, 0.6, 0.5], [1, 1, 0, 1]], np.float32)
+FIRST = np.array([[0.5] * 100, [1] * 80 + [0] * 20], np.float32)
 
 
 @pytest.mark.parametrize(
-    ("losses", "right", "gain"),
+    ("loss", "newly_right", "newly_wrong", "gain"),
     [
-        ([0.3, 0.2, 0.4, 0.3], [1, 1, 0, 1], 0.2),
-        ([0.3, 0.2, 0.4, 0.3], [1, 1, 0, 0], 0.0),
-        ([0.1, 0.9, 0.2, 0.7], [1, 1, 1, 1], 0.0),
-        ([0.6, 0.5, 0.7, 0.6], [1, 1, 1, 1], 0.0),
+        (0.4, 5, 0, 0.05),
+        (0.4, 12, 2, 0.1),
+        (0.4, 3, 0, 0.0),
+        (0.4, 9, 4, 0.0),
+        (0.1, 0, 0, 0.0),
+        (0.4, 0, 1, 0.0),
+        (0.6, 12, 2, 0.0),
     ],
-    ids=["lower", "fewer right", "chance", "higher"],
+    ids=["more right", "more than newly wrong", "few", "chance", "loss alone", "fewer right", "higher loss"],
 )
-def test_other_weights_must_be_better_by_more_than_chance(losses: list, right: list, gain: float) -> None:
-    assert keeping.better_by(np.array([losses, right], np.float32), FIRST) == pytest.approx(gain, abs=1e-6)
+def test_other_weights_must_be_right_more_often_by_more_than_chance(
+    loss: float, newly_right: int, newly_wrong: int, gain: float
+) -> None:
+    right = FIRST[1].copy()
+    right[80 : 80 + newly_right], right[:newly_wrong] = 1, 0
+    assert keeping.better_by(np.array([[loss] * 100, right], np.float32), FIRST) == pytest.approx(gain, abs=1e-6)
 
 
 def test_losses_and_verdicts_of_pictures() -> None:
