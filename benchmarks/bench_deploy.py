@@ -105,9 +105,11 @@ def with_weights(path: Path, folder: Path) -> Path:
     """The network with seeded weights in place of missing ones."""
     from edgedla.fixes.network.model_file import open_model, save_model
     from edgedla.fixes.seeded import with_seeded_weights
+    from edgedla.publishing import publication
 
     out = folder / path.name
-    save_model(with_seeded_weights(open_model(path)), out)
+    with publication() as published:
+        save_model(with_seeded_weights(open_model(path)), out, published)
     return out
 
 

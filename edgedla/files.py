@@ -40,8 +40,7 @@ def write_atomic(path: PathLike, data: Union[bytes, str], *, follow: bool = True
     body = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
     with writing(path):
         target = os.path.realpath(os.fspath(path)) if follow else os.path.abspath(os.fspath(path))
-        mode = _mode(target, follow)
-        if mode is not None and not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+        if special_file(target, follow):
             # open() answers a folder with IsADirectoryError.
             with open(target, "wb") as special:
                 special.write(body)
@@ -50,21 +49,43 @@ def write_atomic(path: PathLike, data: Union[bytes, str], *, follow: bool = True
         os.makedirs(folder, exist_ok=True)
         fd, temporary = open_partial(folder, os.path.basename(target))
         try:
-            with os.fdopen(fd, "wb") as f:
-                if private:
-                    os.fchmod(f.fileno(), stat.S_IRUSR | stat.S_IWUSR)
-                f.write(body)
-                f.flush()
-                if mode is not None and stat.S_ISREG(mode) and not private:
-                    os.fchmod(f.fileno(), stat.S_IMODE(mode))
-                os.fsync(f.fileno())
+            _fill(fd, target, body, follow, private)
             os.replace(temporary, target)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
             raise
-        _sync_folder(folder)
+        sync_folder(folder)
     return Path(path)
+
+
+def special_file(path: str, follow: bool) -> bool:
+    """Whether a folder, a device or a pipe stands there, which no rename replaces."""
+    mode = _mode(path, follow)
+    return mode is not None and not stat.S_ISREG(mode) and not stat.S_ISLNK(mode)
+
+
+def write_partial(target: str, partial: str, body: bytes, *, follow: bool, private: bool) -> None:
+    """A new file `partial`, with the permissions of the one at `target`, synced.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    # The kernel takes the process's umask off 0666; reading it would mean to set it, for every thread.
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | _NOFOLLOW, 0o666)
+    _fill(fd, target, body, follow, private)
+
+
+def _fill(fd: int, target: str, body: bytes, follow: bool, private: bool) -> None:
+    mode = _mode(target, follow)
+    with os.fdopen(fd, "wb") as f:
+        if private:
+            os.fchmod(f.fileno(), stat.S_IRUSR | stat.S_IWUSR)
+        f.write(body)
+        f.flush()
+        if mode is not None and stat.S_ISREG(mode) and not private:
+            os.fchmod(f.fileno(), stat.S_IMODE(mode))
+        os.fsync(f.fileno())
 
 
 def sha256_of(path: PathLike) -> str:
@@ -134,7 +155,8 @@ def _mode(path: str, follow: bool) -> Union[int, None]:
         return None
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
+    """Makes renames in the folder last."""
     # Some file systems (FUSE, network) refuse fsync on a folder; the rename has happened all the same.
     with contextlib.suppress(OSError):
         fd = os.open(folder, os.O_RDONLY)

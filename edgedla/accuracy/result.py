@@ -13,7 +13,8 @@ from edgedla.accuracy.fp16_care import Fp16Finding
 from edgedla.accuracy.state import Step
 from edgedla.accuracy.triage import TensorError
 from edgedla.documents import header
-from edgedla.files import make_folder, write_atomic
+from edgedla.files import make_folder
+from edgedla.publishing import publication
 from edgedla.quantization.coverage import Coverage
 
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
@@ -139,7 +140,7 @@ class Quantized:
             more: file name -> text, for example the report as a page.
 
         Returns:
-            The paths. Each file is whole or not there; quantization.json comes last.
+            The paths; all appear together, quantization.json last.
         """
         root = make_folder(folder)
         files: Dict[str, Union[str, bytes]] = {}
@@ -151,13 +152,14 @@ class Quantized:
             files[MODEL] = self.model
         files.update(more)
         files[REPORT] = json.dumps(self.to_dict(), indent=1) + "\n"
-        for name in (CACHE, PRECISIONS, MODEL):
-            if name not in files and (root / name).exists():
-                # Of an earlier run; beside this report it would be taken for its result.
-                (root / name).unlink()
-        for name, content in files.items():
-            write_atomic(root / name, content, follow=False)
-        return tuple(root / name for name in files)
+        with publication() as out:
+            for name in (CACHE, PRECISIONS, MODEL):
+                if name not in files:
+                    # Of an earlier run; beside this report it would be taken for its result.
+                    out.remove(root / name)
+            for name, content in files.items():
+                out.write(root / name, content, follow=False)
+        return tuple(out.paths)
 
 
 def digits(value: Optional[float]) -> Optional[float]:

@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS
 from edgedla.errors import UsageError
-from edgedla.files import write_atomic
+from edgedla.publishing import publication
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.qdq import has_qdq, strip_qdq, with_qdq
 from edgedla.quantization.unify import dla_scales
@@ -41,7 +41,10 @@ class Translated:
             files[CACHE] = self.cache
         if self.precisions:
             files[PRECISIONS] = self.precisions + "\n"
-        return tuple(write_atomic(root / name, content, follow=False) for name, content in files.items())
+        with publication() as out:
+            for name, content in files.items():
+                out.write(root / name, content, follow=False)
+        return tuple(out.paths)
 
 
 def translate(model: Any, platform: Platform, absmax: Optional[Mapping[str, float]] = None) -> Translated:

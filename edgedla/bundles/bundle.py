@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
 import tarfile
 import zipfile
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any, Dict, Iterator, Tuple, Union
 from edgedla.bundles.contents import Contents, contents_of
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.files import write_atomic
+from edgedla.publishing import publication
 
 #: The oldest time that a zip can state: equal bundles have equal bytes.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -139,20 +138,14 @@ def _folder(contents: Contents, path: Path) -> None:
     """The folder, by a rename when it is whole."""
     if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
         raise UsageError("something else stands there", where=str(path), allowed="a new folder, or one with a bundle")
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
+    with publication() as out:
+        partial = out.folder(path)
         for name, body in _entries(contents):
             target = partial / name
             target.parent.mkdir(parents=True, exist_ok=True)
             if _mode(contents, name) == 0o600:
                 target.touch(mode=0o600)
             target.write_bytes(body)
-        if path.exists():
-            shutil.rmtree(path)
-        os.replace(partial, path)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _size(path: Path) -> int:

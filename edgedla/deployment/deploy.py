@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +21,10 @@ from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Search, Trial
 from edgedla.deployment.source import Facts, as_source
 from edgedla.deployment.steps import Steps
-from edgedla.deployment.store import Store, forget_killed
+from edgedla.deployment.store import RECORD, Store
 from edgedla.errors import UsageError
-from edgedla.files import remove_folder, sha256_of, write_atomic
+from edgedla.files import remove_folder, sha256_of
+from edgedla.publishing import publication
 
 WORK = ".work"
 Say = Callable[[str], None]
@@ -48,8 +48,8 @@ def deploy(
         model: path of an ONNX file, its bytes, an onnx.ModelProto, or whatever `edgedla.convert` takes: the path of a model
             of another framework, a PyTorch module or program, a Keras model.
         example_inputs: of a PyTorch module: a tensor, several in order, or by name of forward's parameters.
-        out: folder of the result; finished steps stand in `.work` below it, and a second call goes on from them. None:
-            a temporary folder that lives as long as the Deployment.
+        out: folder of the result with its reports, which appear together; finished steps stand in `.work` below it, and a
+            second call goes on from them. None: a temporary folder that lives as long as the Deployment.
         request: what is asked; or its fields as keywords: target, level, data, metric, max_drop, objective and so on.
         say: called with one line per step. progress: called with (phase, done, of) while scales are made.
         fresh: forget finished steps.
@@ -150,36 +150,33 @@ def _deployment(
     built = on_device(asked, steps, first, standing, scores[1])
     best, score, measured = built.candidate, built.score, built.measured
     trials = (*trials, *built.trials)
-    _publish(best, built.artifact, folder)
-    artifact = load_artifact(folder / "artifact")
+    artifact = load_artifact(built.artifact)
     accepted = score["drop"] <= asked.max_drop and bound_kept(best, measured)
     details = details_of(first, best)
     notes = notes_of(best, artifact, parts, conversion, details["layers_after"], measured)
-    return Deployment(
+    deployment = Deployment(
         steps.source.stem, asked, platform.to_dict(), parts.to_dict(), first, best, artifact, folder, scores[0], score, accepted,
         trials, details, versions_of(artifact),
         {"model": steps.source_sha256, "built_model": best.model_sha256, "artifact": artifact.digest,
          "samples": parts.identity},
         commands_of(asked, best), notes, conversion, measured, keeper,
     )  # fmt: skip
+    _publish(deployment, built.artifact)
+    return deployment
 
 
-def _publish(best: Candidate, artifact: Path, folder: Path) -> None:
-    """The accepted candidate's files beside the steps: artifact, model, placement, scales."""
-    target = folder / "artifact"
-    forget_killed(folder, "artifact")
-    fresh = folder / f".artifact.{os.getpid()}"
-    shutil.rmtree(fresh, ignore_errors=True)
-    shutil.copytree(artifact, fresh, ignore=shutil.ignore_patterns(".work"))
-    remove_folder(target)
-    os.replace(fresh, target)
-    write_atomic(folder / "model.onnx", best.model.read_bytes(), follow=False)
-    for name, source in (("placement.json", best.placement), ("quantization", best.quantization)):
-        if source is None:
-            remove_folder(folder / name)
-        elif source.is_dir():
-            remove_folder(folder / name)
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("step.json"))
-        else:
-            write_atomic(folder / name, source.read_bytes(), follow=False)
+def _publish(deployment: Deployment, artifact: Path) -> None:
+    """The accepted candidate's files beside the steps, all at once: artifact, model, placement, scales, and the reports."""
+    folder, best = deployment.folder, deployment.best
+    with publication() as out:
+        out.copy(folder / "artifact", artifact, leave_out=(WORK,))
+        out.copy(folder / "model.onnx", best.model)
+        for name, source in (("placement.json", best.placement), ("quantization", best.quantization)):
+            if source is None:
+                out.remove(folder / name)
+            else:
+                out.copy(folder / name, source, leave_out=(RECORD,))
+        if deployment.keeper is None:
+            deployment.write_reports(out, folder)
     assert sha256_of(folder / "model.onnx") == best.model_sha256
+    deployment.artifact = load_artifact(folder / "artifact")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
@@ -18,12 +17,15 @@ from edgedla.deployment.request import LEVELS, DeployRequest
 from edgedla.deployment.search import Trial
 from edgedla.documents import header
 from edgedla.errors import UsageError
-from edgedla.files import remove_folder, write_atomic
+from edgedla.publishing import Publication, publication
 
 #: Reports read deployments, so they stand right of this room and are imported only where one is asked for.
 _RENDERER = "edgedla.reports.deployment"
 #: Form of the report -> its file.
 REPORTS: Mapping[str, str] = {"json": "deployment.json", "html": "report.html", "markdown": "report.md"}
+
+#: What else is published, in this order; placement and scales where they are.
+FILES = ("artifact", "model.onnx", "placement.json", "quantization")
 
 
 @dataclass
@@ -106,27 +108,30 @@ class Deployment:
         return text
 
     def save(self, folder: Union[str, Path]) -> List[Path]:
-        """Writes artifact, model, placement, scales and reports into a folder; what is there already stays as it is.
+        """Writes artifact, model, placement, scales and reports into a folder, all at once.
 
         Returns:
             The written files and folders.
         """
         root = Path(folder)
-        root.mkdir(parents=True, exist_ok=True)
-        written = []
-        if root.resolve() != self.folder.resolve():
-            for name in ("artifact", "model.onnx", "placement.json", "quantization"):
-                source, target = self.folder / name, root / name
-                if source.is_dir():
-                    remove_folder(target)
-                    shutil.copytree(source, target, ignore=shutil.ignore_patterns(".work"))
-                elif source.is_file():
-                    write_atomic(target, source.read_bytes(), follow=False)
-        for name in ("artifact", "model.onnx", "placement.json", "quantization"):
-            written += [root / name] if (root / name).exists() else []
+        with publication() as out:
+            if root.resolve() != self.folder.resolve():
+                for name in FILES:
+                    if (self.folder / name).exists():
+                        out.copy(root / name, self.folder / name, leave_out=(".work",))
+                    else:
+                        out.remove(root / name)
+            self.write_reports(out, root)
+        return self.files(root)
+
+    def write_reports(self, out: Publication, folder: Path) -> None:
+        """The reports, to be published with the rest."""
         for form, name in REPORTS.items():
-            written.append(write_atomic(root / name, self.render(form), follow=False))
-        return written
+            out.write(folder / name, self.render(form), follow=False)
+
+    def files(self, folder: Path) -> List[Path]:
+        """The files and folders of this deployment that stand in `folder`."""
+        return [folder / name for name in (*FILES, *REPORTS.values()) if (folder / name).exists()]
 
     def to_dict(self) -> Dict[str, Any]:
         """The versioned document: the same for equal input and seed; no times of this machine."""

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Mapping, Optional
 
 from edgedla.errors import EnvironmentMissing
 from edgedla.files import remove_folder, sha256_of, without_links, write_atomic
+from edgedla.publishing import runs
 from edgedla.version import __version__
 
 RECORD = "step.json"
@@ -87,7 +88,7 @@ class Store:
         """Once: what killed processes left of any step, also of one that other settings asked for."""
         if not self._tidy:
             self._tidy = True
-            forget_killed(self.folder, "[a-z0-9-]+-[0-9a-f]{16}")
+            _forget_killed(self.folder)
 
     def _tell(self, line: str) -> None:
         if self._say is not None:
@@ -103,30 +104,13 @@ class Store:
             raise EnvironmentMissing(f"cannot be written: {e.strerror}", where=str(self.folder)) from e
 
 
-def forget_killed(folder: Path, name: str) -> None:
-    """Removes `.NAME.PID` folders of processes that are gone: a killed deploy could not.
-
-    Args:
-        name: a regular expression.
-    """
+def _forget_killed(folder: Path) -> None:
+    """Removes `.STEP.PID` folders of processes that are gone: a killed deploy could not."""
     with suppress(OSError):
         for partial in sorted(folder.iterdir()):
-            match = re.fullmatch(rf"\.({name})\.([0-9]{{1,9}})", partial.name)
-            if match and not _runs(int(match.group(2))):
+            match = re.fullmatch(r"\.[a-z0-9-]+-[0-9a-f]{16}\.([0-9]{1,9})", partial.name)
+            if match and not runs(int(match[1])):
                 shutil.rmtree(partial, ignore_errors=True)
-
-
-def _runs(pid: int) -> bool:
-    if os.name == "nt":
-        # There the question would end it.
-        return True
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return True
 
 
 def _record(folder: Path, key: str, value: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.export import deepstream, ort, savant, triton
 from edgedla.export.handover import Export, ExportRequest, Files, Handover, handovers
-from edgedla.files import write_atomic
+from edgedla.publishing import publication
 from edgedla.vocabulary import one_of
 
 #: To add a runtime: its file, and its row here.
@@ -60,8 +60,9 @@ def export(
     files: Files = {f"{prefix}{path}": data for _, prefix, e in exports for path, data in e.files.items()}
     missing = {f"{prefix}{path}": why for _, prefix, e in exports for path, why in e.missing.items()}
     files["README.md"] = _readme(name, exports, missing)
-    for path, data in files.items():
-        write_atomic(Path(out) / path, data.read_bytes() if isinstance(data, Path) else data, follow=False)
+    with publication() as published:
+        for path, data in files.items():
+            published.write(Path(out) / path, data.read_bytes() if isinstance(data, Path) else data, follow=False)
     gaps = dict.fromkeys(gap for _, _, e in exports for gap in e.not_expressed)
     return Exported(name, str(out), tuple(sorted(files)), missing, tuple(gaps))
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.documents import header
-from edgedla.files import write_atomic
 from edgedla.fixes.choose import Bundle
 from edgedla.fixes.judge import Figures
 from edgedla.fixes.proofs.comparison import Proof
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.importers.model_file.changed_outputs import ChangedOutput, decoder_path
+from edgedla.publishing import publication
 
 
 @dataclass(frozen=True)
@@ -150,18 +150,20 @@ class FixResult:
         return onnx_ir().to_proto(self.model)
 
     def save(self, path: Union[str, Path]) -> List[Path]:
-        """Writes the model, see `save_model`, and the decoder that was cut off it as NAME.decoder.onnx."""
+        """Writes the model, see `save_model`, and the decoder that was cut off it as NAME.decoder.onnx: all at once."""
         from edgedla.fixes.network.model_file import save_model
 
-        written = save_model(self.model, path)
-        place = decoder_path(Path(path))
-        earlier = decoder_path(Path(self.source)) if self.source else place
-        decoder = self.decoder
-        if decoder is None and any(o.decoder for o in self.outputs) and earlier.is_file():
-            # An earlier run cut it off; it stays beside the model.
-            decoder = earlier.read_bytes()
-        if decoder is not None:
-            written.append(Path(write_atomic(place, decoder, follow=False)))
+        with publication() as out:
+            written = save_model(self.model, path, out)
+            place = decoder_path(Path(path))
+            earlier = decoder_path(Path(self.source)) if self.source else place
+            decoder = self.decoder
+            if decoder is None and any(o.decoder for o in self.outputs) and earlier.is_file():
+                # An earlier run cut it off; it stays beside the model.
+                decoder = earlier.read_bytes()
+            if decoder is not None:
+                out.write(place, decoder, follow=False)
+                written.append(place)
         return written
 
     def summary(self) -> Dict[str, Any]:

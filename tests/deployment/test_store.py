@@ -11,7 +11,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from edgedla.deployment.store import RECORD, Store, forget_killed
+from edgedla.deployment.store import RECORD, Store
 from edgedla.errors import EnvironmentMissing
 
 
@@ -116,5 +116,3 @@ def test_leftovers_of_steps_that_are_asked_for_no_longer_go_too(tmp_path: Path) 
     assert Store(tmp_path).step("fix", {"model": "a"}, Work()).reused
     assert not left.exists()
     assert all(folder.is_dir() for folder in others)
-    forget_killed(tmp_path, "artifact")
-    assert [folder.is_dir() for folder in others] == [True, True, False]

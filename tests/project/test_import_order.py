@@ -30,6 +30,7 @@ FOUNDATION = {
     "documents",
     "vocabulary",
     "printable",
+    "publishing",
     "python_files",
     "pages",
     "topics",

@@ -132,7 +132,7 @@ def deploy(model: str, out: str, **given: Any) -> int:
             deployment = run(
                 model, folder, request=request, fresh=fresh, progress=bar, say=lambda line: echo(line, err=True)
             )
-        for path in deployment.save(folder):
+        for path in deployment.files(deployment.folder):
             echo(f"written {path}", err=True)
         echo(render_deployment(deployment, wanted), nl=False)
         accepted.append(deployment.accepted)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import weakref
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.errors import ModelError, UsageError
-from edgedla.files import write_atomic, writing
+from edgedla.files import writing
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import (
     DEFAULT_DOMAINS,
@@ -21,6 +20,7 @@ from edgedla.fixes.network.network import (
 )
 from edgedla.fixes.network.sound import require_sound_nodes
 from edgedla.importers.model_file.onnx_file import read
+from edgedla.publishing import Publication
 
 #: protobuf reads no message above 2 GiB; models beyond this keep their weights beside the file.
 MOST_BYTES_INSIDE = 1_900_000_000
@@ -249,8 +249,8 @@ def remove_unused(model: Any) -> None:
             del graph.initializers[name]
 
 
-def save_model(model: Any, path: Union[str, Path]) -> List[Path]:
-    """Writes the model, and its external data beside it where it has any; returns the files.
+def save_model(model: Any, path: Union[str, Path], out: Publication) -> List[Path]:
+    """Writes the model, and its external data beside it where it has any, for `out` to publish; returns the files.
 
     Small models are one file. Where the source keeps weights in files beside it, the result in the same folder points to
     the same bytes; in another folder one file `<name>.data` is written, a weight at a time.
@@ -271,24 +271,19 @@ def save_model(model: Any, path: Union[str, Path]) -> List[Path]:
         except (ArithmeticError, TypeError, ValueError) as e:
             # Elements that are worked out from others when they are written.
             raise ModelError(f"the rewritten model cannot be written: {str(e)[:200]}", where=model.graph.name) from e
-        write_atomic(path, data_inside)
+        out.write(path, data_inside)
         return [path]
     data = path.parent / f"{path.name}.data"
     if any(tensor_path(t).resolve() == data.resolve() for t in external):
         raise UsageError(
             "the result's weights would overwrite the ones it reads", where=str(data), hint="Name another -o"
         )
-    return _save_with_data(model, path, data)
+    return _save_with_data(model, path, data, out)
 
 
-def _save_with_data(model: Any, path: Path, data: Path) -> List[Path]:
-    """Both files under temporary names first, so that a failure leaves what stood there."""
-    import tempfile
-
+def _save_with_data(model: Any, path: Path, data: Path, out: Publication) -> List[Path]:
     ir = onnx_ir()
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    folder = out.scratch(path)
     missing: Dict[str, Tuple[Any, Any]] = {}
     try:
         for name, value in model.graph.initializers.items():
@@ -296,13 +291,13 @@ def _save_with_data(model: Any, path: Path, data: Path) -> List[Path]:
                 # onnx-ir reads each external tensor to write it again; what is not there stays a reference.
                 missing[name] = (value, value.const_value)
                 value.const_value = None
-        ir.save(model, folder / path.name, external_data=data.name, size_threshold_bytes=MOST_READ_ELEMENTS)
-        os.replace(folder / data.name, data)
-        os.replace(folder / path.name, path)
+        with writing(path):
+            ir.save(model, folder / path.name, external_data=data.name, size_threshold_bytes=MOST_READ_ELEMENTS)
+            os.replace(folder / data.name, out.take(data))
+            os.replace(folder / path.name, out.take(path))
     finally:
         for value, tensor in missing.values():
             value.const_value = tensor
-        shutil.rmtree(folder, ignore_errors=True)
     return [path, data]
 
 
