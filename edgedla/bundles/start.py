@@ -15,7 +15,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import zipfile
-    from typing import Any, Callable, Dict, NoReturn
+    from typing import Any, Callable, Dict, NoReturn, Optional, Tuple
 
 #: More than this is hashed by OpenSSL, which is faster, but takes more to load than a small bundle takes to hash.
 LITTLE = 4 << 20
@@ -100,20 +100,20 @@ def verify(manifest: Dict[str, Any], read: Callable[[str], bytes]) -> None:
 def unpacked(archive: zipfile.ZipFile, manifest: Dict[str, Any], text: bytes) -> str:
     """The archive's files in a folder; artifacts are verified again when they are loaded."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = os.path.join(cache, "edgedla", "bundles", sha256(text)[:32])
+    above, name = os.path.join(cache, "edgedla", "bundles"), sha256(text)[:32]
+    folder = os.path.join(above, name)
+    forget_killed(above, name)
     if os.path.isfile(os.path.join(folder, "bundle.json")):
         return folder
     import shutil
-    import tempfile
 
-    partial = ""
+    partial, held = "", -1
     try:
-        os.makedirs(os.path.dirname(folder), exist_ok=True)
-        # A name of its own: in a container every start has the same process id, also after one that was killed here.
-        partial = tempfile.mkdtemp(prefix=os.path.basename(folder) + ".", dir=os.path.dirname(folder))
-        for name in sorted({*manifest["data"], *manifest["files"]}) + ["bundle.json"]:
-            body = member(archive, name)
-            target = os.path.join(partial, *name.split("/"))
+        os.makedirs(above, exist_ok=True)
+        partial, held = partial_folder(above, name)
+        for file in sorted({*manifest["data"], *manifest["files"]}) + ["bundle.json"]:
+            body = member(archive, file)
+            target = os.path.join(partial, *file.split("/"))
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target, "wb") as f:
                 f.write(body)
@@ -126,7 +126,64 @@ def unpacked(archive: zipfile.ZipFile, manifest: Dict[str, Any], text: bytes) ->
     finally:
         if partial:
             shutil.rmtree(partial, ignore_errors=True)
+        if held >= 0:
+            os.close(held)
     return folder
+
+
+def partial_folder(above: str, name: str) -> Tuple[str, int]:
+    """(a new folder beside the bundle's, the descriptor that locks it). A process that is killed leaves it without its lock.
+
+    Its name says nothing of the process: in a container every start has the same number.
+    """
+    import tempfile
+
+    while True:
+        partial = tempfile.mkdtemp(prefix=name + ".", dir=above)
+        held = locked(partial)
+        # Another start may have taken it for a killed one's before it was locked.
+        if held is not None and os.path.isdir(partial):
+            return partial, held
+        if held is not None:
+            os.close(held)
+
+
+def forget_killed(above: str, name: str) -> None:
+    """Removes what starts of this bundle that were killed have left: folders that nobody locks. No link is followed."""
+    try:
+        left = [entry.path for entry in os.scandir(above) if entry.name.startswith(name + ".")]
+    except OSError:
+        return
+    for path in left:
+        held = locked(path) if os.path.isdir(path) and not os.path.islink(path) else None
+        if held is not None and held >= 0:
+            import shutil
+
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(held)
+
+
+def locked(folder: str) -> Optional[int]:
+    """A descriptor that holds the folder against other processes; None where another one holds it, -1 where nothing can be held."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return -1
+    held = -1
+    try:
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(held)
+        return None
+    except FileNotFoundError:
+        return None
+    except OSError:
+        # A file system without locks: whose folder it is, nobody can tell.
+        if held >= 0:
+            os.close(held)
+        return -1
+    return held
 
 
 def start() -> NoReturn:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
-from typing import Iterable, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 import click
 
 from edgedla.cli.options import output_options
 from edgedla.cli.output import deliver, destinations
-from edgedla.errors import UsageError
+from edgedla.errors import DocumentError, UsageError
 
 FORMATS = ("text", "json")
+#: What no text holds; colours of a terminal begin with ESC.
+_BINARY = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 
 @click.command()
@@ -25,7 +28,8 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
 
     LINE is the text itself or a part of it, a log file, or - for a log on standard input. It can also be an id that a
     report names: of a message (MSG201), a rule (CONV006), a remedy (average-pool) or a rewrite (channel-gate). Exit
-    code 1: nobody knows the text, and the nearest known ids are named; or no line of the log is known.
+    code 1: nobody knows the text, and the nearest known ids are named; or no line of the log is known. 3: a file that is no
+    text.
     """
     targets = destinations(output_format, output, FORMATS)
     if bool(line) == list_all:
@@ -55,7 +59,11 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
             by_name = [named]
             deliver(targets, lambda wanted, terminal: render_explained((), (), wanted, terminal, entries=by_name))
             return 0
-        explained, unknown = explain_log(_lines(line))
+        lines = _lines(line)
+        explained, unknown = explain_log(lines)
+        if not explained and not unknown and _is_log(line) and any(_BINARY.search(text) for text in lines):
+            raise DocumentError("no text: a log is one", where="standard input" if line == "-" else line,
+                                hint="`edgedla inspect` says what a file is")  # fmt: skip
         if not explained and not _is_log(line):
             from edgedla.rules.nearest import holding
 
@@ -84,7 +92,7 @@ def _is_log(line: str) -> bool:
     return line == "-" or os.path.isfile(line)
 
 
-def _lines(line: str) -> Iterable[str]:
+def _lines(line: str) -> List[str]:
     if not _is_log(line):
         return [line]
     from edgedla.records.build_log_prefix import split_prefix

@@ -106,6 +106,7 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         before = signal.signal(number, lambda *_: os._exit(130))
         click.get_current_context().call_on_close(functools.partial(signal.signal, number, before))
+    from edgedla.builder.artifact.load import artifact_hint
     from edgedla.records.plan_header import is_engine
     from edgedla.runtime.pipeline.reading import read_labels
 
@@ -113,11 +114,11 @@ def run(
     if not os.path.exists(pipeline):
         raise DocumentError("no such file or folder", where=pipeline)
     if not is_file and not os.path.isdir(pipeline) and not is_engine(Path(pipeline)):
-        raise UsageError(
+        raise DocumentError(
             "neither a pipeline file, nor an artifact's folder, nor a TensorRT engine",
             where=pipeline,
             allowed="*.yaml, a folder that `edgedla build` made, or an engine's file",
-            hint=f"edgedla build {pipeline} -o ARTIFACT" if pipeline.lower().endswith(".onnx") else None,
+            hint=artifact_hint(Path(pipeline)),
         )
     given = {
         "artifact": "" if is_file else pipeline,

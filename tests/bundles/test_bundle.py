@@ -197,16 +197,44 @@ def archive(path: Path) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
-def test_what_a_killed_start_left_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container the next start has the same process id."""
+HOLDER = """
+import sys
+from edgedla.bundles.start import locked
+held = locked(sys.argv[1])
+print(held, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_killed_start_left_goes_and_what_another_one_unpacks_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container every start has the same process id, so a lock tells which one runs."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     manifest = {"data": ["a/b"], "files": {}}
-    left = tmp_path / "cache" / "edgedla" / "bundles" / f"{sha256(b'{}')[:32]}.{os.getpid()}"
-    left.mkdir(parents=True)
-    folder = Path(unpacked(archive(tmp_path / "x.pyz"), manifest, b"{}"))
-    assert (folder / "a" / "b").read_text() == "c"
-    assert set(folder.parent.iterdir()) == {folder, left}
+    above, name = tmp_path / "cache" / "edgedla" / "bundles", sha256(b"{}")[:32]
+    killed, running, other, link = (
+        above / n for n in (f"{name}.x", f"{name}.y", f"{sha256(b'z')[:32]}.x", f"{name}.z")
+    )
+    outside = tmp_path / "outside"
+    for left in (killed, running, other, outside):
+        left.mkdir(parents=True)
+        (left / "part").write_text("half")
+    link.symlink_to(outside)
+    (killed / "out").symlink_to(outside)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(running)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert int(holder.stdout.readline()) >= 0
+        folder = Path(unpacked(archive(tmp_path / "x.pyz"), manifest, b"{}"))
+        assert (folder / "a" / "b").read_text() == "c"
+        assert set(above.iterdir()) == {folder, running, other, link}
+        assert (outside / "part").read_text() == "half"
+        holder.kill()
+    # A start that unpacks nothing tidies too.
     assert unpacked(archive(tmp_path / "x.pyz"), manifest, b"{}") == str(folder)
+    assert set(above.iterdir()) == {folder, other, link}
 
 
 def test_a_cache_that_cannot_be_written_is_named(

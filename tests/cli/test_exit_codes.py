@@ -96,6 +96,11 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         ("quantize", "{m}", "--calib", "{gone}.cache", "-o", "{d}"),
         ("run", "{gone}.yaml"),
         ("inspect", "{gone}.log"),
+        # A model where an artifact, or a log, is wanted.
+        ("bench", "{m}"),
+        ("run", "{m}", *SOURCE),
+        ("bundle", "{m}", "-o", "{d}/b"),
+        ("explain", "{m}"),
         ("acceptance", "show", "{gone}.tar.gz"),
         ("build", "{gone}.onnx", "--plan", "--board", "nobody@192.0.2.1"),
     ],

@@ -79,7 +79,7 @@ def _load(path: Path, on: Optional[Running], stage: bool) -> Artifact:
 def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
     if path.parent.is_file():
         raise DocumentError(
-            "a file, not the folder of an artifact", where=str(path.parent), hint=engine_hint(path.parent)
+            "a file, not the folder of an artifact", where=str(path.parent), hint=artifact_hint(path.parent)
         )
     if not path.is_file():
         unfinished = path.parent.is_dir() and any(written_name(p.name) for p in path.parent.iterdir())
@@ -124,7 +124,7 @@ def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
     return artifact, tuple(StageEntry(**s) for s in document.get("stages", ()))
 
 
-def engine_hint(file: Path) -> str:
+def artifact_hint(file: Path) -> str:
     """What to do with a file where an artifact is wanted."""
     if file.suffix.lower() in ENGINE_ENDINGS:
         return (
@@ -132,6 +132,8 @@ def engine_hint(file: Path) -> str:
             "MODEL.onnx -o ARTIFACT`; `edgedla inspect` reads this file's header, `edgedla bench` and `edgedla run` take it as "
             "it is on the Jetson that built it"
         )
+    if file.suffix.lower() == ".onnx":
+        return f"edgedla build {file} -o ARTIFACT"
     return "give the folder that `edgedla build -o` wrote"
 
 
