@@ -29,9 +29,31 @@ def leave_unread(names: Iterable[str]) -> None:
         sys.modules.setdefault(name, Unread(name))
 
 
+class Annotation:
+    """Stands for a type that only annotations name: any part of it is itself."""
+
+    def __class_getitem__(cls, item: Any) -> type:
+        return cls
+
+
+class Types(Unread):
+    """Stands for a module of types. numpy.linalg takes NDArray of it to annotate its named tuples; all else loads it."""
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute == "__path__":
+            # `from numpy._typing import NDArray` asks whether NDArray may be a module.
+            raise AttributeError(attribute)
+        return Annotation if attribute == "NDArray" else super().__getattr__(attribute)
+
+
 #: dataclasses, NumPy and linecache import them for what a pipeline does not do: signatures, pickled arrays, reports of the system,
-#: source lines of a traceback.
-leave_unread(("ast", "inspect", "pickle", "platform", "tokenize"))
+#: source lines of a traceback, texts of `numpy.info`.
+leave_unread(("ast", "inspect", "pickle", "platform", "textwrap", "tokenize"))
+sys.modules.setdefault("numpy._typing", Types("numpy._typing"))
+#: They only write NumPy's documentation into its functions, which `python -OO` leaves out too.
+_DOCS = [f"numpy.{core}.{part}" for core in ("_core", "core") for part in ("_add_newdocs", "_add_newdocs_scalars")]
+for _name in _DOCS:
+    sys.modules.setdefault(_name, ModuleType(_name))
 #: Parts of NumPy that NumPy 1 imports with itself.
 _PARTS = ("ctypeslib", "fft", "ma", "polynomial", "random")
 leave_unread(f"numpy.{part}" for part in _PARTS)
@@ -43,6 +65,10 @@ for _part in _PARTS:
     if _part not in vars(np):
         # NumPy 2, which waits for the first reader itself, and looks for the real one.
         sys.modules.pop(f"numpy.{_part}", None)
+for _name in _DOCS:
+    if _name.rpartition(".")[0] not in sys.modules:
+        # NumPy 1 has numpy.core, NumPy 2 numpy._core.
+        sys.modules.pop(_name, None)
 
 
 class Late:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from types import SimpleNamespace
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from edgedla.errors import EdgedlaError, EnvironmentMissing
 from edgedla.malloc import collect_often, limit_arenas
@@ -21,10 +21,14 @@ from edgedla.runtime.pipeline.settings import PipelineConfig
 SETTINGS = "bundle.json"
 
 
-def main(root: str, arguments: Optional[List[str]] = None) -> int:
-    """Runs the bundle that stands in `root`; the exit codes are those of `edgedla run`."""
+def main(root: str, arguments: Optional[List[str]] = None, opened: Callable[[], None] = lambda: None) -> int:
+    """Runs the bundle that stands in `root`; the exit codes are those of `edgedla run`.
+
+    Args:
+        opened: called when the pipeline is open, before it runs: it may be killed any time after.
+    """
     try:
-        code = _main(root, _given(sys.argv[1:] if arguments is None else arguments))
+        code = _main(root, _given(sys.argv[1:] if arguments is None else arguments), opened)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -77,7 +81,7 @@ def _given(arguments: List[str]) -> Any:
     return parser.parse_args(arguments)
 
 
-def _main(root: str, given: Any) -> int:
+def _main(root: str, given: Any, opened: Callable[[], None]) -> int:
     with open(os.path.join(root, SETTINGS), encoding="utf-8") as f:
         settings = json.load(f)
     if given.verify:
@@ -86,7 +90,7 @@ def _main(root: str, given: Any) -> int:
         _config(root, settings), sources=given.source, outputs={"jsonl": given.jsonl},
         stop_after={"frames": given.frames, "seconds": given.seconds},
     )  # fmt: skip
-    return _run(config)
+    return _run(config, opened)
 
 
 def _missing(error: ImportError) -> EnvironmentMissing:
@@ -111,7 +115,7 @@ def _config(root: str, settings: Dict[str, Any]) -> PipelineConfig:
     return config_from(settings["version"], document, os.path.join(root, SETTINGS))
 
 
-def _run(config: PipelineConfig) -> int:
+def _run(config: PipelineConfig, ready: Callable[[], None]) -> int:
     limit_arenas()
     check_names(config)
     with open_pipeline(config) as opened:
@@ -123,6 +127,7 @@ def _run(config: PipelineConfig) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
         collect_often()
+        ready()
         with _numbers(opened, config):
             summary = opened.run()
     _print(json.dumps(summary, indent=1))

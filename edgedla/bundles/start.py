@@ -6,15 +6,20 @@ read from files, and Python keeps the compiled form of modules beside a file, ne
 
 from __future__ import annotations
 
+import binascii
 import gc
 import json
+import marshal
 import os
 import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import MAGIC_NUMBER, spec_from_file_location
 
 # For type checkers: every import here is part of each start.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import zipfile
+    from types import CodeType
     from typing import Any, Callable, Dict, NoReturn, Optional, Tuple
 
 #: More than this is hashed by OpenSSL, which is faster, but takes more to load than a small bundle takes to hash.
@@ -30,8 +35,8 @@ def fail(text: str, code: int = 3) -> NoReturn:
     raise SystemExit(code)
 
 
-def root_of(place: str) -> str:
-    """The folder with the bundle's files. Every file that bundle.json names has the hash that it states there."""
+def root_of(place: str) -> Tuple[str, bytes, Dict[str, Any]]:
+    """The folder with the bundle's files, and its bundle.json. Every file that this names has the hash that it states there."""
     archive = None if os.path.isdir(place) else archive_of(place)
 
     def read(name: str) -> bytes:
@@ -44,10 +49,10 @@ def root_of(place: str) -> str:
             fail("bundle.json is of another version")
         verify(manifest, read)
         if archive is None:
-            return place
+            return place, text, manifest
         folder = unpacked(archive, manifest, text)
         verify(manifest, lambda name: content(folder, name))
-        return folder
+        return folder, text, manifest
     except (OSError, KeyError, ValueError, AttributeError, EOFError) as e:
         fail("the bundle is damaged: " + str(e))
 
@@ -87,7 +92,8 @@ def sha256(data: bytes) -> str:
 
 
 def content(folder: str, name: str) -> bytes:
-    with open(os.path.join(folder, *name.split("/")), "rb") as f:
+    # Unbuffered: a start reads more than a hundred small files.
+    with open(folder + "/" + name, "rb", 0) as f:
         return f.read()
 
 
@@ -186,6 +192,83 @@ def locked(folder: str) -> Optional[int]:
     return held
 
 
+class Modules:
+    """Finds the bundle's modules. Their compiled forms are in one file: to look for one per module takes longer than to run it.
+
+    The file is written anew where modules were compiled. It belongs to one bundle.json and one Python, and is for speed alone:
+    where it is missing, damaged or of another, or cannot be written, modules are compiled.
+    """
+
+    def __init__(self, root: str, manifest: bytes, files: Dict[str, Any]) -> None:
+        self.root, self.compiled, self.new = root, {}, False
+        self.files: Dict[str, str] = {n[: -len(".py")].replace("/", "."): n for n in files if n.startswith("edgedla/")}
+        name = f"bundle.{sys.implementation.cache_tag}-{sys.flags.optimize}"
+        self.cache = os.path.join(root, "__pycache__", name)
+        # The folder is in every code object.
+        self.head: bytes = MAGIC_NUMBER + sha256(manifest + os.fsencode(root)).encode()
+        try:
+            with open(self.cache, "rb") as f:
+                body = f.read()
+            end = len(self.head) + 4
+            if body[4:end] == self.head and body[:4] == _checksum(body[4:]):
+                self.compiled = marshal.loads(body[end:])
+        except (OSError, EOFError, ValueError, TypeError):
+            pass
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        package = self.files.get(name + ".__init__")
+        file = package or self.files.get(name)
+        if file is None:
+            return None
+        place = os.path.join(self.root, *file.split("/"))
+        return spec_from_file_location(
+            name, place, loader=Loader(name, place, self),
+            submodule_search_locations=[os.path.dirname(place)] if package else None,
+        )  # fmt: skip
+
+    def code(self, name: str, make: Callable[[], CodeType]) -> CodeType:
+        body = self.compiled.get(name)
+        if body is None:
+            made = make()
+            self.compiled[name], self.new = marshal.dumps(made), True
+            return made
+        return marshal.loads(body)
+
+    def save(self) -> None:
+        """Writes what was compiled since."""
+        if not self.new or sys.dont_write_bytecode:
+            return
+        self.new = False
+        body = self.head + marshal.dumps(dict(self.compiled))
+        partial = self.cache + "." + os.urandom(8).hex()
+        try:
+            os.makedirs(os.path.dirname(self.cache), exist_ok=True)
+            with open(partial, "xb") as f:
+                f.write(_checksum(body) + body)
+            os.replace(partial, self.cache)
+        except OSError:
+            import contextlib
+
+            with contextlib.suppress(OSError):
+                os.unlink(partial)
+
+
+def _checksum(body: bytes) -> bytes:
+    """Against a damaged card, not against an attacker: who can write this file can write modules."""
+    return binascii.crc32(body).to_bytes(4, "little")
+
+
+class Loader(SourceFileLoader):
+    """Of one module of the bundle."""
+
+    def __init__(self, name: str, place: str, modules: Modules) -> None:
+        super().__init__(name, place)
+        self.modules = modules
+
+    def get_code(self, name: str) -> Any:
+        return self.modules.code(name, lambda: self.source_to_code(self.get_data(self.path), self.path))
+
+
 def start() -> NoReturn:
     # What is loaded stays: to look through it for garbage again and again is a tenth of a start. `main` turns it on.
     gc.disable()
@@ -194,13 +277,19 @@ def start() -> NoReturn:
     place = os.path.dirname(os.path.abspath(__file__))
     if not os.path.isdir(place):
         place = os.path.abspath(sys.argv[0])
-    root = root_of(place)
+    root, text, manifest = root_of(place)
     sys.path.insert(0, root)
+    modules = Modules(root, text, manifest["files"])
+    sys.meta_path.insert(0, modules)
     try:
         from edgedla.bundles.program import main
     except ImportError as e:
         fail(f"the Python library {e.name!r} cannot be imported; JetPack or pip brings it", 4)
-    raise SystemExit(main(root))
+    try:
+        code = main(root, opened=modules.save)
+    finally:
+        modules.save()
+    raise SystemExit(code)
 
 
 if __name__ == "__main__":

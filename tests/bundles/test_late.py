@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 import sys
 import threading
 from typing import Any, Dict, List
@@ -150,3 +151,28 @@ def test_threads_that_make_the_first_instance_at_once_all_get_one() -> None:
         for thread in threads:
             thread.join()
         assert made == [cls(7)] * 4
+
+
+def test_numpy_computes_without_the_types_and_texts_that_nobody_reads() -> None:
+    program = """
+import sys
+from edgedla.bundles import late
+import numpy as np
+types = sys.modules["numpy._typing"]
+assert type(types) is late.Types, types
+assert "ArrayLike" not in vars(types)
+assert np.allclose(np.linalg.svd(np.diag([3.0, 2.0]))[1], [3, 2])
+sign, log = np.linalg.slogdet(np.eye(2))
+assert (sign, log) == (1, 0)
+import numpy.typing
+from typing import List, Union
+assert Union[numpy.typing.ArrayLike, None]
+assert sys.modules["numpy._typing"] is not types
+assert np.ma.masked_array([1, 2], [True, False]).sum() == 2
+assert np.random.default_rng(0).random() < 1
+assert np.add(1, 2) == 3
+import textwrap
+assert textwrap.dedent("  a") == "a"
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

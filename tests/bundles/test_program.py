@@ -17,7 +17,7 @@ def test_a_closed_output_ends_a_bundle_without_a_traceback() -> None:
     """As `python3 BUNDLE | head -1` closes it."""
     program = """
 import edgedla.bundles.program as program
-program._main = lambda root, given: print("line\\n" * 100000) or 0
+program._main = lambda *_: print("line\\n" * 100000) or 0
 raise SystemExit(program.main(".", []))
 """
     read, write = os.pipe()
@@ -42,7 +42,7 @@ raise SystemExit(program.main(".", []))
 def test_every_end_has_words_and_a_documented_code(
     error: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    def fails(root: str, given: object) -> int:
+    def fails(*_: object) -> int:
         raise error
 
     monkeypatch.setattr(program, "_main", fails)
@@ -56,11 +56,11 @@ def test_without_streams_the_exit_code_tells(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("sys.stdout", None)
     monkeypatch.setattr("sys.stderr", None)
 
-    def says(root: str, given: object) -> int:
+    def says(*_: object) -> int:
         program._print("line")
         return 0
 
-    def fails(root: str, given: object) -> int:
+    def fails(*_: object) -> int:
         raise RunError("no frame")
 
     for main, code in ((says, 0), (fails, 6)):
@@ -72,7 +72,7 @@ def test_without_streams_the_exit_code_tells(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_full_disk_behind_the_output_ends_in_words() -> None:
     code = """
 import edgedla.bundles.program as program
-program._main = lambda root, given: program._print("line") or 0
+program._main = lambda *_: program._print("line") or 0
 raise SystemExit(program.main(".", []))
 """
     with open("/dev/full", "wb") as full:
