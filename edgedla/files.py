@@ -88,6 +88,32 @@ def _fill(fd: int, target: str, body: bytes, follow: bool, private: bool) -> Non
         os.fsync(f.fileno())
 
 
+def write_below(root: PathLike, name: str, data: Union[bytes, str]) -> Path:
+    """Writes `root`/`name`, whole, where somebody else may have filled `root`: below it no link is followed.
+
+    Raises:
+        As `write_atomic`; UsageError too where a link stands for a folder.
+    """
+    return write_atomic(below(root, name), data, follow=False)
+
+
+def below(root: PathLike, name: str) -> Path:
+    """`root`/`name`, with slashes between folders.
+
+    Raises:
+        UsageError: a link stands for one of the folders between them.
+    """
+    path = Path(root)
+    for part in Path(name).parts[:-1]:
+        path = path / part
+        if path.is_symlink():
+            raise UsageError(
+                "a link stands where a folder is to be made", where=str(path),
+                hint="remove it, or give another output folder: folders of other people may hold traps",
+            )  # fmt: skip
+    return Path(root, name)
+
+
 def sha256_of(path: PathLike) -> str:
     """SHA-256 of a file's content, hex."""
     with open(path, "rb") as f:

@@ -16,7 +16,7 @@ from edgedla.acceptance.nets import LADDER
 from edgedla.acceptance.text import summary
 from edgedla.costs.profile import Profile, parse_profile, write_profile
 from edgedla.errors import EnvironmentMissing
-from edgedla.files import write_atomic
+from edgedla.files import write_below
 
 #: Times hold for one clock: a row whose clocks moved by more is refused.
 CLOCK_SHARE = 0.01
@@ -56,17 +56,16 @@ def ingest(path: Path, into: Path) -> Learned:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         head = "# What TensorRT on a board answered for single layers, beside the rules' verdicts. Evidence only: it changes no rule.\n"
-        write_atomic(
-            folder / "verdicts.yaml",
+        write_below(
+            folder,
+            "verdicts.yaml",
             head + yaml.safe_dump({"verdicts": verdicts, "numerics": numerics}, sort_keys=False, width=120),
         )
-        write_atomic(folder / "times.csv", _table(rows))
+        write_below(folder, "times.csv", _table(rows))
         profiled = _profile(report, folder, refused)
         for name, data in samples.items():
-            target = folder / "samples" / name[len("files/") :]
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(target, data)
-        write_atomic(folder / "SUMMARY.md", page)
+            write_below(folder, f"samples/{name[len('files/') :]}", data)
+        write_below(folder, "SUMMARY.md", page)
     except OSError as e:
         raise EnvironmentMissing(f"cannot write: {e.strerror or e}", where=str(folder)) from e
     contradicted = sum(v["status"] == "contradicted" for v in verdicts)
@@ -149,8 +148,7 @@ def _profile(report: Mapping[str, Any], folder: Path, refused: List[str]) -> int
             continue
         profiles.append(parse_profile(data["profile"], f"P8 {finding['name']}"))
         # The network is made here by the same code; nothing of a report is run.
-        (folder / "models").mkdir(exist_ok=True)
-        write_atomic(folder / f"models/{data['network']}.onnx", LADDER[data["network"]]().SerializeToString())
+        write_below(folder, f"models/{data['network']}.onnx", LADDER[data["network"]]().SerializeToString())
     modes = {(p.target, p.power_mode) for p in profiles}
     if len(modes) != 1:
         return 0
@@ -158,6 +156,7 @@ def _profile(report: Mapping[str, Any], folder: Path, refused: List[str]) -> int
     write_profile(
         replace(profiles[0], source="edgedla doctor --deep", measurements=measurements, unresolved=()),
         folder / "profile.json",
+        follow=False,
     )
     return len(measurements)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.conversion.kinds import kind_of
-from edgedla.files import write_atomic
+from edgedla.files import remove_folder, sha256_of, sha256_of_bytes, write_atomic
+from edgedla.sealed import is_plain_file, read_sealed, write_sealed
 from edgedla.version import __version__
 
 #: What was found out about a conversion, beside its ONNX file.
@@ -50,30 +50,24 @@ def converted(
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgedla" / "converted"
     folder = cache / _key(Path(source), repr((shapes, sorted(options.items(), key=str))))
     path = folder / f"{Path(source).stem}.onnx"
-    facts = _facts(folder / FACTS)
-    if facts is None or not path.is_file():
+    kept = read_sealed(folder / FACTS)
+    if kept is None or not (is_plain_file(path) and sha256_of(path) == kept["model"]):
         made = convert(source, shapes=shapes, **options)
-        made.save(path)
-        facts = made.to_dict()
-        write_atomic(folder / FACTS, json.dumps(facts, indent=1) + "\n", follow=False)
+        remove_folder(path)
+        write_atomic(path, made.model, follow=False)
+        kept = {"model": sha256_of_bytes(made.model), "facts": made.to_dict()}
+        remove_folder(folder / FACTS)
+        write_sealed(folder / FACTS, kept)
         if say is not None:
-            say(conversion_line(facts))
+            say(conversion_line(kept["facts"]))
     # The same content may stand under another name.
-    return path, {**facts, "source": str(source)}
+    return path, {**kept["facts"], "source": str(source)}
 
 
 def conversion_line(facts: Mapping[str, Any]) -> str:
     """One line on a conversion: by what, and how far it is from its source."""
     error = "not compared" if facts["rel_l2"] is None else f"relative L2 {facts['rel_l2']:.2g} against its source"
     return f"converted {facts['source']} by {facts['exporter']}: operator set {facts['opset']}, {error}"
-
-
-def _facts(path: Path) -> Optional[Dict[str, Any]]:
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return facts if isinstance(facts, dict) else None
 
 
 def _key(source: Path, settings: str) -> str:

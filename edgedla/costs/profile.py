@@ -147,9 +147,9 @@ def operator_signature(graph: LayerGraph, operator: Operator) -> str:
     return " + ".join(layer_signature(graph.layers[i], graph) for i in operator.layers)
 
 
-def write_profile(profile: Profile, path: Union[str, os.PathLike[str]]) -> None:
-    """Writes the document, whole or not at all."""
-    write_atomic(path, json.dumps(profile.to_dict(), indent=1, sort_keys=True) + "\n")
+def write_profile(profile: Profile, path: Union[str, os.PathLike[str]], *, follow: bool = True) -> None:
+    """Writes the document, whole or not at all; `follow` as of `write_atomic`."""
+    write_atomic(path, json.dumps(profile.to_dict(), indent=1, sort_keys=True) + "\n", follow=follow)
 
 
 def read_profile(path: Union[str, os.PathLike[str]]) -> Profile:

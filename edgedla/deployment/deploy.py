@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.accuracy.metrics import Metric, metric_of
 from edgedla.builder import load_artifact
+from edgedla.builder.artifact.store import own_folder
 from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.commands import commands_of
@@ -65,6 +66,8 @@ def deploy(
     work = folder / WORK
     if fresh:
         remove_folder(work)
+    if os.path.lexists(work):
+        own_folder(work)
     source, conversion = as_source(model, example_inputs, work, asked, say)
     budget = Budget(asked.budget_s)
     steps, parts = _steps(asked, Store(work, say), source)

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional
 
 from edgedla.errors import EnvironmentMissing
-from edgedla.files import remove_folder, sha256_of, without_links, write_atomic
+from edgedla.files import remove_folder, sha256_of, without_links
 from edgedla.publishing import runs
+from edgedla.sealed import is_plain_file, read_sealed, write_sealed
 from edgedla.version import __version__
 
 RECORD = "step.json"
@@ -82,7 +83,7 @@ class Store:
             raise
         self._journal(name, key, "done", time.monotonic() - started)
         # Read back: a finished step and a reused one give the same types.
-        return Step(name, key, folder, json.loads((folder / RECORD).read_text(encoding="utf-8"))["value"])
+        return Step(name, key, folder, json.loads(json.dumps(value)))
 
     def _forget_killed(self) -> None:
         """Once: what killed processes left of any step, also of one that other settings asked for."""
@@ -119,16 +120,18 @@ def _record(folder: Path, key: str, value: Mapping[str, Any]) -> None:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not path.is_symlink()
     }
-    write_atomic(folder / RECORD, json.dumps({"key": key, "value": value, "files": files}, indent=1) + "\n")
+    write_sealed(folder / RECORD, {"key": key, "value": value, "files": files})
 
 
 def _finished(folder: Path, key: str) -> Optional[Mapping[str, Any]]:
-    """The value of a step whose files are as they were written; None for any other."""
-    try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        if record["key"] != key or any(sha256_of(folder / n) != digest for n, digest in record["files"].items()):
-            return None
-        value: Mapping[str, Any] = record["value"]
-        return value
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    """The value of a step whose record and files are as they were written; None for any other."""
+    record = read_sealed(folder / RECORD)
+    if record is None or record.get("key") != key:
         return None
+    try:
+        if all(is_plain_file(folder / n) and sha256_of(folder / n) == digest for n, digest in record["files"].items()):
+            value: Mapping[str, Any] = record["value"]
+            return value
+    except OSError:
+        pass
+    return None

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.export import deepstream, ort, savant, triton
 from edgedla.export.handover import Export, ExportRequest, Files, Handover, handovers
+from edgedla.files import below
 from edgedla.publishing import publication
 from edgedla.vocabulary import one_of
 
@@ -62,7 +63,8 @@ def export(
     files["README.md"] = _readme(name, exports, missing)
     with publication() as published:
         for path, data in files.items():
-            published.write(Path(out) / path, data.read_bytes() if isinstance(data, Path) else data, follow=False)
+            body = data.read_bytes() if isinstance(data, Path) else data
+            published.write(below(out, path), body, follow=False)
     gaps = dict.fromkeys(gap for _, _, e in exports for gap in e.not_expressed)
     return Exported(name, str(out), tuple(sorted(files)), missing, tuple(gaps))
 

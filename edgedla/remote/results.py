@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence
 
 from edgedla.errors import UsageError
+from edgedla.files import below
 from edgedla.remote.transfer import Output
 
 #: The name by which a folder is known to be an artifact.
@@ -48,13 +49,13 @@ def place(staging: Path, slot_is_file: bool, destination: Path, model: Optional[
         return
     if (staging / MANIFEST).is_file():
         from edgedla.builder.artifact.load import load_artifact
-        from edgedla.builder.artifact.store import adopt_artifact
+        from edgedla.builder.artifact.store import adopt_artifact, own_folder
 
         adopt_artifact(load_artifact(staging, model=model), destination)
         # Beside it only what outlives a build: its log, the drift file.
         staging_work = staging / ".work"
         if staging_work.is_dir():
-            _keep_files(staging_work, destination / ".work")
+            _keep_files(staging_work, own_folder(destination / ".work"))
     else:
         _keep_files(staging, destination)
     shutil.rmtree(staging, ignore_errors=True)
@@ -65,7 +66,7 @@ def _keep_files(source: Path, destination: Path) -> None:
         folders.sort()
         for name in sorted(files):
             kept_at = Path(parent) / name
-            there = destination / kept_at.relative_to(source)
+            there = below(destination, kept_at.relative_to(source).as_posix())
             there.parent.mkdir(parents=True, exist_ok=True)
             if there.is_dir():
                 raise UsageError("cannot write: this is a folder", where=str(there))

@@ -14,7 +14,7 @@ import pytest
 
 import edgedla
 from edgedla.conversion import convert as module
-from edgedla.conversion.cached import as_onnx
+from edgedla.conversion.cached import FACTS, as_onnx
 from edgedla.conversion.kinds import KINDS, kind_of
 from edgedla.errors import EnvironmentMissing, ModelError, UsageError
 from tests.models import node, onnx_model, save
@@ -151,6 +151,30 @@ def test_a_model_is_converted_once_and_checked(framework: Any) -> None:
     assert len(lines) == 1
     assert "relative L2" in lines[0]
     assert edgedla.check(str(path), target="agx-orin-64gb").totals.layers == 1
+
+
+@pytest.mark.parametrize("damage", ["bit", "cut", "folder", "facts"])
+def test_a_kept_conversion_that_was_damaged_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = onnx_model([node("Relu", "x", "y")]).SerializeToString()
+    made = module.Converted(model, "m.tflite", "tflite", "test 1", "test 2", 13, 0.0, 0.0)
+    monkeypatch.setattr(module, "convert", lambda *_, **__: made)
+    source, lines = tmp_path / "m.tflite", []  # type: Path, List[str]
+    source.write_bytes(b"\0\0\0\0TFL3")
+    kept = Path(as_onnx(source, say=lines.append))
+    if damage == "facts":
+        facts = kept.with_name(FACTS)
+        facts.write_text(facts.read_text().replace("test 1", "test 3"))
+    elif damage == "folder":
+        kept.unlink()
+        kept.mkdir()
+    else:
+        kept.write_bytes(model[:-1] + (bytes([model[-1] ^ 1]) if damage == "bit" else b""))
+    assert as_onnx(source, say=lines.append) == as_onnx(source, say=lines.append) == kept
+    assert kept.read_bytes() == model
+    assert len(lines) == 2
 
 
 @pytest.mark.slow

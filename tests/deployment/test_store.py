@@ -43,7 +43,13 @@ def test_another_input_is_another_step(tmp_path: Path) -> None:
     assert work.runs == 2
 
 
-@pytest.mark.parametrize("damage", ["changed", "removed", "no record", "half a record", "a list"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "changed", "removed", "no record", "half a record", "a list", "deep", "another value", "another file list",
+        "a folder", "a link", "a pipe", "the record is a pipe",
+    ],
+)  # fmt: skip
 def test_a_damaged_step_is_worked_out_again(tmp_path: Path, damage: str) -> None:
     work = Work()
     folder = Store(tmp_path).step("fix", {}, work).folder
@@ -53,8 +59,23 @@ def test_a_damaged_step_is_worked_out_again(tmp_path: Path, damage: str) -> None
         (folder / "sub" / "result.txt").unlink()
     elif damage == "no record":
         (folder / RECORD).unlink()
+    elif damage in ("another value", "another file list"):
+        text = (folder / RECORD).read_text()
+        (folder / RECORD).write_text(
+            text.replace(*(("1.5", "1.7") if "value" in damage else ("result.txt", "result.tx_")))
+        )
+    elif damage in ("a folder", "a link", "a pipe", "the record is a pipe"):
+        there = folder / RECORD if damage == "the record is a pipe" else folder / "sub" / "result.txt"
+        there.rename(tmp_path / "moved")
+        if damage == "a folder":
+            there.mkdir()
+        elif damage == "a link":
+            there.symlink_to(tmp_path / "moved")
+        else:
+            os.mkfifo(there)
     else:
-        (folder / RECORD).write_text('{"key": "' if damage == "half a record" else "[]")
+        wrong = {"half a record": '{"key": "', "a list": "[]", "deep": "[" * 100_000}
+        (folder / RECORD).write_text(wrong[damage])
     again = Store(tmp_path).step("fix", {}, work)
     assert (work.runs, again.reused) == (2, False)
     assert again.file("sub/result.txt").read_text() == "run 2"

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Callable
 
 import numpy as np
 import onnx
 import pytest
 
-from edgedla import BuildRequest, build
+from edgedla import BuildRequest, build, check, deploy, write_scripts
+from edgedla.bundles.bundle import _folder
+from edgedla.bundles.contents import Contents
 from edgedla.deployment.store import Store
-from edgedla.errors import BuildError, EnvironmentMissing
+from edgedla.errors import BuildError, EnvironmentMissing, UsageError
 from edgedla.export import export
 from edgedla.files import remove_folder, write_atomic
+from edgedla.remote.results import place as place_results
+from edgedla.reports.sweeps.page import page_writer
 from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.outputs.clips import ClipConfig, Clips
 from edgedla.runtime.outputs.sinks import AnnotatedImages
+from edgedla.sweep.evaluate import page_of
 from edgedla.sweep.journal import Journal
 from tests.hostile.commands import small_model
+from tests.runtime.waiting import until
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 REQUEST = BuildRequest(target="orin", backend="host")
@@ -157,3 +166,65 @@ def test_new_files_have_the_permissions_of_the_umask(place: Path) -> None:
     finally:
         os.umask(old)
     assert (place / "new").stat().st_mode & 0o777 == 0o640
+
+
+def test_what_a_command_names_in_a_folder_replaces_links_and_enters_none(place: Path) -> None:
+    build(place / "m.onnx", place / "art", REQUEST)
+    scripts, pages, triton = place / "scripts", place / "pages", place / "triton"
+    for folder in (scripts, pages, triton):
+        folder.mkdir()
+    (scripts / "build.sh").symlink_to(place / "bashrc")
+    write_scripts(place / "m.onnx", scripts, BuildRequest(target="orin"))
+    task = SimpleNamespace(key="k", model="m.onnx")
+    (pages / page_of(task.key)).symlink_to(place / "bashrc")
+    page_writer(pages)(task, check(place / "m.onnx", target="orin"))
+    assert not (scripts / "build.sh").is_symlink()
+    assert not (pages / page_of(task.key)).is_symlink()
+    (triton / "m").symlink_to(place / "precious")
+    with pytest.raises(UsageError, match="a link stands where a folder is to be made"):
+        export("triton", place / "art", triton)
+    assert unharmed(place)
+    assert [p.name for p in (place / "precious").iterdir()] == ["stages"]
+
+
+def test_results_of_a_board_enter_no_link(place: Path) -> None:
+    staging, out = place / "staging", place / "out"
+    (staging / "stages").mkdir(parents=True)
+    (staging / "stages" / "notes.txt").write_text("theirs")
+    out.mkdir()
+    (out / "stages").symlink_to(place / "precious" / "stages")
+    with pytest.raises(UsageError, match="a link stands where a folder is to be made"):
+        place_results(staging, False, out, None)
+    assert unharmed(place)
+
+
+def test_the_work_folder_of_a_deployment_is_no_link(place: Path) -> None:
+    (place / "deployed").mkdir()
+    (place / "deployed" / ".work").symlink_to(place / "precious")
+    with pytest.raises(BuildError, match="a link"):
+        deploy(place / "m.onnx", place / "deployed", target="orin", level=0, backend="host")
+    assert unharmed(place)
+    assert [p.name for p in (place / "precious").iterdir()] == ["stages"]
+
+
+def test_films_and_bundles_are_written_under_names_that_nobody_knows(place: Path) -> None:
+    pytest.importorskip("cv2", reason="OpenCV is not installed")
+    films = place / "films"
+    films.mkdir()
+    (films / f".probe-{os.getpid()}").symlink_to(place / "bashrc")
+    for ending in ("jpg", "avi"):
+        (films / f".gate-1.{ending}").symlink_to(place / "bashrc")
+        (films / f"gate-1.{ending}").symlink_to(place / "bashrc")
+    clips = Clips(ClipConfig(str(films), before_s=0, after_s=0, rate=20))
+    result = FrameResult(Frame(0, np.zeros((48, 64, 3), np.uint8), time.monotonic()), (), "host", True, 1.0, 1.0)
+    clips.put(result)
+    clips.begin("gate-1", {"event": "e"}, result)
+    clips.put(result)
+    until(lambda: (films / "gate-1.jpg").stat().st_size > 100)
+    clips.close()
+    assert clips.done.get(timeout=5)["clip"] == str(films / "gate-1.avi")
+    (place / f".b.{os.getpid()}").symlink_to(place / "precious")
+    _folder(Contents({}, {"__main__.py": b""}, {}, False), place / "b")
+    assert unharmed(place)
+    assert (place / "b" / "bundle.json").is_file()
+    assert not (place / "precious" / "bundle.json").exists()

@@ -32,6 +32,7 @@ FOUNDATION = {
     "printable",
     "publishing",
     "python_files",
+    "sealed",
     "pages",
     "topics",
 }

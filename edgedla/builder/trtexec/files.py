@@ -54,7 +54,8 @@ def scripts_of(plan: Union[BuildPlan, ChainPlan], out: Path) -> Scripts:
         return _chain(plan, out)
     script = trtexec_script(plan)
     path = out / "build.sh" if folder else out
-    _executable(path, script.text)
+    # A name that the user gives may be a link of his.
+    _executable(path, script.text, follow=not folder)
     return Scripts(path, script.unsaid, script.options_of)
 
 
@@ -82,6 +83,6 @@ def _chain(chain: ChainPlan, folder: Path) -> Scripts:
     return Scripts(folder / "build.sh", tuple(unsaid), options, tuple(written))
 
 
-def _executable(path: Path, text: str, follow: bool = True) -> None:
+def _executable(path: Path, text: str, follow: bool) -> None:
     write_atomic(path, text, follow=follow)
     path.chmod(0o755)

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Sequence
 
-from edgedla.files import write_atomic
+from edgedla.files import write_below
 from edgedla.regions.report import CheckReport
 from edgedla.reports.page.figures import Figure
 from edgedla.reports.page.render import FOLDER, render_page
@@ -90,7 +90,7 @@ def page_writer(folder: Path) -> Callable[[Any, CheckReport], None]:
     from edgedla.sweep.evaluate import page_of
 
     def write(task: Any, report: CheckReport) -> None:
-        write_atomic(folder / page_of(task.key), render_check([report], "html", files=[task.model]))
+        write_below(folder, page_of(task.key), render_check([report], "html", files=[task.model]))
 
     return write
 

@@ -18,7 +18,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 import numpy as np
 
 from edgedla.errors import EdgedlaError, RunError, UsageError, described
-from edgedla.files import make_folder, writing
+from edgedla.files import make_folder, open_partial, write_atomic, writing
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.draw import draw
 from edgedla.runtime.outputs.events import Document
@@ -82,9 +82,9 @@ class Clips:
         self._source_of: Dict[str, str] = {}
         make_folder(config.folder)
         with writing(config.folder):
-            probe = Path(config.folder) / f".probe-{os.getpid()}"
-            probe.write_bytes(b"")
-            probe.unlink()
+            fd, probe = open_partial(config.folder, "clip")
+            os.close(fd)
+            os.unlink(probe)
 
     def put(self, result: FrameResult) -> None:
         film = self._films.get(result.source)
@@ -118,6 +118,7 @@ class _Clip:
         self.began_s, self.ended_s = result.frame.captured_s, float("inf")
         self.picture = ""
         self.writer: Any = None
+        self.partial = Path()
         self.size_wh: Tuple[int, int] = (0, 0)
         self.first_s = 0.0
         self.count = 0
@@ -181,14 +182,13 @@ class _Film:
         folder, stem = Path(self._config.folder), clip.name
         if clip.result is not None:
             good, data = cv2.imencode(".jpg", draw(clip.result), [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
-            partial = folder / f".{stem}.jpg"
-            with writing(str(folder)):
-                partial.write_bytes(data.tobytes() if good else b"")
-                os.replace(partial, folder / f"{stem}.jpg")
-            clip.picture, clip.result = str(folder / f"{stem}.jpg"), None
+            clip.picture = str(write_atomic(folder / f"{stem}.jpg", data.tobytes() if good else b"", follow=False))
+            clip.result = None
         clip.size_wh = (image.shape[1], image.shape[0])
+        # OpenCV follows a link that stands there: nobody can plant one at a name that nobody knows.
+        clip.partial = folder / f".{stem}.{os.urandom(8).hex()}.avi"
         clip.writer = cv2.VideoWriter(
-            str(folder / f".{stem}.avi"), cv2.VideoWriter_fourcc(*"MJPG"), self._config.rate, clip.size_wh
+            str(clip.partial), cv2.VideoWriter_fourcc(*"MJPG"), self._config.rate, clip.size_wh
         )
         if not clip.writer.isOpened():
             raise RunError("OpenCV cannot write this film", where=str(folder / f"{stem}.avi"))
@@ -209,13 +209,12 @@ class _Film:
                 return
             self._clips.remove(clip)
         path = Path(self._config.folder) / f"{clip.name}.avi"
-        partial = path.with_name(f".{path.name}")
         if clip.writer is not None:
             clip.writer.release()
-        _attempt(clip, functools.partial(_settle, partial, path))
+        _attempt(clip, functools.partial(_settle, clip.partial, path))
         if clip.why:
             with contextlib.suppress(OSError):
-                partial.unlink()
+                clip.partial.unlink()
         document = {**clip.document, "state": "clip", "time": round(time.time(), 3), "picture": clip.picture or None}
         if clip.why:
             document.update(clip=None, why=clip.why)
