@@ -63,7 +63,7 @@ def export(
     files["README.md"] = _readme(name, exports, missing)
     with publication() as published:
         for path, data in files.items():
-            body = data.read_bytes() if isinstance(data, Path) else data
+            body: Union[bytes, str] = data.read_bytes() if isinstance(data, Path) else data
             published.write(below(out, path), body, follow=False)
     gaps = dict.fromkeys(gap for _, _, e in exports for gap in e.not_expressed)
     return Exported(name, str(out), tuple(sorted(files)), missing, tuple(gaps))

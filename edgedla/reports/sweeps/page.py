@@ -90,7 +90,7 @@ def page_writer(folder: Path) -> Callable[[Any, CheckReport], None]:
     from edgedla.sweep.evaluate import page_of
 
     def write(task: Any, report: CheckReport) -> None:
-        write_below(folder, page_of(task.key), render_check([report], "html", files=[task.model]))
+        write_below(folder, str(page_of(task.key)), render_check([report], "html", files=[task.model]))
 
     return write
 
