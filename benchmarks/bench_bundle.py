@@ -1,12 +1,15 @@
 """A bundle against the full installation: bytes, files, start to first result, resident memory.
 
-    python benchmarks/bench_bundle.py [--runs 15] [--host PYTHON] [--board PYTHON] [--out FILE]
+    python benchmarks/bench_bundle.py [--runs 15] [--pairs 30] [--host PYTHON] [--board PYTHON ...] [--out FILE]
 
 The shapes detector with its decoder and one synthetic frame, by `edgedla run` and by its bundle, in turn, in two forms:
 
 `host`: the simulated artifact. --host is an interpreter with NumPy and ONNX Runtime alone.
 `board`: an engine's artifact over the stand-in for TensorRT and CUDA's memory (tests/bundles/board.py), without its decoder, for its
 outputs are zeros. --board is an interpreter with NumPy alone. A real TensorRT takes far more time and memory than all of this.
+
+`pairs`: run and bundle in turn, many times; of each neighbours' times to the first result their ratio, the median of all and the
+least. Other work on the machine changes both alike. --board may name several interpreters, for pairs under each.
 
 `edgedla run` is the full installation's, by this interpreter. `floor` imports what the bundle's environment has (and the stand-in, or
 opens a session of the model and runs it) and does nothing else. CPU seconds are of the whole process, seconds of the clock those to
@@ -22,11 +25,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from dataclasses import replace
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Dict, List
+
+from provenance import provenance
 
 import edgedla
 from edgedla.files import write_atomic
@@ -99,6 +105,41 @@ def measured(commands: Dict[str, List[str]], runs: int) -> Dict[str, Any]:
     return table
 
 
+def pairs(run: List[str], bundle: List[str], count: int) -> Dict[str, Any]:
+    """Seconds to the first result of `bundle` as parts of `run`'s, each with the runs before and after it."""
+
+    def seconds(command: List[str]) -> float:
+        start = time.monotonic()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as done:
+            assert done.stdout is not None
+            first = done.stdout.readline()
+            taken = time.monotonic() - start
+            _, text = done.communicate()
+        if done.returncode or not first:
+            raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}\n{text.decode(errors='replace')}")
+        return taken
+
+    # The first run writes Python's caches.
+    seconds(run), seconds(bundle)
+    runs, bundles = [seconds(run)], []
+    for _ in range(count):
+        bundles.append(seconds(bundle))
+        runs.append(seconds(run))
+    ratios = [b / r for i, b in enumerate(bundles) for r in runs[i : i + 2]]
+    return {
+        "pairs": count,
+        "median_ratio": round(statistics.median(ratios), 3),
+        "least_ratio": round(min(ratios), 3),
+        "run_s": round(statistics.median(runs), 3),
+        "bundle_s": round(statistics.median(bundles), 3),
+    }
+
+
+def versions_of(python: str) -> str:
+    code = "import platform, numpy; print('Python', platform.python_version() + ', NumPy', numpy.__version__)"
+    return subprocess.run([python, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
 def installed() -> Dict[str, int]:
     """Bytes and files of edgedla's package and the libraries that it requires beside NumPy, as they are installed."""
     package = Path(edgedla.__file__).parent
@@ -142,12 +183,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--host", default=sys.executable)
-    parser.add_argument("--board", default=sys.executable)
+    parser.add_argument("--board", nargs="+", default=[sys.executable])
+    parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--out", type=Path)
     a = parser.parse_args()
     # A start whose modules were compiled before, as every start but the first.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    found: Dict[str, Any] = {"command": f"python benchmarks/bench_bundle.py --runs {a.runs} --host ... --board ..."}
+    found: Dict[str, Any] = provenance()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         os.environ.update(
@@ -173,9 +215,13 @@ def main() -> int:
                             "floor": [a.host, "-c", SESSION, str(model)]}  # fmt: skip
             else:
                 commands = {"run": [sys.executable, str(STAND_IN), *run[1:], str(file)],
-                            "bundle": [a.board, str(STAND_IN), str(made.path)],
-                            "floor": [a.board, "-c", STAND_IN_ALONE, str(STAND_IN)]}  # fmt: skip
+                            "bundle": [a.board[0], str(STAND_IN), str(made.path)],
+                            "floor": [a.board[0], "-c", STAND_IN_ALONE, str(STAND_IN)]}  # fmt: skip
             found[form] = {**sizes(made, packed), **measured(commands, a.runs)}
+            found[form]["pairs"] = {
+                versions_of(python): pairs(commands["run"], [python, *commands["bundle"][1:]], a.pairs)
+                for python in ([a.host] if form == "host" else a.board)
+            }
         found["installation"] = installed()
     print(json.dumps(found, indent=1))
     if a.out:

@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 from types import ModuleType
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Tuple
 
 
 class Unread(ModuleType):
@@ -127,7 +127,7 @@ class _Fields:
     """`__dataclass_fields__` of a class that is none yet: whoever asks makes it one."""
 
     def __init__(self, cls: type, options: Dict[str, Any]) -> None:
-        self._class, self._options = cls, options
+        self._class, self.options, self.ready = cls, options, False
 
     def __get__(self, instance: object, owner: type) -> Any:
         self.make()
@@ -137,7 +137,7 @@ class _Fields:
         """The class becomes a dataclass; threads that ask at once wait for each other."""
         with _LOCK:
             if self._class.__dict__["__dataclass_fields__"] is self:
-                _make(self._class, self._options)
+                _make(self._class, self.options, self.ready)
 
 
 #: A class may ask for its bases' fields.
@@ -170,13 +170,15 @@ def dataclass(cls: Optional[type] = None, **options: Any) -> Any:
     return wrap if cls is None else wrap(cls)
 
 
-def _make(cls: Any, options: Dict[str, Any]) -> None:
+def _make(cls: Any, options: Dict[str, Any], has_constructor: bool) -> None:
     """Its constructor is compiled; what else `dataclasses` compiles are functions that serve every class.
 
     `dataclasses` works on a copy, so that the class is whole at any moment.
     """
     body = {name: value for name, value in cls.__dict__.items() if name not in _OWN}
-    made: Any = dataclasses.dataclass(repr=False, eq=False)(type(cls)(cls.__name__, cls.__bases__, body))
+    made: Any = dataclasses.dataclass(init=not has_constructor, repr=False, eq=False)(
+        type(cls)(cls.__name__, cls.__bases__, body)
+    )
     fields = dataclasses.fields(made)
     for field in fields:
         if field.name in cls.__dict__:
@@ -184,16 +186,28 @@ def _make(cls: Any, options: Dict[str, Any]) -> None:
                 setattr(cls, field.name, made.__dict__[field.name])
             else:
                 delattr(cls, field.name)
+    _methods(cls, [f.name for f in fields if f.repr], [f.name for f in fields if f.compare], options)
+    cls.__dataclass_params__, cls.__dataclass_fields__ = made.__dataclass_params__, made.__dataclass_fields__
+    if not has_constructor:
+        cls.__init__ = made.__init__
+
+
+def ready(cls: Any, constructor: Callable[[type, object], Any], shown: Sequence[str], compared: Sequence[str]) -> None:
+    """Gives a late dataclass the constructor that `lean` has written for it, so that none is compiled at the start."""
+    fields = cls.__dict__["__dataclass_fields__"]
+    if isinstance(fields, _Fields):
+        cls.__init__, fields.ready = constructor(cls, dataclasses.MISSING), True
+        _methods(cls, shown, compared, fields.options)
+
+
+def _methods(cls: Any, shown: Sequence[str], compared: Sequence[str], options: Dict[str, Any]) -> None:
     if "__repr__" not in cls.__dict__:
-        shown = [f.name for f in fields if f.repr]
         cls.__repr__ = lambda self: f"{cls.__qualname__}({', '.join(f'{n}={getattr(self, n)!r}' for n in shown)})"
     if options.get("eq", True) and "__eq__" not in cls.__dict__:
-        _compare(cls, [f.name for f in fields if f.compare], bool(options.get("frozen")))
-    cls.__dataclass_params__, cls.__dataclass_fields__ = made.__dataclass_params__, made.__dataclass_fields__
-    cls.__init__ = made.__init__
+        _compare(cls, compared, bool(options.get("frozen")))
 
 
-def _compare(cls: Any, names: List[str], hashed: bool) -> None:
+def _compare(cls: Any, names: Sequence[str], hashed: bool) -> None:
     def values(instance: object) -> Tuple[Any, ...]:
         return tuple(getattr(instance, name) for name in names)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Union
 
 RUNTIME = "edgedla.bundles.late"
 #: Loaded in every start, or taken for annotations alone: nothing is gained.
@@ -38,6 +38,82 @@ def lean(sources: Mapping[str, str]) -> Dict[str, str]:
     }
 
 
+def _constructors(tree: ast.Module) -> List[str]:
+    """Lines behind a module that give its plain dataclasses constructors: `dataclasses` would compile them at every start."""
+    takes = {a.name for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "dataclasses" for a in n.names}
+    lines: List[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and "dataclass" in takes and _is_plain(node):
+            fields = [_field(n) for n in node.body if isinstance(n, ast.AnnAssign)]
+            if None not in fields:
+                lines += _constructor(node, [field for field in fields if field is not None])
+    return [f"from {RUNTIME} import ready as _ready", *lines, ""] if lines else []
+
+
+def _is_plain(node: ast.ClassDef) -> bool:
+    """A dataclass without bases whose constructor follows from its fields alone."""
+    if node.bases or node.keywords or len(node.decorator_list) != 1:
+        return False
+    by = node.decorator_list[0]
+    options = by.keywords if isinstance(by, ast.Call) and not by.args else []
+    name = by.func if isinstance(by, ast.Call) else by
+    methods = {n.name for n in node.body if isinstance(n, _DEFS)}
+    return (
+        isinstance(name, ast.Name)
+        and name.id == "dataclass"
+        and all(option.arg in ("frozen", "eq") for option in options)
+        and "__init__" not in methods
+    )
+
+
+#: Name, kind of default ("", "plain", "default" or "factory"), whether it is shown, whether it is compared.
+_Field = Tuple[str, str, bool, bool]
+
+
+def _field(node: ast.AnnAssign) -> Optional[_Field]:
+    """None of one whose part in the constructor is another."""
+    if not isinstance(node.target, ast.Name) or any(
+        name in ast.dump(node.annotation) for name in ("ClassVar", "InitVar", "KW_ONLY")
+    ):
+        return None
+    value = node.value
+    if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "field"):
+        return node.target.id, "" if value is None else "plain", True, True
+    given = {k.arg: k.value for k in value.keywords}
+    flags = [given.get(flag, ast.Constant(value=True)) for flag in ("repr", "compare")]
+    if set(given) - {"default", "default_factory", "repr", "compare", "metadata"} or not all(
+        isinstance(flag, ast.Constant) for flag in flags
+    ):
+        return None
+    kind = "default" if "default" in given else "factory" if "default_factory" in given else ""
+    shown, compared = (bool(getattr(flag, "value", True)) for flag in flags)
+    return node.target.id, kind, shown, compared
+
+
+def _constructor(node: ast.ClassDef, fields: List[_Field]) -> List[str]:
+    of = {"": "", "plain": "=_class.{0}", "default": "=_class.{0}.default", "factory": "=_missing"}
+    takes = ", ".join(["self", *(name + of[kind].format(name) for name, kind, _, _ in fields)])
+    made = [f" _of_{name} = _class.{name}.default_factory" for name, kind, _, _ in fields if kind == "factory"]
+    sets = [
+        f"  self.{name} = _of_{name}() if {name} is _missing else {name}"
+        if kind == "factory"
+        else f"  self.{name} = {name}"
+        for name, kind, _, _ in fields
+    ]
+    if any(isinstance(n, _DEFS) and n.name == "__post_init__" for n in node.body):
+        sets.append("  self.__post_init__()")
+    shown = tuple(name for name, _, is_shown, _ in fields if is_shown)
+    compared = tuple(name for name, _, _, is_compared in fields if is_compared)
+    return [
+        f"def _ready_{node.name}(_class, _missing):",
+        *made,
+        f" def __init__({takes}):",
+        *(sets or ["  pass"]),
+        " return __init__",
+        f"_ready({node.name}, _ready_{node.name}, {shown!r}, {compared!r})",
+    ]
+
+
 def _is_program(tree: ast.Module) -> bool:
     """Runs as a process of its own, by its file: nothing else of edgedla can be imported there."""
     return any(
@@ -61,7 +137,7 @@ def _lean(text: str, tree: ast.Module, taken: Set[str]) -> str:
                     bound = True
                 first, end = node.lineno - 1, int(node.end_lineno or node.lineno)
                 lines[first:end] = ["; ".join(parts)] + [""] * (end - first - 1)
-    return "\n".join(lines)
+    return "\n".join(lines + _constructors(tree))
 
 
 def _removed(node: ast.AST, lines: List[str]) -> Iterator[Cut]:
