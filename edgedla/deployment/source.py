@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from edgedla.conversion.cached import conversion_line, converted
 from edgedla.conversion.objects import object_kind
 from edgedla.deployment.request import DeployRequest
-from edgedla.errors import UsageError
+from edgedla.errors import EdgedlaError, UsageError
 from edgedla.files import write_atomic
 
 #: What a conversion states; None where the model came as ONNX.
@@ -48,3 +48,25 @@ def as_source(
         model, facts = converted(os.fspath(model), shapes=request.shapes, say=say, **request.platform)
     with as_file(model) as path:
         return write_atomic(folder / f"{name}.onnx", read_model(path).SerializeToString(), follow=False), facts
+
+
+def check_sizes(model: str, requests: Sequence[DeployRequest]) -> None:
+    """Reads the model at the sizes of each request, before the first is deployed.
+
+    Raises:
+        ModelError, UsageError, EnvironmentMissing: it does not take one of them; the message names which.
+    """
+    from edgedla.importers import load_onnx
+    from edgedla.targets import platform_for
+
+    for request in requests:
+        size = ", ".join(
+            f"{name}:{'x'.join(map(str, dims))}".lstrip(":") for name, dims in (request.shapes or {}).items()
+        )
+        try:
+            source, _ = converted(model, shapes=request.shapes, **request.platform)
+            load_onnx(
+                source, trt=platform_for(**request.platform).release.trt, shapes=request.shapes, batch=request.batch
+            )
+        except EdgedlaError as e:
+            raise type(e)(e.what, where=f"--shapes {size}, {e.where}", allowed=e.allowed, hint=e.hint) from e

@@ -9,13 +9,16 @@ from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import numpy as np
+import onnx
 import pytest
 
 import edgedla
+from edgedla.cli.main import exit_code_of
 from edgedla.deployment.commands import commands_of
 from edgedla.deployment.request import DeployRequest
 from edgedla.errors import DataError, UsageError
 from edgedla.reports.deployment import FORMATS, render_deployment
+from tests.models import node, onnx_model
 
 needs_fix = pytest.mark.skipif(sys.version_info < (3, 10), reason="rewriting needs onnx-ir, which needs Python 3.10")
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb", "backend": "host", "place": "dla"}
@@ -251,3 +254,15 @@ def test_commands_give_all_sizes_in_one_option() -> None:
     for command in commands_of(request, candidate):  # type: ignore[arg-type]
         if "evaluate" not in command:
             assert "--shapes left:1x3x8x8,right:1x3x8x8 --batch 2" in command
+
+
+def test_a_range_with_a_size_that_the_model_does_not_take_deploys_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    weights = {"w": np.ones((1, 3, 32, 32), np.float32)}
+    path = tmp_path / "fixed.onnx"
+    onnx.save(onnx_model([node("Add", "x w", "y")], {"x": (1, 3, 32, "w")}, {"y": (1, 3, 32, "w")}, weights), str(path))
+    line = ["deploy", str(path), "--target", "agx-orin-64gb", "--level", "0", "--backend", "host"]
+    assert exit_code_of([*line, "--shapes", "1x3x32x32..34/2", "-o", str(tmp_path / "out")]) == 3
+    assert "--shapes 1x3x32x34, " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -115,6 +115,7 @@ def deploy(model: str, out: str, **given: Any) -> int:
     """
     from edgedla.deployment.deploy import deploy as run
     from edgedla.deployment.request import DeployRequest
+    from edgedla.deployment.source import check_sizes
     from edgedla.reports.deployment import render_deployment
 
     sizes: List[Optional[Dict[str, List[int]]]] = [size for option in given.pop("shapes") for size in option] or [None]
@@ -122,12 +123,17 @@ def deploy(model: str, out: str, **given: Any) -> int:
     max_latency, budget, drop = given.pop("max_latency"), given.pop("budget"), given.pop("max_drop")
     given["preprocess"] = preprocess_settings(given)
     accepted: List[bool] = []
-    for shapes in sizes:
-        request = DeployRequest(
+    requests = [
+        DeployRequest(
             shapes=shapes, max_latency_us=max_latency, budget_s=parse_budget(budget) if budget else None,
             max_drop=parse_drop(drop), **given,
-        )  # fmt: skip
-        folder = out if len(sizes) == 1 else os.path.join(out, size_name(shapes))
+        )
+        for shapes in sizes
+    ]  # fmt: skip
+    if len(requests) > 1:
+        check_sizes(model, requests)
+    for request in requests:
+        folder = out if len(requests) == 1 else os.path.join(out, size_name(request.shapes))
         with progress_bar() as bar:
             deployment = run(
                 model, folder, request=request, fresh=fresh, progress=bar, say=lambda line: echo(line, err=True)
