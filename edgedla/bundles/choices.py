@@ -63,6 +63,7 @@ LATE: Mapping[str, Callable[[Choices], bool]] = {
     # What a session takes was estimated when the artifact was built.
     "edgedla.quantization.memory_limit": lambda c: False,
     "edgedla.quantization.session_memory": lambda c: False,
+    "edgedla.quantization.endless_loops": lambda c: False,
     "edgedla.importers.model_file.wire": lambda c: False,
     "edgedla.importers.onnx_model": lambda c: False,
     "edgedla.importers.parser_releases": lambda c: False,

@@ -151,11 +151,12 @@ def memory_of(data: bytes) -> SessionMemory:
     """The estimate for a serialised model.
 
     Raises:
-        ModelError: it is no model.
+        ModelError: it is no model, or one that would never end.
     """
     import onnx
 
     from edgedla.importers.model_file.wire import stripped
+    from edgedla.quantization.endless_loops import endless_loop
     from edgedla.quantization.session_memory import session_memory
 
     try:
@@ -163,6 +164,11 @@ def memory_of(data: bytes) -> SessionMemory:
     except Exception as e:
         # protobuf's own exceptions: C++, upb and Python have no common class.
         raise ModelError(f"the model cannot be read: {str(e)[:_ERROR_CHARACTERS]}") from e
+    loop = endless_loop(light.graph)
+    if loop is not None:
+        raise ModelError(
+            f"the loop {loop!r} never ends", hint="its condition is always true, and nothing limits its rounds"
+        )
     return session_memory(light, len(data))
 
 

@@ -180,3 +180,10 @@ def test_healthz_says_whether_results_are_fresh() -> None:
         assert ask(port) == (200, "last result 10.0 s ago, fresh is 10 s\n")
         age["last_result_age_s"] = 10.1
         assert ask(port)[0] == 503
+
+
+@pytest.mark.parametrize(("descriptors", "most"), [(40, 5), (4, 1), (1024, 16)])
+def test_visitors_get_a_part_of_few_descriptors(monkeypatch, descriptors, most):
+    monkeypatch.setattr(endpoint, "_descriptors", lambda: descriptors)
+    with endpoint.serve("127.0.0.1", 0, lambda: b"numbers 1\n", "text/plain") as server:
+        assert server.most == most

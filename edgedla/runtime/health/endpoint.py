@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import socketserver
+import sys
 import threading
 import time
 from collections import Counter
@@ -25,6 +26,10 @@ HEALTH_PATH = "/healthz"
 Health = Callable[[], Tuple[bool, str]]
 
 
+#: Visitors get this part of the descriptors that the process may have: without any, cameras and results would fail.
+SHARE = 8
+
+
 @dataclass
 class Visitor:
     """An open connection.
@@ -38,6 +43,16 @@ class Visitor:
     since: float
     watches: bool = False
     ended: bool = False
+
+
+def _descriptors() -> int:
+    """How many files, sockets and pipes the process may have open."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return sys.maxsize
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 class BoundedServer(socketserver.ThreadingTCPServer):
@@ -56,6 +71,7 @@ class BoundedServer(socketserver.ThreadingTCPServer):
     def __init__(self, address: Tuple[str, int], handler: Type[BaseHTTPRequestHandler]) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
+        self.most = max(1, min(self.most, _descriptors() // SHARE))
         self._open: Dict[socket.socket, Visitor] = {}
         self._lock = threading.Lock()
         super().__init__(address, handler)

@@ -1,0 +1,82 @@
+"""Loops of a model that nothing ends: ONNX Runtime would never come back from them, and no signal stops it."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from typing import Any, Optional
+
+#: Rounds of a loop without an end of its own. A round takes ONNX Runtime some 10 us: these are minutes.
+MOST_ROUNDS = 10_000_000
+#: onnx.TensorProto.DataType
+INT64, BOOL = 7, 9
+
+
+def endless_loop(graph: Any) -> Optional[str]:
+    """Name of a Loop whose condition is always true and whose rounds are not limited; None where there is none.
+
+    Args:
+        graph: onnx.GraphProto. What it leaves open, a condition that is worked out, may end any loop.
+    """
+    return _search(graph, ChainMap())
+
+
+def _search(graph: Any, outer: ChainMap[str, Optional[int]]) -> Optional[str]:
+    # What a graph takes in hides what stands outside under the same name.
+    known = outer.new_child({v.name: None for v in graph.input})
+    known.update((t.name, _scalar(t)) for t in graph.initializer)
+    for node in graph.node:
+        if node.op_type == "Constant" and node.output:
+            known[node.output[0]] = next((_scalar(a.t) for a in node.attribute if a.name == "value"), None)
+        elif node.op_type == "Identity" and node.input and node.output:
+            known[node.output[0]] = known.get(node.input[0])
+        if node.op_type == "Loop" and _endless(node, known):
+            return str(node.name or (node.output[0] if node.output else "Loop"))
+        for body in (b for a in node.attribute for b in (a.g, *a.graphs) if b.node):
+            name = _search(body, known)
+            if name is not None:
+                return name
+    return None
+
+
+def _endless(node: Any, known: ChainMap[str, Optional[int]]) -> bool:
+    rounds, condition = (list(node.input) + ["", ""])[:2]
+    body = next((a.g for a in node.attribute if a.name == "body"), None)
+    if body is None or len(body.input) < 2 or not body.output:
+        return False
+    # A number that is worked out may be any.
+    limited = bool(rounds) and (known.get(rounds) or 0) <= MOST_ROUNDS
+    begins = not condition or bool(known.get(condition, 0))
+    return not limited and begins and _stays_true(body, known)
+
+
+def _stays_true(body: Any, known: ChainMap[str, Optional[int]]) -> bool:
+    """Whether every round hands on the condition that it was given, or one that is always true."""
+    name, given = body.output[0].name, body.input[1].name
+    made = {output: node for node in body.node for output in node.output}
+    constants = {t.name: _scalar(t) for t in body.initializer}
+    for _ in range(len(body.node) + 1):
+        if name == given:
+            return True
+        node = made.get(name)
+        if node is None:
+            return bool(constants.get(name, known.get(name)))
+        if node.op_type == "Constant":
+            return bool(next((_scalar(a.t) for a in node.attribute if a.name == "value"), None))
+        if node.op_type not in ("Identity", "Cast") or not node.input:
+            return False
+        name = node.input[0]
+    return False
+
+
+def _scalar(tensor: Any) -> Optional[int]:
+    """The one integer or truth value of an onnx.TensorProto; None for every other one."""
+    count = 1
+    for d in tensor.dims:
+        count *= d
+    if count != 1 or tensor.data_type not in (INT64, BOOL):
+        return None
+    values = tensor.int64_data if tensor.data_type == INT64 else tensor.int32_data
+    if len(values) == 1:
+        return int(values[0])
+    size = 8 if tensor.data_type == INT64 else 1
+    return int.from_bytes(tensor.raw_data, "little", signed=size == 8) if len(tensor.raw_data) == size else None
