@@ -119,8 +119,8 @@ def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequen
     if kind.runs_code and not trust:
         raise UsageError(
             f"{kind.title}: loading it runs code that stands in the file", where=str(path),
-            hint="--trust loads it; or save it as a program: torch.export.save(torch.export.export(module, inputs), "
-            '"model.pt2"), or model.save("model.keras")',
+            hint="`edgedla convert --trust` loads it; or save it as a program: "
+            'torch.export.save(torch.export.export(module, inputs), "model.pt2"), or model.save("model.keras")',
         )  # fmt: skip
     if kind.needs_shapes and not shapes:
         raise UsageError(f"{kind.title} does not say the sizes of its inputs", where=str(path),
