@@ -45,6 +45,7 @@ def test_int8_is_kept_where_the_metric_holds(model: Path, samples: Path, tmp_pat
     assert found.best.value("latency") < found.first.value("latency")
     assert 0 < found.score["drop"] <= 0.2
     assert (tmp_path / "out" / "quantization" / "calib.cache").is_file()
+    assert all("quantize alone calibrates on more of DATA" in found.render(form) for form in ("html", "markdown"))
     # No sample is used for two things.
     detail = found.samples
     assert [detail[k].split(" of ")[0] for k in ("calibration", "search", "final")] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Sequence
 
 from edgedla.deployment.deployment import Deployment
-from edgedla.reports.deployment.rows import TONES, answer, basis, gain, proofs, rows, subject
+from edgedla.reports.deployment.rows import TONES, answer, basis, gain, proofs, repeats, rows, subject
 from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.render import render_page
@@ -48,6 +48,7 @@ def to_html(deployment: Deployment, terminal: bool = False) -> str:
         ],
         fp16_layers=sorted(deployment.details["mixed_precision"]),
         commands=deployment.commands,
+        repeats=repeats(deployment),
         facts=[Fact(name, text, badge, name.startswith("SHA")) for name, text, badge in basis(deployment)],
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator
 
 from edgedla.deployment.deployment import Deployment
-from edgedla.reports.deployment.rows import answer, basis, gain, proofs, rows, subject
+from edgedla.reports.deployment.rows import answer, basis, gain, proofs, repeats, rows, subject
 from edgedla.reports.markdown import code, escape
 
 
@@ -32,7 +32,7 @@ def _lines(deployment: Deployment) -> Iterator[str]:
             alone = "-" if e["alone_db"] is None else f"{e['alone_db']:.1f}"
             share = "-" if e["output_share"] is None else f"{e['output_share']:.2e}"
             yield f"| {code(e['tensor'])} | {alone} | {share} |"
-    yield "\n### Repeat it\n\n```sh"
+    yield f"\n### Repeat it\n\n{repeats(deployment)[0].upper()}{repeats(deployment)[1:]}.\n\n```sh"
     yield from deployment.commands
     yield "```\n\n### Basis\n"
     yield from (

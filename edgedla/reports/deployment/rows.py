@@ -153,3 +153,11 @@ def proofs(deployment: Deployment) -> List[Dict[str, Any]]:
         statuses = ", ".join(f"{n} {status}" for status, n in sorted(row["statuses"].items()))
         row["proof"] = statuses + (f", differs by at most {row['worst']:.1e}" if row["worst"] is not None else "")
     return list(by_rewrite.values())
+
+
+def repeats(deployment: Deployment) -> str:
+    """What the commands give."""
+    first = "the first gives this very result"
+    if deployment.best.quantization is None:
+        return first
+    return f"{first}; quantize alone calibrates on more of DATA, for it keeps no samples for the end"
