@@ -224,7 +224,12 @@ def runs(pid: int) -> bool:
         return True
     except (OSError, OverflowError):
         return False
-    return True
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as f:
+            # Behind its name, which may hold brackets. One that ended stays a zombie until its parent asks, maybe for ever.
+            return f.read().rpartition(b") ")[2][:1] not in (b"Z", b"X")
+    except OSError:
+        return True
 
 
 def _undo(done: List[Tuple[Optional[str], str, Optional[str]]]) -> None:

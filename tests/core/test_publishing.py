@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from edgedla.errors import EnvironmentMissing, UsageError
-from edgedla.publishing import forget_unpublished, publication
+from edgedla.publishing import forget_unpublished, publication, runs
 
 pytestmark = pytest.mark.once
 CALLS = ("open", "fsync", "replace", "rename", "link", "mkdir", "fchmod")
@@ -193,3 +193,14 @@ def test_two_of_one_process_leave_each_other_alone(tmp_path: Path) -> None:
             second.write(tmp_path / "a", "file")
         assert partial.is_dir()
     assert (tmp_path / "a").is_dir()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no /proc")
+def test_a_process_that_ended_and_that_nobody_asked_for_does_not_run() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as ended:
+        assert runs(ended.pid)
+        ended.kill()
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        os.kill(ended.pid, 0)
+        assert not runs(ended.pid)
+    assert not runs(ended.pid)
