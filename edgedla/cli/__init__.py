@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
 def run() -> None:
     """Runs the command line and ends the process with the documented exit code."""
+    # Until there is somebody to say "interrupted", Ctrl-C ends the process as it ends any: without a traceback.
+    interrupt = signal.getsignal(signal.SIGINT)
+    if interrupt is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from edgedla.cli.main import run as run_command
     except ImportError as e:
@@ -16,4 +21,5 @@ def run() -> None:
         sys.stderr.write(text)
         # EnvironmentMissing's exit code: something is missing here.
         sys.exit(4)
+    signal.signal(signal.SIGINT, interrupt)
     run_command()

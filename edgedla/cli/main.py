@@ -154,7 +154,8 @@ def _in_our_words(verb: str, command: click.Command, args: List[str]) -> List[st
         return args
     pasted = understood(verb, args, options)
     for note in pasted.notes:
-        click.echo(f"edgedla: {note}", err=True)
+        with contextlib.suppress(OSError, ValueError):
+            click.echo(f"edgedla: {note}", err=True)
     return list(pasted.args)
 
 
@@ -171,6 +172,7 @@ def run(args: Optional[List[str]] = None) -> None:
     """Entry point of the `edgedla` command: runs it and ends the process with the documented exit code."""
     # What Python and the imports took so far is a part of the command.
     began = time.monotonic() - time.process_time()
+    _fill_standard_descriptors()
     guard_command(sys.argv[1:] if args is None else args, _complain)
     # A model is many small values that live until the end: collecting after every 700 of them costs a tenth of a check.
     gc.set_threshold(100_000, 20, 20)
@@ -180,12 +182,24 @@ def run(args: Optional[List[str]] = None) -> None:
     sys.exit(code)
 
 
+def _fill_standard_descriptors() -> None:
+    """Closed ones lead nowhere: else the next file gets their number, and what a library prints goes into it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def exit_code_of(args: Optional[List[str]] = None, began: Optional[float] = None) -> int:
     """Runs the command line and returns its exit code; what went wrong stands on stderr, in words.
 
     Args:
         began: on time.monotonic's clock; time limits count from there.
     """
+    if sys.stderr is None:
+        # Started with stderr closed. Libraries ask it whether it is a terminal.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the life of the process
     for stream in (sys.stdout, sys.stderr):
         # A layer's name may hold what the terminal's encoding cannot show.
         if isinstance(stream, io.TextIOWrapper):

@@ -1,4 +1,4 @@
-"""`python -m edgedla.sweep.child`: runs tasks from stdin, one line of JSON each, in a process that may be lost."""
+"""`python -m edgedla.sweep.child PARENT`: runs tasks from stdin, one line of JSON each, in a process that may be lost."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import json
 import os
 import resource
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any, Optional
 
 from edgedla.sweep.evaluate import Evaluator, Keep
 from edgedla.sweep.task import Task
+
+PARENT_POLL_S = 0.5
 
 
 def limit_memory(limit_mb: int) -> None:
@@ -32,7 +36,15 @@ def _keeper(name: Optional[str], folder: Optional[str]) -> Optional[Keep]:
     return made
 
 
+def _end_with(parent: int) -> None:
+    """Ends this process soon after its parent, which nothing else tells it in the middle of a task."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_POLL_S)
+    os._exit(1)
+
+
 def main() -> None:
+    threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     options: Any = json.loads(sys.stdin.readline())
     # What a library prints must not stand between our answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -94,7 +94,7 @@ class Worker:
         # The pool of workers is what uses the cores.
         one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         child = subprocess.Popen(
-            [sys.executable, "-m", "edgedla.sweep.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", "edgedla.sweep.child", str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self._stderr, env={**os.environ, **one, "PYTHONPATH": _path()},
         )  # fmt: skip
         options: Dict[str, Any] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -82,7 +83,7 @@ def test_lines_and_colours_of_our_own_stay() -> None:
 def test_every_verb_prints_by_echo() -> None:
     """click.echo prints names as they are."""
     wrong = [
-        p.name for p in CLI.glob("*.py") if p.name not in ("output.py", "main.py") and "click.echo" in p.read_text()
+        p.name for p in CLI.rglob("*.py") if p.name not in ("output.py", "main.py") and "click.echo" in p.read_text()
     ]
     assert wrong == []
 
@@ -108,3 +109,27 @@ def test_a_build_goes_on_where_its_progress_cannot_be_written(model: Path, tmp_p
         )
     assert done.returncode == 0
     assert (tmp_path / "a" / "manifest.json").exists()
+
+
+def test_a_closed_stderr_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert exit_code_of(["targets"]) == 0
+    assert sys.stderr is not None
+    assert not sys.stderr.isatty()
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "edgedla.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+from edgedla.cli import run
+run()
+"""
+
+
+def test_an_interrupt_before_the_command_has_begun_leaves_no_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")

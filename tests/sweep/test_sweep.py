@@ -14,11 +14,13 @@ import pytest
 
 from edgedla import check
 from edgedla.errors import EnvironmentMissing, ModelError
+from edgedla.guard import resident_bytes
 from edgedla.sweep.journal import Journal
 from edgedla.sweep.row import COLUMNS, new_row
 from edgedla.sweep.sweep import run_sweep
 from edgedla.sweep.task import Settings, Task, find_models, tasks_of
 from edgedla.sweep.worker import Limits, Worker
+from tests.runtime.waiting import until
 
 PLATFORMS = [("agx-orin-64gb", {"target": "agx-orin-64gb"}), ("nano", {"target": "orin-nano-8gb"})]
 
@@ -104,7 +106,7 @@ def child_that(monkeypatch, code):
     )
     popen = subprocess.Popen
     monkeypatch.setattr(
-        worker.subprocess, "Popen", lambda command, **kw: popen([sys.executable, "-c", script], **kw)
+        worker.subprocess, "Popen", lambda command, **kw: popen([sys.executable, "-c", script, *command[3:]], **kw)
     )  # fmt: skip
 
 
@@ -269,3 +271,24 @@ def test_boards_of_a_module_take_turns(models):
     for task in swept:
         by_platform.setdefault(task.label, []).append(task.board)
     assert by_platform == {"agx-orin-64gb": ["o1", "o2", "o1", "o2", "o1"], "nano": ["n1"] * 5}
+
+
+STARTER = (
+    "import os, subprocess, sys; print(subprocess.Popen("
+    "[sys.executable, '-m', 'edgedla.sweep.child', str(os.getpid())], stdin=int(sys.argv[1]), stdout=subprocess.DEVNULL).pid)"
+)
+
+
+@pytest.mark.once
+def test_a_child_ends_where_its_sweep_was_killed() -> None:
+    read, write = os.pipe()
+    try:
+        started = subprocess.run(
+            [sys.executable, "-c", STARTER, str(read)], pass_fds=[read], capture_output=True, check=True, timeout=60
+        )
+        child = int(started.stdout)
+        # Its input stays open: only its parent's end can end it. A zombie holds no memory.
+        assert until(lambda: not resident_bytes(child), 30)
+    finally:
+        os.close(read)
+        os.close(write)

@@ -11,6 +11,7 @@ import click
 from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, metric_options
 from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.options import ShapesType, memory_option, preprocess_options, preprocess_settings
+from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 
 
@@ -50,7 +51,7 @@ def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> i
         metric = chosen_metric(given, lambda: (opened.outputs, opened.inputs[0].shape))
         other = open_network(against, given["shapes"], devices) if against is not None else None
         result = _evaluated(opened, other, metric, data, given)
-    click.echo(render_evaluation(result, given["output_format"]), nl=False)
+    echo(render_evaluation(result, given["output_format"]), nl=False)
     dropped = (
         result.difference is not None and given["max_drop"] is not None and -result.difference[0] > given["max_drop"]
     )

@@ -6,12 +6,12 @@ import sys
 from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional
 
-import click
+from edgedla.cli.output import echo
 
 
 def say(line: str) -> None:
     """One line per phase, on stderr."""
-    click.echo(line, err=True)
+    echo(line, err=True)
 
 
 @contextmanager

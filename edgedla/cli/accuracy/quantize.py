@@ -10,8 +10,8 @@ import click
 from edgedla.cli.accuracy.metric_options import chosen_metric, classes_option, metric_options
 from edgedla.cli.accuracy.progress import progress_bar, say
 from edgedla.cli.options import memory_option, platform_options, preprocess_options, preprocess_settings, shape_options
+from edgedla.cli.output import echo
 from edgedla.errors import UsageError
-from edgedla.printable import printable_text
 
 
 @click.command()
@@ -104,7 +104,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         more = {"report.html": render_quantized(result, "html")} if given["report"] else {}
         for path in result.save(out, more):
             say(f"written {path}")
-    click.echo(printable_text(text), nl=False)
+    echo(text, nl=False)
     return 1 if result.met is False and given["fail_on"] == "goal" else 0
 
 
@@ -140,5 +140,5 @@ def _translate(model: str, out: Optional[str], absmax: Optional[Mapping[str, flo
     if result.fp16_layers:
         lines.append(f"fp16      --layerPrecisions={result.precisions}")
     lines += [f"note      {note}" for note in result.notes]
-    click.echo("\n".join(lines))
+    echo("\n".join(lines))
     return 0

@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional, Tuple
 import click
 
 from edgedla.cli.options import shape_options
+from edgedla.cli.output import echo
 from edgedla.errors import UsageError
 
 
@@ -61,12 +62,12 @@ def fit(
         "engines": [e.to_dict() for e in fitted.engines],
     }
     if output_format == "json":
-        click.echo(json.dumps(document, indent=1))
+        echo(json.dumps(document, indent=1))
         return
-    click.echo(f"{fitted.profile.target} {fitted.profile.power_mode}: mean error of an operator's time")
+    echo(f"{fitted.profile.target} {fitted.profile.power_mode}: mean error of an operator's time")
     for e in fitted.engines:
         after = f"{e.after:.1%} fitted" if e.after is not None else "too few operators to fit"
         left = f", {e.left_out:.1%} predicted from the other models" if e.left_out is not None else ""
-        click.echo(f"  {e.device} {e.precision}: {e.before:.1%} as it came, {after}{left} ({e.operators} operators)")
+        echo(f"  {e.device} {e.precision}: {e.before:.1%} as it came, {after}{left} ({e.operators} operators)")
     if output:
-        click.echo(f"{output}: give it to --profile of check, place and sweep")
+        echo(f"{output}: give it to --profile of check, place and sweep")
