@@ -118,7 +118,12 @@ class _Pictures(Feeds):
 
     def feed(self, index: int) -> Feed:
         path = self._files[index]
-        frame = _cv2().imread(str(path))
+        cv2 = _cv2()
+        try:
+            frame = cv2.imread(str(path))
+        except cv2.error:
+            # A header that promises more pixels than OpenCV takes.
+            frame = None
         if frame is None:
             raise DataError("no picture that OpenCV can read", where=str(path))
         return {self._into.name: prepared(self._preprocess, frame, self._into)}

@@ -175,7 +175,11 @@ class ImageSource:
     def _load(self, path: str) -> Optional[np.ndarray]:
         """The image; None where it is broken, or gone by now."""
         cv2, u = import_cv2(), self._spec
-        loaded = cv2.imread(path)
+        try:
+            loaded = cv2.imread(path)
+        except cv2.error:
+            # A header that promises more pixels than OpenCV takes.
+            loaded = None
         if loaded is None:
             if path not in self._broken:
                 self._broken.add(path)
