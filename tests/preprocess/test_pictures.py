@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from edgedla.preprocess.pictures import is_pictures, open_samples
 from edgedla.preprocess.preprocess import CpuPreprocessor, Preprocess
 from edgedla.preprocess.settings import PreprocessSettings, agreed, settings_of
 from edgedla.quantization.samples import InputSpec
+from edgedla.runtime.sources import open_source
 
 cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
 
@@ -108,3 +111,28 @@ def test_settings_survive_a_document_and_refuse_a_contradiction() -> None:
         agreed(SETTINGS, {"fit": "crop"}, "run")
     with pytest.raises(UsageError, match="std"):
         PreprocessSettings(std=(0.0, 1.0, 1.0))
+
+
+def promising(path: Path, side: int) -> Path:
+    """A PNG of 45 bytes whose header states side x side pixels."""
+    head = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    parts = [head, b"IDAT"]
+    chunks = [struct.pack(">I", len(p) - 4) + p + struct.pack(">I", zlib.crc32(p)) for p in parts]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+    return path
+
+
+def test_a_header_that_promises_too_many_pixels_is_a_broken_picture(tmp_path: Path) -> None:
+    """OpenCV raises, where it returns nothing for other broken ones."""
+    bomb = promising(tmp_path / "in" / "a.png", 65000)
+    with pytest.raises(cv2.error):
+        cv2.imread(str(bomb))
+    with pytest.raises(DataError, match="no picture that OpenCV can read"):
+        list(open_samples(tmp_path / "in", SPEC).feeds)
+    picture(tmp_path / "in" / "b.png", 0)
+    source = open_source(f"images://{tmp_path / 'in'}")
+    assert source.open() == (48, 64)
+    frame = source.read()
+    assert frame is not None
+    assert frame.shape == (48, 64, 3)
