@@ -7,6 +7,7 @@ named, not only the values.
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence
 
 from edgedla.importers.network import arithmetic, shapes
@@ -162,6 +163,9 @@ def _op(
     right_identity: int,
     f: Callable[[int, int], int],
 ) -> ShapeTensor:
+    if x.known and y.known and x.tensor is None and y.tensor is None and x.rank == y.rank and x.size == y.size:
+        # Most arithmetic by far: numbers alone, so that a copy and a result are the same.
+        return ShapeTensor(list(map(f, x.numbers(), y.numbers())), True, x.rank, x.size)
     if x.size >= 0 and y.size >= 0:
         if x.size != 1 and y.size != 1 and x.size != y.size:
             raise Refused(f"shape arithmetic on {x.size} and {y.size} elements")
@@ -184,15 +188,15 @@ def _op(
 
 
 def add(ctx: Context, x: ShapeTensor, y: ShapeTensor) -> ShapeTensor:
-    return _op(ctx, x, y, "SUM", True, 0, lambda a, b: a + b)
+    return _op(ctx, x, y, "SUM", True, 0, operator.add)
 
 
 def sub(ctx: Context, x: ShapeTensor, y: ShapeTensor) -> ShapeTensor:
-    return _op(ctx, x, y, "SUB", False, 0, lambda a, b: a - b)
+    return _op(ctx, x, y, "SUB", False, 0, operator.sub)
 
 
 def mul(ctx: Context, x: ShapeTensor, y: ShapeTensor) -> ShapeTensor:
-    return _op(ctx, x, y, "PROD", True, 1, lambda a, b: a * b)
+    return _op(ctx, x, y, "PROD", True, 1, operator.mul)
 
 
 def minimum(ctx: Context, x: ShapeTensor, y: ShapeTensor) -> ShapeTensor:

@@ -7,7 +7,7 @@ OPERATORS. An operator that only newer parsers know stands in parser_releases.IM
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 from edgedla.importers.context import Context
 from edgedla.importers.node import Node
@@ -18,10 +18,13 @@ Lowering = Callable[[Context, Node, List[Any]], List[Any]]
 def _in(place: str, **settings: Any) -> Lowering:
     """The function "module.name" of this folder, with its settings. A module is imported when the first node asks for it."""
     module, _, name = place.rpartition(".")
+    function: Optional[Callable[..., List[Any]]] = None
 
     def lower(ctx: Context, node: Node, inputs: List[Any]) -> List[Any]:
-        outputs: List[Any] = getattr(import_module(f"{__name__}.{module}"), name)(ctx, node, inputs, **settings)
-        return outputs
+        nonlocal function
+        if function is None:
+            function = getattr(import_module(f"{__name__}.{module}"), name)
+        return function(ctx, node, inputs, **settings)
 
     return lower
 
