@@ -78,3 +78,12 @@ def test_a_small_model_is_solved_at_any_unit_of_its_costs(unit: float) -> None:
     answer = model.solve(10.0, 1e-4)
     assert answer.values == (0.0, 1.0)
     assert answer.bound == pytest.approx(2 * unit, rel=1e-3)
+
+
+def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture) -> None:
+    """Standard output is the command's: JSON, for some. HiGHS 1.16 prints its name where the constructor enables callbacks."""
+    model = LinearModel()
+    column = model.column(cost=1.0, upper=9.0, integer=True)
+    model.at_least({column: 2.0}, 3.0)
+    assert model.solve(1.0, 0.0).values == (2.0,)
+    assert capfd.readouterr().out == ""

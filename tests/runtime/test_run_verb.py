@@ -131,7 +131,7 @@ def test_prometheus_reads_the_running_pipeline(artifact, tmp_path):
         (["ARTIFACT", "--source", "synthetic://", "--decode", "yolo9"], 2, "unknown decoder"),
         (["ARTIFACT", "--source", "synthetic://", "--device", "DLA7"], 2, "unknown device"),
         (["nothere", "--source", "synthetic://"], 3, "no such file or folder"),
-        ([str(MODEL), "--source", "synthetic://"], 2, "edgedla build"),
+        ([str(MODEL), "--source", "synthetic://"], 3, "edgedla build"),
         (
             ["ARTIFACT", "--source", "synthetic://", "--decode", "yolov8", "--reg-max", "8", "--labels", "a,b"],
             2,

@@ -133,7 +133,7 @@ class LinearModel:
         import numpy as np
 
         inf = highspy.kHighsInf
-        h = highspy.Highs()
+        h = _silent(highspy)
         h.setOptionValue("output_flag", False)
         h.setOptionValue("threads", 1)
         h.setOptionValue("random_seed", 0)
@@ -165,6 +165,17 @@ class LinearModel:
         lp.a_matrix_.value_ = np.array(values, dtype=np.double)
         h.passModel(lp)
         return h
+
+
+def _silent(highspy: Any) -> Any:
+    """A solver that prints nothing: since HiGHS 1.16 its constructor enables callbacks, and with them prints its name to stdout."""
+
+    class Silent(highspy.Highs):  # type: ignore[misc]
+        def enableCallbacks(self) -> None:
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()
+
+    return Silent()
 
 
 def _finite(value: float, infinity: float) -> float:
