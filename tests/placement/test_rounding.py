@@ -80,6 +80,7 @@ def test_a_small_model_is_solved_at_any_unit_of_its_costs(unit: float) -> None:
     assert answer.bound == pytest.approx(2 * unit, rel=1e-3)
 
 
+@pytest.mark.skipif(not available(), reason="highspy is not installed")
 def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture) -> None:
     """Standard output is the command's: JSON, for some. HiGHS 1.16 prints its name where the constructor enables callbacks."""
     model = LinearModel()
