@@ -6,8 +6,9 @@
 rn, m2, m3, ef: handwriting on photographs, 64 x 64. hard: 24 classes of drawn shapes, 32 x 32, a network of width 0.5.
 spread: rn as the same function with the channels inside its blocks scaled apart (exact with ReLU), so that one range for a
 tensor serves them badly. `+adapt` trains what edgedla.torch.adapt makes of a network. A seed is one FP32 training and one
-INT8 training. INT8 training chooses on validation pictures (see `Choice`); held-out pictures judge once. All INT8 figures
-are simulated.
+INT8 training. INT8 training chooses on validation pictures (see `Choice`); held-out pictures judge once: all of them by
+evaluation in training, which gives each the artifact's class (`evaluation_in_training_*`), the first 3,000 as artifacts too.
+All INT8 figures are simulated.
 """
 
 from __future__ import annotations
@@ -41,10 +42,18 @@ TARGET = "agx-orin-64gb"
 #: Sums that no order of summation changes: the same numbers on CPU, GPU and in ONNX Runtime.
 OPTIONS = PlanOptions(numerics={"int8-accumulation": "int32"})
 RATE, SHARE, AVERAGE, SPREAD = 1.5e-3, 0.5, 0.995, 4.0
-#: Held-out pictures that the outputs' SQNR is taken from.
+#: Held-out pictures that the artifacts are judged on.
+ARTIFACT_SAMPLES = 3000
+#: Those that the outputs' SQNR is taken from.
 NOISE_SAMPLES = 300
 #: And those that are evaluated in PyTorch on the CPU as well as on the GPU.
 CPU_SAMPLES = 1000
+
+
+def difference(new: np.ndarray, old: np.ndarray) -> Dict[str, float]:
+    """Points of top-1 between right and wrong pictures, picture by picture, and their standard error."""
+    points, error = gain(new, old)
+    return {"points": round(100 * points, 3), "error": round(100 * error, 3)}
 
 
 class Choice:
@@ -60,15 +69,8 @@ class Choice:
         assert average is not None
         with average.in_place():
             now = judged(self.prepared, self.data.validation, self.data)
-            less, (more, error) = gain(self.first[0], now[0])[0], gain(now[1], self.first[1])
-            self.seen.append(
-                {
-                    "epoch": epoch,
-                    "loss_gain": round(less, 5),
-                    "points": round(100 * more, 3),
-                    "error": round(100 * error, 3),
-                }
-            )
+            less = round(gain(self.first[0], now[0])[0], 5)
+            self.seen.append({"epoch": epoch, "loss_gain": less, **difference(now[1], self.first[1])})
             value = better_by(now, self.first)
             if value > self.least:
                 self.state, self.epoch, self.least = copy.deepcopy(self.prepared.state_dict()), epoch, value
@@ -111,12 +113,14 @@ def equality(own: torch.Tensor, host: np.ndarray, hits: np.ndarray, classes: np.
 
 def measured(name: str, base: nn.Module, data: Task, given: argparse.Namespace) -> Dict[str, Any]:
     """PTQ and QAT of a trained network."""
-    held, classes = data.scaled(data.held_out.x).cpu().contiguous(), data.held_out.y.cpu().numpy()
+    held = data.scaled(data.held_out.x[:ARTIFACT_SAMPLES]).cpu().contiguous()
+    classes = data.held_out.y[:ARTIFACT_SAMPLES].cpu().numpy()
     one, folder = held[:1], given.out / "work" / f"{name.replace('+', '-')}-{given.seed}"
     module, row = copy.deepcopy(base), {}
     if name == "spread":
         spread(module, SPREAD)
-    row["fp32"] = figure(judged(module, data.held_out, data)[1])
+    fp32 = judged(module, data.held_out, data)[1]
+    row["fp32"] = figure(fp32[:ARTIFACT_SAMPLES])
     if name.endswith("+adapt"):
         module = adapt(module.cpu(), one, target=TARGET, outputs_4d=True).module
         module = module.to(DEVICE).to(memory_format=LAST)
@@ -136,14 +140,15 @@ def measured(name: str, base: nn.Module, data: Task, given: argparse.Namespace) 
     prepared = prepared.to(memory_format=LAST)
     # From where PTQ ends, range by range: epoch 0 is its artifact.
     prepared.set_ranges({**prepared.ranges(), **{k: v for k, v in quantized.absmax.items() if k in prepared.index}})
-    choice = Choice(prepared, data)
+    choice, before = Choice(prepared, data), judged(prepared, data.held_out, data)[1]
     fit(prepared, data, given.qat_epochs, RATE, 0.0, teacher=teacher, share=SHARE, average=AVERAGE, after=choice.after)
     prepared.load_state_dict(choice.state)
+    after = judged(prepared, data.held_out, data)[1]
+    row["held_out"] = {"fp32": figure(fp32), "ptq": figure(before), "qat": figure(after), **difference(after, before)}
     row["qat_s"], row["kept_epoch"], row["validation"] = round(time.time() - start, 1), choice.epoch, choice.seen
     result = export_qat(prepared)
     row["qat"], host = built(folder / "qat", result.model, result.cache, test)
-    points, error = gain(row["qat"]["hits"], row["ptq"]["hits"])
-    row["qat_against_ptq"] = {"points": round(100 * points, 3), "error": round(100 * error, 3)}
+    row["qat_against_ptq"] = difference(row["qat"]["hits"], row["ptq"]["hits"])
     if given.equality:
         for device, count in {"cpu": CPU_SAMPLES, DEVICE: len(held)}.items():
             part = Part(data.held_out.x[:count].to(device), data.held_out.y[:count])
