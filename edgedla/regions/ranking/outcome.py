@@ -7,7 +7,7 @@ from typing import AbstractSet, Dict, FrozenSet, NamedTuple, Sequence
 from edgedla.graph import LayerGraph
 from edgedla.regions.candidates import failing_units, form_groups, split_groups, unit_devices
 from edgedla.regions.fusions import UnitGraph, fuse
-from edgedla.regions.ranking.remedies import changed
+from edgedla.regions.ranking.remedies import changed, needs_of
 from edgedla.regions.work import work_of
 from edgedla.rules.verdict import Support, Verdict
 
@@ -45,6 +45,7 @@ class Outcomes:
         self, graph: LayerGraph, units: UnitGraph, verdicts: Sequence[Verdict], limit: int, precision: str
     ) -> None:
         self.graph, self.units, self.verdicts = graph, units, verdicts
+        self.needs = needs_of(verdicts)
         self.limit, self.precision = limit, precision
         self.tried: Dict[FrozenSet[str], Outcome] = {}
 
@@ -55,7 +56,7 @@ class Outcomes:
         return self.tried[key]
 
     def _outcome(self, remedies: FrozenSet[str]) -> Outcome:
-        graph, verdicts = changed(self.graph, self.verdicts, remedies)
+        graph, verdicts = changed(self.graph, self.verdicts, remedies, self.needs)
         units = self.units if graph is self.graph else fuse(graph)
         devices = unit_devices(units, [v.support is Support.DLA for v in verdicts])
         failing = failing_units(units, devices, {v.index: v.validation[0].message for v in verdicts if v.validation})

@@ -9,7 +9,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tupl
 from edgedla.graph import LayerGraph
 from edgedla.regions.fusions import UnitGraph, fuse
 from edgedla.regions.ranking.outcome import Outcome, Outcomes
-from edgedla.regions.ranking.remedies import Needs, needs_of
+from edgedla.regions.ranking.remedies import Needs
 from edgedla.regions.values import LayerPrediction, RankedChange
 from edgedla.rules.verdict import Verdict
 
@@ -39,14 +39,14 @@ def rank_changes(
         verdicts, layers: one a live layer, in order.
         limit: loadables that one core takes.
     """
-    needs = needs_of(verdicts)
+    outcomes = Outcomes(graph, units, verdicts, limit, precision)
+    needs = outcomes.needs
     members: Dict[str, List[int]] = {}
     for need in needs.values():
         for remedy in need.remedies:
             members.setdefault(remedy, []).append(need.index)
     most = min(MOST_REMEDIES, max(FEWEST_REMEDIES, MOST_UNIT_VISITS // max(len(units.units), 1) // MOST_CHANGES))
     remedies = sorted(members, key=lambda r: (-len(members[r]), members[r], r))[:most]
-    outcomes = Outcomes(graph, units, verdicts, limit, precision)
     taken: FrozenSet[str] = frozenset()
     ranking: List[RankedChange] = []
     while len(ranking) < MOST_CHANGES:
@@ -69,7 +69,8 @@ def in_order(
     Args:
         changes: of `rank_changes` for this network, in any order and number. The rest as for `rank_changes`.
     """
-    needs, outcomes = needs_of(verdicts), Outcomes(graph, fuse(graph), verdicts, limit, precision)
+    outcomes = Outcomes(graph, fuse(graph), verdicts, limit, precision)
+    needs = outcomes.needs
     taken: FrozenSet[str] = frozenset()
     ordered: List[RankedChange] = []
     for change in changes:

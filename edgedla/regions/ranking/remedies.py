@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import AbstractSet, Dict, FrozenSet, List, Sequence, Tuple
+from typing import AbstractSet, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.graph import Layer, LayerGraph
 from edgedla.rules.remedies import remedies as known_remedies
@@ -54,13 +54,20 @@ def removes(remedy: str) -> bool:
 
 
 def changed(
-    graph: LayerGraph, verdicts: Sequence[Verdict], remedies: AbstractSet[str]
+    graph: LayerGraph,
+    verdicts: Sequence[Verdict],
+    remedies: AbstractSet[str],
+    needs: Optional[Mapping[int, Needs]] = None,
 ) -> Tuple[LayerGraph, Tuple[Verdict, ...]]:
     """The network as if the remedies were applied: layers whose needs they meet run on the DLA, or are gone.
 
     Nothing else changes: a layer that the rewrite would add is not there, and verdicts of the others stay.
+
+    Args:
+        needs: of the verdicts; worked out where not given.
     """
-    freed = {i for i, need in needs_of(verdicts).items() if need.met_by(remedies)}
+    needs = needs_of(verdicts) if needs is None else needs
+    freed = {i for i, need in needs.items() if need.met_by(remedies)}
     gone = {i for i in freed if any(removes(f) for v in (verdicts[i],) for x in v.findings for f in x.fixes)}
     kept = [v for v in verdicts if v.index not in gone]
     if gone:
