@@ -70,6 +70,7 @@ class Figures:
     """A network on one platform, predicted.
 
     Attributes:
+        layers: that run on a device; folded ones do not count.
         loadables: candidate subgraphs before TensorRT's cap; `dropped` by it.
         latency_us, energy_mj: of one frame as TensorRT places it by itself; energy is above idle.
         period_us: of a stream with many frames in flight: time that the busiest device needs per frame.
@@ -152,7 +153,7 @@ class Judge:
         self.last = (graph, report)
         totals = report.totals
         counts = Figures(
-            layers=totals.layers,
+            layers=totals.layers_dla + totals.layers_gpu,
             layers_dla=totals.layers_dla,
             layers_unknown=totals.layers_unknown,
             macs=totals.macs,

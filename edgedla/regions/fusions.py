@@ -115,6 +115,7 @@ class _Fuser:
             before.steps.extend(steps)
             before.layers.extend(layers)
             before.outputs = [out]
+            before.batch = batch
             self.producer[out] = before
             self.convolution_before.pop(id(before), None)
             return before

@@ -70,8 +70,17 @@ def test_the_prediction_is_that_of_the_written_file(tmp_path):
     result.save(tmp_path / "fixed.onnx")
     report = edgedla.check(tmp_path / "fixed.onnx", **ORIN)
     assert report.totals.regions + report.totals.regions_dropped == result.after.loadables
-    assert report.totals.layers == result.after.layers
+    assert report.totals.layers_dla + report.totals.layers_gpu == result.after.layers
     assert report.totals.transitions == result.after.transitions
+
+
+def test_the_figures_before_are_those_of_a_check():
+    before, totals = (
+        edgedla.fix(squeeze_excite(), **ORIN, prove=False).before,
+        edgedla.check(squeeze_excite(), **ORIN).totals,
+    )
+    assert totals.layers_folded, "the Flatten behind a global average"
+    assert (before.layers_dla, before.layers) == (totals.layers_dla, totals.layers_dla + totals.layers_gpu)
 
 
 def test_standalone_changes_the_output_and_says_so(tmp_path):

@@ -89,6 +89,20 @@ def test_transpose_merges_with_the_reshape_that_changes_the_rank(net: Net) -> No
     assert names(graph, fuse(graph)) == ["heads+transpose", "scale"]
 
 
+def test_merged_shuffles_have_the_batch_of_what_they_write(net: Net) -> None:
+    graph = net(
+        [
+            ("SHUFFLE", "apart", ["x"], (1, 2, 58, 28, 28), reshape(1, 2, 58, 28, 28)),
+            ("SHUFFLE", "mixed", ["apart"], (1, 58, 2, 28, 28), transpose(0, 2, 1, 3, 4)),
+            ("SHUFFLE", "together", ["mixed"], (1, 116, 28, 28), reshape(1, 116, 28, 28)),
+        ],
+        x=(1, 116, 28, 28),
+    )
+    units = fuse(graph)
+    assert names(graph, units) == ["apart+mixed+together"]
+    assert units.batches == (1,), "the 5-D tensors inside, of batch 2 and 58, are gone"
+
+
 def test_a_shuffle_with_two_readers_merges_with_neither(net: Net) -> None:
     graph = net(
         [

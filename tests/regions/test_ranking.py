@@ -54,6 +54,22 @@ def test_entries_stand_on_those_before_them_and_end_with_the_sum(net: Any, orin:
     assert (second.layers_dla_after, second.kept_after) == (5, 1)
 
 
+def test_a_channel_shuffle_kept_4d_joins_what_stands_around_it(net: Any, orin: Platform) -> None:
+    wide, mixed = (1, 2, 32, 56, 56), (1, 32, 2, 56, 56)
+    plain = {"first_transpose": None, "second_transpose": None}
+    graph = net(
+        [
+            ("ACTIVATION", "before", ["x"], CHW, {}),
+            ("SHUFFLE", "apart", ["before"], wide, {**plain, "reshape": list(wide)}),
+            ("SHUFFLE", "mixed", ["apart"], mixed, {**plain, "first_transpose": [0, 2, 1, 3, 4], "reshape": None}),
+            ("SHUFFLE", "together", ["mixed"], CHW, {**plain, "reshape": list(CHW)}),
+            ("ACTIVATION", "after", ["together"], CHW, {}),
+        ]
+    )
+    (change,) = ranking(graph, dict.fromkeys(("apart", "mixed", "together"), (("keep-4d",),)), orin)
+    assert (change.fixes, change.layers_dla_after, change.kept_after) == (("keep-4d",), 5, 1)
+
+
 def test_a_layer_that_needs_two_remedies_waits_for_both(net: Any, orin: Platform) -> None:
     graph = net(chain("ACTIVATION", "REDUCE", "ACTIVATION"))
     (change,) = ranking(graph, {"a1": (("keep-4d",), ("average-pool",))}, orin)

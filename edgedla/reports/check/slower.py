@@ -9,7 +9,7 @@ from edgedla.reports.page.numbers import milliseconds
 def nothing_to_change(report: CheckReport) -> str:
     """What stands where no change is ranked, though layers are refused."""
     if report.slower is not None:
-        return "No change makes the network faster."
+        return "No change of a refused layer makes a frame faster."
     return "Nothing is worth changing: no known remedy brings more than its loadables cost."
 
 
