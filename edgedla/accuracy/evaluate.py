@@ -83,13 +83,14 @@ def _digits(value: float) -> Optional[float]:
 
 def onnx_network(model: Any, name: str, shapes: Optional[Mapping[str, Sequence[int]]] = None) -> Network:
     """An onnx.ModelProto in FP32 by ONNX Runtime."""
-    from edgedla.builder.onnx_input import with_static_inputs
+    from edgedla.builder.onnx_input import open_batches, with_static_inputs
     from edgedla.quantization.session import input_specs, open_session
 
-    static = with_static_inputs(model, {k: tuple(v) for k, v in (shapes or {}).items()})
+    sizes = {**open_batches(model), **(shapes or {})}
+    static = with_static_inputs(model, {k: tuple(v) for k, v in sizes.items()})
     session = open_session(static.SerializeToString())
     names = [o.name for o in session.get_outputs()]
-    specs = input_specs(session, {k: list(v) for k, v in (shapes or {}).items()})
+    specs = input_specs(session, {k: list(v) for k, v in sizes.items()})
     made = with_embedded(None, embedded_preprocess(model, name))
     return Network(
         name, "fp32", tuple(specs), tuple(names), lambda feed: dict(zip(names, session.run(names, feed))), made

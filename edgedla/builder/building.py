@@ -169,6 +169,7 @@ def _plan(
 ) -> Union[BuildPlan, ChainPlan]:
     from edgedla.graph.open_sizes import TRTEXEC_BATCH
     from edgedla.importers import load_onnx
+    from edgedla.quantization.half_models import require_fp32
     from edgedla.regions import check_graph
     from edgedla.targets import platform_for
 
@@ -189,6 +190,8 @@ def _plan(
         options = replace(options, placed=placed_devices(model))
     chained = model is not None and len({*devices_of(graph, options)} - {None, GPU}) > 1
     calibration = Calibration()
+    if request.precision == "int8" and (simulated or request.calib is None):
+        require_fp32(graph)
     if request.precision == "int8" and not platform.release.strongly_typed:
         calibration = calibrate(
             source, graph, request.calib, request.calib_data, request.calib_method, pictures, work, say

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, List, Mapping, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple, Union
 
 from edgedla.errors import ModelError
+from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
 
 if TYPE_CHECKING:
@@ -93,6 +94,16 @@ def check_constants(model: ModelProto, where: str) -> None:
             # NumPy's and onnx's own exceptions: they look at the numbers without a check of their own.
             dims = [int(d) for d in tensor.dims]
             raise ModelError(f"constant {tensor.name!r} of dims {dims} cannot be read: {e}", where=where) from e
+
+
+def open_batches(model: ModelProto) -> Dict[str, Tuple[int, ...]]:
+    """The sizes of the inputs that leave their first dim alone open, with trtexec's batch in its place."""
+    sizes = {}
+    for entry in model.graph.input:
+        dims = [d.dim_value for d in entry.type.tensor_type.shape.dim]
+        if dims and dims[0] <= 0 and all(d > 0 for d in dims[1:]):
+            sizes[entry.name] = (TRTEXEC_BATCH, *dims[1:])
+    return sizes
 
 
 def with_static_inputs(model: ModelProto, shapes: Mapping[str, Tuple[int, ...]]) -> Any:

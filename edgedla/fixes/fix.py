@@ -26,6 +26,7 @@ from edgedla.fixes.preprocess import Embedded, embed, prove_embedding
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.fixes.result import FixResult
 from edgedla.fixes.wanted import require_opset, require_samples, wanted_rewrites
+from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
 from edgedla.targets import platform_for
 from edgedla.vocabulary import PRECISIONS, one_of
 
@@ -96,8 +97,8 @@ def fix(
     )
     rewrites = wanted_rewrites(only, skip, purpose, approximate, precision)
     require_size(model, platform.release.trt)
-    before_conversion, work = _opened(model, source, opset, shapes or {}, batch)
-    conversion = conversion_note(before_conversion, work, prove)
+    before_conversion, work, taken = _opened(model, source, opset, shapes or {}, batch)
+    opening = (*taken, *conversion_note(before_conversion, work, prove))
     judge = Judge(platform, precision, purpose, power_mode)
     before = judge.figures(outline(before_conversion), with_gpu=True)
     layers_before = placed_layers(judge)
@@ -131,7 +132,7 @@ def fix(
         outputs=outputs,
         decoder=changes.decoder_bytes,
         notes=(
-            *conversion,
+            *opening,
             *model_notes(work, prove, seeded_weights, platform.no_dla),
             *outputs_note(purpose, goal, fixed),
         ),
@@ -147,15 +148,18 @@ def _path_of(model: Any) -> str:
 
 def _opened(
     model: Any, source: str, opset: Optional[int], shapes: Mapping[str, Sequence[int]], batch: Optional[int]
-) -> Tuple[Any, Any]:
-    """The model as it came and in the operator set that was asked for, both with the sizes that were; one where none was."""
+) -> Tuple[Any, Any, Tuple[str, ...]]:
+    """The model as it came and in the operator set that was asked for, both with the sizes that were; one where none was.
+
+    Last, what to say of the sizes.
+    """
     before = open_model(model)
     work = before if opset is None else convert_opset(before, opset)
     require_opset(work, source)
     require_sound(work)
-    for form in (before, work):
-        set_shapes(form, shapes, batch)
-    return before, work
+    # All of them: a conversion makes a model of its own.
+    taken = [set_shapes(form, shapes, batch) for form in (before, work)]
+    return before, work, (batch_taken(TRTEXEC_BATCH),) if any(taken) else ()
 
 
 def _embedded(work: Any, wanted: Optional[Embedded], goal: Goal, prove: bool) -> Tuple[str, ...]:

@@ -16,6 +16,7 @@ from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Goal, Network, data_of, has_data
+from edgedla.graph.open_sizes import TRTEXEC_BATCH
 from edgedla.quantization.session import open_session
 
 #: Each round folds what the shapes of the last one made known: YOLO's decoders need three, Swin one a shifted window.
@@ -64,8 +65,8 @@ def _inputs_are_no_weights(model: Any) -> None:
         model.ir_version = max(model.ir_version, 4)
 
 
-def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[int]) -> None:
-    """Writes the dims of inputs into the model.
+def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[int]) -> bool:
+    """Writes the dims of inputs into the model. A batch that is open still becomes trtexec's; returns whether one was.
 
     Raises:
         UsageError: `shapes` names no input.
@@ -80,12 +81,14 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
             raise UsageError(
                 f"--shapes names {name!r}, which is no input of the model", allowed=", ".join(sorted(inputs))
             )
-    changed = False
+    changed = taken = False
     for name, value in inputs.items():
         dims = list(value.shape) if value.shape is not None else None
         wanted = list(shapes[name]) if name in shapes else dims
         if wanted and batch is not None and name not in shapes:
             wanted = [batch, *wanted[1:]]
+        elif wanted and not (isinstance(wanted[0], int) and wanted[0] >= 0):
+            wanted, taken = [TRTEXEC_BATCH, *wanted[1:]], True
         if wanted is not None and wanted != dims:
             value.shape = onnx_ir().Shape(wanted)
             changed = True
@@ -94,6 +97,7 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
         for node in model.graph.all_nodes():
             for value in node.outputs:
                 value.shape = None
+    return taken
 
 
 def infer_shapes(model: Any, settled: Optional[Set[str]] = None) -> None:

@@ -15,6 +15,11 @@ _SHAPES = "--shapes "
 _IMAGE_AXES = ("N", "C", "H", "W")
 
 
+def batch_taken(batch: int) -> str:
+    """The note about an open batch that is answered for as trtexec builds it."""
+    return f"batch ? taken as {batch}, as trtexec does; --batch N for another"
+
+
 def open_inputs(graph: LayerGraph) -> Tuple[str, ...]:
     """Names of the network inputs with an open dim."""
     return tuple(name for name in graph.inputs if graph.tensors[name].is_dynamic)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from edgedla.graph.open_sizes import closing_option, what_is_open
+from edgedla.graph.open_sizes import batch_taken, closing_option, what_is_open
 from edgedla.graph.tensor import dims_text
 from edgedla.importers.context import Context
 from edgedla.importers.dtypes import trt_type
@@ -77,7 +77,7 @@ def import_inputs(
         made.append(tensor)
         ctx.set(value.name, tensor)
     if taken:
-        notes.insert(0, f"batch ? taken as {batch.where_open}, as trtexec does; --batch N for another")
+        notes.insert(0, batch_taken(batch.where_open or 0))
     return made, notes
 
 

@@ -38,13 +38,17 @@ class Evaluator:
             return error_row(task, e)
 
     def graph(self, task: Task, platform: Platform) -> LayerGraph:
+        from edgedla.graph.open_sizes import TRTEXEC_BATCH
         from edgedla.importers import load_onnx
         from edgedla.importers.parser_releases import lowering_name
 
         key = (task.model, task.sha256, lowering_name(platform.release.trt), task.settings.batch)
         if self._graph[0] != key or self._graph[1] is None:
             self._graph = (None, None)
-            self._graph = (key, load_onnx(task.model, trt=platform.release.trt, batch=task.settings.batch))
+            self._graph = (
+                key,
+                load_onnx(task.model, trt=platform.release.trt, batch=task.settings.batch, open_batch=TRTEXEC_BATCH),
+            )
         graph = self._graph[1]
         assert graph is not None
         return graph

@@ -15,7 +15,7 @@ from edgedla.version import __version__
 #: What a sweep does with each model.
 ACTIONS = ("check", "place", "fix", "bench")
 #: Raised when a row changes its meaning, so that rows of before are not taken for new ones.
-ROW_VERSION = 1
+ROW_VERSION = 2
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Dict
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto
 
 import edgedla
 from edgedla import BuildRequest, build
-from edgedla.builder.onnx_input import load_model, read_model
+from edgedla.builder.onnx_input import load_model, open_batches, read_model
 from edgedla.errors import ModelError
+from edgedla.quantization.calibration_cache import write_cache
 from tests.hostile.commands import small_model
 from tests.hostile.nasty_models import domain_without_opset, function_named_like_an_operator, model
+from tests.models import node, onnx_model, save
 
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
 
@@ -85,3 +88,31 @@ def test_missing_weights_are_named(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(b"1")
     with pytest.raises(ModelError, match="cannot be read"):
         load_model(path)
+
+
+@pytest.mark.parametrize("given", [{}, {"calib": "calib.cache"}], ids=["random samples", "a cache"])
+def test_int8_of_a_model_in_fp16_is_refused_not_simulated_without_rounding(
+    given: Dict[str, str], tmp_path: Path
+) -> None:
+    half = onnx_model(
+        [node("Conv", "x w", "y", name="conv")],
+        outputs={"y": (1, 4, 6, 6)},
+        constants={"w": np.ones((4, 3, 3, 3), np.float16)},
+        kind=TensorProto.FLOAT16,
+    )
+    half.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT16
+    save(half, tmp_path / "half.onnx")
+    (tmp_path / "calib.cache").write_text(write_cache({"x": 12.7, "y": 12.7}, (10, 3, 0)))
+    paths = {option: str(tmp_path / file) for option, file in given.items()}
+    request = BuildRequest(target="agx-orin-64gb", precision="int8", backend="host", **paths)
+    with pytest.raises(ModelError, match="1 of 1 layers compute in FP16, first 'conv'"):
+        build(tmp_path / "half.onnx", tmp_path / "out", request)
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_an_open_batch_is_closed() -> None:
+    rows = [("x", ("n", 3, 8, 8)), ("z", (2, "h")), ("both", ("n", "h")), ("fixed", (4, 3))]
+    model = onnx_model(
+        [node("Identity", name, f"{name}1") for name, _ in rows], dict(rows), [f"{name}1" for name, _ in rows]
+    )
+    assert open_batches(model) == {"x": (1, 3, 8, 8)}

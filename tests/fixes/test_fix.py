@@ -65,6 +65,16 @@ def test_a_squeeze_excite_network_becomes_one_loadable(opset):
     np.testing.assert_allclose(run(fixed), run(model), rtol=1e-4, atol=1e-6)
 
 
+def test_an_open_batch_is_answered_for_as_check_does():
+    model = squeeze_excite()
+    for port in (model.graph.input[0], model.graph.output[0]):
+        port.type.tensor_type.shape.dim[0].dim_param = "n"
+    result, totals = edgedla.fix(model, **ORIN, prove=False), edgedla.check(model, **ORIN).totals
+    assert (result.before.layers_dla, result.after.loadables) == (totals.layers_dla, 1)
+    assert result.notes[0] in edgedla.check(model, **ORIN).notes
+    assert result.to_proto().graph.input[0].type.tensor_type.shape.dim[0].dim_value == 1
+
+
 def test_the_prediction_is_that_of_the_written_file(tmp_path):
     result = edgedla.fix(squeeze_excite(), **ORIN)
     result.save(tmp_path / "fixed.onnx")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import onnx
 import pytest
 
 from edgedla import check
@@ -20,7 +21,9 @@ from edgedla.sweep.row import COLUMNS, new_row
 from edgedla.sweep.sweep import run_sweep
 from edgedla.sweep.task import Settings, Task, find_models, tasks_of
 from edgedla.sweep.worker import Limits, Worker
+from tests.models import save
 from tests.runtime.waiting import until
+from tests.sweep.conftest import network
 
 PLATFORMS = [("agx-orin-64gb", {"target": "agx-orin-64gb"}), ("nano", {"target": "orin-nano-8gb"})]
 
@@ -52,6 +55,16 @@ def test_a_row_says_what_check_says(models):
     assert by_name["broken.onnx", "agx-orin-64gb", "fp16"]["status"] == "model-error"
     alike = [r for r in rows if r["platform"] == "nano" and os.path.basename(r["model"]) in ("a.onnx", "a_again.onnx")]
     assert len({r["key"] for r in alike}) == 2, "the same content is worked out once a precision"
+
+
+def test_a_row_of_an_open_batch_says_what_check_says(tmp_path):
+    path = network(tmp_path / "open.onnx")
+    model = onnx.load(path)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    save(model, path)
+    (row,) = run_sweep(list(tasks_of([str(path)], PLATFORMS[:1], ("int8",), Settings())), limits=Limits(), jobs=1)
+    totals = check(path, target="agx-orin-64gb", precision="int8").totals
+    assert (row["layers_dla"], row["layers_gpu"]) == (totals.layers_dla, totals.layers_gpu) == (4, 0)
 
 
 def test_a_sweep_goes_on_where_it_stopped(models, tmp_path):

@@ -69,14 +69,19 @@ def open_job(
         UsageError, ModelError. EnvironmentMissing: a session of it would not fit into memory.
     """
     from edgedla.builder.onnx_input import read_model, with_static_inputs
+    from edgedla.graph.open_sizes import TRTEXEC_BATCH
     from edgedla.importers import load_onnx
+    from edgedla.quantization.half_models import require_fp32
     from edgedla.quantization.memory_limit import require
     from edgedla.quantization.session import memory_of, model_input_specs
     from edgedla.regions import check_graph
     from edgedla.targets import platform_for
 
     platform = platform_for(request.target, jetpack=request.jetpack, trt=request.trt)
-    graph = load_onnx(path, trt=platform.release.trt, shapes=request.shapes, batch=request.batch)
+    graph = load_onnx(
+        path, trt=platform.release.trt, shapes=request.shapes, batch=request.batch, open_batch=TRTEXEC_BATCH
+    )
+    require_fp32(graph)
     model = with_static_inputs(read_model(path), {name: graph.tensors[name].dims for name in graph.inputs})
     # Before the samples are read: they may be many.
     require(memory_of(model.SerializeToString()))

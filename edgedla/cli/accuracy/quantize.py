@@ -110,11 +110,14 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
 
 def _network(model: str, given: Dict[str, Any]) -> Tuple[Sequence[str], Sequence[int]]:
     """(names of the outputs, shape of the first input)."""
+    from edgedla.graph.open_sizes import TRTEXEC_BATCH
     from edgedla.importers import load_onnx
     from edgedla.targets import platform_for
 
     platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
-    graph = load_onnx(model, trt=platform.release.trt, shapes=given["shapes"], batch=given["batch"])
+    graph = load_onnx(
+        model, trt=platform.release.trt, shapes=given["shapes"], batch=given["batch"], open_batch=TRTEXEC_BATCH
+    )
     return graph.outputs, graph.tensors[graph.inputs[0]].dims
 
 
