@@ -15,6 +15,7 @@ import numpy as np
 from edgedla.errors import ModelError, RunError, UsageError
 from edgedla.fixes.network.editor import Editor
 from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.model_file import whole_proto
 from edgedla.fixes.network.network import Goal, Network, attribute
 from edgedla.fixes.proofs.comparison import ROUND, distance
 from edgedla.fixes.site import Refused
@@ -201,7 +202,6 @@ def prove_embedding(original: Any, embedded: Any, wanted: Embedded, seed: int = 
     Raises:
         RunError: they differ by more than rounding.
     """
-    ir = onnx_ir()
     shape = [int(d) for d in original.graph.inputs[0].shape]
     name, dtype = original.graph.inputs[0].name, original.graph.inputs[0].dtype.numpy()
     grey = np.random.default_rng(seed).integers(0, 256, shape)
@@ -209,11 +209,11 @@ def prove_embedding(original: Any, embedded: Any, wanted: Embedded, seed: int = 
     ordered = grey[:, ::-1] if wanted.swaps and shape[1] == 3 else grey
     ready = ((ordered - mean) / std).astype(dtype)
     outputs = [v.name for v in original.graph.outputs]
-    before, after = (open_session(ir.to_proto(m).SerializeToString(), optimize=False) for m in (original, embedded))
+    before, after = (open_session(whole_proto(m).SerializeToString(), optimize=False) for m in (original, embedded))
     reference = before.run(outputs, {name: ready})
     given = (grey - MIDDLE if wanted.int8 else grey).astype(np.uint8 if wanted.uint8 else dtype)
     embedded_outputs = after.run(outputs, {name: given})
-    fused = open_session(ir.to_proto(original).SerializeToString()).run(outputs, {name: ready})
+    fused = open_session(whole_proto(original).SerializeToString()).run(outputs, {name: ready})
     worst = max(distance(np.asarray(a), np.asarray(b))[0] for a, b in zip(reference, embedded_outputs))
     noise = max(distance(np.asarray(a), np.asarray(b))[0] for a, b in zip(reference, fused))
     # Sums of pixel values are larger than those of scaled ones, and cancel more.

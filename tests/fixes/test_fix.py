@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -16,6 +17,7 @@ import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.documents import schema
 from edgedla.errors import ModelError, UsageError
+from edgedla.fixes.preprocess import Embedded
 from edgedla.quantization.session import open_session
 from edgedla.reports.fixes import render_fix
 
@@ -137,6 +139,21 @@ def test_missing_weights_are_unproved_or_proven_on_seeded_ones(tmp_path):
     assert seeded.proofs() == {"proved": len(seeded.applied)}
     assert {s.proof.detail for s in seeded.applied} == {"on seeded weights"}
     assert seeded.network.within
+
+
+def test_weights_beside_the_model_are_found_from_any_folder(tmp_path, monkeypatch):
+    model = squeeze_excite()
+    model.graph.node[-2].op_type = "Reshape"
+    model.graph.node[-2].input.append("flat")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1, 16]), "flat"))
+    inside = edgedla.fix(model, **ORIN, embed_preprocess=Embedded()).network
+    (tmp_path / "here").mkdir()
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    monkeypatch.chdir(tmp_path / "here")
+    Path("w.bin").write_bytes(bytes((tmp_path / "w.bin").stat().st_size))
+    outside = edgedla.fix("../m.onnx", **ORIN, embed_preprocess=Embedded()).network
+    assert outside.within
+    assert outside.noise == inside.noise > 0, "not of the zeros in the current folder"
 
 
 def test_only_and_skip_take_rewrites_and_remedies():

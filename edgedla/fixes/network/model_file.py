@@ -116,6 +116,42 @@ def _new_outline(name: str, tensor: Any) -> Any:
     return proto
 
 
+def whole_proto(model: Any) -> Any:
+    """The onnx.ModelProto with the elements of external files inside: of bytes alone ONNX Runtime would look for the files in the
+    current folder.
+
+    Raises:
+        ModelError: the elements of a tensor are missing.
+    """
+    proto = onnx_ir().to_proto(model)
+    for tensor in proto.graph.initializer:
+        elements = model.graph.initializers[tensor.name].const_value
+        if getattr(elements, "location", None) is not None:
+            tensor.CopyFrom(tensor_inside(tensor.name, elements))
+    return proto
+
+
+def tensor_inside(name: str, tensor: Any) -> Any:
+    """The onnx.TensorProto with its elements, also those of an external file.
+
+    Raises:
+        ModelError: they are missing.
+    """
+    import onnx
+
+    if getattr(tensor, "location", None) is None:
+        proto = onnx_ir().serde.serialize_tensor(tensor)
+        proto.name = name
+        return proto
+    if not has_data(tensor):
+        raise ModelError(f"the elements of {name!r} are missing", where=str(tensor_path(tensor)))
+    proto = onnx.TensorProto(name=name, data_type=int(tensor.dtype), dims=[int(d) for d in tensor.shape])
+    proto.raw_data = tensor.tobytes()
+    # No page of the file stays mapped.
+    tensor.release()
+    return proto
+
+
 def _checkable(model: Any) -> Any:
     """The outline; large weights stand as inputs there, for onnx.checker looks for their files."""
     import onnx

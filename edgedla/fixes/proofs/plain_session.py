@@ -12,7 +12,7 @@ import numpy as np
 
 from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
-from edgedla.fixes.network.model_file import outline
+from edgedla.fixes.network.model_file import outline, tensor_inside
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, MOST_READ_ELEMENTS, data_of
 from edgedla.quantization.session import open_session
 
@@ -71,7 +71,6 @@ def of_the_file(tensor: Any) -> bool:
 
 def session_of(model: Any, outputs: Sequence[str]) -> PlainSession:
     """Of an onnx_ir.Model with its weights."""
-    ir = onnx_ir()
     proto = outline(model)
     del proto.graph.initializer[:]
     # Kernels of other domains may ask for constants.
@@ -84,7 +83,6 @@ def session_of(model: Any, outputs: Sequence[str]) -> PlainSession:
                 raise ModelError(f"the elements of {name!r} cannot be worked out", where=model.graph.name or "<model>")
             weights[name] = elements
         else:
-            proto.graph.initializer.append(ir.serde.serialize_tensor(value.const_value))
-            proto.graph.initializer[-1].name = name
+            proto.graph.initializer.append(tensor_inside(name, value.const_value))
     read = [name for name in weights if of_the_file(model.graph.initializers[name].const_value)]
     return PlainSession(proto, weights, outputs, read)

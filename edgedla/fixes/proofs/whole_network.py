@@ -11,7 +11,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 import numpy as np
 
 from edgedla.fixes.decoder import decoded
-from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.model_file import whole_proto
 from edgedla.fixes.proofs.comparison import ROUND, distance
 from edgedla.fixes.proofs.plain_session import session_of
 from edgedla.quantization.session import open_session
@@ -66,7 +66,7 @@ def prove_network(
         decoder: onnx.ModelProto that makes outputs of `before` from those of `after`, where it lacks them.
     """
     names = [v.name for v in before.graph.outputs]
-    fused = open_session(onnx_ir().to_proto(before).SerializeToString())
+    fused = open_session(whole_proto(before).SerializeToString())
     plain, fixed = session_of(before, names), session_of(after, [v.name for v in after.graph.outputs])
     worst = noise = 0.0
     equal = counted = 0
