@@ -16,7 +16,7 @@ from edgedla.acceptance.nets import LADDER
 from edgedla.acceptance.text import summary
 from edgedla.costs.profile import Profile, parse_profile, write_profile
 from edgedla.errors import EnvironmentMissing
-from edgedla.files import write_below
+from edgedla.files import below, write_below
 
 #: Times hold for one clock: a row whose clocks moved by more is refused.
 CLOCK_SHARE = 0.01
@@ -45,10 +45,11 @@ def ingest(path: Path, into: Path) -> Learned:
     `edgedla costs fit`, and are missing where no time counts.
 
     Raises:
-        DocumentError: no truth report. EnvironmentMissing: the folder cannot be written.
+        DocumentError: no truth report. EnvironmentMissing: the folder cannot be written. UsageError: a link stands for a folder.
     """
     report, members = unpack(path)
-    folder = into / hashlib.sha256(members["report.json"]).hexdigest()[:12]
+    # Checked like what stands in it: who made the report knows its id, and may have put a link there.
+    folder = below(into, hashlib.sha256(members["report.json"]).hexdigest()[:12] + "/SUMMARY.md").parent
     verdicts, numerics = list(verdicts_of(report)), list(numerics_of(report))
     rows, refused = times_of(report)
     samples = {name: data for name, data in members.items() if name.startswith("files/")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,8 +27,9 @@ from edgedla.acceptance.redact import Redactor
 from edgedla.acceptance.steps import STEPS, Context
 from edgedla.builder.building import build
 from edgedla.cli.main import main
+from edgedla.costs.profile import Profile
 from edgedla.documents import header, schema
-from edgedla.errors import DocumentError
+from edgedla.errors import DocumentError, UsageError
 from edgedla.quantization.numerics import single_departures
 from tests.fake_tensorrt.board_libraries import make_libraries
 
@@ -391,6 +393,39 @@ def test_ingest_changes_evidence_only(tmp_path: Path) -> None:
     assert (learned.folder / "times.csv").read_text().splitlines()[1].startswith("a,fp16,hybrid,DLA0,300,1.0,1.2,1.0,")
     assert (learned.folder / "samples/tegrastats.txt").is_file()
     assert "2 of 3 findings differ" in (learned.folder / "SUMMARY.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "planted", ["verdicts.yaml", "times.csv", "SUMMARY.md", "profile.json", "samples/tegrastats.txt"]
+)
+def test_ingest_replaces_a_link_that_stands_for_a_file(planted: str, tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+    place = ingest(ladder_report(tmp_path), tmp_path / "evidence").folder / planted
+    written = place.read_bytes()
+    place.unlink()
+    place.symlink_to(tmp_path / "theirs")
+    ingest(tmp_path / "truth.tar.gz", tmp_path / "evidence")
+    assert (tmp_path / "theirs").read_text() == "theirs"
+    assert not place.is_symlink()
+    assert place.read_bytes() == written
+
+
+@pytest.mark.parametrize("planted", ["", "samples", "models"])
+def test_ingest_writes_through_no_link_that_stands_for_a_folder(planted: str, tmp_path: Path) -> None:
+    place = ingest(ladder_report(tmp_path), tmp_path / "evidence").folder / planted
+    shutil.rmtree(place)
+    (tmp_path / "theirs").mkdir()
+    place.symlink_to(tmp_path / "theirs")
+    with pytest.raises(UsageError, match="a link stands where a folder is to be made"):
+        ingest(tmp_path / "truth.tar.gz", tmp_path / "evidence")
+    assert list((tmp_path / "theirs").iterdir()) == []
+
+
+def ladder_report(tmp_path: Path) -> Path:
+    """A report with a verdict, and an operator's profile of the ladder."""
+    profile = Profile("agx-orin-64gb", "MAXN", "a board", ())
+    return canned(tmp_path, [step("P3", verdict("dla", "dla")),
+                             step("P8", timed(next(iter(LADDER)), profile=profile.to_dict()))])  # fmt: skip
 
 
 @pytest.mark.parametrize(
