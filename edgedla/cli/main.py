@@ -245,10 +245,20 @@ def _usage(error: click.ClickException) -> str:
     return "\n".join([*lines, f"Error: {error.format_message()}"])
 
 
+def _current_folder_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def _explained(error: Exception) -> Tuple[str, int]:
     if isinstance(error, EdgedlaError):
         return f"error: {error}", error.exit_code
     if isinstance(error, OSError):
+        if not error.filename and _current_folder_is_gone():
+            return "error: the current folder was removed\n  Go to one that exists.", EnvironmentMissing.exit_code
         where = f"{error.filename}: " if error.filename else ""
         return f"error: {where}{error.strerror or error}", EnvironmentMissing.exit_code
     if isinstance(error, MemoryError):

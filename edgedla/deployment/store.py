@@ -75,8 +75,7 @@ class Store:
         try:
             value = make(partial)
             _record(partial, key, value)
-            remove_folder(folder)
-            os.replace(partial, folder)
+            value = _into_place(partial, folder, key, value)
         except BaseException as e:
             shutil.rmtree(partial, ignore_errors=True)
             self._journal(name, key, f"failed: {type(e).__name__}", time.monotonic() - started)
@@ -112,6 +111,26 @@ def _forget_killed(folder: Path) -> None:
             match = re.fullmatch(r"\.[a-z0-9-]+-[0-9a-f]{16}\.([0-9]{1,9})", partial.name)
             if match and not runs(int(match[1])):
                 shutil.rmtree(partial, ignore_errors=True)
+
+
+def _into_place(partial: Path, folder: Path, key: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Renames the finished step. Where another process finished the same meanwhile, that one stays: its process reads it.
+
+    Returns:
+        The value of the step that stands there.
+    """
+    theirs = _finished(folder, key)
+    if theirs is None:
+        remove_folder(folder)
+        try:
+            os.replace(partial, folder)
+            return value
+        except OSError:
+            theirs = _finished(folder, key)
+            if theirs is None:
+                raise
+    shutil.rmtree(partial, ignore_errors=True)
+    return theirs
 
 
 def _record(folder: Path, key: str, value: Mapping[str, Any]) -> None:

@@ -141,6 +141,16 @@ def test_a_full_disk_is_said_and_is_no_bug() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_current_folder_that_was_removed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main.exit_code_of(["check", "m.onnx", "--target", "agx-orin-64gb"]) == 4
+    assert "the current folder was removed" in capsys.readouterr().err
+
+
 def test_a_name_that_the_terminal_cannot_show_is_escaped() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "edgedla", "explain", "DLA \u03a9"],

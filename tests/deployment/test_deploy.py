@@ -18,6 +18,7 @@ from edgedla.deployment.commands import commands_of
 from edgedla.deployment.request import DeployRequest
 from edgedla.errors import DataError, UsageError
 from edgedla.reports.deployment import FORMATS, render_deployment
+from edgedla.reports.deployment.rows import gain
 from tests.models import node, onnx_model
 
 needs_fix = pytest.mark.skipif(sys.version_info < (3, 10), reason="rewriting needs onnx-ir, which needs Python 3.10")
@@ -123,6 +124,14 @@ def test_a_latency_that_no_frame_keeps_is_not_accepted(model: Path, tmp_path: Pa
     found = edgedla.deploy(model, tmp_path / "out", level=0, max_latency_us=0.5, target="agx-orin-64gb", backend="host")
     assert not found.accepted
     assert "0.5 us" in found.render("text")
+
+
+def test_an_artifact_in_int8_that_costs_the_same_is_not_called_the_model_as_it_came() -> None:
+    first, best = (SimpleNamespace(name=name, value=lambda objective: 72.9) for name in ("the model as it is", "INT8"))
+    found: Any = SimpleNamespace(request=SimpleNamespace(objective="latency"), first=first, best=best)
+    assert gain(found) == "No step lowered the predicted cost; INT8 costs the same."
+    found.best = first
+    assert gain(found) == "No step lowered the predicted cost; the artifact is the model as it came."
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -36,6 +36,21 @@ def test_a_finished_step_is_not_worked_out_again(tmp_path: Path) -> None:
     assert dict(first.value) == dict(second.value) == {"value": 1.5, "pair": [1, 2]}
 
 
+def test_a_step_that_another_process_finished_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = Work()
+
+    def mine(folder: Path) -> Dict[str, Any]:
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        Store(tmp_path).step("fix", {}, theirs)
+        (folder / "mine.txt").write_text("mine")
+        return {"value": 2.5}
+
+    step = Store(tmp_path).step("fix", {}, mine)
+    assert (theirs.runs, dict(step.value)) == (1, {"value": 1.5, "pair": [1, 2]})
+    assert step.file("sub/result.txt").read_text() == "run 1"
+    assert {path.name for path in tmp_path.iterdir()} == {step.folder.name, "journal.jsonl"}
+
+
 def test_another_input_is_another_step(tmp_path: Path) -> None:
     work = Work()
     store = Store(tmp_path)

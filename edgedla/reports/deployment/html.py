@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Sequence
 
 from edgedla.deployment.deployment import Deployment
-from edgedla.reports.deployment.rows import TONES, answer, basis, gain, proofs, repeats, rows, subject
+from edgedla.reports.deployment.rows import TONES, answer, basis, gain, proofs, repeats, rows, subject, unchanged
 from edgedla.reports.page.figures import Fact, Figure
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.render import render_page
@@ -19,6 +19,7 @@ def to_html(deployment: Deployment, terminal: bool = False) -> str:
     table = rows(deployment)
     shown = {r.what: r for r in table}
     better = deployment.first.value(deployment.request.objective) > deployment.best.value(deployment.request.objective)
+    moved = "Better" if better else "As it came" if unchanged(deployment) else "Equal"
     return render_page(
         "deployment.html.j2",
         command="deploy",
@@ -27,7 +28,7 @@ def to_html(deployment: Deployment, terminal: bool = False) -> str:
         about=subject(deployment),
         answers=[
             Verdict(tone, word, sentence),
-            Verdict("good" if better else "plain", "Better" if better else "As it came", gain(deployment)),
+            Verdict("good" if better else "plain", moved, gain(deployment)),
         ],
         figures=[
             Figure(what, shown[what].after, note=f"before: {shown[what].before}")

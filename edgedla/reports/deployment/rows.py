@@ -49,12 +49,22 @@ def answer(deployment: Deployment) -> Tuple[str, str, str]:
     return "bad", "Not accepted", f"Even with {how}, {score['metric']} falls by {significant(score['drop'])}."
 
 
+def unchanged(deployment: Deployment) -> bool:
+    """Whether the artifact is the model as it came: another one may cost the same."""
+    return deployment.best.name == deployment.first.name
+
+
 def gain(deployment: Deployment) -> str:
     """How the objective moved, in one sentence."""
     objective = deployment.request.objective
     before, after = deployment.first.value(objective), deployment.best.value(objective)
     if before == after:
-        return "No step lowered the predicted cost; the artifact is the model as it came."
+        kept = (
+            "the artifact is the model as it came"
+            if unchanged(deployment)
+            else f"{clean(deployment.best.name)} costs the same"
+        )
+        return f"No step lowered the predicted cost; {kept}."
     unit = {"latency": "us per frame", "throughput": "us between frames", "energy": "mJ per frame",
             "loadables": "loadables"}[objective]  # fmt: skip
     return f"Predicted {before:.4g} {unit} before, {after:.4g} after ({before / after:.2f} times better)."
