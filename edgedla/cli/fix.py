@@ -69,6 +69,7 @@ _PURPOSE_OF_MODE = {"fallback": "hybrid", "strict": "strict", "standalone": "sta
 @click.option(
     "--opset",
     type=click.IntRange(11, 25),
+    show_default="the model's; 13 for one before 11",
     help="Convert to this operator set first, where the parser needs an older one.",
 )
 @click.option(

@@ -151,7 +151,8 @@ def _run(kind: Kind, request: Mapping[str, Any], interpreter: _Interpreter) -> D
     if "ModuleNotFoundError" in last or "ImportError" in last:
         raise EnvironmentMissing(
             f"{kind.title} needs {kind.framework}: {last}", where=python,
-            hint=f"pip install 'edgedla[{_EXTRAS[kind.framework]}]', or name an interpreter that has it: --python",
+            hint=f"pip install 'edgedla[{_EXTRAS[kind.framework]}]', or name an interpreter that has it: "
+            "edgedla convert --python",
         )  # fmt: skip
     raise ModelError(f"it cannot be converted: {last}", where=str(request["source"]))
 

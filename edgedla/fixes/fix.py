@@ -25,7 +25,7 @@ from edgedla.fixes.opset import convert_opset
 from edgedla.fixes.preprocess import Embedded, embed, prove_embedding
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.fixes.result import FixResult
-from edgedla.fixes.wanted import require_opset, require_samples, wanted_rewrites
+from edgedla.fixes.wanted import opset_to_write, require_opset, require_samples, wanted_rewrites
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
 from edgedla.targets import platform_for
 from edgedla.vocabulary import PRECISIONS, one_of
@@ -73,11 +73,12 @@ def fix(
         prove: run each site and the network in ONNX Runtime.
         seeded_weights: prove a model whose weights are missing on seeded ones. The result has none either.
         embed_preprocess: mean, std and colour order to put into the model, which then takes pixel values.
-        opset: operator set to convert the model to first, where the target's parser needs an older one.
+        opset: operator set to convert the model to first, where the target's parser needs an older one. A model older than 11
+            becomes one of 13 by itself.
 
     Raises:
         UsageError: an unknown target, precision, objective or rewrite.
-        ModelError: the model cannot be read, its operator set is older than 11, or it has more than 6,000 layers.
+        ModelError: the model cannot be read, `opset` is older than 11, or it has more than 6,000 layers.
         EnvironmentMissing: Python older than 3.10, onnx-ir or ONNX Runtime missing.
     """
     precision = one_of("precision", precision, PRECISIONS)
@@ -154,7 +155,8 @@ def _opened(
     Last, what to say of the sizes.
     """
     before = open_model(model)
-    work = before if opset is None else convert_opset(before, opset)
+    wanted = opset_to_write(before, opset)
+    work = before if wanted is None else convert_opset(before, wanted)
     require_opset(work, source)
     require_sound(work)
     # All of them: a conversion makes a model of its own.

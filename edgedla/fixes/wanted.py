@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List, Sequence, Tuple, Union
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from edgedla.errors import ModelError, UsageError
 from edgedla.fixes.network.network import Goal, Network
@@ -14,6 +14,8 @@ from edgedla.rules.remedies import rewrite_entries, rewrites_named
 
 #: The forms that rewrites write exist from this operator set on.
 MIN_OPSET = 11
+#: What an older model is converted to where no set is asked for; what builds it takes the same.
+OPSET_OF_OLDER = 13
 
 
 def wanted_rewrites(
@@ -43,6 +45,11 @@ def wanted_rewrites(
     return tuple(chosen)
 
 
+def opset_to_write(model: Any, asked: Optional[int]) -> Optional[int]:
+    """The operator set to convert to; None leaves the model's."""
+    return OPSET_OF_OLDER if asked is None and Network(model, Goal()).opset < MIN_OPSET else asked
+
+
 def require_opset(work: Any, source: str) -> None:
     """
     Raises:
@@ -54,7 +61,7 @@ def require_opset(work: Any, source: str) -> None:
             f"the operator set is {opset}",
             where=source or "<model>",
             allowed=f"{MIN_OPSET} or newer",
-            hint="Export again, or convert it first: `edgedla fix --opset 13` does, onnx.version_converter too.",
+            hint="without --opset an older model is written in operator set 13",
         )
 
 

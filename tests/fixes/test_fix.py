@@ -169,7 +169,18 @@ def test_wrong_use_is_named():
     with pytest.raises(UsageError, match="--approximate"):
         edgedla.fix(squeeze_excite(), **ORIN, approximate=2.0)
     with pytest.raises(ModelError, match="operator set is 9"):
-        edgedla.fix(squeeze_excite(opset=9), **ORIN)
+        edgedla.fix(squeeze_excite(opset=9), **ORIN, opset=9)
+
+
+def test_a_model_of_an_old_operator_set_is_written_in_13():
+    weights = ", ".join(str(n / 12) for n in range(12))
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 9]> net (float[1,3,14,14] x) => (float[1,4,1,1] y) '
+        f"<float[4,3,1,1] w = {{{weights}}}> {{ a = Conv(x, w) y = GlobalAveragePool(a) }}"
+    )
+    result = edgedla.fix(model, **ORIN)
+    assert result.notes[0].startswith("written in operator set 13 by ONNX's converter; differs by 0.0e+00")
+    assert [o.version for o in result.to_proto().opset_import] == [13]
 
 
 def test_open_sizes_are_named_with_the_option_that_fixes_them():
