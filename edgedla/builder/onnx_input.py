@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Tuple, Union
 
 from edgedla.errors import ModelError
 from edgedla.graph.open_sizes import TRTEXEC_BATCH
@@ -32,10 +33,8 @@ def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
         file = read(path)
         if not weights:
             return onnx.load(str(path), load_external_data=False)
-        missing = _missing_files(file)
-        listed = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         raise ModelError(
-            f"external weights are missing ({listed})" if missing else f"the weights cannot be read: {e}",
+            _what_is_missing(file) or f"the weights cannot be read: {e}",
             where=str(path),
             hint="what runs or builds the model needs its weights; a check does not",
         ) from e
@@ -44,11 +43,16 @@ def load_model(path: Union[str, Path], *, weights: bool = True) -> Any:
     return model
 
 
-def _missing_files(file: OnnxFile) -> List[str]:
-    """Files of external data that are not where the model says."""
+def _what_is_missing(file: OnnxFile) -> str:
+    """Files of external data that are not where the model says, or that nobody here may read; "" for none."""
     entries = [e for tensor in file.model.graph.initializer for e in tensor.external_data]
-    locations = {str(e.value) for e in entries if e.key == "location"}
-    return sorted(name for name in locations if file.folder is None or not (file.folder / name).is_file())
+    locations = sorted({str(e.value) for e in entries if e.key == "location"})
+    missing = [name for name in locations if file.folder is None or not (file.folder / name).is_file()]
+    closed = [name for name in locations if file.folder and not os.access(file.folder / name, os.R_OK)]
+    listed = ", ".join((missing or closed)[:3]) + (", ..." if len(missing or closed) > 3 else "")
+    if missing:
+        return f"external weights are missing ({listed})"
+    return f"external weights cannot be read ({listed}): permission denied" if closed else ""
 
 
 def read_model(path: Union[str, Path]) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
-from typing import Callable, Dict
+from typing import Any, Callable, Dict
 
 import numpy as np
 import onnx
@@ -108,6 +110,24 @@ def test_int8_of_a_model_in_fp16_is_refused_not_simulated_without_rounding(
     with pytest.raises(ModelError, match="1 of 1 layers compute in FP16, first 'conv'"):
         build(tmp_path / "half.onnx", tmp_path / "out", request)
     assert not (tmp_path / "out").exists()
+
+
+def test_external_weights_that_nobody_may_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "m.onnx"
+    onnx.save(small_model(), str(file), save_as_external_data=True, location="w.bin", size_threshold=0)
+
+    # Root may read every file.
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "w.bin")
+    if sys.version_info >= (3, 10):
+        with pytest.raises(ModelError, match="w.bin: external weights cannot be read"):
+            edgedla.fix(file, target="agx-orin-64gb")
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError("kernel rejected path")
+
+    monkeypatch.setattr(onnx, "load", refused)
+    with pytest.raises(ModelError, match=r"cannot be read \(w.bin\): permission denied"):
+        load_model(file)
 
 
 def test_only_an_open_batch_is_closed() -> None:

@@ -38,6 +38,9 @@ def open_model(model: Union[str, Path, bytes, Any]) -> Any:
     """
     opened = _opened(model)
     require_whole(opened)
+    for path in sorted({tensor_path(t) for t in _external(opened) if has_data(t)}):
+        if not os.access(path, os.R_OK):
+            raise ModelError("external weights cannot be read: permission denied", where=str(path))
     return opened
 
 

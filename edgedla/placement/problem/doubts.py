@@ -31,7 +31,9 @@ def _parts(problem: Problem, evaluation: Evaluation, m: int) -> List[str]:
         return []
     loadables = sum(r.model == m for r in evaluation.regions)
     fallback = sum(evaluation.assignment[i] == GPU and bool(problem.items[i].layers) for i in problem.items_of(m))
-    parts = f"{loadables} loadable{'s' * (loadables > 1)}" + (f" and {fallback} GPU layers" if fallback else "")
+    parts = f"{loadables} loadable{'s' * (loadables > 1)}" + (
+        f" and {fallback} GPU layer{'s' * (fallback > 1)}" if fallback else ""
+    )
     return [f"slow layers from waits between {parts} (±{evaluation.widening[m]:.0%} for it)"]
 
 

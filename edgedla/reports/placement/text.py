@@ -10,6 +10,7 @@ from edgedla.costs.cost import Cost
 from edgedla.placement.result.placement import WHY, Baseline, Figures, PlacedModel, Placement
 from edgedla.reports.placement.timeline import timeline_lines
 from edgedla.reports.text import Line, aligned, clean, folded, print_lines
+from edgedla.reports.words import count
 
 #: Objective -> what it makes small, for the headline.
 GOALS = {
@@ -184,7 +185,7 @@ def _by_reason(model: PlacedModel) -> Iterator[Line]:
         yield "", 2, f"{device}  {len(reasons)} {why}: {example}{clean(reasons[0])}"
     if len(ordered) > GROUPS:
         rest = sum(len(names) for _, names in ordered[GROUPS:])
-        yield "dim", 2, f"{rest} layers for {len(ordered) - GROUPS} other reasons (--all)"
+        yield "dim", 2, f"{count(rest, 'layer')} for {count(len(ordered) - GROUPS, 'other reason')} (--all)"
 
 
 def _every_layer(model: PlacedModel) -> Iterator[Line]:
