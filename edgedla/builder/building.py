@@ -190,9 +190,10 @@ def _plan(
         options = replace(options, placed=placed_devices(model))
     chained = model is not None and len({*devices_of(graph, options)} - {None, GPU}) > 1
     calibration = Calibration()
-    if request.precision == "int8" and (simulated or request.calib is None):
+    calibrated = request.precision == "int8" and not platform.release.strongly_typed
+    if (request.precision == "int8" and simulated) or (calibrated and request.calib is None):
         require_fp32(graph)
-    if request.precision == "int8" and not platform.release.strongly_typed:
+    if calibrated:
         calibration = calibrate(
             source, graph, request.calib, request.calib_data, request.calib_method, pictures, work, say
         )
