@@ -92,6 +92,17 @@ def solve_milp(
     return Solution(best.evaluation, best.value, bound, "highs", rounds, time.monotonic() - began, timed_out)
 
 
+def linear_bound(problem: Problem, goal: Goal, known: float, time_limit_s: float) -> float:
+    """What no assignment better than `known` is below, without integrality: where HiGHS begins; 0 where time runs out."""
+    began, bound = time.monotonic(), INFINITY
+    for engines in engine_sets(problem, goal):
+        if floor_on(problem, goal, engines)[0] < known:
+            r = relax(problem, engines)
+            _objective(r, goal, known)
+            bound = min(bound, r.model.continuous_bound(max(time_limit_s - (time.monotonic() - began), 0.0)))
+    return bound
+
+
 def _objective(r: Relaxation, goal: Goal, known: float) -> None:
     problem, together = r.problem, frozenset(r.engines)
     latency: Dict[int, Linear] = {m: {} for m in range(len(problem.models))}

@@ -14,7 +14,7 @@ from edgedla.placement.solvers import highs
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.branch import solve_branching
 from edgedla.placement.solvers.lower_bounds import alike, floor, floor_on
-from edgedla.placement.solvers.milp import solve_milp
+from edgedla.placement.solvers.milp import linear_bound, solve_milp
 
 SOLVERS = ("auto", "highs", "python")
 
@@ -25,6 +25,9 @@ MOST_ITEMS = 10_000
 #: Share of the time limit that sweeps may take where HiGHS can go on after them; of two models' makespan, where HiGHS
 #: proves little, more.
 SWEEPING, PAIRING = 0.65, 0.9
+
+#: Share that the linear program may take which says whether HiGHS knows more than the sweeps: else these go on.
+LINEAR = 0.05
 
 #: Seconds below which HiGHS does not go on: to write its program down takes as long.
 LEAST_S = 0.4
@@ -59,7 +62,11 @@ def solve(
     if goal.objective == "throughput" and len(problem.devices) > 1 and value_of is None:
         from edgedla.placement.solvers.streams.solve_stream import solve_stream
 
-        swept = solve_stream(problem, goal, start, time_limit_s * share, gap)
+        def rival(known: float) -> float:
+            return linear_bound(problem, goal, known, LINEAR * time_limit_s)
+
+        more_s = (1 - share) * time_limit_s
+        swept = solve_stream(problem, goal, start, time_limit_s - more_s, gap, rival if more_s > 0 else None, more_s)
     elif goal.objective == "makespan":
         from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
 

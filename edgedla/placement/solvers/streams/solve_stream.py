@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from edgedla.placement.problem.baselines import after_cap
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
@@ -12,16 +12,18 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.lower_bounds import engine_sets, floor_on
 from edgedla.placement.solvers.streams.engine_search import EngineSearch
 
-#: (partial placements that go on from each item to the next, states before one item), sweep by sweep. The first ones shall
-#: meet good placements soon: those make most states needless.
-SIZES: Tuple[Tuple[int, int], ...] = (
-    (500, 40),
-    (1_000, 200),
-    (4_000, 400),
-    (16_000, 1_000),
-    (32_000, 2_000),
-    (64_000, 4_000),
+#: (partial placements that go on from each item to the next, states before one item, rounds of moves that improve the best
+#: placement before, times the items), sweep by sweep. The first ones shall meet good placements soon: those make most states needless.
+SIZES: Tuple[Tuple[int, int, int], ...] = (
+    (500, 40, 0),
+    (1_000, 200, 1_400),
+    (4_000, 400, 2_500),
+    (16_000, 1_000, 2_500),
+    (64_000, 4_000, 2_500),
 )
+
+#: Width before whose sweep a bound by other means is asked for.
+WIDE = 16_000
 
 
 class _Best:
@@ -55,11 +57,17 @@ def solve_stream(
     start: Iterable[Sequence[str]] = (),
     time_limit_s: float = 10.0,
     gap: float = GAP,
+    rival: Optional[Callable[[float], float]] = None,
+    more_s: float = 0.0,
 ) -> Solution:
     """The least period, with proof where the searches come to an end; without, the best placement met and a bound.
 
     They do not end where a limit of the problem binds that they know nothing of: caps, sizes, pools, and loadables that
     TensorRT parts because of different batches.
+
+    Args:
+        rival: a bound by other means, given the best period known; 0 where it has none.
+        more_s: time on top of the limit that the searches may take where they know more than `rival`.
     """
     began = time.monotonic()
     deadline = began + time_limit_s
@@ -81,13 +89,24 @@ def solve_stream(
                     break
         bounds[engines] = search.bound
         searches.append(search)
-    for width, most_states in SIZES:
+    for width, most_states, moves in SIZES:
+        known = min(bounds.values(), default=INFINITY)
+        if width == WIDE and rival and not timed_out and known < best.limit and 0 < rival(best.value) <= known:
+            deadline += more_s
+            for search in searches:
+                search.deadline = deadline
         for search in sorted(searches, key=lambda s: (s.bound, s.engines)):
             if timed_out or search.complete or search.bound >= best.limit:
                 continue
-            best.offer(search.look(best.limit, width, most_states))
-            rounds += 1
-            bounds[search.engines] = search.bound
-            timed_out = search.stopped
+            if best.evaluation is not None:
+                for assignment in search.shorter(best.evaluation.assignment, moves // len(problem.items)):
+                    best.offer([assignment])
+                    if search.bound >= best.limit:
+                        break
+            if search.bound < best.limit:
+                best.offer(search.look(best.limit, width, most_states))
+                rounds += 1
+                bounds[search.engines] = search.bound
+                timed_out = search.stopped
     bound = min(min(bounds.values(), default=INFINITY), best.value)
     return Solution(best.evaluation, best.value, bound, "sweep", rounds, time.monotonic() - began, timed_out)

@@ -1,0 +1,103 @@
+"""Moves of stretches of items: what they add is what the loads differ by, together too; no call makes a placement longer."""
+
+from __future__ import annotations
+
+import random
+from typing import List, Tuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from edgedla.placement.problem.evaluate import evaluate, worth
+from edgedla.placement.problem.goal import Goal
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.streams.engine_search import EngineSearch
+from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.streams.moves import Mover
+from edgedla.placement.solvers.streams.solve_stream import solve_stream
+from tests.amounts import amount, examples
+from tests.placement.placement_problems import assignments, problems
+from tests.placement.test_placement_sweep import ALL, STREAM, long_chain, of_one_batch
+
+pytestmark = pytest.mark.once
+
+CHECKED = settings(
+    max_examples=examples(amount(10, 40)),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
+)
+
+
+def loads_of(problem: Problem, at: List[int]) -> np.ndarray:
+    e = evaluate(problem, [ALL[d] for d in at])
+    return np.array([e.load(problem, d).latency_us / problem.factor(e.engines, d) for d in ALL])
+
+
+def some_placement(problem: Problem) -> List[int]:
+    possible = list(assignments(problem))
+    return [ALL.index(d) for d in possible[len(possible) // 3]]
+
+
+@CHECKED
+@given(problems(max_items=7, devices=ALL, models=2, limits=False))
+def test_what_moves_add_is_what_the_loads_differ_by(problem: Problem) -> None:
+    problem = of_one_batch(problem, (1.0,) * len(problem.models))
+    mover = Mover(Frontier(problem, ALL), np.ones(3))
+    before = some_placement(problem)
+    loads, moves = mover.moves(before)
+    assert loads == pytest.approx(loads_of(problem, before))
+    for move in moves:
+        after = mover.moved(before, [move])
+        assert loads + move.delta == pytest.approx(loads_of(problem, after))
+        # What was looked at before is not looked at again: the moves of another placement are still its own.
+        assert mover.moves(after)[0] == pytest.approx(loads_of(problem, after))
+    pairs: List[Tuple[int, int]] = [(a, b) for a in range(len(moves)) for b in range(len(moves))]
+    for a, b in random.Random(0).sample(pairs, min(len(pairs), 50)):
+        if moves[a].end <= moves[b].first:
+            both = mover.moved(before, [moves[a], moves[b]])
+            assert loads + moves[a].delta + moves[b].delta == pytest.approx(loads_of(problem, both))
+
+
+def test_moves_balance_a_chain_that_stands_on_one_device() -> None:
+    problem = long_chain(40)
+    frontier = Frontier(problem, ALL)
+    factors = np.array([problem.factor(frozenset(ALL), d) for d in ALL])
+    mover = Mover(frontier, factors)
+    start = ("GPU",) * len(problem.items)
+    periods = [worth(problem, evaluate(problem, start), "throughput")]
+    for placed in mover.improved(start, 60):
+        periods.append(worth(problem, evaluate(problem, placed), "throughput"))
+    assert periods == sorted(periods, reverse=True)
+    assert periods[-1] < 0.6 * periods[0]
+    assert not list(mover.improved(start, 60, until=0.0))
+
+
+@pytest.mark.parametrize("known", [0.0, 1e9])
+def test_sweeps_take_the_time_of_the_rival_only_where_they_know_more(
+    known: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadlines = []
+
+    def look(self: EngineSearch, limit: float, width: int, most_states: int) -> Tuple[()]:
+        deadlines.append(self.deadline)
+        return ()
+
+    monkeypatch.setattr(EngineSearch, "look", look)
+    monkeypatch.setattr(EngineSearch, "first_looks", lambda self, limit: iter(()))
+    problem = long_chain(12)
+    asked = []
+
+    def rival(best: float) -> float:
+        asked.append(best)
+        return known or 1e-3
+
+    solve_stream(problem, STREAM, [("GPU",) * 12], 5.0, rival=rival, more_s=100.0)
+    assert len(asked) == 1
+    assert (max(deadlines) > min(deadlines) + 99) is (known == 0.0)
+
+
+def test_no_rival_is_asked_without_time_for_it() -> None:
+    answer = solve_stream(long_chain(12), Goal("throughput"), [("GPU",) * 12], 5.0)
+    assert answer.gap <= 2e-4
