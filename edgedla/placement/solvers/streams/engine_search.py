@@ -72,7 +72,7 @@ class EngineSearch:
     def look(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
         """The best placements of a sweep of this width, none for want of any below `limit`; raises `bound`.
 
-        Where the states do not fit, the sweep over those that do raises no bound: a beam comes on top.
+        Where the states do not fit and the sweep over those that do meets nothing, a beam does it.
         """
         self._look_through_states(limit, most_states)
         graph = self._graph
@@ -85,10 +85,9 @@ class EngineSearch:
             self._kept = np.sort(np.argsort(-swept.used, kind="stable")[:WEIGHTS])
         self.bound = max(self.bound, swept.bound)
         self.complete, self.stopped = swept.complete, swept.stopped
-        if self.stopped or self.complete or graph.dropped >= self.bound:
+        if swept.assignments or self.stopped or self.complete or graph.dropped >= self.bound:
             return swept.assignments
-        # Of what the graph leaves out less is known than a beam may show.
-        return (*swept.assignments, *self._beam(limit, width, True))
+        return self._beam(limit, width, True)
 
     def _beam(self, limit: float, width: int, merge: bool) -> Tuple[Tuple[str, ...], ...]:
         bound, assignments = beam(

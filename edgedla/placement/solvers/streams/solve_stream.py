@@ -16,8 +16,8 @@ from edgedla.placement.solvers.streams.engine_search import EngineSearch
 #: placement before, times the items), sweep by sweep. The first ones shall meet good placements soon: those make most states needless.
 SIZES: Tuple[Tuple[int, int, int], ...] = (
     (500, 40, 0),
-    (1_000, 200, 1_400),
-    (4_000, 400, 2_500),
+    (1_000, 200, 0),
+    (4_000, 400, 0),
     (16_000, 1_000, 2_500),
     (64_000, 4_000, 2_500),
 )
