@@ -9,12 +9,13 @@ from typing import Any, Callable
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper, save
+from onnx import ModelProto, TensorProto, helper, numpy_helper, parser, save
 
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import EnvironmentMissing, ModelError
 from edgedla.fixes import judge
 from edgedla.fixes.apply import apply_rewrites
+from edgedla.fixes.fix import fix
 from edgedla.fixes.network.model_file import open_model
 from edgedla.fixes.network.network import Goal, Network
 from edgedla.fixes.proofs.sites import Budget
@@ -111,6 +112,29 @@ def test_sizes_that_make_no_layer_leave_their_site_alone() -> None:
     changes = apply_rewrites(Network(opened, Goal()), all_rewrites())
     assert changes.applied == ()
     assert any("its sizes are" in r.reason for r in changes.refused)
+
+
+def test_a_weight_of_texts_is_derived_from_by_no_rewrite() -> None:
+    built = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 13]> net (float[1,8,4,4] x) => (float[1,8,4,4] y) <float[1] w = {2.0}> '
+        "{ y = Div(x, w) }"
+    )
+    built.graph.initializer[0].CopyFrom(helper.make_tensor("w", TensorProto.STRING, [1], [b"2"]))
+    changes = apply_rewrites(Network(open_model(built), Goal()), all_rewrites())
+    assert changes.applied == ()
+    assert {r.reason for r in changes.refused} == {"the elements of 'w' are of type STRING, no numbers"}
+
+
+def test_an_older_model_is_checked_before_it_is_converted() -> None:
+    """ONNX's converter writes down the 2 ** 63 sizes that this Expand may have."""
+    built = model(
+        [helper.make_node("Expand", ["x", "s"], ["y"]), helper.make_node("Concat", ["x", "s"], ["z"], axis=-1)]
+    )
+    built.opset_import[0].version = 9
+    built.graph.input.append(helper.make_tensor_value_info("s", TensorProto.INT64, [2**63 - 1]))
+    built.graph.output.append(helper.make_empty_tensor_value_info("z"))
+    with pytest.raises(ModelError, match=r"onnx\.checker refuses"):
+        fix(built, target="orin")
 
 
 def test_random_inputs_of_sites_keep_to_the_limit() -> None:

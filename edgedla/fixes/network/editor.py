@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import MISSING_DATA, Network, data_of, has_data
 from edgedla.fixes.network.shapes import output_types
+from edgedla.fixes.site import Refused
 
 Pair = Tuple[int, int]
 
@@ -62,8 +64,14 @@ class Editor:
 
         Args:
             weights: initializers; None is left out. The result has the element type of the first.
+
+        Raises:
+            Refused: the elements of one are no numbers.
         """
         read = [w.const_value for w in weights if w is not None]
+        for tensor in read:
+            if not _holds_numbers(tensor):
+                raise Refused(f"the elements of {tensor.name!r} are of type {tensor.dtype}, no numbers")
         dtype, dims = read[0].dtype, self._ir.Shape(shape)
         if not all(has_data(t) for t in read):
             stub = self._ir.ExternalTensor(MISSING_DATA, None, None, dtype, shape=dims, name="")
@@ -143,3 +151,10 @@ class Editor:
         """Conv with the attributes that differ from its defaults."""
         kernel = list(self.network.weight_shape(weight)[2:])
         return self.op("Conv", x, weight, *([] if bias is None else [bias]), kernel_shape=kernel, **attributes)
+
+
+def _holds_numbers(tensor: Any) -> bool:
+    with suppress(TypeError):
+        # Of some types NumPy has no array.
+        return tensor.dtype.numpy().kind in ("f", "i", "u")
+    return False

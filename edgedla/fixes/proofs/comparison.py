@@ -58,7 +58,13 @@ def compare(before: Any, after: Any, equality: str, approximate: float, inputs: 
 
 
 def distance(before: np.ndarray, after: np.ndarray) -> Tuple[float, float]:
-    """(||after - before|| / ||before||, largest difference), in double precision; infinite where one is not finite."""
+    """(||after - before|| / ||before||, largest difference), in double precision; infinite where one is not finite.
+
+    Texts have no distance: they are equal, or infinitely far.
+    """
+    if before.dtype.kind in "OSU":
+        far = 0.0 if np.array_equal(before.reshape(-1), after.reshape(-1)) else float("inf")
+        return far, far
     a, b = before.astype(np.float64).reshape(-1), after.astype(np.float64).reshape(-1)
     # Overflow to the same infinity, or NaN in both, is no difference.
     equal = (a == b) | (np.isnan(a) & np.isnan(b))
@@ -66,7 +72,8 @@ def distance(before: np.ndarray, after: np.ndarray) -> Tuple[float, float]:
     gap = np.abs(b - a)
     if not np.all(np.isfinite(gap)):
         return float("inf"), float("inf")
-    scale = float(np.linalg.norm(before.astype(np.float64).reshape(-1)[np.isfinite(before.reshape(-1))]))
+    whole = before.astype(np.float64).reshape(-1)
+    scale = float(np.linalg.norm(whole[np.isfinite(whole)]))
     norm = float(np.linalg.norm(gap))
     return (norm / scale if scale > 0 else (0.0 if norm == 0 else float("inf"))), float(gap.max(initial=0.0))
 

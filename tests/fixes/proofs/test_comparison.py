@@ -28,10 +28,18 @@ def test_a_wrong_rewrite_would_be_found():
         ([1.0, 2.0], [1.0, np.nan], (np.inf, np.inf)),
         ([0.0, 0.0], [0.0, 0.0], (0.0, 0.0)),
         ([0.0, 0.0], [0.0, 1e-9], (np.inf, 1e-9)),
+        (["monday", "1"], ["monday", "1"], (0.0, 0.0)),
+        (["monday", "1"], ["monday", "2"], (np.inf, np.inf)),
+        (["1"], ["1", "2"], (np.inf, np.inf)),
     ],
 )
 def test_the_distance_of_two_results(before, after, expected):
     assert distance(np.array(before), np.array(after)) == pytest.approx(expected)
+
+
+def test_texts_of_onnx_runtime_are_objects():
+    assert distance(np.array(["1"], object), np.array(["1"], object)) == (0.0, 0.0)
+    assert compare(np.array(["1"], object), np.array(["2"], object), "round", 0.0, "seeded").status == "failed"
 
 
 def test_of_two_samples_the_worse_counts():
