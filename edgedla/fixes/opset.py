@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, List
 
@@ -12,6 +13,8 @@ from edgedla.fixes.network.network import DEFAULT_DOMAINS
 
 #: The body of a newer operator may have a newer one again: Gelu's has CastLike.
 MOST_EXPANSIONS = 4
+#: Elements that a tensor may have (TensorRT's Dims hold 31 bits). The converter writes down a shape of more, value by value.
+MOST_ELEMENTS = 2**31 - 1
 #: What ONNX's bodies cast their constants with; older parsers do not read it, and it is a Cast once the type is known.
 GLUE = "CastLike"
 
@@ -20,7 +23,7 @@ def convert_opset(model: Any, version: int) -> Any:
     """An onnx_ir.Model in the operator set `version`; the model itself where it has that already.
 
     Raises:
-        ModelError: an operator has no form there.
+        ModelError: an operator has no form there, or an input has more elements than a tensor may have.
     """
     present = [v for d, v in model.graph.opset_imports.items() if d in DEFAULT_DOMAINS]
     if present == [version]:
@@ -29,6 +32,7 @@ def convert_opset(model: Any, version: int) -> Any:
 
     # The converter reads no weights: small constants are in the outline, large ones are references.
     proto = outline(model)
+    _require_sizes(proto)
     _drop_defaults(proto)
     try:
         proto = _expanded(proto, version)
@@ -53,6 +57,17 @@ def convert_opset(model: Any, version: int) -> Any:
         model.model_version,
     )
     return converted
+
+
+def _require_sizes(proto: Any) -> None:
+    for value in proto.graph.input:
+        elements = math.prod(max(d.dim_value, 1) for d in value.type.tensor_type.shape.dim)
+        if elements > MOST_ELEMENTS:
+            raise ModelError(
+                f"input {value.name!r} has {elements} elements",
+                where=proto.graph.name or "<model>",
+                allowed=f"at most {MOST_ELEMENTS}",
+            )
 
 
 def _newer_functions(proto: Any, version: int) -> List[str]:

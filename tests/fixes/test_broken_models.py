@@ -125,7 +125,7 @@ def test_a_weight_of_texts_is_derived_from_by_no_rewrite() -> None:
     assert {r.reason for r in changes.refused} == {"the elements of 'w' are of type STRING, no numbers"}
 
 
-def test_an_older_model_is_checked_before_it_is_converted() -> None:
+def test_sizes_of_an_older_model_are_looked_at_before_it_is_converted() -> None:
     """ONNX's converter writes down the 2 ** 63 sizes that this Expand may have."""
     built = model(
         [helper.make_node("Expand", ["x", "s"], ["y"]), helper.make_node("Concat", ["x", "s"], ["z"], axis=-1)]
@@ -133,7 +133,7 @@ def test_an_older_model_is_checked_before_it_is_converted() -> None:
     built.opset_import[0].version = 9
     built.graph.input.append(helper.make_tensor_value_info("s", TensorProto.INT64, [2**63 - 1]))
     built.graph.output.append(helper.make_empty_tensor_value_info("z"))
-    with pytest.raises(ModelError, match=r"onnx\.checker refuses"):
+    with pytest.raises(ModelError, match="input 's' has 9223372036854775807 elements"):
         fix(built, target="orin")
 
 
