@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
@@ -19,11 +19,12 @@ from edgedla.cli.options import (
     split_trtexec,
 )
 from edgedla.cli.output import deliver, destinations, echo, say_where
-from edgedla.errors import DataError, ModelError, UsageError
+from edgedla.errors import DataError, ModelError, ModelTooLarge, UsageError
 
 if TYPE_CHECKING:
     from edgedla.regions.report import CheckReport
     from edgedla.reports.table import Table
+    from edgedla.targets import Platform
 
 #: Forms that people read hold the predicted cost without being asked.
 COSTED_FORMS = ("text", "markdown", "html", "csv")
@@ -93,13 +94,20 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     reports: Dict[str, CheckReport] = {}
     broken: List[DataError] = []
     most = request.costed_layers([form for form, _ in targets])
+    next_is_shown = _shows_next(targets, given, len(sources))
     for source in sources:
         try:
             place = {key: given[key] for key in ("target", "jetpack", "trt")}
             report = request.report(source, place, most, any(form == "html" for form, _ in targets))
-            reports[source.file] = request.with_fixes(report, source) if given["with_fixes"] else report
-        except ModelError as e:
+            if given["with_fixes"]:
+                report = request.with_fixes(report, source)
+            elif next_is_shown:
+                report = request.with_fix_gain(report, source)
+            reports[source.file] = report
+        except ModelTooLarge as e:
             broken.append(e)
+        except ModelError as e:
+            broken.append(request.refusal(e, source, place) if next_is_shown else e)
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
     if not reports:
         raise broken[0]
@@ -111,6 +119,14 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     from edgedla.reports import gate
 
     return 0 if all(gate.passes(report, given["fail_on"]) for report in reports.values()) else 1
+
+
+def _shows_next(targets: Sequence[Tuple[str, str]], given: Dict[str, Any], models: int) -> bool:
+    """Whether some form names the command to run next."""
+    from edgedla.reports.check.text import SCREENS
+
+    screens = models <= SCREENS and not (given["everything"] or given["quiet"])
+    return any(form == "html" or (form == "text" and screens) for form, _ in targets)
 
 
 def _show(reports: Dict[str, CheckReport], targets: Sequence[Tuple[str, str]], given: Dict[str, Any]) -> None:
@@ -194,23 +210,56 @@ class _Request:
 
     def with_fixes(self, report: CheckReport, source: ModelSource) -> CheckReport:
         """The report with what `edgedla fix` would make of the model; nothing is run for it."""
-        from edgedla.cli.arguments.this_board import own_power_mode
         from edgedla.fixes.fix import fix
-        from edgedla.fixes.judge import PURPOSES
+        from edgedla.fixes.judge import pays
+        from edgedla.regions.values import FixGain
 
-        purpose = next(purpose for purpose, mode in PURPOSES.items() if mode == report.mode)
+        purpose = _purpose(report.mode)
         result = fix(
             source.source,
             target=report.platform.module.id,
             trt=report.platform.release.trt_text,
             precision=report.precision,
             purpose=purpose,
-            shapes=self.shapes,
-            batch=self.batch,
-            power_mode=self.costs["power_mode"] or own_power_mode(report.platform.module.id),
             prove=False,
+            **self._sizes_and_power(report.platform),
         )
-        return replace(report, with_fixes=result.summary())
+        gain = FixGain(pays(result.before, result.after, purpose), result.after.latency_us)
+        return replace(report, with_fixes=result.summary(), fix_gain=gain)
+
+    def with_fix_gain(self, report: CheckReport, source: ModelSource) -> CheckReport:
+        """The report with whether `edgedla fix` pays, where the command to run next rests on it."""
+        from edgedla.reports.worth import asks_for_fix
+
+        if not asks_for_fix(report):
+            return report
+        from edgedla.cli.arguments.fix_gain import gain_of
+
+        platform, purpose = report.platform, _purpose(report.mode)
+        gain = gain_of(source, platform, purpose, precision=report.precision, **self._sizes_and_power(platform))
+        return replace(report, fix_gain=gain)
+
+    def refusal(self, error: ModelError, source: ModelSource, place: Mapping[str, Optional[str]]) -> ModelError:
+        """The refusal of a model, with the command that makes it one that TensorRT's parser takes, where there is one."""
+        from edgedla.cli.arguments.fix_gain import with_hint
+        from edgedla.targets import platform_for
+
+        platform = platform_for(**place)
+        purpose, precision = _purpose(self.mode), self.precision
+        return with_hint(error, source, platform, purpose, precision=precision, **self._sizes_and_power(platform))
+
+    def _sizes_and_power(self, platform: Platform) -> Dict[str, Any]:
+        from edgedla.cli.arguments.this_board import own_power_mode
+
+        power_mode = self.costs["power_mode"] or own_power_mode(platform.module.id)
+        return {"shapes": self.shapes, "batch": self.batch, "power_mode": power_mode}
+
+
+def _purpose(mode: str) -> str:
+    """What `edgedla fix` calls the way to build."""
+    from edgedla.fixes.judge import PURPOSES
+
+    return next(purpose for purpose, checked in PURPOSES.items() if checked == mode)
 
 
 def _compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: _Request) -> int:

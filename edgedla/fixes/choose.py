@@ -8,7 +8,7 @@ the sites of one loadable, of one block, and single sites, as far as the number 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from edgedla.fixes.apply import Applied, Key, apply_rewrites
 from edgedla.fixes.judge import Figures, Judge, value_of
@@ -77,10 +77,23 @@ def _most_trials(layers: int) -> int:
 
 
 class Chooser:
-    """Searches over the sites of one folded model; the model stays as it is."""
+    """Searches over the sites of one folded model; the model stays as it is.
 
-    def __init__(self, model: Any, goal: Goal, rewrites: Sequence[Rewrite], judge: Judge, objective: str) -> None:
+    Args:
+        enough: the search ends with the first form whose figures it takes; what comes later is only better.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        goal: Goal,
+        rewrites: Sequence[Rewrite],
+        judge: Judge,
+        objective: str,
+        enough: Callable[[Figures], bool] = lambda after: False,
+    ) -> None:
         self.model = model
+        self._enough = enough
         self.goal, self.rewrites, self.judge, self.objective = goal, tuple(rewrites), judge, objective
         self.sites: Tuple[Applied, ...] = ()
         self._most = MOST_TRIALS
@@ -93,10 +106,11 @@ class Chooser:
         self._most = _most_trials(max(before.layers, after.layers, 1))
         dropped: FrozenSet[Key] = frozenset()
         bundles: List[Bundle] = []
-        rounds = (self._by_rewrite, self._by_loadable, self._by_block, self._one_by_one)
-        for group in rounds:
+        for group in (self._by_rewrite, self._by_loadable, self._by_block, self._one_by_one):
             in_vain = 0
             for title, keys in group(dropped):
+                if self._enough(self._trial(dropped)[0]):
+                    break
                 keys = keys - dropped
                 if not keys or len(self._seen) >= self._most or (group == self._one_by_one and in_vain >= MOST_IN_VAIN):
                     continue
@@ -132,6 +146,8 @@ class Chooser:
         """
         best, count = before, 0
         for title, keys in [*self._by_block(frozenset()), *self._by_rewrite(frozenset())][::-1]:
+            if self._enough(best):
+                break
             if not keys & dropped:
                 continue
             figures, sites = self._trial(dropped - keys)

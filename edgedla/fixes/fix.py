@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 
@@ -17,17 +18,19 @@ from edgedla.fixes.account import (
 from edgedla.fixes.apply_proven import apply_proven, conversion_note, feeds_of, network_proof
 from edgedla.fixes.choose import Chooser
 from edgedla.fixes.fold import fold_constants, set_shapes
-from edgedla.fixes.judge import PURPOSES, Judge, require_size
+from edgedla.fixes.judge import PURPOSES, Judge, pays, require_size
 from edgedla.fixes.metadata import write_metadata
 from edgedla.fixes.network.model_file import checked, open_model, outline, require_sound
 from edgedla.fixes.network.network import Goal
+from edgedla.fixes.network.weightless import open_weightless
 from edgedla.fixes.opset import convert_opset
 from edgedla.fixes.preprocess import Embedded, embed, prove_embedding
 from edgedla.fixes.proofs.whole_network import NetworkProof
 from edgedla.fixes.result import FixResult
 from edgedla.fixes.wanted import opset_to_write, require_opset, require_samples, wanted_rewrites
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, batch_taken
-from edgedla.targets import platform_for
+from edgedla.regions.values import FixGain
+from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import PRECISIONS, one_of
 
 OBJECTIVES = ("latency", "throughput", "energy", "loadables")
@@ -141,6 +144,36 @@ def fix(
         layers_before=layers_before,
         layers_after=layers_after,
     )
+
+
+def fix_gain(
+    model: Any,
+    platform: Platform,
+    *,
+    precision: str = "fp16",
+    purpose: str = "hybrid",
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    batch: Optional[int] = None,
+    power_mode: Optional[str] = None,
+) -> FixGain:
+    """Whether `fix` with its defaults pays, by the same search, which ends as soon as that is sure. Weights are not read.
+
+    Args:
+        model: path, bytes or ModelProto; the rest as for `fix`.
+
+    Raises:
+        UsageError, ModelError, EnvironmentMissing: as `fix`.
+    """
+    require_size(model, platform.release.trt)
+    before_conversion, work, _ = _opened(open_weightless(model), "", None, shapes or {}, batch)
+    judge = Judge(platform, precision, purpose, power_mode)
+    before = judge.figures(outline(before_conversion))
+    goal = Goal(precision, purpose != "hybrid", trt=platform.release.trt, chip=platform.module.chip)
+    rewrites = wanted_rewrites((), (), purpose, 0.0, precision)
+    fold_constants(work)
+    sure = partial(pays, before, purpose=purpose)
+    after = Chooser(work, goal, rewrites, judge, "latency", sure).choose().after
+    return FixGain(pays(before, after, purpose), after.latency_us)
 
 
 def _path_of(model: Any) -> str:

@@ -16,6 +16,7 @@ from edgedla.placement.prediction.predict import Predictor
 from edgedla.placement.problem.model import Model
 from edgedla.regions import check_graph
 from edgedla.regions.report import CheckReport
+from edgedla.regions.values import LEAST_GAIN
 from edgedla.rules import load_rules
 from edgedla.targets import Platform
 
@@ -188,6 +189,24 @@ class Judge:
             period_us=stream.latency.latency_us * busiest,
             gpu_us=gpu_us,
         )
+
+
+def pays(before: Figures, after: Figures, purpose: str, objective: str = "latency") -> bool:
+    """Whether the rewritten network is worth having: what `edgedla fix` says of itself, and `edgedla check` of it.
+
+    A strict or standalone build has to pass, or to come nearer to it, before anything else counts.
+    """
+    if before.refused or after.refused:
+        return bool(before.refused) and not after.refused
+    if purpose != "hybrid":
+        ways = [(not figures.passes, len(figures.offenders)) for figures in (before, after)]
+        if ways[0] != ways[1]:
+            return ways[1] < ways[0]
+    value, lower = value_of(before, objective), value_of(after, objective)
+    if value == float("inf"):
+        # No cost is known.
+        value, lower = float(before.loadables), float(after.loadables)
+    return lower < value and lower <= value * (1 - LEAST_GAIN)
 
 
 def value_of(figures: Figures, objective: str) -> float:

@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Protocol, Tuple
 from edgedla.documents import header
 from edgedla.graph.open_sizes import GivenSizes
 from edgedla.graph.source import SourceLocation
-from edgedla.regions.values import Cause, Cut, NodePrediction, Placed, RankedChange, SlowerChanges, Transition
+from edgedla.regions.values import Cause, Cut, FixGain, NodePrediction, Placed, RankedChange, SlowerChanges, Transition
 from edgedla.rules.verdict import Finding, Support, Verdict
 from edgedla.targets.platform import Platform
 
@@ -205,6 +205,7 @@ class CheckReport:
         strict: the answer for a build without fallback; None in mode "fallback".
         worth: predicted time and energy of every way to run it (placement.worth), where it was asked for.
         slower: changes that are left out of the ranking, where costs are known.
+        fix_gain: whether `edgedla fix` pays, where it was asked for: for the command to run next; in no document.
         with_fixes: what `edgedla fix` would make of the model (fixes.FixResult.summary), where it was asked for.
     """
 
@@ -229,6 +230,7 @@ class CheckReport:
     with_fixes: Optional[Mapping[str, Any]] = None
     slower: Optional[SlowerChanges] = None
     sizes: GivenSizes = field(default=GivenSizes(), compare=False)
+    fix_gain: Optional[FixGain] = field(default=None, compare=False)
     verdicts: Tuple[Verdict, ...] = field(default=(), repr=False, compare=False)
 
     @property

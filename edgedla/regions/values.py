@@ -241,6 +241,22 @@ class SlowerChanges(NamedTuple):
         }
 
 
+#: A change of the model is named for the time of a frame where it takes off this share of it at least.
+LEAST_GAIN = 0.01
+
+
+class FixGain(NamedTuple):
+    """What `edgedla fix` gains, as its own search judges it, without proofs.
+
+    Attributes:
+        pays: whether a frame takes LEAST_GAIN less, or a strict or standalone build comes nearer.
+        latency_us: of one frame after it, as TensorRT places it, or less: the search ends where it pays. None where unknown.
+    """
+
+    pays: bool
+    latency_us: Optional[float]
+
+
 class Prediction(NamedTuple):
     """What TensorRT will do with a network: `layers[i].index == i`, regions kept and dropped, and the ranking."""
 

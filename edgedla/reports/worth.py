@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Optional, Tuple, cast
 
 from edgedla.regions.report import CheckReport
+from edgedla.regions.values import LEAST_GAIN
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.page.verdict import Verdict
 from edgedla.rules.remedies import remedies
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 COSTED_LAYERS = 500
 #: A precision is named beside the one asked for where it is this many times as fast or as slow.
 NOTABLE = 1.25
-#: Changes are named for the time of a frame where they take off this share of it at least: for a build without fallback some
-#: change nothing of it.
-LEAST_GAIN = 0.01
 
 
 def worth_of(report: CheckReport) -> Optional[Worth]:
@@ -141,42 +139,75 @@ def other_precision(report: CheckReport) -> Optional[str]:
 
 def next_command(report: CheckReport, file: str) -> Optional[str]:
     """The one command that brings the user on; None where none does."""
-    given, file = file, shlex.quote(file)
+    before = _before_fix(report, file)
+    if before is not None:
+        return before
+    rest = f"{shlex.quote(file)} {_options(report)}"
+    if _fix_pays(report):
+        purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
+        return f"edgedla fix {rest}{purpose} -o {_fixed(file)}"
+    asked = ratio(report)
+    if asked is not None and not asked.wins:
+        return f"edgedla place {rest} --objective throughput"
+    return f"edgedla build {rest} -o {shlex.quote(_stem(file))}"
+
+
+def asks_for_fix(report: CheckReport) -> bool:
+    """Whether the command to run next rests on what `edgedla fix` gains."""
+    return _before_fix(report, "") is None
+
+
+def _before_fix(report: CheckReport, file: str) -> Optional[str]:
+    """The command that comes before any rewrite: another module, sizes, the cost, INT8."""
     if not report.platform.has_dla:
         return "edgedla targets"
-    platform = f"--target {report.platform.module.id}{_release(report.platform)}"
+    file, platform = shlex.quote(file), f"--target {report.platform.module.id}{release_options(report.platform)}"
     int8 = " --precision int8" if report.precision == "int8" else ""
-    sizes = f" {report.sizes.options()}" if report.sizes.options() else ""
     # The notes say which options close the sizes; their letters stand for numbers that only the user knows.
     closing = [note.split("; give ")[1] for note in report.notes if "; give --" in note]
     if worth_of(report) is None and (closing or any(str(layer.cause) == "open_sizes" for layer in report.layers)):
         return f"edgedla check {file} {platform}{int8} {report.sizes.options(closing)}".rstrip()
     if worth_of(report) is None and len(report.layers) > COSTED_LAYERS:
-        return f"edgedla check {file} {platform}{int8}{sizes} --cost"
-    other = other_precision(report)
+        return f"edgedla check {file} {_options(report)} --cost"
     asked = ratio(report)
-    if other == "int8" and asked is not None and not asked.wins:
-        return f"edgedla check {file} {platform} --precision int8{sizes}"
-    rewrites = rewrites_of(report)
-    if rewrites and not _stays_behind(report):
-        purpose = "" if report.mode == "fallback" else f" --for {report.mode}"
-        return f"edgedla fix {file} {platform}{int8}{sizes}{purpose} -o {_fixed(given)}"
-    if asked is not None and not asked.wins:
-        return f"edgedla place {file} {platform}{int8}{sizes} --objective throughput"
-    return f"edgedla build {file} {platform}{int8}{sizes} -o {shlex.quote(_stem(given))}"
+    if other_precision(report) == "int8" and asked is not None and not asked.wins:
+        return f"edgedla check {file} {platform} --precision int8{_sizes(report)}"
+    return None
 
 
-def _stays_behind(report: CheckReport) -> bool:
-    """With all ranked changes too the GPU alone is faster by more than the spreads, and all engines bring no more frames."""
-    worth, dla, gpu = worth_of(report), way(report, "tensorrt"), way(report, "gpu")
+def _options(report: CheckReport) -> str:
+    """The options that ask for the platform, precision and sizes of the report again."""
+    int8 = " --precision int8" if report.precision == "int8" else ""
+    return f"--target {report.platform.module.id}{release_options(report.platform)}{int8}{_sizes(report)}"
+
+
+def _sizes(report: CheckReport) -> str:
+    return f" {report.sizes.options()}" if report.sizes.options() else ""
+
+
+def _fix_pays(report: CheckReport) -> bool:
+    """As `edgedla fix` judges it; where it could not be asked, the ranked changes that it knows stand for it."""
+    gain = report.fix_gain
+    if gain is not None:
+        return gain.pays and not stays_behind(report, gain.latency_us)
     after_us = report.ranking[-1].latency_us if report.ranking else None
+    return bool(rewrites_of(report)) and not stays_behind(report, after_us)
+
+
+def stays_behind(report: CheckReport, after_us: Optional[float]) -> bool:
+    """After the changes too the GPU alone is faster by more than the spreads, and all engines bring no more frames.
+
+    Args:
+        after_us: of a frame after the changes; None where unknown.
+    """
+    worth, dla, gpu = worth_of(report), way(report, "tensorrt"), way(report, "gpu")
     if report.mode != "fallback" or worth is None or dla is None or gpu is None or after_us is None:
         return False
     more = len(worth.streams) > 1 and worth.streams[-1].throughput_fps > worth.streams[0].throughput_fps
     return not more and after_us * (1 - dla.cost.spread) > gpu.cost.latency_range_us[1]
 
 
-def _release(platform: Platform) -> str:
+def release_options(platform: Platform) -> str:
     """The options that ask for this release again; none where the module's default is meant."""
     module, release = platform.module.id, platform.release
     if release == platform_for(module).release:

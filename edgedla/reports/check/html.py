@@ -9,7 +9,7 @@ from edgedla.regions.report import CheckReport
 from edgedla.reports import layer_groups, summary, words, worth
 from edgedla.reports.check.findings import OPEN, findings_of
 from edgedla.reports.check.ribbon import MOST_CELLS, STYLE_WORDS, common_prefix, reason_of, ribbon, style_of
-from edgedla.reports.check.slower import nothing_to_change, slower_changes
+from edgedla.reports.check.slower import by_fix, nothing_to_change, slower_changes
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.page.figures import Bar, Fact, Figure, Part
 from edgedla.reports.page.numbers import MINUS, megabytes, milliseconds, signed_count, significant
@@ -51,7 +51,8 @@ def page_values(report: CheckReport, file: str, prefix: str = "") -> Dict[str, A
         "split": _split(report),
         "buys": list(worth.buys(report)),
         "steps": [_step(report, n) for n in range(len(report.ranking))],
-        "no_step": nothing_to_change(report) if report.totals.layers_gpu else "Nothing to change.",
+        "no_step": nothing_to_change(report) if report.totals.layers_gpu or by_fix(report) else "Nothing to change.",
+        "fixed": by_fix(report) if report.ranking else "",
         "slower": slower_changes(report),
         "command": worth.next_command(report, file),
         "frames": frames,

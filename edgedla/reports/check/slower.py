@@ -1,16 +1,36 @@
-"""What a check says of changes that it does not rank."""
+"""What a check says of changes that it does not rank, and of those that `edgedla fix` makes."""
 
 from __future__ import annotations
 
 from edgedla.regions.report import CheckReport
 from edgedla.reports.page.numbers import milliseconds
+from edgedla.reports.worth import stays_behind, way
 
 
 def nothing_to_change(report: CheckReport) -> str:
     """What stands where no change is ranked, though layers are refused."""
+    if report.fix_gain is not None and report.fix_gain.pays and report.with_fixes is None:
+        return by_fix(report)
     if report.slower is not None:
         return "No change of a refused layer makes a frame faster."
     return "Nothing is worth changing: no known remedy brings more than its loadables cost."
+
+
+def by_fix(report: CheckReport) -> str:
+    """What `edgedla fix` gains, where it was asked; "" where there is nothing to say, or the report shows all of it."""
+    gain = report.fix_gain
+    if gain is None or report.with_fixes is not None:
+        return ""
+    if not gain.pays:
+        return "`edgedla fix` gains nothing here: such changes are made by hand." if report.ranking else ""
+    if report.mode != "fallback":
+        return f"`edgedla fix --for {report.mode}` brings this build nearer (predicted)."
+    dla = way(report, "tensorrt")
+    if dla is None or gain.latency_us is None:
+        return "`edgedla fix` lowers the number of loadables (predicted)."
+    now, after = milliseconds(dla.cost.latency_us), milliseconds(gain.latency_us)
+    behind = " The GPU alone stays faster." if stays_behind(report, gain.latency_us) else ""
+    return f"`edgedla fix` brings a frame from {now} to {after} or less (predicted).{behind}"
 
 
 def slower_changes(report: CheckReport) -> str:

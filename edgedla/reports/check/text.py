@@ -10,7 +10,7 @@ from edgedla.regions.values import RankedChange
 from edgedla.reports import layer_groups, summary, words, worth
 from edgedla.reports.check.listing import listing
 from edgedla.reports.check.refusals import by_remedy, pulled_along
-from edgedla.reports.check.slower import nothing_to_change, slower_changes
+from edgedla.reports.check.slower import by_fix, nothing_to_change, slower_changes
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.text import Line, clean, folded, print_lines
@@ -191,8 +191,9 @@ def _price(way: Way) -> str:
 
 def _changes(report: CheckReport) -> Iterator[Line]:
     refused = any(layer.cause.is_root and str(layer.placed) == "gpu" for layer in report.layers)
+    fixed = by_fix(report)
     if not report.ranking:
-        if refused:
+        if refused or fixed:
             yield from (("", 0, ""), ("title", 0, "Change these layers first"))
             yield "", 2, nothing_to_change(report)
             if report.slower is not None:
@@ -204,6 +205,8 @@ def _changes(report: CheckReport) -> Iterator[Line]:
         yield "", 2, f"{place}. {words.fix_text(change.fixes)}: {count(len(change.layers), 'layer')}{alone}"
         last = place == len(report.ranking) > 1
         yield ("title" if last else "dim"), 5, f"{'together: ' if last else ''}{after(report, change)}"
+    if fixed:
+        yield "", 2, fixed
     if report.slower is not None:
         yield "dim", 2, slower_changes(report)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.fixes.judge import Figures, value_of
+from edgedla.fixes.judge import Figures, pays, value_of
 from edgedla.fixes.result import FixResult, RefusedSite
 from edgedla.reports.page.numbers import significant
 from edgedla.reports.text import Line, aligned, clean
@@ -66,6 +66,8 @@ def headline(result: FixResult) -> Tuple[str, str]:
     if result.before.refused and not result.after.refused:
         sentence += f"; accepted now, before: {clean(result.before.refused)}"
     if result.purpose == "hybrid":
+        if not pays(result.before, result.after, result.purpose, result.objective):
+            return "mixed", f"{sentence}; no notable gain (predicted)"
         return "good", sentence + _gain(result)
     if result.after.passes:
         return "good", f"{sentence}; a {result.purpose} build passes (predicted)"

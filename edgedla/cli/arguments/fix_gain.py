@@ -1,0 +1,50 @@
+"""Whether `edgedla fix` would pay, asked by other commands before they name it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any, Optional
+
+from edgedla.cli.arguments.models import ModelSource
+from edgedla.errors import EdgedlaError, EnvironmentMissing, ModelError
+
+if TYPE_CHECKING:
+    from edgedla.regions.values import FixGain
+    from edgedla.targets import Platform
+
+
+def gain_of(source: ModelSource, platform: Platform, purpose: str, **options: Any) -> Optional[FixGain]:
+    """As `edgedla fix` judges it; None where that cannot be known here.
+
+    Args:
+        options: of `fix_gain`.
+    """
+    from edgedla.fixes.fix import fix_gain
+    from edgedla.regions.values import FixGain
+
+    try:
+        return fix_gain(source.source, platform, purpose=purpose, **options)
+    except EnvironmentMissing:
+        return None
+    except EdgedlaError:
+        # `edgedla fix` would say the same.
+        return FixGain(False, None)
+
+
+def with_hint(error: ModelError, source: ModelSource, platform: Platform, purpose: str, **options: Any) -> ModelError:
+    """The refusal of a model, with the command that makes it one that TensorRT's parser takes, where there is one.
+
+    Args:
+        options: of `fix_gain`.
+    """
+    from edgedla.graph.open_sizes import GivenSizes
+    from edgedla.reports.worth import release_options
+
+    gain = gain_of(source, platform, purpose, **options)
+    if gain is None or not gain.pays:
+        return error
+    sizes = GivenSizes(options["shapes"], options["batch"]).options()
+    where = f"{shlex.quote(source.file)} --target {platform.module.id}{release_options(platform)}"
+    hint = f"`edgedla fix {where}{' ' * bool(sizes)}{sizes} -o OUT` writes it so that the parser takes it"
+    told = f"{error.hint}\n  {hint}" if error.hint else hint
+    return type(error)(error.what, where=error.where, allowed=error.allowed, hint=told)

@@ -1,0 +1,70 @@
+"""A model opened without its weights, however large its file is: enough to match rewrites and to predict what they gain."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Iterable, Iterator
+
+from edgedla.errors import ModelError
+from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.model_file import open_model
+from edgedla.fixes.network.network import MISSING_DATA
+from edgedla.importers.model_file.onnx_file import read
+
+#: TensorProto's fields with elements.
+PAYLOADS = (
+    "raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"
+)  # fmt: skip
+
+
+def open_weightless(model: Any) -> Any:
+    """An onnx_ir.Model. Large tensors that stand in the file point to data that is missing; small ones beside it are read.
+
+    Args:
+        model: path, bytes, onnx.ModelProto or importers' OnnxFile.
+
+    Raises:
+        ModelError: it cannot be read, or not whole.
+        EnvironmentMissing: onnx-ir is missing, or Python is too old.
+    """
+    ir = onnx_ir()
+    source = read(model)
+    proto = type(source.model)()
+    proto.CopyFrom(source.model)
+    for tensor in _tensors(proto):
+        inside = tensor.data_location != tensor.EXTERNAL
+        if inside and math.prod(tensor.dims) > 0 and not any(getattr(tensor, field) for field in PAYLOADS):
+            tensor.data_location = tensor.EXTERNAL
+            tensor.external_data.add(key="location", value=MISSING_DATA)
+    try:
+        opened = ir.from_proto(proto)
+    except Exception as e:
+        # onnx-ir raises unrelated classes here.
+        raise ModelError(f"the model cannot be read: {str(e)[:200]}", where=source.where) from e
+    if source.folder is not None:
+        ir.external_data.set_base_dir(opened.graph, source.folder)
+    return open_model(opened)
+
+
+def _tensors(proto: Any) -> Iterator[Any]:
+    """Initializers, and constants that stand in nodes, those of bodies and functions too."""
+    yield from _of_graph(proto.graph)
+    for function in proto.functions:
+        yield from _of_nodes(function.node)
+
+
+def _of_graph(graph: Any) -> Iterator[Any]:
+    yield from graph.initializer
+    yield from _of_nodes(graph.node)
+
+
+def _of_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
+    for node in nodes:
+        for entry in node.attribute:
+            if entry.HasField("t"):
+                yield entry.t
+            yield from entry.tensors
+            if entry.HasField("g"):
+                yield from _of_graph(entry.g)
+            for body in entry.graphs:
+                yield from _of_graph(body)

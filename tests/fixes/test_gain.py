@@ -1,0 +1,183 @@
+"""Whether `edgedla fix` pays: `check` asks the same search that `fix` runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import edgedla
+from edgedla.cli.main import exit_code_of
+from edgedla.errors import EnvironmentMissing
+from edgedla.fixes import fix as fix_module
+from edgedla.fixes.fix import fix_gain
+from edgedla.fixes.judge import Figures, pays
+from edgedla.fixes.network.network import has_data
+from edgedla.fixes.network.weightless import open_weightless
+from edgedla.targets import platform_for
+from tests.amounts import amount
+from tests.models import constant, ints, node, onnx_model, save
+
+ORIN = platform_for("agx-orin-64gb")
+CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus" / "nets"
+#: Ranked remedies have a rewrite that does not hold, or gains nothing (SSD300, SqueezeNet, FastViT); a rewrite pays that no ranked
+#: remedy names (VGG-16); several rewrites pay together; the parser takes the network only after them (ConvNeXt on Xavier).
+NETWORKS = (
+    "det_ssd300_vgg16",
+    "tv_squeezenet1_1",
+    "tv_vgg16",
+    "tv_convnext_tiny",
+    "tv_resnet50_b8",
+    "tv_mobilenet_v3_small",
+    "timm_fastvit_t8",
+    "tv_densenet121",
+)
+
+
+def average_network(
+    channels: int = 64, size: int = 56, reader: str = "Relu", convolutions: int = 12
+) -> onnx.ModelProto:
+    """Convolutions around a global average, which the DLA refuses; `fix` writes an AveragePool."""
+    rng = np.random.default_rng(0)
+    constants = {
+        "w1": 0.1 * rng.standard_normal((channels, channels, 3, 3)).astype(np.float32),
+        "w2": 0.1 * rng.standard_normal((channels, channels, 1, 1)).astype(np.float32),
+    }
+    nodes = [
+        node("Conv", "x w1", "a0", pads=[1, 1, 1, 1]),
+        *(node("Conv", f"a{n} w1", f"a{n + 1}", pads=[1, 1, 1, 1]) for n in range(convolutions)),
+        node("GlobalAveragePool", f"a{convolutions}", "g"),
+        node("Conv", "g w2", "c"),
+        node(reader, "c", "y"),
+    ]
+    return onnx_model(nodes, {"x": (1, channels, size, size)}, {"y": (1, channels, 1, 1)}, constants)
+
+
+def division_network() -> onnx.ModelProto:
+    """A division by a tensor: the remedy's rewrite takes divisions by constants alone."""
+    return onnx_model([node("Div", "x z", "y")], {"x": (1, 8, 32, 32), "z": (1, 8, 32, 32)}, {"y": (1, 8, 32, 32)})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "purpose", "expected"),
+    [
+        (Figures(latency_us=100.0), Figures(latency_us=99.0), "hybrid", True),
+        (Figures(latency_us=100.0), Figures(latency_us=99.1), "hybrid", False),
+        (Figures(refused="no"), Figures(latency_us=900.0), "hybrid", True),
+        (Figures(refused="no"), Figures(refused="no"), "hybrid", False),
+        (Figures(loadables=3), Figures(loadables=2), "hybrid", True),
+        (Figures(loadables=0), Figures(loadables=0), "hybrid", False),
+        (Figures(passes=False, latency_us=1.0), Figures(passes=True, latency_us=2.0), "strict", True),
+        (
+            Figures(passes=False, offenders=("a", "b"), latency_us=1.0),
+            Figures(passes=False, offenders=("a",), latency_us=2.0),
+            "strict",
+            True,
+        ),
+        (Figures(passes=True, latency_us=2.0), Figures(passes=False, latency_us=1.0), "strict", False),
+    ],
+)
+def test_what_pays(before: Figures, after: Figures, purpose: str, expected: bool) -> None:
+    assert pays(before, after, purpose) is expected
+
+
+@pytest.mark.parametrize("model", [average_network(), average_network(reader="Sin"), division_network()])
+@pytest.mark.parametrize("purpose", ["hybrid", "strict"])
+def test_the_gain_is_what_fix_finds(model: onnx.ModelProto, purpose: str) -> None:
+    gain = fix_gain(model, ORIN, precision="int8", purpose=purpose)
+    result = edgedla.fix(model, target=ORIN.module.id, precision="int8", purpose=purpose, prove=False)
+    assert gain.pays == pays(result.before, result.after, purpose)
+    assert result.after.latency_us is not None
+    assert gain.latency_us is not None
+    assert gain.latency_us >= result.after.latency_us - 0.1
+
+
+def test_the_gain_needs_no_weights(tmp_path: Path) -> None:
+    whole = average_network(512, 14)
+    path = save(whole, tmp_path / "net.onnx")
+    opened = open_weightless(path)
+    assert not has_data(opened.graph.initializers["w1"].const_value)
+    assert fix_gain(path, ORIN, precision="int8") == fix_gain(whole, ORIN, precision="int8")
+
+
+def test_small_constants_beside_the_model_are_read(tmp_path: Path) -> None:
+    """A rewrite that rests on numbers finds them in the file beside the model, from any folder."""
+    model = onnx_model(
+        [node("Mul", "x k", "a"), node("Reshape", "a s", "y")],
+        {"x": (1, 8, 4, 4)},
+        {"y": (1, 8, 16, 1)},
+        [constant("k", np.full((1, 8, 1, 1), 2, np.float32)), ints("s", 1, 8, 16, 1)],
+    )
+    path = tmp_path / "net.onnx"
+    onnx.save(model, str(path), save_as_external_data=True, location="net.data", size_threshold=0)
+    opened = open_weightless(path)
+    assert list(opened.graph.initializers["s"].const_value.numpy()) == [1, 8, 16, 1]
+
+
+def _next(text: str) -> str:
+    return text.rstrip().splitlines()[-1].split()[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "verb", "said"),
+    [
+        (average_network(), "fix", "`edgedla fix` brings a frame from"),
+        (division_network(), "place", ""),
+    ],
+)
+def test_check_names_fix_where_it_pays(
+    model: onnx.ModelProto, verb: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save(model, tmp_path / "net.onnx")
+    exit_code_of(["check", str(path), "--target", ORIN.module.id, "--precision", "int8"])
+    text = capsys.readouterr().out
+    assert _next(text) == verb
+    assert said in " ".join(text.split())
+    exit_code_of(["fix", str(path), "--target", ORIN.module.id, "--precision", "int8", "--dry-run"])
+    assert ("times better" in capsys.readouterr().out) == (verb == "fix")
+
+
+def test_without_its_library_the_ranked_changes_decide(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: Any, **__: Any) -> None:
+        raise EnvironmentMissing("no onnx-ir")
+
+    monkeypatch.setattr(fix_module, "fix_gain", missing)
+    path = save(average_network(), tmp_path / "net.onnx")
+    exit_code_of(["check", str(path), "--target", ORIN.module.id, "--precision", "int8"])
+    text = capsys.readouterr().out
+    assert _next(text) == "fix"
+    assert "`edgedla fix` brings" not in text
+
+
+def test_a_refused_model_names_fix_where_that_makes_it_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shape = {"x": (1, 8, 16)}
+    constants = {"scale": np.ones(16, np.float32), "bias": np.zeros(16, np.float32)}
+    nodes = [node("LayerNormalization", "x scale bias", "y", axis=-1)]
+    path = save(onnx_model(nodes, shape, {"y": (1, 8, 16)}, constants, opset=17), tmp_path / "net.onnx")
+    assert exit_code_of(["check", str(path), "--target", "xavier-nx-8gb"]) == 3
+    said = capsys.readouterr().err
+    assert f"`edgedla fix {path} --target xavier-nx-8gb -o OUT`" in said
+    assert exit_code_of(["fix", str(path), "--target", "xavier-nx-8gb", "-o", str(tmp_path / "fixed.onnx")]) == 0
+    assert exit_code_of(["check", str(tmp_path / "fixed.onnx"), "--target", "xavier-nx-8gb", "--fail-on", "never"]) == 0
+    empty = tmp_path / "empty.onnx"
+    empty.write_bytes(b"")
+    assert exit_code_of(["check", str(empty), "--target", "xavier-nx-8gb"]) == 3
+    assert "edgedla fix" not in capsys.readouterr().err
+
+
+@pytest.mark.once
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not beside the checkout")
+@pytest.mark.parametrize("target", ["agx-orin-64gb", "xavier-nx-8gb"])
+@pytest.mark.parametrize("name", NETWORKS[: amount(5, len(NETWORKS))])
+def test_check_and_fix_agree_on_real_networks(name: str, target: str) -> None:
+    path = str(CORPUS / f"{name}.onnx")
+    gain = fix_gain(path, platform_for(target), precision="int8")
+    result = edgedla.fix(path, target=target, precision="int8", prove=False)
+    assert gain.pays == pays(result.before, result.after, "hybrid")
