@@ -10,7 +10,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.accuracy.metrics import Metric, metric_of
 from edgedla.builder import load_artifact
-from edgedla.builder.artifact.store import own_folder
 from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.commands import commands_of
@@ -18,6 +17,7 @@ from edgedla.deployment.data import Parts, parts_of
 from edgedla.deployment.deployment import Deployment
 from edgedla.deployment.details import bound_kept, details_of, notes_of, versions_of
 from edgedla.deployment.device import on_device
+from edgedla.deployment.occupied import LOCK, key_of, occupied
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.search import Search, Trial
 from edgedla.deployment.source import Facts, as_source
@@ -56,18 +56,27 @@ def deploy(
         fresh: forget finished steps.
 
     Raises:
-        UsageError, ModelError, DataError, BuildError, EnvironmentMissing, RunError.
+        UsageError, ModelError, DataError, BuildError, EnvironmentMissing, RunError. BuildError also where another deployment
+        with another request writes into `out` now.
     """
     if (request is None) == (not options):
         raise UsageError("give a request, or its fields", where="deploy", allowed="request=... or target=..., ...")
     asked = request or DeployRequest(**options)
     keeper = tempfile.TemporaryDirectory(prefix="edgedla-deploy-") if out is None else None
     folder = Path(keeper.name if keeper is not None else os.fspath(out or "."))
+    with occupied(folder / WORK, key_of(model, example_inputs, asked), fresh):
+        return _deployed(model, example_inputs, asked, folder, keeper, say, progress, fresh)
+
+
+def _deployed(
+    model: Any, example_inputs: Any, asked: DeployRequest, folder: Path, keeper: Any, say: Optional[Say],
+    progress: Optional[Progress], fresh: bool,
+) -> Deployment:  # fmt: skip
     work = folder / WORK
     if fresh:
-        remove_folder(work)
-    if os.path.lexists(work):
-        own_folder(work)
+        for entry in work.iterdir():
+            if entry.name != LOCK:
+                remove_folder(entry)
     source, conversion = as_source(model, example_inputs, work, asked, say)
     budget = Budget(asked.budget_s)
     steps, parts = _steps(asked, Store(work, say), source)

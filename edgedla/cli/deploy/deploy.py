@@ -111,7 +111,8 @@ def deploy(model: str, out: str, **given: Any) -> int:
 
     Writes the artifact, the model that was built, its placement and scales, and the test report (report.html, report.md,
     deployment.json). Costs are predicted; on a laptop accuracy is simulated. Exit code 0: accepted; 1: the metric falls
-    too far on the last samples, or no frame keeps --max-latency.
+    too far on the last samples, or no frame keeps --max-latency; 5: a build failed, or another deployment with other
+    options writes into FOLDER now.
     """
     from edgedla.deployment.deploy import deploy as run
     from edgedla.deployment.request import DeployRequest

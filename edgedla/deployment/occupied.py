@@ -1,0 +1,104 @@
+"""One request at a time in an output folder: two of the same share their steps, another one is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Iterator, List
+
+from edgedla.builder.artifact.store import own_folder
+from edgedla.deployment.request import DeployRequest
+from edgedla.errors import BuildError, EdgedlaError
+from edgedla.files import open_lock_file, writing
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = "request.lock"
+KEY_BYTES = 64
+
+
+def key_of(model: Any, example_inputs: Any, request: DeployRequest) -> str:
+    """The same for two calls that work out the same: one request of one file. An object is like no other."""
+    if isinstance(model, (str, os.PathLike)) and example_inputs is None:
+        with contextlib.suppress(OSError):
+            status = os.stat(model)
+            asked = json.dumps(asdict(request), sort_keys=True, default=str)
+            text = f"{os.path.realpath(model)} {status.st_size} {status.st_mtime_ns} {asked}"
+            return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return hashlib.sha256(os.urandom(32)).hexdigest()
+
+
+@contextlib.contextmanager
+def occupied(work: Path, key: str, fresh: bool) -> Iterator[None]:
+    """Holds the folder of steps for calls with this key. The system gives it back when the process ends, however it ends.
+
+    A folder that this call has made goes again where it ends in an error before anything stands in it.
+
+    Args:
+        fresh: no other call may be there, whatever its key.
+
+    Raises:
+        BuildError: another deployment uses the folder, or what stands there is not ours. The rest as `writing`.
+    """
+    made = [path for path in (work, *work.parents) if not path.exists()]
+    try:
+        with writing(work):
+            work.parent.mkdir(parents=True, exist_ok=True)
+            own_folder(work)
+            held = open_lock_file(work / LOCK)
+    except EdgedlaError:
+        _remove_empty(made)
+        raise
+    try:
+        _hold(held, key, fresh, work.parent)
+        yield
+    except BaseException:
+        if made and os.listdir(work) == [LOCK]:
+            with contextlib.suppress(OSError):
+                os.unlink(work / LOCK)
+            _remove_empty(made)
+        raise
+    finally:
+        os.close(held)
+
+
+def _remove_empty(made: List[Path]) -> None:
+    for path in made:
+        with contextlib.suppress(OSError):
+            path.rmdir()
+
+
+def _hold(held: int, key: str, fresh: bool, folder: Path) -> None:
+    """Alone, the key is written down; then all with this key hold the file together."""
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if fresh:
+            raise _refusal(folder, "they stand on steps that --fresh would remove") from None
+    except OSError:
+        # A file system without locks.
+        return
+    else:
+        os.ftruncate(held, 0)
+        os.pwrite(held, key.encode(), 0)
+    # Waits for one that writes its key, which is a moment.
+    fcntl.flock(held, fcntl.LOCK_SH)
+    if os.pread(held, KEY_BYTES, 0) != key.encode():
+        raise _refusal(folder, "its request is another one, and both results would be mixed")
+
+
+def _refusal(folder: Path, why: str) -> BuildError:
+    return BuildError(
+        f"another deployment writes into this folder now; {why}",
+        where=str(folder),
+        hint="Wait until it ends, or give another folder with -o.",
+    )

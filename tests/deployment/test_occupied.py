@@ -1,0 +1,109 @@
+"""Two deployments at once into one folder: the same request shares it, another one is refused before it writes anything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+import edgedla
+from edgedla.cli.main import exit_code_of
+from edgedla.deployment.deploy import WORK
+from edgedla.deployment.occupied import LOCK, key_of, occupied
+from edgedla.deployment.request import DeployRequest
+from edgedla.errors import BuildError, EnvironmentMissing, ModelError, UsageError
+
+pytest.importorskip("fcntl")
+TARGET: Dict[str, Any] = {"target": "agx-orin-64gb", "backend": "host", "place": "dla"}
+REQUEST = DeployRequest(level=0, **TARGET)
+#: Holds the folder as a deployment with this key does, says so, and waits for its standard input to end.
+HOLDER = """
+import sys
+from pathlib import Path
+from edgedla.deployment.occupied import occupied
+with occupied(Path(sys.argv[1]), sys.argv[2], False):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def hold(work: Path, key: str) -> subprocess.Popen:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(work), key], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def test_another_request_is_refused_while_one_runs(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    holder = hold(out / WORK, key_of(model, None, REQUEST))
+    try:
+        before = sorted(p.name for p in out.rglob("*"))
+        command = [
+            "deploy",
+            str(model),
+            "--target",
+            "agx-orin-64gb",
+            "--backend",
+            "host",
+            "--level",
+            "1",
+            "-o",
+            str(out),
+        ]
+        assert exit_code_of(command) == BuildError.exit_code
+        said = capsys.readouterr().err
+        assert f"{out}: another deployment writes into this folder now" in said
+        assert sorted(p.name for p in out.rglob("*")) == before
+    finally:
+        holder.kill()
+        holder.communicate()
+    # The lock of a killed process is gone.
+    assert exit_code_of(command) == 0
+
+
+def test_the_same_request_shares_the_folder_and_fresh_does_not(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    holder = hold(out / WORK, key_of(model, None, REQUEST))
+    try:
+        assert edgedla.deploy(model, out, request=REQUEST).accepted
+        with pytest.raises(BuildError, match="fresh"):
+            edgedla.deploy(model, out, request=REQUEST, fresh=True)
+    finally:
+        holder.communicate("")
+    assert edgedla.deploy(model, out, request=REQUEST, fresh=True).accepted
+
+
+def test_a_changed_model_or_an_object_is_another_request(model: Path) -> None:
+    first = key_of(model, None, REQUEST)
+    assert first == key_of(str(model), None, DeployRequest(level=0, **TARGET))
+    assert first != key_of(model, None, DeployRequest(level=1, **TARGET))
+    model.write_bytes(model.read_bytes() + b"\0")
+    assert first != key_of(model, None, REQUEST)
+    assert key_of(b"model", None, REQUEST) != key_of(b"model", None, REQUEST)
+
+
+def test_a_deployment_that_fails_at_once_leaves_no_folder(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    with pytest.raises(ModelError):
+        edgedla.deploy(broken, tmp_path / "above" / "out", request=REQUEST)
+    assert [p.name for p in tmp_path.iterdir()] == ["broken.onnx"]
+
+
+def test_what_stands_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="no folder"), occupied(tmp_path / "file" / WORK, "k", False):
+        pass
+    (tmp_path / "out" / WORK).mkdir(parents=True)
+    (tmp_path / "out" / WORK / LOCK).symlink_to(tmp_path / "file")
+    with pytest.raises(EnvironmentMissing, match="cannot write"), occupied(tmp_path / "out" / WORK, "k", False):
+        pass
+    assert (tmp_path / "file").read_text() == ""
