@@ -174,7 +174,8 @@ def fix(
         opset=opset,
         embed_preprocess=None if embedded is None else parse_preprocess(embedded),
     )
-    written = () if output is None or result.network.within is False else tuple(map(str, result.save(output)))
+    holds = result.network.within is not False and not result.after.refused
+    written = tuple(map(str, result.save(output))) if output is not None and holds else ()
     deliver(targets, lambda wanted, terminal: render_fix(result, wanted, written, terminal))
     say_where(targets, lambda: f"{subject(result)}\n{headline(result)[1]}\n", beside=written)
     _require_holds(result, models[0])
@@ -192,7 +193,11 @@ def _require_holds(result: Any, where: str) -> None:
             hint="No model was written. Prove it on real inputs with --data, or leave rewrites out with --skip.",
         )
     if result.after.refused:
-        raise ModelError(result.after.refused, where=where)
+        raise ModelError(
+            result.after.refused,
+            where=where,
+            hint="No model was written: no rewrite makes it one that the parser takes. `edgedla check` says where it stops.",
+        )
 
 
 def _ids(texts: Tuple[str, ...]) -> Tuple[str, ...]:

@@ -107,6 +107,11 @@ def network_proof(done: Proven, data: Union[None, str, Path], approximate: float
     return prove_network(before, after, feeds, approximate * len(changes.applied), changes.decoder)
 
 
+def _holds_texts(model: Any) -> bool:
+    values = [*model.graph.inputs, *model.graph.initializers.values(), *(v for n in model.graph for v in n.outputs)]
+    return any(v.dtype is not None and v.dtype.name == "STRING" for v in values)
+
+
 def conversion_note(before: Any, after: Any, prove: bool) -> Tuple[str, ...]:
     """How far a model in another operator set is proven the same; nothing where no proof is asked for, or nothing can run.
 
@@ -121,7 +126,8 @@ def conversion_note(before: Any, after: Any, prove: bool) -> Tuple[str, ...]:
     try:
         proof = prove_network(before, after, feeds)
     except EdgedlaError as e:
-        return (f"{written}; not proven: {e.what}",)
+        why = "ONNX Runtime does not run it, which works on texts" if _holds_texts(before) else e.what
+        return (f"{written}; not proven: {why}",)
     if not proof.within:
         raise ModelError(
             f"in operator set {version} the model computes something else: it {proof.detail}",

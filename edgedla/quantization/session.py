@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 #: and keeps a queue of them under HOME. It reads this variable once, when it is imported.
 TELEMETRY_SWITCH = "ORT_DISABLE_TELEMETRY"
 _ERROR_CHARACTERS = 300
+#: Of ONNX Runtime's messages: its code, and the line, function and condition of its source.
+_NO_WORDS = re.compile(
+    r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : |Exception during initialization: "
+    r"|\S*/onnxruntime/\S+:\d+ (?:.*? was false\. |\S+\([^)]*\) )?"
+)
+_AT_NODE = re.compile(r"Non-zero status code returned while running (\w+) node\. Name:'([^']*)' Status Message: ")
 #: A session below this is no news.
 WORTH_SAYING_BYTES = 256 << 20
 #: From this size of a model on, free memory is given back before and after.
@@ -75,7 +82,7 @@ class OnnxSession:
             return list(self._session.run(names if names is None else list(names), values))
         except Exception as e:
             # Its own exception classes are only reachable through its C extension.
-            raise self._error(f"ONNX Runtime fails: {str(e)[:_ERROR_CHARACTERS]}") from e
+            raise self._error(f"ONNX Runtime fails: {in_words(e)}") from e
 
 
 def open_session(
@@ -120,7 +127,7 @@ def open_session(
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as e:
-        raise ModelError(f"ONNX Runtime refuses the model: {str(e)[:_ERROR_CHARACTERS]}") from e
+        raise ModelError(f"ONNX Runtime refuses the model: {in_words(e)}") from e
     if getattr(session, "_model_bytes", None):
         # Kept for a change of providers alone, which never happens here: as large as all weights.
         session._model_bytes = b""
@@ -128,6 +135,14 @@ def open_session(
         # Of a model of 100 MB its messages leave another 100 behind.
         give_back()
     return OnnxSession(session, error)
+
+
+def in_words(error: Exception) -> str:
+    """What ONNX Runtime says is wrong, and at which node, without its codes and the places in its source."""
+    text = _AT_NODE.sub(lambda m: f"at {m[2] or 'a node'} [{m[1]}]: ", _NO_WORDS.sub("", " ".join(str(error).split())))
+    # std::stod and its like say no more than their name.
+    text = f"a text stands where a number is read ({text})" if re.fullmatch("sto[a-z]{1,3}", text) else text
+    return text[:_ERROR_CHARACTERS]
 
 
 def _cores() -> int:

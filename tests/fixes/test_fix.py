@@ -16,10 +16,11 @@ import pytest
 import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.documents import schema
-from edgedla.errors import ModelError, UsageError
+from edgedla.errors import ModelError, RunError, UsageError
 from edgedla.fixes.preprocess import Embedded
 from edgedla.quantization.session import open_session
 from edgedla.reports.fixes import render_fix
+from tests.models import node, onnx_model, save
 
 ORIN = {"target": "agx-orin-64gb", "trt": "10.3", "precision": "int8"}
 
@@ -365,3 +366,36 @@ def test_a_conversion_that_computes_something_else_is_refused(monkeypatch):
     monkeypatch.setattr("onnx.version_converter.convert_version", other)
     with pytest.raises(ModelError, match="computes something else"):
         edgedla.fix(squeeze_excite(opset=18), **ORIN, opset=17)
+
+
+TEXTS = onnx.helper.make_tensor("t", onnx.TensorProto.STRING, [2], [b"a", b"b"])
+
+
+def texts_model(nodes):
+    """Old, with texts that ONNX Runtime reads as numbers: it fails with the name of a C function."""
+    shape = [1, 3, 8, 2]
+    return onnx_model(nodes, {"x": shape}, {"y": shape}, [TEXTS], opset=9)
+
+
+def test_a_conversion_that_onnx_runtime_cannot_run_is_told_in_words(tmp_path, capsys):
+    model = texts_model([node("Cast", "t", "c", to=1), node("Add", "x c", "y")])
+    path, out = save(model, tmp_path / "texts.onnx"), tmp_path / "out.onnx"
+    assert exit_code_of(["fix", str(path), "--target", "orin", "-o", str(out)]) == 3
+    said = capsys.readouterr()
+    assert "not proven: ONNX Runtime does not run it, which works on texts" in said.out
+    assert "TensorRT's parser refuses it" in said.out
+    assert "ONNXRuntimeError" not in said.out + said.err
+    assert "No model was written" in said.err
+    assert not out.exists()
+
+
+def test_what_onnx_runtime_says_is_told_without_its_codes():
+    model = onnx_model([node("Reshape", "x s", "y")], {"x": [1, 3, 8, 8], "s": [2]}, {"y": None})
+    model.graph.input[1].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    session = open_session(model.SerializeToString(), optimize=False)
+    with pytest.raises(RunError) as caught:
+        session.run(None, {"x": np.zeros((1, 3, 8, 8), np.float32), "s": np.array([5, 5])})
+    assert caught.value.what.startswith("ONNX Runtime fails: at y [Reshape]: The input tensor cannot be reshaped")
+    with pytest.raises(ModelError) as refused:
+        open_session(onnx_model([node("Cast", "t", "y", to=1)], {"x": [1]}, {"y": [2]}, [TEXTS]).SerializeToString())
+    assert refused.value.what == "ONNX Runtime refuses the model: a text stands where a number is read (stod)"

@@ -59,6 +59,10 @@ def headline(result: FixResult) -> Tuple[str, str]:
     """(style, one sentence)."""
     if not result.applied and result.purpose != "hybrid" and result.after.passes:
         return "good", f"nothing to rewrite: a {result.purpose} build passes as it is (predicted)"
+    if result.after.refused:
+        return "bad", f"TensorRT's parser {'still ' if result.applied else ''}refuses it"
+    if not result.applied and result.before.refused:
+        return "good", f"no site rewritten; accepted now, before: {clean(result.before.refused)}"
     if not result.applied:
         return "mixed", "nothing to rewrite: no rewrite holds here, or none lowers the predicted cost"
     kinds = ", ".join(f"{n} {rewrite}" for rewrite, n in result.counts.items())
