@@ -92,7 +92,7 @@ class LazyGroup(click.Group):
             return None
         module, _, attribute = VERBS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
+        return _described(command)
 
     def resolve_command(
         self, ctx: click.Context, args: List[str]
@@ -166,6 +166,18 @@ def main() -> None:
 
     Checking and placing need no Jetson and no NVIDIA software.
     """
+
+
+def _described(command: click.Command) -> click.Command:
+    """With its description, which `python -OO` drops."""
+    if sys.flags.optimize < 2:
+        return command
+    from edgedla.cli.terminal.docstrings import with_description
+
+    return with_description(command)
+
+
+_described(main)
 
 
 def run(args: Optional[List[str]] = None) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -61,3 +63,27 @@ def unbroken(text: str) -> str:
 def test_an_unknown_topic_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.exit_code_of(["help", "dynamic-btch"]) == 2
     assert "Did you mean 'dynamic-batch'?" in capsys.readouterr().err
+
+
+#: Prints the help of every command and of those below it.
+ALL_HELP = """
+from click import Context
+from edgedla.cli.main import VERBS, main
+def show(command, name, above=None):
+    context = Context(command, above, name)
+    print(command.get_help(context))
+    for below in getattr(command, "commands", {}).values():
+        show(below, below.name, context)
+print(main.get_help(Context(main, info_name="edgedla")))
+for verb in VERBS:
+    show(main.get_command(None, verb), verb)
+"""
+
+
+def test_help_survives_without_docstrings() -> None:
+    plain, stripped = (
+        subprocess.run([sys.executable, *options, "-c", ALL_HELP], capture_output=True, text=True, check=True).stdout
+        for options in ((), ("-OO",))
+    )
+    assert "Say which layers of ONNX models run on the DLA" in plain
+    assert stripped == plain
