@@ -70,6 +70,8 @@ def _rendered(markdown: str) -> str:
         from rich.markdown import Markdown
     except ImportError:
         return markdown
-    console = Console(file=io.StringIO(), force_terminal=True)
+    from edgedla.reports.text import color_system
+
+    console = Console(file=io.StringIO(), force_terminal=True, color_system=color_system())
     console.print(Markdown(markdown, hyperlinks=False))
     return str(console.file.getvalue())  # type: ignore[attr-defined]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
-from typing import Iterator, List, Sequence, Tuple
+from typing import Iterator, List, Literal, Optional, Sequence, Tuple
 
 from edgedla.printable import printable
 
@@ -36,7 +37,9 @@ def print_lines(lines: Sequence[Line], terminal: bool) -> str:
     from rich.padding import Padding
     from rich.text import Text
 
-    console = Console(file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False)
+    console = Console(
+        file=io.StringIO(), force_terminal=True, highlight=False, markup=False, emoji=False, color_system=color_system()
+    )
     for style, indent, text in lines:
         if not text:
             console.line()
@@ -45,6 +48,11 @@ def print_lines(lines: Sequence[Line], terminal: bool) -> str:
         console.print(Padding(Text(text, style=STYLES[style], overflow="fold"), (0, 0, 0, indent), expand=False))
     written: str = console.file.getvalue()  # type: ignore[attr-defined]
     return written
+
+
+def color_system() -> Optional[Literal["auto"]]:
+    """For rich: None under NO_COLOR, which takes bold and dim away too; rich alone leaves them."""
+    return None if os.environ.get("NO_COLOR") else "auto"
 
 
 def clean(name: str) -> str:

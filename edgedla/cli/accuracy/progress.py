@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Callable, Iterator, Optional
 
 from edgedla.cli.output import echo
+from edgedla.cli.terminal.screen import is_screen
 
 
 def say(line: str) -> None:
@@ -17,7 +18,7 @@ def say(line: str) -> None:
 @contextmanager
 def progress_bar() -> Iterator[Optional[Callable[[str, int, int], None]]]:
     """A bar on stderr where that is a terminal, else None. Called with (phase, done, of)."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    if not is_screen(sys.stderr):
         yield None
         return
     from rich.console import Console

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 import click
 
 from edgedla.cli.output import echo
+from edgedla.cli.terminal.screen import is_screen
 from edgedla.errors import ModelError, UsageError
 from edgedla.vocabulary import CHECK_MODES, PRECISIONS, one_of
 
@@ -227,7 +228,7 @@ class _Bar:
 
     def __init__(self, quiet: bool) -> None:
         self._bar: Any = None
-        self._on = not quiet and sys.stderr.isatty()
+        self._on = not quiet and is_screen(sys.stderr)
 
     def show(self, done: int, total: int, row: Optional[Row]) -> None:
         if not self._on:

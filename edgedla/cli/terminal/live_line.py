@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, Optional, TextIO, Tuple
 
+from edgedla.cli.terminal.screen import is_screen
 from edgedla.printable import printable_text
 
 EVERY_S = 0.5
@@ -29,7 +30,7 @@ def live_line(
         summary: of the pipeline. stream: stderr by default, so that results on stdout stay clean.
     """
     out = sys.stderr if stream is None else stream
-    if out is None or not out.isatty() or os.environ.get("TERM") == "dumb":
+    if not is_screen(out):
         yield
         return
     stop = threading.Event()

@@ -1,0 +1,11 @@
+"""Whether a stream is a terminal on which a line can be written again."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional, TextIO
+
+
+def is_screen(stream: Optional[TextIO]) -> bool:
+    """A terminal that moves its cursor; a dumb one shows every such request as text."""
+    return stream is not None and stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")

@@ -1,0 +1,77 @@
+"""What reaches terminals of every kind: no escape sequence that somebody asked to leave out, and a quiet end of a closed pipe."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+
+from tests.models import node, onnx_model, save
+
+pty = pytest.importorskip("pty")
+PROGRAM = [sys.executable, "-m", "edgedla"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    nodes = [node("Relu", "x", "a"), node("ReduceMean", "a", "y", axes=[2, 3], keepdims=1)]
+    save(onnx_model(nodes, {"x": [1, 8, 32, 32]}, {"y": [1, 8, 1, 1]}), tmp_path / "net.onnx")
+    return tmp_path
+
+
+def on_a_terminal(words: List[str], folder: Path, **environment: str) -> str:
+    """What the command writes to a terminal: stdout and stderr."""
+    master, slave = pty.openpty()
+    kept: Dict[str, str] = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+    shown = {**kept, "TERM": "xterm-256color", **environment}
+    with subprocess.Popen([*PROGRAM, *words], stdin=slave, stdout=slave, stderr=slave, env=shown, cwd=folder):
+        os.close(slave)
+        said = b""
+        try:
+            while True:
+                part = os.read(master, 65536)
+                if not part:
+                    break
+                said += part
+        except OSError:
+            # How Linux says that nobody holds the other end.
+            pass
+        finally:
+            os.close(master)
+    return said.decode()
+
+
+COMMANDS = [
+    ["check", "net.onnx", "--target", "orin"],
+    ["place", "net.onnx", "--target", "orin"],
+    ["help", "ci"],
+    ["sweep", "net.onnx", "--target", "orin", "-o", "rows.csv"],
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: str(words[0]))
+def test_no_colour_is_none_and_a_dumb_terminal_gets_no_escapes(words: List[str], folder: Path) -> None:
+    styles = "\x1b\\[[0-9;]*m"
+    assert not re.search(styles, on_a_terminal(words, folder, NO_COLOR="1"))
+    assert "\x1b" not in on_a_terminal(words, folder, TERM="dumb")
+
+
+def test_a_terminal_gets_styles_and_lines_of_its_width(folder: Path) -> None:
+    said = on_a_terminal(COMMANDS[0], folder, COLUMNS="50")
+    assert "\x1b[1m" in said
+    plain = re.sub("\x1b\\[[0-9;]*m", "", said)
+    assert max(len(line) for line in plain.splitlines()) <= 50
+
+
+@pytest.mark.parametrize("words", [*COMMANDS[:3], ["rules", "list"], ["explain", "--list"]], ids=lambda w: str(w[0]))
+def test_a_closed_pipe_ends_a_command_quietly(words: List[str], folder: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*PROGRAM, *words], stdout=writer, stderr=subprocess.PIPE, text=True, cwd=folder, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
