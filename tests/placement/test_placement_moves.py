@@ -15,6 +15,7 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.streams.engine_search import EngineSearch
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.moves import Mover
+from edgedla.placement.solvers.streams.pooled import PooledCores
 from edgedla.placement.solvers.streams.solve_stream import solve_stream
 from tests.amounts import amount, examples
 from tests.placement.placement_problems import assignments, problems
@@ -74,9 +75,9 @@ def test_moves_balance_a_chain_that_stands_on_one_device() -> None:
     assert not list(mover.improved(start, 60, until=0.0))
 
 
-@pytest.mark.parametrize("known", [0.0, 1e9])
-def test_sweeps_take_the_time_of_the_rival_only_where_they_know_more(
-    known: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("known", "guided"), [(0.0, False), (1e9, False), (1e9, True)])
+def test_sweeps_take_the_time_of_the_rival_only_where_they_are_guided_or_know_more(
+    known: float, guided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deadlines = []
 
@@ -84,6 +85,7 @@ def test_sweeps_take_the_time_of_the_rival_only_where_they_know_more(
         deadlines.append(self.deadline)
         return ()
 
+    monkeypatch.setattr(PooledCores, "guides", guided)
     monkeypatch.setattr(EngineSearch, "look", look)
     monkeypatch.setattr(EngineSearch, "first_looks", lambda self, limit: iter(()))
     problem = long_chain(12)
@@ -95,7 +97,7 @@ def test_sweeps_take_the_time_of_the_rival_only_where_they_know_more(
 
     solve_stream(problem, STREAM, [("GPU",) * 12], 5.0, rival=rival, more_s=100.0)
     assert len(asked) == 1
-    assert (max(deadlines) > min(deadlines) + 99) is (known == 0.0)
+    assert (max(deadlines) > min(deadlines) + 99) is (guided or known == 0.0)
 
 
 def test_no_rival_is_asked_without_time_for_it() -> None:

@@ -23,9 +23,10 @@ from edgedla.placement.solvers.solve import solve
 from edgedla.placement.solvers.streams.beam import beam
 from edgedla.placement.solvers.streams.frontier import Frontier, mirrored
 from edgedla.placement.solvers.streams.load_weights import Prices
-from edgedla.placement.solvers.streams.rows import undominated
+from edgedla.placement.solvers.streams.rows import first_row, undominated
 from edgedla.placement.solvers.streams.solve_stream import solve_stream
-from edgedla.placement.solvers.streams.state_graph import StateGraph
+from edgedla.placement.solvers.streams.state_arrays import StateArrays
+from edgedla.placement.solvers.streams.state_graph import StateGraph, prices_of
 from edgedla.placement.solvers.streams.sweep import sweep
 from edgedla.placement.solvers.streams.weights import best_prices, weights_around
 from tests.amounts import amount, examples
@@ -79,7 +80,8 @@ def test_the_steps_add_up_to_the_true_loads_and_the_prices_never_ask_for_more_th
             assert (rest[0] <= prices.weights @ (load - so_far) + 1e-6).all()
             if set(assignment) >= {"DLA0", "DLA1"}:
                 # These bounds are about placements that use every core.
-                bound = prices.bounds(so_far[None, :], np.zeros(1, int), rest)[0]
+                row = first_row(3)._replace(loads=so_far[None, :], pool=so_far[None, 1:].sum(axis=1))
+                bound = prices.bounds(row, rest)[0]
                 assert bound <= (prices.weights @ load).max() + 1e-6
 
 
@@ -177,8 +179,8 @@ def test_bounds_hold_however_little_room_there_is(problem: Problem, width: int, 
     )
     same, never = alike(problem), float("inf")
     weights = weights_around(np.array([0.4, 0.3, 0.3])) * factors
-    known: list = [{} for _ in problem.items]
-    graph = StateGraph(frontier, known, weights, limit, same, most_states, never)
+    arrays = StateArrays(frontier, same)
+    graph = StateGraph(arrays, prices_of(arrays, weights), limit, most_states, never)
     assert min(graph.root.max(), graph.dropped, limit) <= least + 1e-6
     if not graph.empty:
         swept = sweep(graph, factors, limit, width, never)
@@ -188,19 +190,19 @@ def test_bounds_hold_however_little_room_there_is(problem: Problem, width: int, 
             assert swept.bound >= min(limit, least_of_any) - 1e-6
     for merge in (False, True):
         prices = Prices.both_ways(frontier, weights)
-        bound, met = beam(frontier, known, prices, factors, limit, width, same, merge, never)
+        bound, met = beam(arrays, prices, factors, limit, width, merge, never)
         assert bound <= least + 1e-6
         assert all(len(a) == len(problem.items) for a in met)
 
 
 @CHECKED
-@given(
-    st.lists(st.tuples(st.integers(0, 2), *[st.integers(0, 12)] * 3), min_size=1, max_size=600),
-)
+@given(st.lists(st.tuples(st.integers(0, 2), *[st.integers(0, 12)] * 4), min_size=1, max_size=600))
 def test_only_rows_that_another_undercuts_are_left_out(rows: list) -> None:
     table = np.array(sorted(rows), dtype=float)
-    state, loads = table[:, 0].astype(int), table[:, 1:]
-    keep = undominated(state, loads)
+    # The pool of merged rows is more than their loads add up to.
+    table[:, 4] = np.maximum(table[:, 4] - 9, 0) + table[:, 2] + table[:, 3]
+    state, loads, pool = table[:, 0].astype(int), table[:, 1:4], table[:, 4]
+    keep = undominated(state, loads, pool)
     kept = table[keep]
     for row in table[~keep]:
         assert ((kept[:, 0] == row[0]) & (kept[:, 1:] <= row[1:]).all(axis=1)).any()

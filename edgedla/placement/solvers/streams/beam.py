@@ -7,7 +7,6 @@ from typing import List, Optional, Tuple
 
 import numpy as np
 
-from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import (
     HANDED_OUT,
@@ -17,17 +16,15 @@ from edgedla.placement.solvers.streams.rows import (
     traced_back,
     undominated,
 )
-from edgedla.placement.solvers.streams.state_graph import Known, edges_of
+from edgedla.placement.solvers.streams.state_arrays import StateArrays
 
 
 def beam(
-    frontier: Frontier,
-    known: Known,
+    arrays: StateArrays,
     prices: Prices,
     factors: np.ndarray,
     limit: float,
     width: int,
-    alike: bool,
     merge: bool,
     deadline: float,
     latency_us: Optional[float] = None,
@@ -37,26 +34,30 @@ def beam(
     Args:
         prices: of weights that are multiplied by the factors.
         factors, limit, deadline, latency_us: as for `sweep.sweep`.
-        alike: the two cores are.
         merge: rows that find no room are merged first, as `sweep.sweep` does; else left out.
     """
-    rows, states = first_row(len(frontier.devices)), [frontier.start]
+    frontier = arrays.frontier
+    rows, states = first_row(len(frontier.devices)), arrays.start
     history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     lost = limit
     for i in range(len(frontier.allowed)):
-        targets, edges, symmetric = edges_of(frontier, known, i, states, alike)
+        targets, edges, symmetric = arrays.edges(i, states)
         rows = continued(edges, rows, symmetric)
-        rest = prices.rest(i + 1, targets)
-        bound = prices.bounds(rows.loads, rows.state, rest)
+        rows = rows._replace(bound=arrays.bounds(i + 1, targets, rows))
+        rows = rows.take(rows.bound < limit)
+        rest = prices.rest_of_rows(i + 1, targets)
+        bound = np.maximum(rows.bound, prices.bounds(rows, rest))
         keep = bound < limit
         if latency_us is not None:
             keep &= rows.loads.sum(axis=1) <= latency_us * frontier.problem.rates[0] * (1 + 1e-9)
         rows = rows._replace(bound=bound).take(keep)
-        rows = rows.take(np.lexsort((*rows.loads.T[::-1], rows.state)))
-        rows = rows.take(undominated(rows.state, rows.loads))
+        kind = arrays.kinds(targets)
+        rows = rows.take(np.lexsort((*rows.loads.T[::-1], kind[rows.state])))
+        rows = rows.take(undominated(kind[rows.state], rows.loads, rows.pool))
         if merge and len(rows.bound) > width:
             rows = merged_rows(rows, width, limit)
-            rows = rows._replace(bound=prices.bounds(rows.loads, rows.state, rest))
+            bound = np.maximum(arrays.bounds(i + 1, targets, rows), prices.bounds(rows, rest))
+            rows = rows._replace(bound=bound)
         if len(rows.bound) > width:
             by_bound = np.argsort(rows.bound, kind="stable")
             lost = min(lost, float(rows.bound[by_bound[width]]))
@@ -64,10 +65,10 @@ def beam(
         if not len(rows.bound):
             return lost, ()
         used, index = np.unique(rows.state, return_inverse=True)
-        states, rows = [targets[u] for u in used], rows._replace(state=index)
+        states, rows = targets[used], rows._replace(state=index)
         history.append((rows.parent.astype(np.int32), rows.device, rows.swapped))
         if time.monotonic() > deadline:
             return min(lost, float(rows.bound.min())), ()
-    period_us = float((rows.loads * factors).max(axis=1).min())
+    period_us = float(np.maximum(rows.bound, (rows.loads * factors).max(axis=1)).min())
     best = np.argsort((rows.traced * factors).max(axis=1), kind="stable")[:HANDED_OUT]
     return min(lost, period_us), tuple(traced_back(frontier.devices, history, int(row)) for row in best)

@@ -12,13 +12,23 @@ from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.lower_bounds import alike
 from edgedla.placement.solvers.streams.beam import beam
 from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.streams.guide import Guided
 from edgedla.placement.solvers.streams.moves import Mover
-from edgedla.placement.solvers.streams.state_graph import Known, StateGraph
+from edgedla.placement.solvers.streams.pooled import PooledCores, parted
+from edgedla.placement.solvers.streams.state_arrays import StateArrays
+from edgedla.placement.solvers.streams.state_graph import StateGraph, prices_of
 from edgedla.placement.solvers.streams.sweep import sweep
 from edgedla.placement.solvers.streams.weights import best_prices, weights_around
 
 #: Widths of the beams that look for good placements to begin with.
 BEAMS: Tuple[int, ...] = (250, 700)
+
+#: Guided looks go to the limit where that is longer than the bound by less than this factor; and beyond the bound by no more
+#: than this share, twice as much after each that went through all.
+NEAR, FAR = 1.0004, 0.01
+
+#: Widths of the first guided look, which shows which weights matter, and of the second; then they double.
+GUIDED = 250, 1_000
 
 #: Items up to which moves are tried: of more, rounds take more time than they save.
 MOVABLE = 150
@@ -38,6 +48,7 @@ class EngineSearch:
         complete: a wider search finds nothing more.
         stopped: the deadline came first.
         deadline: on time.monotonic's clock.
+        guided: looks are, by the cores pooled: what they leave unproven, other solvers do not prove either.
     """
 
     def __init__(
@@ -51,8 +62,12 @@ class EngineSearch:
         self.bound = max(self.bound, reached)
         self._weights = np.unique(self._prices.weights, axis=0)
         self._mover = Mover(self._frontier, self._factors)
-        self._known: Known = [{} for _ in problem.items]
-        self._alike = len(self._frontier.devices) == 3 and alike(problem)
+        self._arrays = StateArrays(self._frontier, len(self._frontier.devices) == 3 and alike(problem))
+        self._pool = PooledCores(problem, engines, self._factors) if self._arrays.alike else None
+        self.guided = self._pool is not None and self._pool.guides
+        self._guide: Optional[Guided] = None
+        self._guided, self._width, self._all = INFINITY, GUIDED[0], False
+        self._far = FAR
         self._latency_us = goal.bound_of(0) if len(problem.models) == 1 else None
         self.deadline = deadline
         self._graph: Optional[StateGraph] = None
@@ -60,7 +75,15 @@ class EngineSearch:
         self._kept: Optional[np.ndarray] = None
 
     def first_looks(self, limit: float) -> Iterator[Tuple[Tuple[str, ...], ...]]:
-        """Good placements, beam by beam."""
+        """Good placements: of both cores pooled, then beam by beam; raises `bound`."""
+        if self._pool:
+            for pooled in self._pool.looks(self.bound, limit, self.deadline):
+                self.bound = max(self.bound, pooled.bound)
+                yield ()
+                yield from parted(self._arrays, self._factors, pooled, limit, self.deadline)
+            self.stopped = time.monotonic() > self.deadline
+            if self.guided:
+                return
         for width in BEAMS:
             yield self._beam(limit, width, False)
 
@@ -74,6 +97,10 @@ class EngineSearch:
 
         Where the states do not fit and the sweep over those that do meets nothing, a beam does it.
         """
+        if self.guided:
+            assignments = self._guided_look(limit, width)
+            if self.guided or self.stopped:
+                return assignments
         self._look_through_states(limit, most_states)
         graph = self._graph
         if self.bound >= limit or self.complete or self.stopped:
@@ -89,11 +116,37 @@ class EngineSearch:
             return swept.assignments
         return self._beam(limit, width, True)
 
-    def _beam(self, limit: float, width: int, merge: bool) -> Tuple[Tuple[str, ...], ...]:
+    def _guided_look(self, limit: float, width: int) -> Sequence[Tuple[str, ...]]:
+        """Beams up to this width with a guide, each for periods up to the middle between the bound and the limit."""
+        while self.bound < limit and not self.stopped and self._width <= max(width, GUIDED[1]):
+            reach = self._reach(limit)
+            if self._pool and reach != self._guided:
+                self._guided, self._guide = reach, self._pool.guide(self._arrays, reach, self.deadline)
+            if self._guide is None:
+                self.stopped = time.monotonic() > self.deadline
+                self.guided = False
+                return ()
+            assignments = self._beam(reach, self._width, True, self._guide)
+            self._all = self.bound >= reach
+            if self._all:
+                self._far *= 2
+            else:
+                self._width = max(2 * self._width, GUIDED[1])
+            if assignments:
+                return assignments
+        return ()
+
+    def _reach(self, limit: float) -> float:
+        """How long a period may be that is looked for next: the middle, where the last look could not go through all; not far."""
+        middle = limit if self._all or limit < self.bound * NEAR else (self.bound + limit) / 2
+        return min(middle, self.bound * (1 + self._far))
+
+    def _beam(
+        self, limit: float, width: int, merge: bool, guide: Optional[Guided] = None
+    ) -> Tuple[Tuple[str, ...], ...]:
         bound, assignments = beam(
-            self._frontier, self._known, self._prices, self._factors, limit, width, self._alike, merge, self.deadline,
-            self._latency_us,
-        )  # fmt: skip
+            guide or self._arrays, self._prices, self._factors, limit, width, merge, self.deadline, self._latency_us
+        )
         self._prices = self._prices.most_used(WEIGHTS)
         self.bound = max(self.bound, bound)
         self.stopped = time.monotonic() > self.deadline
@@ -106,9 +159,7 @@ class EngineSearch:
             return
         self._limit, self._graph, self._kept = limit, None, None
         for _ in range(2):
-            graph = StateGraph(
-                self._frontier, self._known, self._weights, limit, self._alike, most_states, self.deadline
-            )
+            graph = StateGraph(self._arrays, prices_of(self._arrays, self._weights), limit, most_states, self.deadline)
             if graph.stopped:
                 self.stopped = True
                 return

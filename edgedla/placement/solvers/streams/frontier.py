@@ -52,8 +52,10 @@ class _Step:
     inputs: Tuple[_Input, ...]
     links: Tuple[Tuple[int, Tuple[float, ...]], ...]
     outputs: Tuple[_Output, ...]
+    items_at: Tuple[int, ...]
     kept_items: Callable[[Any], Tuple[Any, ...]]
     is_kept: bool
+    masks_at: Tuple[int, ...]
     kept_masks: Callable[[Any], Tuple[Any, ...]]
     has_layers: bool
     is_last: bool
@@ -148,6 +150,8 @@ class Frontier:
             flow = problem.flows[k]
             cost = tuple(tuple(flow.cost(a, b).latency_us for b in devices) for a in devices)
             inputs.append(_Input(flow_at.get(k), None if flow.producer is None else item_at[flow.producer], cost))
+        items_at = tuple(item_at[j] for j in self.live_items[i + 1] if j != i)
+        masks_at = tuple(mask_at[k] for k in self.live_flows[i + 1])
         return _Step(
             times=tuple(item.time_us(d) if k in self.allowed[i] else 0.0 for k, d in enumerate(devices)),
             predecessors=tuple(item_at[j] for j in problem.predecessors(i)),
@@ -160,9 +164,11 @@ class Frontier:
                 _Output(problem.flows[k].is_output, tuple(problem.flows[k].cost(d, GPU).latency_us for d in devices))
                 for k in self.out_of[i]
             ),
-            kept_items=_picker([item_at[j] for j in self.live_items[i + 1] if j != i]),
+            items_at=items_at,
+            kept_items=_picker(items_at),
             is_kept=i in self.live_items[i + 1],
-            kept_masks=_picker([mask_at[k] for k in self.live_flows[i + 1]]),
+            masks_at=masks_at,
+            kept_masks=_picker(masks_at),
             has_layers=bool(item.layers),
             is_last=self._last_layers.get(item.model) == i,
             rate=problem.rates[item.model],
@@ -253,7 +259,7 @@ class Frontier:
         return end
 
 
-def _picker(positions: List[int]) -> Callable[[Any], Tuple[Any, ...]]:
+def _picker(positions: Tuple[int, ...]) -> Callable[[Any], Tuple[Any, ...]]:
     """The elements at some positions, as a tuple."""
     if len(positions) > 1:
         return itemgetter(*positions)

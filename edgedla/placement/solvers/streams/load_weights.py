@@ -8,6 +8,8 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from edgedla.placement.solvers.streams.frontier import Frontier, State
+from edgedla.placement.solvers.streams.rows import Rows, weighted
+from edgedla.placement.solvers.streams.state_arrays import Columns
 
 
 class Prices:
@@ -66,15 +68,15 @@ class Prices:
         bounds: np.ndarray = self.rest(0, [self.frontier.start])[0] + self.unused.sum(axis=1)
         return bounds
 
-    def bounds(self, loads: np.ndarray, state: np.ndarray, rest: np.ndarray) -> np.ndarray:
-        """By partial placement the best bound over the weights, which `used` counts.
+    def bounds(self, rows: Rows, rest: np.ndarray) -> np.ndarray:
+        """By partial placement the best bound over the weights, which `used` counts; `rest` is by state.
 
         A core without load has had no loadable: where loadables cost nothing, neither does `unused`.
         """
-        best = np.empty(len(loads))
+        loads, best = rows.loads, np.empty(len(rows.loads))
         for start in range(0, len(loads), 16384):
             part = slice(start, start + 16384)
-            least = loads[part] @ self.weights.T + rest[state[part]]
+            least = weighted(loads[part], rows.pool[part], self.weights) + rest[rows.state[part]]
             fresh = (loads[part, 1:] == 0.0).any(axis=1)
             if fresh.any():
                 least[fresh] += (loads[part][fresh, 1:] == 0.0) @ self.unused.T
@@ -207,17 +209,20 @@ class Prices:
 
     def rest(self, i: int, states: Sequence[State]) -> np.ndarray:
         """By state before item i and by weight, the least that the items from i on add to the weighted loads."""
-        f = self.frontier
+        return self.rest_of_rows(i, Columns(self.frontier, i).rows(states))
+
+    def rest_of_rows(self, i: int, states: np.ndarray) -> np.ndarray:
+        """The same for states as `Columns` has them."""
+        f, columns = self.frontier, Columns(self.frontier, i)
         least: np.ndarray = np.repeat(self._constant[i][None, :], len(states), axis=0)
         item_at = {j: a for a, j in enumerate(f.live_items[i])}
-        source = np.array([[x[0] for x in s.items] for s in states]).reshape(len(states), len(item_at))
-        paid = np.array([s.paid for s in states]).reshape(len(states), len(f.live_flows[i]))
         for a, k in enumerate(f.live_flows[i]):
             producer = f.problem.flows[k].producer
             message = self._message[k]
             assert message is not None
             messages = message[bisect_left(self._readers[k], i)]
-            least += messages[0 if producer is None else source[:, item_at[producer]], paid[:, a].astype(int)]
+            source = 0 if producer is None else states[:, columns.device(item_at[producer])]
+            least += messages[source, states[:, columns.paid_at + a]]
         if i == 0 or i == len(f.problem.items):
             return least
         model = f.problem.items[i].model
@@ -227,11 +232,10 @@ class Prices:
             before = self._trunk[ahead]
             for a, core in enumerate(f.cores):
                 # Stretches that come as no new loadable, because another path has had more.
-                at = None if before is None else item_at[before]
-                free = np.array([s.counts[a] if at is None else s.items[at][1 + a] for s in states])
-                least -= free[:, None] * (self.weights[:, core] * self._loadable_us * rate)
+                at = columns.counts_at + a if before is None else columns.slack(item_at[before], a)
+                least -= states[:, at, None] * (self.weights[:, core] * self._loadable_us * rate)
         if self._called[i]:
-            unpaid = np.array([not s.engine for s in states])
+            unpaid = states[:, columns.engine_at] == 0
             least += unpaid[:, None] * (self.weights[:, 0] * f.engine_us * rate)
         return least
 

@@ -11,6 +11,7 @@ from edgedla.placement.problem.goal import GAP, INFINITY, Goal, Solution, legal,
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.lower_bounds import engine_sets, floor_on
 from edgedla.placement.solvers.streams.engine_search import EngineSearch
+from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
 
 #: (partial placements that go on from each item to the next, states before one item, rounds of moves that improve the best
 #: placement before, times the items), sweep by sweep. The first ones shall meet good placements soon: those make most states needless.
@@ -22,6 +23,9 @@ SIZES: Tuple[Tuple[int, int, int], ...] = (
     (64_000, 4_000, 2_500),
 )
 
+#: Rounds of moves where looks are guided, times the items: those meet good placements themselves.
+GUIDED_MOVES = 1_000
+
 #: Width before whose sweep a bound by other means is asked for.
 WIDE = 16_000
 
@@ -29,8 +33,8 @@ WIDE = 16_000
 class _Best:
     """The best legal assignment offered so far."""
 
-    def __init__(self, problem: Problem, goal: Goal, gap: float) -> None:
-        self.problem, self.goal, self.gap = problem, goal, gap
+    def __init__(self, problem: Problem, goal: Goal, gap: float, order: Sequence[int]) -> None:
+        self.problem, self.goal, self.gap, self.order = problem, goal, gap, order
         self.measure = measure_of(goal, None)
         self.evaluation: Optional[Evaluation] = None
         self.value = INFINITY
@@ -39,6 +43,17 @@ class _Best:
     def limit(self) -> float:
         """Values from here on are of no interest."""
         return self.value * (1 - self.gap)
+
+    @property
+    def in_order(self) -> Tuple[str, ...]:
+        """The devices of the best one in the searches' order; () where none is known."""
+        return () if self.evaluation is None else tuple(self.evaluation.assignment[i] for i in self.order)
+
+    def offer_ordered(self, assignments: Iterable[Sequence[str]]) -> None:
+        """The same, of assignments in the searches' order."""
+        for assignment in assignments:
+            by_item = dict(zip(self.order, assignment))
+            self.offer([[by_item[i] for i in range(len(by_item))]])
 
     def offer(self, assignments: Iterable[Sequence[str]]) -> None:
         for assignment in assignments:
@@ -67,11 +82,13 @@ def solve_stream(
 
     Args:
         rival: a bound by other means, given the best period known; 0 where it has none.
-        more_s: time on top of the limit that the searches may take where they know more than `rival`.
+        more_s: time on top of the limit that the searches may take where they are guided or know more than `rival`.
     """
     began = time.monotonic()
     deadline = began + time_limit_s
-    best = _Best(problem, goal, gap)
+    order = narrow_order(problem)
+    ordered = reordered(problem, order)
+    best = _Best(problem, goal, gap, order)
     best.offer(start)
     floors = {engines: floor_on(problem, goal, engines) for engines in engine_sets(problem, goal)}
     bounds: Dict[Tuple[str, ...], float] = {engines: bound for engines, (bound, _) in floors.items()}
@@ -81,30 +98,35 @@ def solve_stream(
         timed_out = timed_out or time.monotonic() > deadline
         if timed_out or bounds[engines] >= best.limit:
             continue
-        search = EngineSearch(problem, goal, engines, *floors[engines], deadline)
+        search = EngineSearch(ordered, goal, engines, *floors[engines], deadline)
         if search.bound < best.limit:
             for assignments in search.first_looks(best.limit):
-                best.offer(assignments)
+                best.offer_ordered(assignments)
                 if search.bound >= best.limit or search.stopped:
                     break
         bounds[engines] = search.bound
         searches.append(search)
     for width, most_states, moves in SIZES:
         known = min(bounds.values(), default=INFINITY)
-        if width == WIDE and rival and not timed_out and known < best.limit and 0 < rival(best.value) <= known:
-            deadline += more_s
+        open_ones = [search for search in searches if search.bound < best.limit]
+        know_more = bool(open_ones) and all(search.guided for search in open_ones)
+        if width == WIDE and rival and open_ones and not timed_out and not know_more:
+            know_more = 0 < rival(best.value) <= known
+        if know_more and not timed_out:
+            deadline, more_s = deadline + more_s, 0.0
             for search in searches:
                 search.deadline = deadline
         for search in sorted(searches, key=lambda s: (s.bound, s.engines)):
             if timed_out or search.complete or search.bound >= best.limit:
                 continue
-            if best.evaluation is not None:
-                for assignment in search.shorter(best.evaluation.assignment, moves // len(problem.items)):
-                    best.offer([assignment])
+            if best.in_order:
+                rounds_of_moves = (min(moves, GUIDED_MOVES) if search.guided else moves) // len(problem.items)
+                for assignment in search.shorter(best.in_order, rounds_of_moves):
+                    best.offer_ordered([assignment])
                     if search.bound >= best.limit:
                         break
             if search.bound < best.limit:
-                best.offer(search.look(best.limit, width, most_states))
+                best.offer_ordered(search.look(best.limit, width, most_states))
                 rounds += 1
                 bounds[search.engines] = search.bound
                 timed_out = search.stopped

@@ -3,60 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, List, Sequence, Tuple
+from typing import List
 
 import numpy as np
 
-from edgedla.placement.solvers.streams.frontier import Frontier, State, mirrored
 from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.placement.solvers.streams.rows import Edges
-
-#: (state behind an item, stored swapped, its own mirror image, device, load added)
-Way = Tuple[State, bool, bool, int, List[float]]
-#: By item, the ways on from each state that was met.
-Known = List[Dict[State, List[Way]]]
+from edgedla.placement.solvers.streams.state_arrays import StateArrays
 
 
-def edges_of(
-    frontier: Frontier, known: Known, i: int, states: Sequence[State], alike: bool
-) -> Tuple[List[State], Edges, np.ndarray]:
-    """(states behind item i, edges to them, which of them are their own mirror images).
-
-    Args:
-        known: filled with what is met.
-        alike: the two cores are, so that of two mirror images one is enough.
-    """
-    index: Dict[State, int] = {}
-    symmetric: List[bool] = []
-    first, target, device, load, swapped = [0], [], [], [], []
-    for state in states:
-        ways = known[i].get(state)
-        if ways is None:
-            ways = known[i][state] = [_way(frontier, i, state, d, alike) for d in frontier.allowed[i]]
-        for least, is_swapped, is_symmetric, d, added in ways:
-            at = index.setdefault(least, len(index))
-            if len(symmetric) < len(index):
-                symmetric.append(is_symmetric)
-            target.append(at)
-            device.append(d)
-            load.append(added)
-            swapped.append(is_swapped)
-        first.append(len(target))
-    edges = Edges(
-        np.array(first),
-        np.array(target, int),
-        np.array(device, np.int8),
-        np.array(load).reshape(len(target), len(frontier.devices)),
-        np.array(swapped, bool),
-    )
-    return list(index), edges, np.array(symmetric, bool)
-
-
-def _way(frontier: Frontier, i: int, state: State, device: int, alike: bool) -> Way:
-    new, added = frontier.step(i, state, device)
-    image = mirrored(new) if alike else new
-    least = min(new, image)
-    return least, least is not new, alike and image == new, device, added
+def prices_of(arrays: StateArrays, weights: np.ndarray) -> Prices:
+    """Prices of these weights of the engines and, where the cores are alike, of those with the cores swapped."""
+    if arrays.alike:
+        weights = np.unique(np.concatenate([weights, weights[:, (0, 2, 1)]]), axis=0)
+    return Prices(arrays.frontier, weights, np.ones(len(weights), bool))
 
 
 class StateGraph:
@@ -69,6 +29,7 @@ class StateGraph:
         weights: (weights, devices), closed under swapping the cores where these are alike.
         edges: by item.
         ahead: by position before an item, and behind the last: (states, weights); infinite where no way leads to the end.
+        states, behind: by position, the states and by weight the least load up to each.
         symmetric: by position, which states are their own mirror images.
         dropped: a bound of what passes states that were left out for want of room; infinite where none was.
         empty: no way leads to the end: no placement has a shorter period than the limit, or `dropped` where that is lower.
@@ -77,24 +38,24 @@ class StateGraph:
 
     def __init__(
         self,
-        frontier: Frontier,
-        known: Known,
-        weights: np.ndarray,
+        arrays: StateArrays,
+        prices: Prices,
         limit: float,
-        alike: bool,
         most_states: int,
         deadline: float,
     ) -> None:
-        """Looks for the states; of more than `most_states` before one item those with the lowest bounds are kept."""
-        self.frontier, self._known = frontier, known
-        self.alike = alike
-        if alike:
-            weights = np.unique(np.concatenate([weights, weights[:, (0, 2, 1)]]), axis=0)
-        self.weights = weights
-        self._turned = _swapped_rows(weights) if alike else np.arange(len(weights))
+        """Looks for the states; of more than `most_states` before one item those with the lowest bounds are kept.
+
+        `prices` are of `prices_of`.
+        """
+        self.frontier, self._arrays, self._prices = arrays.frontier, arrays, prices
+        self.weights = weights = prices.weights
+        self._turned = _swapped_rows(weights) if arrays.alike else np.arange(len(weights))
         self.edges: List[Edges] = []
         self.ahead: List[np.ndarray] = []
         self.symmetric: List[np.ndarray] = [np.zeros(1, bool)]
+        self.states: List[np.ndarray] = [arrays.start]
+        self.behind: List[np.ndarray] = [np.zeros((1, len(weights)))]
         self.dropped = np.inf
         self.empty = self.stopped = False
         self._build(limit, most_states, deadline)
@@ -107,29 +68,30 @@ class StateGraph:
         return np.full(len(self.weights), np.inf) if self.empty else self.ahead[0][0]
 
     def _build(self, limit: float, most_states: int, deadline: float) -> None:
-        frontier, weights = self.frontier, self.weights
-        prices = Prices(frontier, weights, np.ones(len(weights), bool))
-        states, behind = [frontier.start], np.zeros((1, len(weights)))
+        frontier, weights, prices = self.frontier, self.weights, self._prices
+        states, behind = self._arrays.start, np.zeros((1, len(weights)))
         for i in range(len(frontier.allowed)):
             if time.monotonic() > deadline:
                 self.stopped = True
                 return
-            targets, edges, symmetric = edges_of(frontier, self._known, i, states, self.alike)
+            targets, edges, symmetric = self._arrays.edges(i, states)
             value = behind[np.repeat(np.arange(len(states)), np.diff(edges.first))] + edges.load @ weights.T
             value[edges.swapped] = value[edges.swapped][:, self._turned]
             behind = _least_by(edges.target, value, len(targets))
             behind[symmetric] = np.minimum(behind[symmetric], behind[symmetric][:, self._turned])
-            bound = (behind + prices.rest(i + 1, targets)).max(axis=1)
+            bound = (behind + prices.rest_of_rows(i + 1, targets)).max(axis=1)
             keep = bound < limit
             if keep.sum() > most_states:
                 last = np.sort(bound)[most_states]
                 self.dropped = min(self.dropped, float(last))
                 keep &= bound < last
             onto = np.where(keep, np.cumsum(keep) - 1, -1)
-            states, behind = [s for s, kept in zip(targets, keep) if kept], behind[keep]
+            states, behind = targets[keep], behind[keep]
             self.edges.append(_onto(edges, onto))
             self.symmetric.append(symmetric[keep])
-            if not states:
+            self.states.append(states)
+            self.behind.append(behind)
+            if not len(states):
                 self.empty = True
                 return
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from edgedla.placement.solvers.streams.rows import (
     HANDED_OUT,
+    SHARED_OUT,
     bounds_of,
     continued,
     first_row,
@@ -27,6 +28,7 @@ class Swept:
     Attributes:
         bound: no placement on these engines has a shorter period, if that is below the limit that was given.
         assignments: devices by item of the best ones that came through, best first; none below the limit: ().
+        least: the period of the best of them.
         complete: no partial placement was merged or left out for want of room: a wider sweep finds the same.
         stopped: the deadline came first.
         used: by weight, how often it gave a partial placement's bound.
@@ -34,6 +36,7 @@ class Swept:
 
     bound: float
     assignments: Tuple[Tuple[str, ...], ...]
+    least: float
     complete: bool
     stopped: bool
     used: np.ndarray
@@ -47,6 +50,7 @@ def sweep(
     deadline: float,
     latency_us: Optional[float] = None,
     chosen: Optional[np.ndarray] = None,
+    shared_out: float = SHARED_OUT,
 ) -> Swept:
     """Item by item, every partial placement is continued on every device that the item may stand on.
 
@@ -62,6 +66,7 @@ def sweep(
         deadline: on time.monotonic's clock.
         latency_us: the loads of one frame must not add up to more; for a problem of one model.
         chosen: indices of the graph's weights that bound the rows; all of them by default.
+        shared_out: as for `rows.merged_rows`.
     """
     columns = np.arange(len(graph.weights)) if chosen is None else chosen
     weights, used = graph.weights[columns], np.zeros(len(columns), int)
@@ -78,21 +83,22 @@ def sweep(
             keep &= rows.loads.sum(axis=1) <= latency_us * graph.frontier.problem.rates[0] * (1 + 1e-9)
         rows = rows._replace(bound=bound).take(keep)
         rows = rows.take(np.lexsort((*rows.loads.T[::-1], rows.state)))
-        rows = rows.take(undominated(rows.state, rows.loads))
+        rows = rows.take(undominated(rows.state, rows.loads, rows.pool))
         if len(rows.bound) > width:
             merged = True
-            rows = merged_rows(rows, width, limit)
+            rows = merged_rows(rows, width, limit, shared_out)
             rows = rows._replace(bound=bounds_of(rows, weights, ahead)[0])
         if len(rows.bound) > width:
             by_bound = np.argsort(rows.bound, kind="stable")
             lost = min(lost, float(rows.bound[by_bound[width]]))
             rows = rows.take(np.sort(by_bound[:width]))
         if not len(rows.bound):
-            return Swept(min(lost, limit), (), not merged, False, used)
+            return Swept(min(lost, limit), (), np.inf, not merged, False, used)
         history.append((rows.parent.astype(np.int32), rows.device, rows.swapped))
         if time.monotonic() > deadline:
-            return Swept(min(lost, float(rows.bound.min()), limit), (), False, True, used)
-    period_us = float((rows.loads * factors).max(axis=1).min())
-    best = np.argsort((rows.traced * factors).max(axis=1), kind="stable")[:HANDED_OUT]
+            return Swept(min(lost, float(rows.bound.min()), limit), (), np.inf, False, True, used)
+    period_us = float(np.maximum(rows.bound, (rows.loads * factors).max(axis=1)).min())
+    traced = (rows.traced * factors).max(axis=1)
+    best = np.argsort(traced, kind="stable")[:HANDED_OUT]
     assignments = tuple(traced_back(graph.frontier.devices, history, int(row)) for row in best)
-    return Swept(min(lost, period_us, limit), assignments, not merged, False, used)
+    return Swept(min(lost, period_us, limit), assignments, float(traced[best[0]]), not merged, False, used)

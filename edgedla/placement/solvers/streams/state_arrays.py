@@ -1,0 +1,223 @@
+"""Many states at once: rows of integers in place of tuples, stepped over one item together."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.placement.solvers.streams.frontier import Frontier, State
+from edgedla.placement.solvers.streams.rows import Edges, Rows
+
+#: Bits of the numbers that rows are packed into to be compared.
+BITS = 62
+
+#: What is what where the two cores change places: devices, and sets of devices as bits.
+SWAPPED_DEVICES, SWAPPED_SETS = np.array((0, 2, 1), np.int16), np.array((0, 1, 4, 5, 2, 3, 6, 7), np.int16)
+
+
+class Columns:
+    """Where the fields of `State` are in a row, before one item or behind the last.
+
+    For each live item its device, then the slack by core; then what is paid by live flow, the counts, ends and engine.
+    """
+
+    def __init__(self, frontier: Frontier, i: int) -> None:
+        self.cores = len(frontier.cores)
+        self.items, self.flows = len(frontier.live_items[i]), len(frontier.live_flows[i])
+        self.paid_at = self.items * (1 + self.cores)
+        self.counts_at = self.paid_at + self.flows
+        self.ends_at = self.counts_at + self.cores
+        self.engine_at = self.ends_at + self.cores
+        self.size = self.engine_at + 1
+
+    def device(self, item: int) -> int:
+        return item * (1 + self.cores)
+
+    def slack(self, item: int, core: int) -> int:
+        """Of the core's position among the cores."""
+        return item * (1 + self.cores) + 1 + core
+
+    def rows(self, states: Sequence[State]) -> np.ndarray:
+        return np.array(
+            [[*(v for x in s.items for v in x), *s.paid, *s.counts, *s.ends, s.engine] for s in states], np.int16
+        ).reshape(len(states), self.size)
+
+    def mirrored(self, rows: np.ndarray) -> np.ndarray:
+        """The rows with the two cores swapped."""
+        image = rows.copy()
+        for k in range(self.items):
+            at = self.device(k)
+            image[:, at] = SWAPPED_DEVICES[rows[:, at]]
+            image[:, at + 1], image[:, at + 2] = rows[:, at + 2], rows[:, at + 1]
+        image[:, self.paid_at : self.counts_at] = SWAPPED_SETS[rows[:, self.paid_at : self.counts_at]]
+        for at in (self.counts_at, self.ends_at):
+            image[:, at], image[:, at + 1] = rows[:, at + 1], rows[:, at]
+        return image
+
+
+class StateArrays:
+    """`Frontier.step` for arrays of states."""
+
+    def __init__(
+        self, frontier: Frontier, alike: bool, allowed: Optional[Sequence[Tuple[int, ...]]] = None, paid: int = 0
+    ) -> None:
+        """Steps over a frontier's items.
+
+        Args:
+            alike: the two cores are, so that of two mirror images one is enough.
+            allowed: devices by item; the frontier's by default.
+            paid: loadables of each core that the first item pays, whether or not so many come.
+        """
+        self.frontier, self.alike, self.paid = frontier, alike, paid
+        self.allowed = frontier.allowed if allowed is None else allowed
+        self.columns = [Columns(frontier, i) for i in range(len(frontier.allowed) + 1)]
+        self.start = self.columns[0].rows([frontier.start._replace(counts=(paid,) * len(frontier.cores))])
+
+    def edges(self, i: int, states: np.ndarray) -> Tuple[np.ndarray, Edges, np.ndarray]:
+        """(states behind item i, edges to them, which of them are their own mirror images)."""
+        allowed, n = self.allowed[i], len(states)
+        parts = [self.step(i, states, d) for d in allowed]
+        # Ordered by state, then by device.
+        behind, load, of, device = (
+            np.stack(columns, axis=1).reshape(n * len(allowed), *columns[0].shape[1:])
+            for columns in zip(*((*p, np.arange(n), np.full(n, d, np.int8)) for p, d in zip(parts, allowed)))
+        )
+        there = self.there(behind)
+        behind, load, of, device = behind[there], load[there], of[there], device[there]
+        image = self.columns[i + 1].mirrored(behind) if self.alike else behind[:0]
+        keys = packed(np.concatenate([behind, image]))
+        swapped = symmetric = np.zeros(len(behind), bool)
+        if self.alike:
+            own, other = keys[: len(behind)], keys[len(behind) :]
+            swapped, symmetric = _less(other, own), (own == other).all(axis=1)
+            keys = np.where(swapped[:, None], other, own)
+            behind = np.where(swapped[:, None], image, behind)
+        first, target = distinct(keys)
+        edges = Edges(np.searchsorted(of, np.arange(n + 1)), target, device, load, swapped)
+        return behind[first], edges, symmetric[first]
+
+    def there(self, states: np.ndarray) -> np.ndarray:
+        """Which states a placement that is looked for can be in."""
+        return np.ones(len(states), bool)
+
+    def kinds(self, states: np.ndarray) -> np.ndarray:
+        """By state a number; rows of one number have the same future, so that one with lower loads makes another needless."""
+        return np.arange(len(states))
+
+    def bounds(self, i: int, states: np.ndarray, rows: Rows) -> np.ndarray:
+        """By partial placement before item i, a bound of the period of all that it becomes."""
+        return np.zeros(len(rows.state))
+
+    def step(self, i: int, states: np.ndarray, device: int) -> Tuple[np.ndarray, np.ndarray]:
+        """(states behind item i on a device, what it adds to the loads), state by state."""
+        return self.counted_step(i, states, device)[:2]
+
+    def counted_step(self, i: int, states: np.ndarray, device: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`step`, and how many loadables it adds."""
+        f, s, c, after = self.frontier, self.frontier.steps[i], self.columns[i], self.columns[i + 1]
+        n = len(states)
+        load, added = np.zeros((n, len(f.devices))), np.zeros(n, np.int16)
+        load[:, device] = s.times[device]
+        engine = states[:, c.engine_at]
+        if s.has_layers and device == 0 or s.is_last:
+            load[:, device] += (engine == 0) * f.engine_us
+            engine = np.ones(n, np.int16)
+        masks = self._transitions(i, states, device, load)
+        behind = np.zeros((n, after.size), np.int16)
+        for kept, at in enumerate(s.items_at):
+            behind[:, after.device(kept) : after.device(kept + 1)] = states[:, c.device(at) : c.device(at + 1)]
+        if s.is_kept:
+            behind[:, after.device(len(s.items_at))] = device
+        for a, core in enumerate(f.cores):
+            on = int(device == core)
+            if s.predecessors:
+                left = np.minimum.reduce(
+                    [states[:, c.slack(p, a)] - on * (states[:, c.device(p)] != core) for p in s.predecessors]
+                )
+            else:
+                left = states[:, c.counts_at + a] - on
+            new, slack = (left < 0).astype(np.int16), np.maximum(left, 0)
+            ends = states[:, c.ends_at + a]
+            ends = np.where((new > 0) & (ends == 1), 0, ends)
+            if s.is_end and on:
+                new, ends = new + (ends == 1).astype(np.int16), np.full(n, 2, np.int16)
+            elif s.is_end:
+                new = new + ((slack == 0) & (ends == 2)).astype(np.int16)
+                ends = np.where(slack == 0, np.where(ends == 2, 2, 1), ends)
+            load[:, core] += new * f.loadable_us
+            added += new
+            for kept in range(len(s.items_at)):
+                behind[:, after.slack(kept, a)] += new
+            if s.is_kept:
+                behind[:, after.slack(len(s.items_at), a)] = slack
+            if s.more_sources:
+                behind[:, after.counts_at + a] = states[:, c.counts_at + a] + new
+            if s.more_ends:
+                behind[:, after.ends_at + a] = ends
+        for a, at in enumerate(s.masks_at):
+            behind[:, after.paid_at + a] = masks[at]
+        if not s.ends_model:
+            behind[:, after.engine_at] = engine
+        if i == 0:
+            load[:, 1:] += self.paid * f.loadable_us
+        return behind, load * s.rate, added
+
+    def _transitions(self, i: int, states: np.ndarray, device: int, load: np.ndarray) -> List[np.ndarray]:
+        """What is paid of every tensor behind item i, as `Frontier` lines them up; adds what that costs to `load`."""
+        f, s, c, n = self.frontier, self.frontier.steps[i], self.columns[i], len(states)
+        masks = [states[:, c.paid_at + a] for a in range(c.flows)]
+        for x in s.inputs:
+            source = np.zeros(n, np.int16) if x.producer_at is None else states[:, c.device(x.producer_at)]
+            mask = np.ones(n, np.int16) if x.paid_at is None else states[:, c.paid_at + x.paid_at]
+            cost = np.array([x.cost[a][device] for a in range(len(f.devices))])[source]
+            cost = np.where(mask >> device & 1, 0.0, cost)
+            if device:
+                load[:, device] += np.where(source > 0, cost, 0.0)
+                load[:, 0] += np.where(source > 0, 0.0, cost)
+            else:
+                load[:, 0] += cost
+            masks.append(mask | 1 << device)
+        for producer_at, link_cost in s.links:
+            load[:, device] += (states[:, c.device(producer_at)] != device) * link_cost[device]
+        for out in s.outputs:
+            to_gpu = out.is_output and device > 0
+            if to_gpu:
+                load[:, 0] += out.to_gpu[device]
+            masks.append(np.full(n, 1 << device | to_gpu, np.int16))
+        masks.append(np.ones(n, np.int16))
+        return masks
+
+
+def packed(rows: np.ndarray) -> np.ndarray:
+    """Rows of few numbers that are equal where the rows are."""
+    words: List[np.ndarray] = [np.zeros(len(rows), np.int64)]
+    used = 0
+    for column in rows.T:
+        bits = int(column.max(initial=0)).bit_length()
+        if used + bits > BITS:
+            words.append(np.zeros(len(rows), np.int64))
+            used = 0
+        if bits:
+            words[-1] = words[-1] << bits | column
+        used += bits
+    return np.stack(words, axis=1)
+
+
+def _less(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Which rows of a come before those of b."""
+    less = a[:, -1] < b[:, -1]
+    for x, y in zip(a.T[-2::-1], b.T[-2::-1]):
+        less = (x < y) | (x == y) & less
+    return less
+
+
+def distinct(keys: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """(for each different row the first place of it, for each row the number of what it equals)."""
+    order = np.lexsort(keys.T[::-1])
+    ordered = keys[order]
+    new = np.ones(len(keys), bool)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    number = np.empty(len(keys), int)
+    number[order] = np.cumsum(new) - 1
+    return order[new], number

@@ -1,0 +1,211 @@
+"""Two cores taken for one: what is said of the pool holds for every placement on both, and so do bounds with its guidance."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+from typing import Iterator, List, Tuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from edgedla.costs.cost import Cost
+from edgedla.placement.problem.evaluate import evaluate
+from edgedla.placement.problem.problem import Flow, Item, Problem
+from edgedla.placement.solvers.streams.beam import beam
+from edgedla.placement.solvers.streams.frontier import Frontier, mirrored
+from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
+from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.pooled import PooledCores, parted
+from edgedla.placement.solvers.streams.rows import first_row, merged_rows
+from edgedla.placement.solvers.streams.solve_stream import solve_stream
+from edgedla.placement.solvers.streams.state_arrays import StateArrays
+from edgedla.placement.solvers.streams.weights import weights_around
+from tests.amounts import amount, examples
+from tests.placement.placement_problems import assignments, cost, problems, regroup
+from tests.placement.test_placement_sweep import ALL, STREAM, of_one_batch, period
+
+pytestmark = pytest.mark.once
+
+CHECKED = settings(
+    max_examples=examples(amount(20, 60)),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
+)
+NEVER = float("inf")
+
+
+def on_both_cores(problem: Problem) -> Iterator[Tuple[str, ...]]:
+    return (a for a in assignments(problem) if set(a) == set(ALL))
+
+
+def factors_of(problem: Problem) -> np.ndarray:
+    return np.array([problem.factor(frozenset(ALL), d) for d in ALL])
+
+
+@CHECKED
+@given(problems(max_items=8, devices=ALL, models=2, limits=False), st.booleans(), st.integers(0, 1000))
+def test_rows_of_states_step_as_states_do(problem: Problem, same: bool, seed: int) -> None:
+    problem = of_one_batch(problem, (1.0, 2.5))
+    frontier = Frontier(problem, ALL)
+    arrays = StateArrays(frontier, same)
+    rng = random.Random(seed)
+    states = [frontier.start]
+    for i, allowed in enumerate(frontier.allowed):
+        columns = arrays.columns[i + 1]
+        targets, edges, symmetric = arrays.edges(i, arrays.columns[i].rows(states))
+        expected = [(s, d, *frontier.counted_step(i, s, d)) for s in states for d in allowed]
+        assert edges.device.tolist() == [d for _, d, *_ in expected]
+        assert edges.load == pytest.approx(np.array([load for _, _, _, load, _ in expected]))
+        met: dict = {}
+        for e, (_, _, behind, _, _) in enumerate(expected):
+            stored = mirrored(behind) if edges.swapped[e] else behind
+            at = int(edges.target[e])
+            assert met.setdefault(at, stored) == stored
+            assert (targets[at] == columns.rows([stored])[0]).all()
+            assert symmetric[at] == (same and mirrored(stored) == stored)
+        # Each state once, of two mirror images one.
+        assert len({frozenset((s, mirrored(s)) if same else (s,)) for s in met.values()}) == len(met) == len(targets)
+        for device in allowed:
+            added = arrays.counted_step(i, arrays.columns[i].rows(states), device)[2]
+            assert added.tolist() == [n for _, d, _, _, n in expected if d == device]
+        states = rng.sample(list(met.values()), min(len(met), 12))
+
+
+@CHECKED
+@given(problems(max_items=8, devices=ALL, models=2))
+def test_an_order_is_topological_and_adds_up_to_the_same(problem: Problem) -> None:
+    problem = of_one_batch(problem, (1.0, 1.5))
+    order = narrow_order(problem)
+    assert sorted(order) == list(range(len(problem.items)))
+    assert [problem.items[i].model for i in order] == [i.model for i in problem.items]
+    other = reordered(problem, order)
+    assert all(f.producer is None or all(f.producer < c for c in f.consumers) for f in other.flows)
+    one, two = Frontier(problem, ALL), Frontier(other, ALL)
+    for assignment in itertools.islice(assignments(problem), 60):
+        totals: List[np.ndarray] = []
+        for frontier, devices in ((one, assignment), (two, [assignment[i] for i in order])):
+            state, total = frontier.start, np.zeros(3)
+            for i, d in enumerate(devices):
+                state, added = frontier.step(i, state, ALL.index(d))
+                total = total + added
+            totals.append(total)
+        assert totals[0] == pytest.approx(totals[1])
+
+
+def ladder(levels: int) -> Problem:
+    """Levels of a pyramid, each read by a head of its own; the heads come last, one after the other."""
+    times = {"GPU": cost(5), "DLA": cost(9)}
+    items = tuple(Item(f"l{k}", 0, (k,), ALL, times) for k in range(2 * levels))
+    between: dict = {("GPU", "DLA"): cost(3), ("DLA", "GPU"): cost(3), ("DLA", "DLA"): Cost()}
+    flows = [Flow("in", 0, None, (0,), False, between)]
+    for k in range(levels):
+        readers = (k + 1, levels + k) if k + 1 < levels else (levels + k,)
+        flows.append(Flow(f"t{k}", 0, k, readers, False, between))
+        flows.append(Flow(f"h{k}", 0, levels + k, (), True, between))
+    bare = Problem(items, tuple(flows), (), lambda p, c, m: (m,), ("net",), cost(4))
+    return replace(bare, grouping=regroup(bare, "int8"))
+
+
+def test_heads_follow_the_level_they_read() -> None:
+    levels = 6
+    problem = ladder(levels)
+    order = narrow_order(problem)
+    alive = [len(a) for a in Frontier(problem, ALL).live_items]
+    narrow = [len(a) for a in Frontier(reordered(problem, order), ALL).live_items]
+    assert max(alive) == levels
+    assert max(narrow) == 1
+    # The last item's core pays for the call of the engine.
+    assert order[-1] == 2 * levels - 1
+    assert solve_stream(problem, STREAM, [("GPU",) * 2 * levels]).optimal
+
+
+@CHECKED
+@given(problems(max_items=7, devices=ALL, models=2, limits=False), st.integers(1, 2))
+def test_no_placement_on_both_cores_is_shorter_than_the_pool_says(problem: Problem, models: int) -> None:
+    problem = of_one_batch(problem, (1.0, 1.5))
+    least = min((period(problem, evaluate(problem, a)) for a in on_both_cores(problem)), default=NEVER)
+    pool = PooledCores(problem, ALL, factors_of(problem))
+    for floor, limit in ((1e-3, 1e4), (least * 0.99, least * 1.1), (least * 0.5, least * 0.9)):
+        for pooled in pool.looks(floor, limit, NEVER):
+            assert pooled.bound <= max(least, floor) + 1e-6
+            arrays = StateArrays(Frontier(problem, ALL), True)
+            for placed in parted(arrays, factors_of(problem), pooled, limit, NEVER):
+                assert all(d in i.allowed for a in placed for d, i in zip(a, problem.items))
+
+
+@CHECKED
+@given(
+    problems(max_items=amount(7, 8), devices=ALL, limits=False),
+    st.sampled_from([1.0, 1.05, 1.4]),
+    st.sampled_from([2, 5, 40, 4000]),
+)
+def test_a_guided_beam_keeps_what_is_shorter_than_its_bound(problem: Problem, loose: float, width: int) -> None:
+    problem = of_one_batch(problem, (1.0,))
+    frontier, factors = Frontier(problem, ALL), factors_of(problem)
+    periods = {a: period(problem, evaluate(problem, a)) for a in on_both_cores(problem)}
+    least = min(periods.values(), default=NEVER)
+    limit = min(least * loose, 1e4) + 1e-3
+    arrays = StateArrays(frontier, True)
+    guide = PooledCores(problem, ALL, factors).guide(arrays, limit, NEVER)
+    if guide is None:
+        # No pooled placement is below the limit.
+        assert least >= limit
+        return
+    prices = Prices.both_ways(frontier, weights_around(np.array([0.4, 0.3, 0.3])) * factors)
+    bound, met = beam(guide, prices, factors, limit, width, True, NEVER)
+    assert bound <= least + 1e-6
+    if width == 4000 and least < NEVER:
+        # Placements on fewer engines count there too, at the slowdown of all.
+        reached = [(factors * loads_of(problem, a)).max() for a in assignments(problem)]
+        assert bound >= min(least, *reached) - 1e-6
+        assert met
+
+
+def loads_of(problem: Problem, assignment: Tuple[str, ...]) -> np.ndarray:
+    e = evaluate(problem, assignment)
+    return np.array([sum(v.latency_us for (_, d), v in e.loads.items() if d == device) for device in ALL])
+
+
+@CHECKED
+@given(problems(max_items=6, devices=ALL, limits=False), st.integers(0, 100))
+def test_a_guide_never_asks_for_more_than_a_placement_comes_to(problem: Problem, seed: int) -> None:
+    problem = of_one_batch(problem, (1.0,))
+    frontier, factors = Frontier(problem, ALL), factors_of(problem)
+    everywhere = list(on_both_cores(problem))
+    if not everywhere:
+        return
+    longest = max(period(problem, evaluate(problem, a)) for a in everywhere)
+    guide = PooledCores(problem, ALL, factors).guide(StateArrays(frontier, False), longest + 1.0, NEVER)
+    assert guide is not None
+    for assignment in random.Random(seed).sample(everywhere, min(len(everywhere), 30)):
+        reached = period(problem, evaluate(problem, assignment))
+        states, row = guide.start, first_row(3)
+        for i, device in enumerate(assignment):
+            states, added, _ = guide.counted_step(i, states, ALL.index(device))
+            assert (states >= 0).all()
+            row = row._replace(loads=row.loads + added, pool=row.pool + added[:, 1:].sum(axis=1))
+            assert guide.bounds(i + 1, states, row)[0] <= reached + 1e-6
+        assert guide.bounds(len(assignment), states, row)[0] >= (row.loads[0, 0] * factors[0]) - 1e-6
+
+
+@CHECKED
+@given(st.lists(st.tuples(st.integers(0, 1), *[st.integers(0, 40)] * 3), min_size=5, max_size=200), st.integers(2, 60))
+def test_a_merged_row_is_below_all_that_it_stands_for(given_rows: list, width: int) -> None:
+    table = np.array(given_rows, dtype=float)
+    count, loads = len(table), table[:, 1:]
+    nothing = np.zeros(count, int)
+    rows = first_row(3)._replace(
+        loads=loads, traced=loads, pool=loads[:, 1:].sum(axis=1), state=table[:, 0].astype(int),
+        bound=loads.sum(axis=1), parent=np.arange(count), device=nothing, swapped=nothing > 0,
+    )  # fmt: skip
+    merged = merged_rows(rows, min(width, count - 1), 100.0)
+    for k in range(count):
+        below = (merged.state == rows.state[k]) & (merged.loads <= loads[k]).all(axis=1) & (merged.pool <= rows.pool[k])
+        # A core without work is merged with none that has some: its first loadable is still to come.
+        assert (below & ((merged.loads[:, 1:] > 0) == (loads[k, 1:] > 0)).all(axis=1)).any()
+    assert (merged.pool >= merged.loads[:, 1:].sum(axis=1)).all()
