@@ -12,8 +12,9 @@ from typing import Any, Iterator, List
 
 from edgedla.builder.artifact.store import own_folder
 from edgedla.deployment.request import DeployRequest
+from edgedla.deployment.store import RECORD
 from edgedla.errors import BuildError, EdgedlaError
-from edgedla.files import open_lock_file, writing
+from edgedla.files import open_lock_file, remove_folder, writing
 
 try:
     import fcntl
@@ -39,7 +40,7 @@ def key_of(model: Any, example_inputs: Any, request: DeployRequest) -> str:
 def occupied(work: Path, key: str, fresh: bool) -> Iterator[None]:
     """Holds the folder of steps for calls with this key. The system gives it back when the process ends, however it ends.
 
-    A folder that this call has made goes again where it ends in an error before anything stands in it.
+    A folder that this call has made goes again where it ends in an error before a step is finished.
 
     Args:
         fresh: no other call may be there, whatever its key.
@@ -60,13 +61,23 @@ def occupied(work: Path, key: str, fresh: bool) -> Iterator[None]:
         _hold(held, key, fresh, work.parent)
         yield
     except BaseException:
-        if made and os.listdir(work) == [LOCK]:
-            with contextlib.suppress(OSError):
-                os.unlink(work / LOCK)
+        if made and _alone(held) and not any(work.glob(f"*/{RECORD}")):
+            remove_folder(work)
             _remove_empty(made)
         raise
     finally:
         os.close(held)
+
+
+def _alone(held: int) -> bool:
+    """Whether no other call uses the folder."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _remove_empty(made: List[Path]) -> None:

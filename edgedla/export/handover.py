@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Uni
 
 from edgedla.builder.artifact.artifact import Artifact, Binding
 from edgedla.builder.artifact.load import load_artifact
-from edgedla.errors import UsageError
+from edgedla.errors import DocumentError, ModelError, UsageError
 from edgedla.files import sha256_of
 from edgedla.placement.result.document import read_placement
 from edgedla.placement.result.placement import PlacedModel, Placement
@@ -98,7 +98,9 @@ def handovers(source: Union[str, Path], request: ExportRequest) -> List[Handover
     if path.is_dir():
         return [_of_artifact(load_artifact(path), str(source), request)]
     if not path.is_file():
-        raise UsageError("no such artifact or placement", where=str(source), allowed="a folder, or a placement's file")
+        raise DocumentError(
+            "no such artifact or placement", where=str(source), allowed="a folder, or a placement's file"
+        )
     return _of_placement(read_placement(path), str(source), request)
 
 
@@ -180,7 +182,7 @@ def _checked_onnx(onnx: Optional[Path], sha256: str, where: str) -> Optional[Pat
     if onnx is None:
         return None
     if not onnx.is_file():
-        raise UsageError("no such file", where=str(onnx))
+        raise ModelError("no such file", where=str(onnx))
     if sha256 and sha256_of(onnx) != sha256:
         raise UsageError(
             f"it is another model than that of {where}", where=str(onnx), allowed=f"sha256 {sha256[:12]}..."

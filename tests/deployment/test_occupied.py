@@ -14,7 +14,7 @@ from edgedla.cli.main import exit_code_of
 from edgedla.deployment.deploy import WORK
 from edgedla.deployment.occupied import LOCK, key_of, occupied
 from edgedla.deployment.request import DeployRequest
-from edgedla.errors import BuildError, EnvironmentMissing, ModelError, UsageError
+from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, ModelError, UsageError
 
 pytest.importorskip("fcntl")
 TARGET: Dict[str, Any] = {"target": "agx-orin-64gb", "backend": "host", "place": "dla"}
@@ -96,6 +96,25 @@ def test_a_deployment_that_fails_at_once_leaves_no_folder(tmp_path: Path) -> Non
     with pytest.raises(ModelError):
         edgedla.deploy(broken, tmp_path / "above" / "out", request=REQUEST)
     assert [p.name for p in tmp_path.iterdir()] == ["broken.onnx"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"data": "nosuch.npz"}, {"power_mode": "nope"}, {"devices": "DLA5"}, {"data": "random", "metric": "no:one"}],
+)
+def test_a_mistake_that_is_found_later_leaves_no_folder_either(
+    wrong: Dict[str, Any], model: Path, tmp_path: Path
+) -> None:
+    request = {"target": "agx-orin-64gb", "backend": "host", **wrong}
+    with pytest.raises(EdgedlaError):
+        edgedla.deploy(model, tmp_path / "out", **request)
+    assert not (tmp_path / "out").exists()
+    # What was there before stays.
+    edgedla.deploy(model, tmp_path / "out", request=REQUEST)
+    before = sorted(p.name for p in (tmp_path / "out").rglob("*"))
+    with pytest.raises(EdgedlaError):
+        edgedla.deploy(model, tmp_path / "out", **request)
+    assert sorted(p.name for p in (tmp_path / "out").rglob("*")) == before
 
 
 def test_what_stands_in_the_way_is_told(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from edgedla.builder.artifact.artifact import Binding
-from edgedla.errors import UsageError
+from edgedla.errors import DocumentError, ModelError, UsageError
 from edgedla.export import RUNTIMES, ExportRequest, export
 from edgedla.export.handover import Handover, LayerEntry, handovers
 from edgedla.placement.api import place
@@ -275,5 +275,7 @@ def test_a_placement_over_both_cores_and_another_model_are_refused(tmp_path, art
         handovers(artifact, ExportRequest(onnx=tmp_path / "other.onnx"))
     with pytest.raises(UsageError, match="did you mean deepstream"):
         export("deepstrem", artifact, tmp_path / "out")
-    with pytest.raises(UsageError, match="no such artifact or placement"):
+    with pytest.raises(DocumentError, match="no such artifact or placement"):
         export("triton", tmp_path / "nothing", tmp_path / "out")
+    with pytest.raises(ModelError, match="no such file"):
+        handovers(artifact, ExportRequest(onnx=tmp_path / "nothing.onnx"))
