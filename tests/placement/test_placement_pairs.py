@@ -141,7 +141,7 @@ def test_a_dive_is_a_placement_and_takes_what_it_says(drawn: Problem, seed: int)
 
 
 def test_without_time_for_a_search_there_is_more_than_a_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve_pair_module, "SIZES", ())
+    monkeypatch.setattr(solve_pair_module, "STATES", ())
     request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
     problem = prepare([network("resnet50_b1"), network("resnet18")], request).problem(MAKESPAN)
     solution = solve_pair(problem, MAKESPAN, baselines(problem).values(), 10.0, value_of=schedule_length())

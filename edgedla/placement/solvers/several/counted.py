@@ -1,4 +1,4 @@
-"""Placements of a model that have at least so many loadables."""
+"""Placements of a model item by item, with how many loadables they have."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from edgedla.placement.solvers.streams.frontier import Frontier, State
 
 
 class Counted:
-    """All placements of a model on a frontier's devices with `least` loadables or more; columns are the devices."""
+    """All placements of a model on a frontier's devices; columns are the devices and, last, how many loadables there are."""
 
-    def __init__(self, frontier: Frontier, least: int = 0) -> None:
-        self.frontier, self.least = frontier, least
-        self.start: Tuple[State, int] = (frontier.start, 0)
+    def __init__(self, frontier: Frontier) -> None:
+        self.frontier, self.start = frontier, frontier.start
+        self.columns = len(frontier.devices) + 1
         self.known: List[Dict[Any, Any]] = [{} for _ in frontier.allowed]
 
-    def choices(self, i: int, state: Tuple[State, int]) -> Sequence[int]:
+    def choices(self, i: int, state: State) -> Sequence[int]:
         return self.frontier.allowed[i]
 
-    def step(self, i: int, state: Tuple[State, int], device: int) -> Tuple[Tuple[State, int], List[float]]:
-        behind, load, more = self.frontier.counted_step(i, state[0], device)
-        return (behind, min(state[1] + more, self.least)), load
+    def step(self, i: int, state: State, device: int) -> Tuple[State, List[float]]:
+        behind, load, more = self.frontier.counted_step(i, state, device)
+        return behind, [*load, float(more)]
 
-    def is_whole(self, state: Tuple[State, int]) -> bool:
-        return state[1] >= self.least
+    def is_whole(self, state: State) -> bool:
+        return True

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Sequence, Tuple
+from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from edgedla.placement.solvers.several.front import Choices, ways_on
+from edgedla.placement.solvers.several.counted import Counted
+from edgedla.placement.solvers.several.front import ways_on
 from edgedla.placement.solvers.several.lengths import simple_bounds
+from edgedla.placement.solvers.streams.frontier import State
 from edgedla.placement.solvers.streams.load_weights import Prices
 
 
@@ -18,27 +20,29 @@ class Dives(NamedTuple):
     choices: np.ndarray
 
 
-def dives(model: Choices, items: int, prices: Prices) -> Dives:
+def dives(model: Counted, items: int, prices: Prices) -> Dives:
     """One placement per row of weights, without repetitions.
 
     Before each item one state stays for each row: the best by what it took and what the prices say is still to come.
     """
     weights = prices.weights
-    states: List[Any] = [model.start]
+    states: List[State] = [model.start]
     behind: np.ndarray = np.zeros((1, len(weights)))
     history: List[Tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for i in range(items):
-        targets, ways = ways_on(model, i, states, weights.shape[1])
+        targets, ways = ways_on(model, i, states)
         if not targets:
             return Dives(np.zeros((0, weights.shape[1])), np.zeros((0, items), np.int8))
+        # A last column counts loadables.
+        load = ways.load[:, : weights.shape[1]]
         of = np.repeat(np.arange(len(states)), np.diff(ways.first))
-        reached = behind[of] + ways.load @ weights.T
-        ahead = prices.rest(i + 1, [state for state, _ in targets])
+        reached = behind[of] + load @ weights.T
+        ahead = prices.rest(i + 1, targets)
         kept = np.unique(ways.target[(reached + ahead[ways.target]).argmin(axis=0)])
         into = [np.flatnonzero(ways.target == t) for t in kept]
         way = np.array([w[reached[w].argmin(axis=0)] for w in into])
         behind = np.take_along_axis(reached, way, axis=0)
-        history.append((of[way], ways.choice[way], ways.load[way]))
+        history.append((of[way], ways.choice[way], load[way]))
         states = [targets[t] for t in kept]
     column, row = np.arange(len(weights)), behind.argmin(axis=0)
     loads, choices = np.zeros_like(weights), np.zeros((len(weights), items), np.int8)

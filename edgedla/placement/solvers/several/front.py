@@ -10,7 +10,12 @@ import numpy as np
 from edgedla.placement.solvers.several.companion import Companion
 
 #: Rows that are compared pair by pair at once.
-BLOCK = 192
+BLOCK = 128
+
+BEFORE = np.triu(np.ones((BLOCK, BLOCK), bool), 1)
+
+#: Rows of weights that bounds of many placements go by.
+TELLING = 24
 
 #: Side of the boxes in which rows are merged, as a share of the limit: where it starts, how it grows, where it ends.
 FINEST_BOX, WIDER, WIDEST_BOX = 2.0**-15, 1.6, 0.3
@@ -20,10 +25,12 @@ class Choices(Protocol):
     """Items placed one after the other; what placing one costs goes to one of several columns.
 
     Attributes:
+        columns: how many.
         known: by item, the ways on from each state that was met; filled by who looks.
     """
 
     start: Any
+    columns: int
     known: List[Dict[Any, List[Tuple[Any, List[float], int]]]]
 
     def choices(self, i: int, state: Any) -> Iterable[int]: ...
@@ -46,6 +53,7 @@ class Graph:
     """The states of one model that a pair of placements below `limit` may pass, and the least that comes behind each.
 
     Attributes:
+        companion: the other model's placements, where all that matter were known.
         ways: by item.
         ahead: by position before an item and behind the last: (states, weights); infinite where no way leads to the end.
         dropped: a bound of what passes states that were left out for want of room; infinite where none was.
@@ -75,24 +83,27 @@ class Graph:
             gpu_row: the row of weights that counts the GPU's time alone.
         """
         self.weights, self.beside = weights, beside
-        self._companion, self._gpu_row = companion, gpu_row
+        self.companion, self._gpu_row = companion, gpu_row
         self.ways: List[Ways] = []
         self.ahead: List[np.ndarray] = []
         self.dropped = np.inf
         self.empty = self.stopped = False
+        used = np.zeros(len(weights), int)
         states, behind = [model.start], beside[None, :].copy()
         for i in range(items):
             if time.monotonic() > deadline:
                 self.stopped = True
                 return
-            targets, ways = ways_on(model, i, states, weights.shape[1])
+            targets, ways = ways_on(model, i, states)
             if not targets:
                 self.empty = True
                 return
             of = np.repeat(np.arange(len(states)), np.diff(ways.first))
             behind = _least_by(ways.target, behind[of] + ways.load @ weights.T, len(targets))
-            bound = self.bounds(behind - beside + rest(i + 1, targets))
+            least = behind - beside + rest(i + 1, targets)
+            bound = self.bounds(least)
             keep = bound < limit
+            used += np.bincount((least + beside)[keep].argmax(axis=1), minlength=len(weights))
             if i == items - 1:
                 keep &= np.array([model.is_whole(s) for s in targets])
             if keep.sum() > most_states:
@@ -116,12 +127,22 @@ class Graph:
             ahead = _least_by(of, ahead[ways.target] + ways.load @ weights.T, len(ways.first) - 1)
             self.ahead.append(ahead)
         self.ahead.reverse()
+        used[gpu_row] = len(model.known) * most_states
+        #: The weights that say most, for bounds of many rows.
+        self.telling = np.sort(np.argsort(-used, kind="stable")[:TELLING])
 
     def bounds(self, least: np.ndarray) -> np.ndarray:
         """By row a bound of the pairs with it, from the least that it takes by weight."""
-        bound: np.ndarray = (least + self.beside).max(axis=1)
-        if self._companion is not None:
-            bound = np.maximum(bound, self._companion.least(least[:, self._gpu_row]))
+        return self._bounds(least, self.beside, self._gpu_row)
+
+    def told_bounds(self, least: np.ndarray) -> np.ndarray:
+        """`bounds` from the least that a row takes by the weights in `telling`."""
+        return self._bounds(least, self.beside[self.telling], int(np.searchsorted(self.telling, self._gpu_row)))
+
+    def _bounds(self, least: np.ndarray, beside: np.ndarray, gpu_row: int) -> np.ndarray:
+        bound: np.ndarray = (least + beside).max(axis=1)
+        if self.companion is not None:
+            bound = np.maximum(bound, self.companion.least(least[:, gpu_row]))
         return bound
 
     @property
@@ -131,7 +152,7 @@ class Graph:
         return least
 
 
-def ways_on(model: Choices, i: int, states: Sequence[Any], columns: int) -> Tuple[List[Any], Ways]:
+def ways_on(model: Choices, i: int, states: Sequence[Any]) -> Tuple[List[Any], Ways]:
     """(the states behind item i, the ways there from these states before it)."""
     index: Dict[Any, int] = {}
     first, target, choice, load = [0], [], [], []
@@ -146,7 +167,10 @@ def ways_on(model: Choices, i: int, states: Sequence[Any], columns: int) -> Tupl
             load.append(added)
         first.append(len(target))
     ways = Ways(
-        np.array(first), np.array(target, int), np.array(choice, np.int8), np.array(load).reshape(len(target), columns)
+        np.array(first),
+        np.array(target, int),
+        np.array(choice, np.int8),
+        np.array(load).reshape(len(target), model.columns),
     )
     return list(index), ways
 
@@ -168,71 +192,100 @@ class Front(NamedTuple):
         loads: (rows, columns).
         choices: (rows, items): a placement of each row.
         bound: by row, of a pair with it.
+        loadables: by row, how many it has, where they are counted.
         lost: a bound of what was left out for want of room; infinite where nothing was.
+        merged: a row may stand for several placements, or some were left out.
         stopped: the deadline came first; then there are no rows.
     """
 
     loads: np.ndarray
     choices: np.ndarray
     bound: np.ndarray
+    loadables: np.ndarray
     lost: float
+    merged: bool
     stopped: bool
 
+    def rows(self, which: np.ndarray) -> Front:
+        """Some of the rows."""
+        return self._replace(
+            loads=self.loads[which], choices=self.choices[which], bound=self.bound[which],
+            loadables=self.loadables[which],
+        )  # fmt: skip
 
-def front(graph: Graph, limit: float, width: int, deadline: float) -> Front:
-    """The rows of a graph below `limit`; of more than `width`, half are merged with their neighbours."""
-    columns = graph.weights.shape[1]
+
+def front(
+    graph: Graph, limit: float, width: int, deadline: float, columns: Optional[int] = None, counted: int = -1
+) -> Front:
+    """The rows of a graph below `limit`; of more than `width`, half are merged with their neighbours.
+
+    Args:
+        columns: how many of the columns are loads; all, without it.
+        counted: up to how many loadables, the column behind the loads, rows of different counts are kept apart.
+    """
+    columns = graph.weights.shape[1] if columns is None else columns
+    none = Front(
+        np.zeros((0, columns)), np.zeros((0, len(graph.ways)), np.int8), np.zeros(0), np.zeros(0, int), graph.dropped,
+        False, False,
+    )  # fmt: skip
     if graph.empty:
-        return Front(np.zeros((0, columns)), np.zeros((0, 0), np.int8), np.zeros(0), graph.dropped, False)
+        return none
     loads: np.ndarray = np.zeros((1, columns))
     state: np.ndarray = np.zeros(1, int)
+    loadables: np.ndarray = np.zeros(1, int)
     bound: np.ndarray = np.zeros(1)
     history: List[Tuple[np.ndarray, np.ndarray]] = []
-    lost = graph.dropped
+    lost, merged, side = graph.dropped, False, limit * FINEST_BOX
     for i, ways in enumerate(graph.ways):
         counts = np.diff(ways.first)[state]
         parent = np.repeat(np.arange(len(state)), counts)
         way = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts) + ways.first[state][parent]
-        loads, state, choice = loads[parent] + ways.load[way], ways.target[way], ways.choice[way]
+        loads, state, choice = loads[parent] + ways.load[way, :columns], ways.target[way], ways.choice[way]
+        loadables = loadables[parent]
+        if counted >= 0:
+            loadables = np.minimum(loadables + ways.load[way, columns].astype(int), counted + 1)
         bound = _bounds(loads, state, graph, i + 1)
+        group = state * (counted + 2) + loadables
         keep = np.flatnonzero(bound < limit)
-        keep = keep[np.lexsort((*loads[keep].T[::-1], state[keep]))]
-        keep = keep[_undominated(state[keep], loads[keep])]
-        loads, state, choice, parent, bound = loads[keep], state[keep], choice[keep], parent[keep], bound[keep]
-        if len(state) > width:
-            which, loads = _merged(loads, state, bound, width, limit)
-            state, choice, parent = state[which], choice[which], parent[which]
-            bound = _bounds(loads, state, graph, i + 1)
-            if len(state) > width:
-                order = np.argsort(bound, kind="stable")
-                lost = min(lost, float(bound[order[width]]))
-                order = order[:width]
-                loads, state, choice, parent, bound = (
-                    loads[order], state[order], choice[order], parent[order], bound[order],
-                )  # fmt: skip
-        history.append((parent, choice))
+        # Two columns do: of rows that are alike in these, one may stay that another undercuts.
+        keep = keep[np.lexsort((*loads[keep, :2].T[::-1], group[keep]))]
+        keep = keep[_undominated(group[keep], loads[keep])]
+        if len(keep) > width:
+            merged = True
+            which, merged_loads, side = _merged(
+                loads[keep], group[keep], bound[keep], width, limit, max(side / WIDER**2, limit * FINEST_BOX)
+            )
+            keep = keep[which]
+            loads[keep] = merged_loads
+            bound[keep] = _bounds(merged_loads, state[keep], graph, i + 1)
+            if len(keep) > width:
+                keep = keep[np.argsort(bound[keep], kind="stable")]
+                lost = min(lost, float(bound[keep[width]]))
+                keep = keep[:width]
+        loads, state, loadables, bound = loads[keep], state[keep], loadables[keep], bound[keep]
+        history.append((parent[keep], choice[keep]))
         if not len(state) or time.monotonic() > deadline:
-            none = np.zeros((0, len(graph.ways)), np.int8)
-            return Front(np.zeros((0, columns)), none, np.zeros(0), lost, bool(len(state)))
+            return none._replace(lost=lost, merged=merged, stopped=bool(len(state)))
     row, choices = np.arange(len(state)), np.zeros((len(state), len(graph.ways)), np.int8)
     for i in reversed(range(len(history))):
         parent, choice = history[i]
         choices[:, i], row = choice[row], parent[row]
-    return Front(loads, choices, bound, lost, False)
+    return Front(loads, choices, bound, loadables, lost, merged, False)
 
 
 def _bounds(loads: np.ndarray, state: np.ndarray, graph: Graph, position: int) -> np.ndarray:
     best = np.empty(len(state))
+    weights, ahead = graph.weights[graph.telling, : loads.shape[1]].T, graph.ahead[position][:, graph.telling]
     for start in range(0, len(best), 16384):
         part = slice(start, start + 16384)
-        best[part] = graph.bounds(loads[part] @ graph.weights.T + graph.ahead[position][state[part]])
+        best[part] = graph.told_bounds(loads[part] @ weights + ahead[state[part]])
     return best
 
 
 def _undominated(state: np.ndarray, loads: np.ndarray) -> np.ndarray:
     """Which rows no other of the same state undercuts: exactly for up to two columns, else as far as neighbours show it.
 
-    Rows are sorted by state and loads.
+    Rows are sorted by state and the first two loads.
     """
     keep = np.ones(len(state), bool)
     if loads.shape[1] <= 2:
@@ -245,28 +298,35 @@ def _undominated(state: np.ndarray, loads: np.ndarray) -> np.ndarray:
         left = np.flatnonzero(keep)
         for start in range(shift, len(left), BLOCK):
             part = left[start : start + BLOCK]
-            under = np.triu(state[part][:, None] == state[part], 1)
-            for column in loads[part].T:
+            under = (state[part][:, None] == state[part]) & BEFORE[: len(part), : len(part)]
+            # Sorted by the first load, no row before is above in that.
+            for column in loads[part, 1:].T:
                 under &= column[:, None] <= column + 1e-9
             keep[part] = ~under.any(axis=0)
     return keep
 
 
 def _merged(
-    loads: np.ndarray, state: np.ndarray, bound: np.ndarray, width: int, limit: float
-) -> Tuple[np.ndarray, np.ndarray]:
-    """(which rows stay, their loads): the half with the lowest bounds, and one of each box of the others."""
+    loads: np.ndarray, state: np.ndarray, bound: np.ndarray, width: int, limit: float, side: float
+) -> Tuple[np.ndarray, np.ndarray, float]:
+    """(which rows stay, their loads, the boxes' side): the half with the lowest bounds, and one of each box of the others.
+
+    Args:
+        side: of the smallest boxes.
+    """
     order = np.argsort(bound, kind="stable")
     exact, others = order[: width // 2], order[width // 2 :]
-    side = limit * FINEST_BOX
+    multipliers = np.random.default_rng(0).integers(1 << 62, size=loads.shape[1] + 1) * 2 + 1
+    by_bound = state[others], loads[others]
     while True:
-        boxes = np.floor(loads[others] / side).astype(np.int64)
-        by_box = np.lexsort((bound[others], *boxes.T, state[others]))
-        same = (boxes[by_box][1:] == boxes[by_box][:-1]).all(axis=1)
-        same &= state[others][by_box][1:] == state[others][by_box][:-1]
+        boxes = np.floor(by_bound[1] / side).astype(np.int64)
+        # One number for a box, so that sorting is quick; two boxes that share one are kept apart below.
+        by_box = np.argsort(boxes @ multipliers[1:] + by_bound[0] * multipliers[0], kind="stable")
+        boxes, states = boxes[by_box], by_bound[0][by_box]
+        same = (boxes[1:] == boxes[:-1]).all(axis=1) & (states[1:] == states[:-1])
         starts = np.flatnonzero(np.r_[True, ~same])
         if len(starts) <= width - width // 2 or side > limit * WIDEST_BOX:
             break
         side *= WIDER
-    low = np.minimum.reduceat(loads[others][by_box], starts, axis=0)
-    return np.r_[exact, others[by_box[starts]]], np.concatenate([loads[exact], low])
+    low = np.minimum.reduceat(by_bound[1][by_box], starts, axis=0)
+    return np.r_[exact, others[by_box[starts]]], np.concatenate([loads[exact], low]), side

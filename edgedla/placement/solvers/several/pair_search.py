@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from edgedla.placement.problem.evaluate import evaluate
+from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.best import Best
@@ -24,22 +24,35 @@ from edgedla.placement.solvers.several.pair_weights import (
     weights_around,
 )
 from edgedla.placement.solvers.several.segmented import Segmented
-from edgedla.placement.solvers.streams.frontier import Frontier, State
+from edgedla.placement.solvers.several.turns import Turns
+from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.load_weights import Prices
 from edgedla.vocabulary import GPU
 
-#: From the second size on, the lower half of the gap is closed first where the gap is wider than this share of the value:
-#: far fewer states and rows lie there.
-HALVED = 2e-3
+#: States before one item with which both models are looked at first.
+FEW_STATES = 200
 
 #: Pairs that are compared at once, and placements whose schedules are searched for.
 PAIRS, HANDED_OUT = 250_000, 12
 
-#: Rows of a front without segments: its two columns are cheap to compare.
+#: Rows of a front without segments: two columns are cheap to compare.
 ROWS_WITHOUT_ORDER = 20_000
 
-#: Rows of a front that only looks for placements.
-FEW_ROWS = 2_000
+#: Loadables of one model that are looked into; for more, what holds in any order stands.
+MOST_LOADABLES = 8
+
+#: Loadables where a model has too many placements to know that.
+FEW_LOADABLES = 2
+
+#: Rows of a front, as far as fewer leave a bound below what is asked for.
+WIDTHS = (2_000, 6_000, 16_000)
+
+#: (loadables of one model, states before one item, rows of a front) to look for placements alone.
+GLANCES = ((2, 400, 3_000),)
+
+
+#: Share of the time left that a search in turns may take.
+TURNING = 0.25
 
 #: A placement shorter by this share is a reason to start anew: much of what is to be looked at then falls away.
 SHORTER = 1e-3
@@ -75,16 +88,31 @@ class PairSearch:
         self.factors = np.array([problem.factor(frozenset(engines), d) for d in self.frontiers[0].devices])
         # A core that a model has for itself is busy for no longer than the model runs.
         self.weighed = np.array([True, *(len(cores) == 1 for _ in cores[:1]), True, True])
-        self._models: Dict[Tuple[int, int, bool], Any] = {}
+        self._counted_models = [Counted(f) for f in self.frontiers]
+        self._segmented: Dict[Tuple[int, int], Segmented] = {}
         #: By model, the placements of the other one in this look.
         self._companions: List[Optional[Companion]] = [None, None]
         self._gpu_row = 0
+        self._glanced = INFINITY
         grid = coarse_weights(self.weighed)
         least = self._dive(grid)
         self.weights, self.bound = grid[int(least.argmax())], float(least.max())
         if self.bound < self.limit and time.monotonic() < deadline:
             self.bound, self.weights = climbed_weights(
                 self.frontiers, self.factors, self.weighed, self.weights, self.bound
+            )
+        self._turns: Optional[Turns] = None
+        if self.bound < self.limit:
+            self._turns = Turns(problem, best, self.names, self._counted_models, self.factors, deadline)
+            now = time.monotonic()
+            self._turns.begin(min(deadline, now + TURNING * (deadline - now)))
+            self._take_turns()
+
+    def _take_turns(self, seeds: Sequence[Evaluation] = ()) -> None:
+        if self._turns is not None and self.best.evaluation is not None:
+            now = time.monotonic()
+            self._turns.improve(
+                [self.best.evaluation, *seeds], min(self.deadline, now + TURNING * (self.deadline - now))
             )
 
     @property
@@ -98,8 +126,7 @@ class PairSearch:
         for m in (0, 1):
             prices = Prices(self.frontiers[m], of_model(rows, m, self.factors), np.ones(len(rows), bool))
             least += prices.root
-            model = self._models.setdefault((m, 0, True), Counted(self.frontiers[m], 0))
-            both.append(dives(model, len(self.models[m].items), prices))
+            both.append(dives(self._counted_models[m], len(self.models[m].items), prices))
         for bound, a, b in best_pairs(both, self.factors, self.names)[:HANDED_OUT]:
             if bound >= self.limit:
                 break
@@ -107,20 +134,14 @@ class PairSearch:
             self.best.offer(evaluate(self.problem, devices))
         return least
 
-    def halve(self, size: Tuple[int, int, int]) -> int:
-        """Looks into the lower half of the gap, where it is wide; how many times."""
-        if self.limit - self.bound <= HALVED * self.best.value or time.monotonic() > self.deadline:
-            return 0
-        self.look(*size, share=0.5)
-        return 1
-
-    def look(self, most_loadables: int, most_states: int, width: int, share: float = 1.0) -> bool:
+    def look(self, most_states: int, share: float = 1.0) -> bool:
         """Raises `bound` or finds something shorter; True where another look of this size may do more.
 
         Args:
-            share: of the gap above `bound`, how much is looked into.
+            share: of the gap above `bound`, how much is looked into: far fewer states and rows lie in its lower half.
         """
-        limit = min(self.bound + share * (self.limit - self.bound), self.limit)
+        before = self.best.value
+        asked = limit = min(self.bound + share * (self.limit - self.bound), self.limit)
         rows_of_weights = weights_around(self.weights, self.weighed)
         weights = [of_model(rows_of_weights, m, self.factors) for m in (0, 1)]
         along = np.ones(len(rows_of_weights), bool)
@@ -128,186 +149,230 @@ class PairSearch:
         least = [p.root for p in prices]
         self._gpu_row = int(np.flatnonzero((rows_of_weights == np.eye(len(self.weighed))[0]).all(axis=1))[0])
         self._companions = [None, None]
+        graphs: Dict[int, Graph] = {}
         wholes: Dict[int, Front] = {}
         small, large = sorted((0, 1), key=lambda m: len(self.models[m].items))
-        for turn, m in enumerate((small, large, small)):
-            if turn == 2 and (m in wholes or self._companions[m] is None):
+        # What is known of one model leaves fewer placements of the other one, and so on: those of few states come first.
+        for m, states in [(m, n) for n in (FEW_STATES, most_states, most_states) for m in (small, large)]:
+            if m in graphs and self._companions[m] is graphs[m].companion:
                 continue
-            graph = self._counted(m, 0, weights[m], least[1 - m], prices[m], limit, most_states)
+            graph = self._counted(m, weights[m], least[1 - m], prices[m], limit, states)
             if graph.stopped:
                 return False
+            if graph.dropped < limit and states < most_states:
+                continue
             if graph.empty:
                 self._raise(min(limit, graph.dropped))
-                return False
+                return self.bound >= asked
             if graph.dropped == INFINITY:
                 least[m] = graph.least
             self._raise(min(float((least[0] + least[1]).max()), graph.dropped, limit))
-            # Where something is left out, what is left says less than the weights do.
-            if graph.dropped >= limit:
-                whole = self._without_order(graph, least[1 - m], limit)
-                if whole.stopped:
-                    return False
-                if whole.lost >= limit:
-                    wholes[m] = whole
-                    self._companions[1 - m] = Companion.of(whole.loads)
-        if len(wholes) == 2:
-            self._raise(self._of_any_order([wholes[0], wholes[1]], limit, offered=True))
-        if self.bound >= limit:
-            return False
+            if graph.dropped <= self.bound:
+                # What is left says less than the weights do.
+                graphs = {}
+                break
+            # No pair below that passes states that were left out.
+            limit = min(limit, graph.dropped)
+            graphs[m] = graph
+            wholes[m] = self._without_order(graph, least[1 - m], limit)
+            if wholes[m].stopped:
+                return False
+            if wholes[m].lost >= limit:
+                self._companions[1 - m] = Companion.of(wholes[m].loads)
+        if graphs:
+            self._raise(self._of_any_order(0, wholes[0], wholes[1], limit, offered=True))
         climbed = rows_of_weights[int((least[0] + least[1]).argmax())]
         if not np.allclose(climbed, self.weights, atol=1e-6):
             self.weights = climbed
-        low = limit
+        if self.bound >= limit or time.monotonic() > self.deadline:
+            return self.bound >= asked
+        if self.best.value < before * (1 - SHORTER):
+            # Much of what is to be looked at falls away.
+            return True
+        most, low = self._most_loadables(graphs, wholes, least, limit)
+        if low > self.bound:
+            # More loadables than are looked into say no more than this.
+            limit = low
         rows: List[List[_Row]] = []
         for m in (0, 1):
-            bound, rows_of_model = self._rows(
-                m, weights[m], least[1 - m], prices[m], limit, most_loadables, most_states, wholes.get(1 - m)
-            )
-            low = min(low, bound)
+            dropped, rows_of_model = self._rows(m, weights[m], least[1 - m], limit, most[m], most_states)
+            low = min(low, dropped)
             rows.append(rows_of_model)
             if time.monotonic() > self.deadline:
                 return False
-        # What is left out already says less than is known: then a few rows do, which may meet something shorter.
-        low, shorter = self._pairs(rows, low, limit, width if low > self.bound else min(width, FEW_ROWS))
-        self._raise(low)
-        return shorter
+        if low > self.bound:
+            self._raise(self._pairs(rows, min(low, limit), WIDTHS))
+        else:
+            self._glance(weights, least)
+        if self.best.value < before:
+            self._take_turns()
+        return self.bound >= asked or self.best.value < before
+
+    def _glance(self, weights: Sequence[np.ndarray], least: Sequence[np.ndarray]) -> None:
+        """Looks for something shorter alone, among few placements; once for a limit."""
+        for loadables, states, width in GLANCES:
+            while self._glanced > self.limit and time.monotonic() < self.deadline:
+                limit = self.limit
+                rows: List[List[_Row]] = []
+                for m in (0, 1):
+                    most = loadables if len(self.frontiers[m].devices) > 1 else 0
+                    rows.append(self._rows(m, weights[m], least[1 - m], limit, most, states, all_rows=True)[1])
+                self._pairs(rows, limit, (width,))
+                if self.limit == limit:
+                    break
+        self._glanced = self.limit
 
     def _raise(self, bound: float) -> None:
         self.bound = max(self.bound, bound)
 
     def _counted(
-        self, m: int, loadables: int, weights: np.ndarray, beside: np.ndarray, prices: Prices, limit: float, states: int
+        self, m: int, weights: np.ndarray, beside: np.ndarray, prices: Prices, limit: float, states: int
     ) -> Graph:
-        def rest(i: int, behind: Sequence[Any]) -> np.ndarray:
-            return prices.rest(i, [state for state, _ in behind])
-
-        model = self._models.setdefault((m, loadables, True), Counted(self.frontiers[m], loadables))
+        weightless = np.zeros((len(weights), 1))
         return Graph(
-            model, len(self.models[m].items), weights, beside, rest, limit, states, self.deadline,
-            self._companions[m], self._gpu_row,
+            self._counted_models[m], len(self.models[m].items), np.concatenate([weights, weightless], axis=1), beside,
+            prices.rest, limit, states, self.deadline, self._companions[m], self._gpu_row,
         )  # fmt: skip
 
-    def _rows(
-        self,
-        m: int,
-        weights: np.ndarray,
-        beside: np.ndarray,
-        prices: Prices,
-        limit: float,
-        most_loadables: int,
-        most_states: int,
-        other: Optional[Front],
-    ) -> Tuple[float, List[_Row]]:
-        """(a bound of all pairs that these rows leave out, the rows of model m that a pair below the limit may have).
+    def _most_loadables(
+        self, graphs: Dict[int, Graph], wholes: Dict[int, Front], least: Sequence[np.ndarray], limit: float
+    ) -> Tuple[List[int], float]:
+        """(by model, how many loadables to look into, a bound of the pairs in which one of them has more).
 
         Args:
-            other: the placements of the other model, without order, where they are known.
+            graphs, wholes: of the placements without order; none where a model has too many.
+        """
+        most, low = [FEW_LOADABLES, FEW_LOADABLES], limit
+        if not graphs:
+            return most, self.bound
+        for m in (0, 1):
+            if len(self.frontiers[m].devices) == 1:
+                most[m] = 0
+                continue
+            # To tell few counts apart takes far fewer rows.
+            for counted in (FEW_LOADABLES, MOST_LOADABLES):
+                whole = self._without_order(graphs[m], least[1 - m], limit, counted)
+                if whole.stopped:
+                    return most, -INFINITY
+                for most[m] in range(counted + 1):
+                    beyond = self._of_any_order(m, whole.rows(whole.loadables > most[m]), wholes[1 - m], low)
+                    if beyond >= low:
+                        break
+                else:
+                    continue
+                break
+            else:
+                low = beyond
+        return most, low
+
+    def _rows(
+        self, m: int, weights: np.ndarray, beside: np.ndarray, limit: float, most: int, states: int,
+        all_rows: bool = False,
+    ) -> Tuple[float, List[_Row]]:  # fmt: skip
+        """(a bound of what is left out for want of room, the rows of model m with up to `most` loadables).
+
+        Once more is left out than the bound allows, the further rows are looked at only as `all_rows`.
         """
         frontier = self.frontiers[m]
         flat = Prices(frontier, weights, np.zeros(len(weights), bool))
-        low, met = limit, False
+        low = limit
         rows: List[_Row] = []
-        for loadables in range(most_loadables + 1 if len(frontier.devices) > 1 else 1):
-            segmented = self._models.setdefault((m, loadables, False), Segmented(frontier, (1,) * loadables))
+        for loadables in range(most + 1):
+            segmented = self._segmented.setdefault((m, loadables), Segmented(frontier, (1,) * loadables))
             by_segment = weights[:, list(segmented.devices)]
             fixed = by_segment @ np.array(segmented.fixed)
 
             def rest(i: int, behind: Sequence[Any], row: Segmented = segmented) -> np.ndarray:
-                states: List[State] = [row.without_segments(i, s) for s in behind]
-                return flat.rest(i, states)
+                return flat.rest(i, [row.without_segments(i, s) for s in behind])
 
             graph = Graph(
-                segmented,
-                len(self.models[m].items),
-                by_segment,
-                beside + fixed,
-                rest,
-                limit,
-                most_states,
-                self.deadline,
-                self._companions[m],
-                self._gpu_row,
-            )
+                segmented, len(self.models[m].items), by_segment, beside + fixed, rest, limit, states, self.deadline,
+                self._companions[m], self._gpu_row,
+            )  # fmt: skip
             if graph.stopped:
                 return -INFINITY, rows
             low = min(low, graph.dropped)
             if not graph.empty:
                 rows.append(_Row(segmented, graph, graph.least + fixed))
-            if graph.empty and (met or loadables > 0):
-                more = self._counted(m, loadables + 1, weights, beside, prices, limit, most_states)
-                if more.empty and not more.stopped:
-                    return min(low, more.dropped), rows
-            met = met or not graph.empty
-        if len(frontier.devices) > 1:
-            more = self._counted(m, most_loadables + 1, weights, beside, prices, limit, most_states)
-            if more.stopped:
-                return -INFINITY, rows
-            low = min(low, more.dropped)
-            if not more.empty and other is not None and more.dropped >= limit:
-                whole = self._without_order(more, beside, limit)
-                if whole.stopped:
-                    return -INFINITY, rows
-                low = min(low, whole.lost, self._of_any_order([whole, other], limit))
-            elif not more.empty:
-                low = min(low, float((more.least + beside).max()))
+            if low <= self.bound and not all_rows:
+                break
         return low, rows
 
-    def _without_order(self, graph: Graph, beside: np.ndarray, limit: float) -> Front:
-        """What the placements of a graph take of each device, slowdown counted, in whatever order."""
+    def _without_order(self, graph: Graph, beside: np.ndarray, limit: float, counted: int = -1) -> Front:
+        """What the placements of a graph take of each device, slowdown counted, in whatever order.
+
+        Args:
+            counted: how many loadables are told from more; none without it.
+        """
         graph.beside = beside
-        whole = front(graph, limit, ROWS_WITHOUT_ORDER, self.deadline)
+        whole = front(graph, limit, ROWS_WITHOUT_ORDER, self.deadline, len(self.factors), counted)
         return whole._replace(loads=whole.loads * self.factors)
 
-    def _of_any_order(self, wholes: Sequence[Front], limit: float, offered: bool = False) -> float:
-        """A bound of all pairs of two fronts, as if segments could run in any order; `offered`: of the models in turn, and
-        the shortest ones are offered."""
+    def _of_any_order(self, m: int, whole: Front, other: Front, limit: float, offered: bool = False) -> float:
+        """A bound of all pairs of a front of model m and one of the other, as if segments could run in any order.
+
+        Args:
+            offered: the shortest ones are.
+        """
         low = limit
         met: List[Tuple[float, int, int]] = []
-        for first, second in _blocks((wholes[0], wholes[1])):
-            times = wholes[0].loads[first], wholes[1].loads[second]
-            length = simple_bounds((self.names[0], self.names[1]), times)
-            length = np.maximum(length, np.maximum(wholes[0].bound[first], wholes[1].bound[second]))
+        for first, second in _blocks((whole, other)):
+            times = whole.loads[first], other.loads[second]
+            length = simple_bounds((self.names[m], self.names[1 - m]), times)
+            length = np.maximum(length, np.maximum(whole.bound[first], other.bound[second]))
             low = min(low, float(length.min()))
             if offered:
                 for k in np.argsort(length, kind="stable")[:HANDED_OUT]:
                     met.append((float(length[k]), int(first[k]), int(second[k])))
+        seeds: List[Evaluation] = []
         for length_us, a, b in sorted(met)[:HANDED_OUT]:
             if length_us >= self.limit:
                 break
-            devices = [self.names[m][k] for m, row in ((0, a), (1, b)) for k in wholes[m].choices[row]]
-            self.best.offer(evaluate(self.problem, devices))
+            rows = {m: whole.choices[a], 1 - m: other.choices[b]}
+            seeds.append(evaluate(self.problem, [self.names[n][k] for n in (0, 1) for k in rows[n]]))
+        if seeds:
+            self._take_turns(seeds)
         return low
 
-    def _pairs(self, rows: List[List[_Row]], low: float, limit: float, width: int) -> Tuple[float, bool]:
-        """(a bound of these pairs and `low`, something much shorter was met: then the bound is not one)."""
+    def _pairs(self, rows: List[List[_Row]], limit: float, widths: Sequence[int]) -> float:
+        """A bound of these pairs, `limit` at most; none where something much shorter is met, or the time is over."""
         if not rows[0] or not rows[1]:
-            return low, False
+            return limit
         beside = [np.min([r.least for r in rows[1 - m]], axis=0) for m in (0, 1)]
-        fronts: List[Dict[int, Front]] = [{}, {}]
+        fronts: List[Dict[int, Tuple[int, Front]]] = [{}, {}]
         order = sorted(
             (float((a.least + b.least).max()), i, j) for i, a in enumerate(rows[0]) for j, b in enumerate(rows[1])
         )
-        for bound, i, j in order:
-            if bound >= limit:
-                break
-            for m, k in ((0, i), (1, j)):
-                if k not in fronts[m]:
-                    segmented, graph, _ = rows[m][k]
-                    fixed = np.array(segmented.fixed)
-                    graph.beside = beside[m] + graph.weights @ fixed
-                    alone = front(graph, limit, width, self.deadline)
-                    if alone.stopped:
-                        return -INFINITY, False
-                    low = min(low, alone.lost)
-                    slowed = (alone.loads + fixed) * self.factors[list(segmented.devices)]
-                    fronts[m][k] = alone._replace(loads=slowed)
-            before = self.best.value
-            low = min(low, self._of_fronts((rows[0][i], rows[1][j]), (fronts[0][i], fronts[1][j]), limit))
-            if self.best.value < before * (1 - SHORTER):
-                return -INFINITY, True
-            if time.monotonic() > self.deadline:
-                return -INFINITY, False
-        return low, False
+        before = self.best.value
+        left = [(i, j) for bound, i, j in order if bound < limit]
+        reached: Dict[Tuple[int, int], float] = {}
+        for width in widths:
+            for i, j in left:
+                for m, k in ((0, i), (1, j)):
+                    had = fronts[m].get(k)
+                    if had is None or (had[0] < width and had[1].merged):
+                        alone = self._front(rows[m][k], beside[m], limit, width)
+                        if alone.stopped:
+                            return -INFINITY
+                        fronts[m][k] = width, alone
+                both = fronts[0][i][1], fronts[1][j][1]
+                reached[i, j] = min(self._of_fronts((rows[0][i], rows[1][j]), both, limit), both[0].lost, both[1].lost)
+                if self.best.value < before * (1 - SHORTER) or time.monotonic() > self.deadline:
+                    return -INFINITY
+            # Rows that stand for one placement each say no more when there are more of them.
+            left = [
+                (i, j) for i, j in left
+                if reached[i, j] < limit and (fronts[0][i][1].merged or fronts[1][j][1].merged)
+            ]  # fmt: skip
+        return min([limit, *reached.values()])
+
+    def _front(self, row: _Row, beside: np.ndarray, limit: float, width: int) -> Front:
+        """The placements of a row, slowdown and what loadables cost counted."""
+        fixed = np.array(row.segmented.fixed)
+        row.graph.beside = beside + row.graph.weights @ fixed
+        alone = front(row.graph, limit, width, self.deadline)
+        slowed = (alone.loads + fixed) * self.factors[list(row.segmented.devices)]
+        return alone._replace(loads=slowed)
 
     def _of_fronts(self, rows: Tuple[_Row, _Row], fronts: Tuple[Front, Front], limit: float) -> float:
         """A bound of all pairs of two fronts; the shortest ones are offered."""

@@ -43,7 +43,7 @@ class Segmented:
         for core in cores:
             row += [core, 0]
         self.devices = tuple(row)
-        self.last = len(row) - 1
+        self.columns, self.last = len(row), len(row) - 1
         self.fixed = tuple(frontier.loadable_us if d else 0.0 for d in row)
         self.start = Placed((), (), -1, 0)
         self.known: List[Dict[Any, Any]] = [{} for _ in frontier.allowed]

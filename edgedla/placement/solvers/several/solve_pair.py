@@ -12,17 +12,11 @@ from edgedla.placement.solvers.lower_bounds import alike, engine_sets, floor_on
 from edgedla.placement.solvers.several.pair_search import PairSearch
 from edgedla.vocabulary import GPU
 
-#: (loadables of one model, states before one item, rows of a front), search by search: the first ones shall meet good
-#: placements soon, and wide fronts meet the best. For more loadables the bound by weights stands.
-SIZES: Tuple[Tuple[int, int, int], ...] = (
-    (1, 100, 300),
-    (1, 200, 2_000),
-    (2, 400, 3_000),
-    (2, 1_000, 6_000),
-    (4, 2_000, 8_000),
-    (6, 4_000, 12_000),
-    (8, 9_000, 16_000),
-)
+#: States before one item of a graph, search by search: the first ones shall meet good placements soon.
+STATES: Tuple[int, ...] = (1_000, 4_000, 15_000)
+
+#: Half of the gap is looked into first where it is wider than this share of the value.
+HALVED = 2e-3
 
 
 def can_solve(problem: Problem, goal: Goal) -> bool:
@@ -68,18 +62,27 @@ def solve_pair(
             searches.append(PairSearch(problem, engines, best, gap, deadline))
             bounds[engines] = max(bounds[engines], searches[-1].bound)
     rounds = 0
-    for size in SIZES:
+    for states in STATES:
         for search in searches:
-            if size != SIZES[0]:
-                rounds += search.halve(size)
-            while search.bound < best.value * (1 - gap) and time.monotonic() < deadline:
-                rounds += 1
-                if not search.look(*size):
-                    break
+            rounds += _looks(search, states, deadline)
             bounds[search.engines] = search.bound
     timed_out = timed_out or time.monotonic() > deadline
     bound = min(min(bounds.values(), default=INFINITY), best.value)
     return Solution(best.evaluation, best.value, bound, "pairs", rounds, time.monotonic() - began, timed_out)
+
+
+def _looks(search: PairSearch, states: int, deadline: float) -> int:
+    """Looks of one size, as long as they raise the bound or find something shorter; how many."""
+    rounds, share = 0, 0.5
+    while search.bound < search.limit and time.monotonic() < deadline:
+        value = search.best.value
+        if search.limit - search.bound <= HALVED * value:
+            share = 1.0
+        rounds += 1
+        if not search.look(states, share):
+            break
+        share = 0.5 if search.best.value < value else 1.0
+    return rounds
 
 
 def _not_covered(problem: Problem, sets: Sequence[Tuple[str, ...]]) -> List[Tuple[str, ...]]:

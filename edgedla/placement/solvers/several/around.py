@@ -1,0 +1,134 @@
+"""One model placed around the other: given when the other one has the devices, the placement that ends first."""
+
+from __future__ import annotations
+
+import time
+from typing import List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.placement.solvers.several.counted import Counted
+from edgedla.placement.solvers.several.front import Ways, ways_on
+from edgedla.placement.solvers.streams.frontier import State
+from edgedla.placement.solvers.streams.load_weights import Prices
+
+#: States kept before each item for each plan of the other model.
+KEPT = 12
+
+
+class Taken(NamedTuple):
+    """When the other model has a device: (plans, intervals) of starts and ends, us, ascending; infinite where none is left."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+def taken(plans: Sequence[Sequence[Tuple[float, float]]]) -> Taken:
+    """From the intervals (start, end) of each plan, us, which do not overlap."""
+    most = max((len(p) for p in plans), default=0)
+    starts, ends = np.full((len(plans), most), np.inf), np.full((len(plans), most), np.inf)
+    for row, plan in enumerate(plans):
+        for k, (start, end) in enumerate(sorted(plan)):
+            starts[row, k], ends[row, k] = start, end
+    return Taken(starts, ends)
+
+
+def first_start(earliest: np.ndarray, length: np.ndarray, busy: Taken) -> np.ndarray:
+    """(ways, plans): when a piece of work can start that is not to be interrupted; work of no length waits for nothing."""
+    start = earliest
+    if not len(start):
+        return start
+    soonest = start.min()
+    for a, b in zip(busy.starts.T, busy.ends.T):
+        # Most intervals lie behind all of the work: a look at their ends spares five passes.
+        if np.where(np.isinf(b), -np.inf, b).max() > soonest:
+            meets = (start < b) & (start + length > a) & (length > 0)
+            start = np.where(meets, b, start)
+    return start
+
+
+def around(
+    model: Counted,
+    items: int,
+    prices: Prices,
+    factors: np.ndarray,
+    busy: Sequence[Taken],
+    guide: np.ndarray,
+    deadline: float,
+    kept: int = KEPT,
+) -> Tuple[np.ndarray, np.ndarray]:
+    """By plan of the other model: (when this one ends, us; the device of each item); no rows after the deadline.
+
+    A beam over the states of the model: before each item those stay that end first, by when they are reached and what
+    the prices say is still to come. Layers that follow each other on a device are one piece of work.
+
+    Args:
+        prices: rows of weights, each the model's own time with devices made dearer: what is short alone may leave the
+            other model no room.
+        factors: slowdown by device.
+        busy: by device, when the other model has it.
+        guide: by plan, the row of the prices that it goes by.
+        deadline: on time.monotonic's clock.
+    """
+    plans = len(guide)
+    states: List[State] = [model.start]
+    now, run, extra = np.zeros((1, plans)), np.zeros((1, plans)), np.zeros((1, plans))
+    dearer = (prices.weights / factors - 1.0)[guide]
+    on = np.zeros((1, plans), np.int8)
+    history: List[Tuple[np.ndarray, np.ndarray]] = []
+    column = np.arange(plans)
+    for i in range(items):
+        if time.monotonic() > deadline:
+            return np.zeros(0), np.zeros((0, items), np.int8)
+        targets, ways = ways_on(model, i, states)
+        # A last column counts loadables.
+        loads = ways.load[:, : len(factors)]
+        of = np.repeat(np.arange(len(states)), np.diff(ways.first))
+        end, length, device = now[of], run[of], on[of]
+        dear = extra[of] + (loads * factors) @ dearer.T
+        for d in range(len(factors)):
+            works = np.flatnonzero(loads[:, d] > 0)
+            whole = loads[works, d, None] * factors[d]
+            start = end[works]
+            follows = device[works] == d
+            whole, start = (
+                np.where(follows, length[works], 0.0) + whole,
+                np.where(follows, start - length[works], start),
+            )
+            end[works] = first_start(start, whole, busy[d]) + whole
+            length[works], device[works] = whole, d
+        way = _least_way(ways, end + dear, len(targets))
+        ahead = prices.rest(i + 1, targets)[:, guide]
+        reached = end[way, column] + dear[way, column] + ahead
+        if len(targets) > kept:
+            stay = np.unique(np.argpartition(reached, kept, axis=0)[:kept])
+        else:
+            stay = np.arange(len(targets))
+        states, way = [targets[t] for t in stay], way[stay]
+        now, run, on, extra = end[way, column], length[way, column], device[way, column], dear[way, column]
+        history.append((of[way], ways.choice[way]))
+    row = (now + extra).argmin(axis=0)
+    ends = now[row, column]
+    choices = np.zeros((plans, items), np.int8)
+    for i in reversed(range(items)):
+        parent, choice = history[i]
+        choices[:, i] = choice[row, column]
+        row = parent[row, column]
+    return ends, choices
+
+
+def _least_way(ways: Ways, value: np.ndarray, targets: int) -> np.ndarray:
+    """(targets, plans): the way to each target that is the best by `value`, the first one where several are."""
+    order = np.argsort(ways.target, kind="stable")
+    counts = np.bincount(ways.target, minlength=targets)
+    # Targets have few ways each: one pass for the first way of each, one for the second, and so on.
+    first = np.cumsum(counts) - counts
+    way = np.repeat(order[first][:, None], value.shape[1], axis=1)
+    least = value[order[first]]
+    for k in range(1, int(counts.max())):
+        more = np.flatnonzero(counts > k)
+        rival = order[first[more] + k]
+        better = value[rival] < least[more]
+        way[more] = np.where(better, rival[:, None], way[more])
+        least[more] = np.where(better, value[rival], least[more])
+    return way

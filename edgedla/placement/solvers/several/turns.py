@@ -1,0 +1,198 @@
+"""Two models placed in turns: each around the schedule of the other, as long as the pair gets shorter."""
+
+from __future__ import annotations
+
+import time
+from typing import Dict, Iterable, List, Sequence, Set, Tuple
+
+import numpy as np
+
+from edgedla.placement.problem.evaluate import Evaluation, evaluate
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.problem.schedule import Schedule, shortest_schedule
+from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.several.around import Taken, around, taken
+from edgedla.placement.solvers.several.counted import Counted
+from edgedla.placement.solvers.streams.load_weights import Prices
+
+#: How much dearer a microsecond of the GPU is than one of a core: what is short alone may leave the other model no room.
+DEARER: Tuple[float, ...] = (0.0, 0.15, 0.5, -0.15)
+
+#: How much dearer it is for the placements that the search begins with, one model alone.
+ALONE: Tuple[float, ...] = (-0.6, -0.3, 0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+#: Pairs that are gone on from, and placements of a turn whose schedules are searched for.
+PAIRS, TRIED = 4, 6
+
+#: Segments of a pair beyond which its schedule takes too long to be gone on from.
+SEGMENTS = 60
+
+#: Starts of the segments between their earliest and their latest, drawn at random.
+DRAWN = 3
+
+#: Layers that are moved where a model changes devices, the pairs with such moves that are tried, and plans of each.
+MOVED, MOST_MOVED, AS_SCHEDULED = (1, 2, 3, 5, 8), 48, 4
+
+Plan = List[Tuple[str, float, float]]
+
+
+class Turns:
+    """The search for two models on one set of engines; what is shorter than the best is offered.
+
+    Args:
+        names: by model, its devices, the GPU first.
+        models: their placements.
+        factors: slowdown by device.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        best: Best,
+        names: Sequence[Sequence[str]],
+        models: Sequence[Counted],
+        factors: np.ndarray,
+        deadline: float,
+    ) -> None:
+        self.problem, self.best, self.names, self.factors, self.deadline = problem, best, names, factors, deadline
+        #: When the running search ends; schedules are kept, so that none is cut short here.
+        self._until = deadline
+        self._items = [problem.items_of(m) for m in (0, 1)]
+        self._models = models
+        frontiers = [m.frontier for m in models]
+        self._prices = [Prices(f, _dearer(factors, DEARER), np.ones(len(DEARER), bool)) for f in frontiers]
+        self._alone = [Prices(f, _dearer(factors, ALONE), np.ones(len(ALONE), bool)) for f in frontiers]
+        self._random = np.random.default_rng(0)
+        self._lengths: Dict[Tuple[str, ...], Tuple[float, Evaluation]] = {}
+        self._moved: Set[Tuple[str, ...]] = set()
+        self._turned: Set[Tuple[int, Tuple[str, ...]]] = set()
+
+    def begin(self, until: float) -> None:
+        """From placements of each model alone, with the other one around them; until then, on time.monotonic's clock."""
+        self._until = until
+        for m in (0, 1):
+            free = [taken([[]] * len(ALONE)) for _ in self.names[m]]
+            _, choices = around(
+                self._models[m], len(self._items[m]), self._alone[m], self.factors, free, np.arange(len(ALONE)),
+                self._until,
+            )  # fmt: skip
+            alone = np.unique(choices, axis=0)
+            plans: List[Plan] = []
+            given: List[List[str]] = []
+            for row in alone:
+                devices = self._with(["GPU"] * len(self.problem.items), m, row)
+                evaluation = evaluate(self.problem, devices)
+                schedule = shortest_schedule(self.problem, evaluation, self.deadline)
+                if len(schedule.bars) <= SEGMENTS:
+                    for plan in self._plans(schedule, m, self.best.value):
+                        plans.append(plan)
+                        given.append(devices)
+            if plans and time.monotonic() < self._until:
+                self._place(1 - m, plans, given)
+
+    def improve(self, seeds: Iterable[Evaluation], until: float) -> None:
+        """Goes on from these pairs and the best that are known until no turn makes one of them shorter, or until then."""
+        self._until = until
+        first = sorted({e.assignment for e in seeds}, key=lambda a: (self._length(a)[0], a))[:PAIRS]
+        while time.monotonic() < self._until:
+            best = sorted(self._lengths, key=lambda a: (self._lengths[a][0], a))[:PAIRS]
+            turns = [(m, a) for a in dict.fromkeys([*first, *best]) for m in (0, 1) if (m, a) not in self._turned]
+            if turns:
+                self._turn(turns)
+            elif best and best[0] not in self._moved:
+                self._moved.add(best[0])
+                self._turn([(m, a) for m in (0, 1) for a in self._with_moved_ends(best[0], m)], AS_SCHEDULED)
+            else:
+                return
+            first = []
+
+    def _turn(self, turns: Sequence[Tuple[int, Tuple[str, ...]]], times: int = -1) -> None:
+        """Places the other model anew around model m of each pair; `times`: how many of the plans are tried."""
+        for m in (0, 1):
+            plans: List[Plan] = []
+            given: List[Tuple[str, ...]] = []
+            for _, assignment in [t for t in turns if t[0] == m]:
+                self._turned.add((m, assignment))
+                length_us, evaluation = self._length(assignment)
+                schedule = shortest_schedule(self.problem, evaluation, self.deadline)
+                if len(schedule.bars) <= SEGMENTS:
+                    for plan in self._plans(schedule, m, min(length_us, self.best.value))[:times]:
+                        plans.append(plan)
+                        given.append(assignment)
+            if plans and time.monotonic() < self._until:
+                self._place(1 - m, plans, given)
+
+    def _with_moved_ends(self, assignment: Tuple[str, ...], m: int) -> List[Tuple[str, ...]]:
+        """The pair with some layers where model m changes devices moved to the device before or behind.
+
+        What a turn cannot do: a model gives up some time of the GPU, and only the other one, which takes it, gains.
+        """
+        items = self._items[m]
+        on = [assignment[i] for i in items]
+        moved: Dict[Tuple[str, ...], None] = {}
+        for shift in MOVED:
+            for p in [p for p in range(1, len(on)) if on[p] != on[p - 1]]:
+                for part, device in ((range(p, p + shift), on[p - 1]), (range(p - shift, p), on[p])):
+                    changed = list(assignment)
+                    for k in part:
+                        if 0 <= k < len(on) and device in self.problem.items[items[k]].allowed:
+                            changed[items[k]] = device
+                    if len(moved) < MOST_MOVED:
+                        moved[tuple(changed)] = None
+        moved.pop(assignment, None)
+        return list(moved)
+
+    def _place(self, m: int, plans: Sequence[Plan], given: Sequence[Sequence[str]]) -> None:
+        """Places model m around each plan of the other one; `given` are the assignments that hold the other's."""
+        count, guides = len(plans), len(DEARER)
+        busy = []
+        for name in self.names[m]:
+            once = taken([[(start, end) for d, start, end in plan if d == name] for plan in plans])
+            busy.append(Taken(np.tile(once.starts, (guides, 1)), np.tile(once.ends, (guides, 1))))
+        guide = np.repeat(np.arange(guides), count)
+        ends, choices = around(
+            self._models[m], len(self._items[m]), self._prices[m], self.factors, busy, guide, self._until
+        )
+        others = np.array([max((end for _, _, end in plan), default=0.0) for plan in plans])
+        tried: Set[Tuple[str, ...]] = set()
+        for k in np.argsort(np.maximum(ends, np.tile(others, guides)[: len(ends)]), kind="stable"):
+            assignment = tuple(self._with(given[k % count], m, choices[k]))
+            if len(tried) >= TRIED * min(PAIRS, count) or time.monotonic() > self._until:
+                return
+            if assignment not in tried:
+                tried.add(assignment)
+                self._length(assignment)
+
+    def _with(self, assignment: Sequence[str], m: int, choices: np.ndarray) -> List[str]:
+        devices = list(assignment)
+        for i, k in zip(self._items[m], choices):
+            devices[i] = self.names[m][k]
+        return devices
+
+    def _length(self, assignment: Tuple[str, ...]) -> Tuple[float, Evaluation]:
+        if assignment not in self._lengths:
+            evaluation = evaluate(self.problem, assignment)
+            self.best.offer(evaluation)
+            schedule = shortest_schedule(self.problem, evaluation, self.deadline)
+            self._lengths[assignment] = schedule.length_us, evaluation
+        return self._lengths[assignment]
+
+    def _plans(self, schedule: Schedule, m: int, horizon_us: float) -> List[Plan]:
+        """When the segments of model m may run: as scheduled, early, late, the first ones early, and at random."""
+        bars = sorted((b for b in schedule.bars if b.model == m), key=lambda b: b.segment)
+        times = np.array([b.end_us - b.start_us for b in bars])
+        early = np.cumsum(times) - times
+        late = np.maximum(horizon_us - np.cumsum(times[::-1])[::-1], early)
+        rows = [np.array([b.start_us for b in bars]), early, late, (early + late) / 2]
+        rows += [np.where(np.arange(len(bars)) < k, early, late) for k in range(1, len(bars))]
+        for _ in range(DRAWN):
+            shifted = np.sort(self._random.random(len(bars)))
+            rows.append(early + (late - early) * shifted)
+        return [[(b.device, s, s + t) for b, s, t in zip(bars, row, times) if t > 0] for row in rows]
+
+
+def _dearer(factors: np.ndarray, shares: Sequence[float]) -> np.ndarray:
+    """Rows of weights: the model's own time, with the GPU so much dearer."""
+    rows: np.ndarray = np.tile(factors, (len(shares), 1))
+    rows[:, 0] *= 1.0 + np.array(shares)
+    return rows
