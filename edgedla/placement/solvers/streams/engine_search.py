@@ -25,10 +25,13 @@ BEAMS: Tuple[int, ...] = (250, 700)
 
 #: Guided looks go to the limit where that is longer than the bound by less than this factor; and beyond the bound by no more
 #: than this share, twice as much after each that went through all.
-NEAR, FAR = 1.0004, 0.01
+NEAR, FAR = 1.002, 0.01
 
 #: Widths of the first guided look, which shows which weights matter, and of the second; then they double.
 GUIDED = 250, 1_000
+
+#: (width, states) of the sweep that is tried once between guided looks where the limit is so near.
+SWEPT = 16_000, 1_000
 
 #: Items up to which moves are tried: of more, rounds take more time than they save.
 MOVABLE = 150
@@ -67,7 +70,7 @@ class EngineSearch:
         self.guided = self._pool is not None and self._pool.guides
         self._guide: Optional[Guided] = None
         self._guided, self._width, self._all = INFINITY, GUIDED[0], False
-        self._far = FAR
+        self._far, self._swept = FAR, INFINITY
         self._latency_us = goal.bound_of(0) if len(problem.models) == 1 else None
         self.deadline = deadline
         self._graph: Optional[StateGraph] = None
@@ -101,24 +104,36 @@ class EngineSearch:
             assignments = self._guided_look(limit, width)
             if self.guided or self.stopped:
                 return assignments
+        assignments = self._sweep(limit, width, most_states)
+        graph = self._graph
+        if assignments or self.bound >= limit or self.stopped or self.complete:
+            return assignments
+        if graph is not None and graph.dropped >= self.bound:
+            return ()
+        return self._beam(limit, width, True)
+
+    def _sweep(self, limit: float, width: int, most_states: int) -> Sequence[Tuple[str, ...]]:
+        """The best placements of a sweep over the states; none where these do not fit."""
         self._look_through_states(limit, most_states)
         graph = self._graph
-        if self.bound >= limit or self.complete or self.stopped:
+        if graph is None or self.bound >= limit or self.complete or self.stopped:
             return ()
-        if graph is None:
-            return self._beam(limit, width, True)
         swept = sweep(graph, self._factors, limit, width, self.deadline, self._latency_us, self._kept)
         if self._kept is None:
             self._kept = np.sort(np.argsort(-swept.used, kind="stable")[:WEIGHTS])
         self.bound = max(self.bound, swept.bound)
         self.complete, self.stopped = swept.complete, swept.stopped
-        if swept.assignments or self.stopped or self.complete or graph.dropped >= self.bound:
-            return swept.assignments
-        return self._beam(limit, width, True)
+        return swept.assignments
 
     def _guided_look(self, limit: float, width: int) -> Sequence[Tuple[str, ...]]:
         """Beams up to this width with a guide, each for periods up to the middle between the bound and the limit."""
         while self.bound < limit and not self.stopped and self._width <= max(width, GUIDED[1]):
+            if limit < min(self.bound * NEAR, self._swept):
+                # Where little is left, all states may have room, whose bounds tell the cores apart.
+                self._swept = limit
+                assignments = self._sweep(limit, *SWEPT)
+                if assignments or self.bound >= limit or self.stopped:
+                    return assignments
             reach = self._reach(limit)
             if self._pool and reach != self._guided:
                 self._guided, self._guide = reach, self._pool.guide(self._arrays, reach, self.deadline)
