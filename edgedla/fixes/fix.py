@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 
@@ -87,8 +88,8 @@ def fix(
     precision = one_of("precision", precision, PRECISIONS)
     purpose = one_of("purpose", purpose, tuple(PURPOSES), "for")
     objective = one_of("objective", objective, OBJECTIVES)
-    if not 0.0 <= approximate < 1.0:
-        raise UsageError(f"an error of {approximate:g}", where="--approximate", allowed="0 to below 1, relative L2")
+    if not isinstance(approximate, Real) or not 0.0 <= approximate < 1.0:
+        raise UsageError(f"an error of {approximate}", where="--approximate", allowed="0 to below 1, relative L2")
     require_samples(data)
     source = _path_of(model)
     platform = platform_for(target, jetpack=jetpack, trt=trt)

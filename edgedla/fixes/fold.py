@@ -16,7 +16,7 @@ from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.model_file import outline
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Goal, Network, data_of, has_data
-from edgedla.graph.open_sizes import TRTEXEC_BATCH
+from edgedla.graph.open_sizes import TRTEXEC_BATCH, require_given
 from edgedla.quantization.session import open_session
 
 #: Each round folds what the shapes of the last one made known: YOLO's decoders need three, Swin one a shifted window.
@@ -69,8 +69,9 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
     """Writes the dims of inputs into the model. A batch that is open still becomes trtexec's; returns whether one was.
 
     Raises:
-        UsageError: `shapes` names no input.
+        UsageError: `shapes` names no input or has another number of dims, or is no mapping of numbers; or the batch is none.
     """
+    require_given(shapes, batch)
     _inputs_are_no_weights(model)
     inputs = {v.name: v for v in model.graph.inputs}
     if len(inputs) == 1:
@@ -85,6 +86,9 @@ def set_shapes(model: Any, shapes: Mapping[str, Sequence[int]], batch: Optional[
     for name, value in inputs.items():
         dims = list(value.shape) if value.shape is not None else None
         wanted = list(shapes[name]) if name in shapes else dims
+        if wanted is not None and dims is not None and len(wanted) != len(dims):
+            text = "x".join(map(str, wanted))
+            raise UsageError(f"--shapes {name}: {text} has {len(wanted)} dims, the input has {len(dims)}")
         if wanted and batch is not None and name not in shapes:
             wanted = [batch, *wanted[1:]]
         elif wanted and not (isinstance(wanted[0], int) and wanted[0] >= 0):

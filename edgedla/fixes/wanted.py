@@ -22,6 +22,8 @@ def wanted_rewrites(
     only: Sequence[str], skip: Sequence[str], purpose: str, approximate: float, precision: str
 ) -> Tuple[Rewrite, ...]:
     """Rewrites in their order: those named, or all that fit the purpose, less those skipped."""
+    # A text is a sequence too, of letters.
+    only, skip = ((ids,) if isinstance(ids, str) else ids for ids in (only, skip))
     named = set(rewrites_named(only, "--only"))
     skipped = set(rewrites_named(skip, "--skip"))
     entries = rewrite_entries()

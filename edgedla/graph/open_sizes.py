@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from numbers import Integral
+from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from edgedla.errors import UsageError
 from edgedla.graph.layer_graph import LayerGraph
 from edgedla.graph.tensor import dims_text
 
@@ -42,6 +44,23 @@ class GivenSizes(NamedTuple):
         options = [_SHAPES + shlex.quote(",".join(shapes))] if shapes else []
         options += [f"--batch {self.batch}"] if self.batch is not None else []
         return " ".join(dict.fromkeys([*options, *(o for o in closing if not o.startswith(_SHAPES))]))
+
+
+def require_given(shapes: Any, batch: Any, where: Optional[str] = None) -> None:
+    """Raises:
+    UsageError: shapes that are no mapping of names to whole numbers of 0 or more, or a batch that is no whole number of 1 or more.
+    """
+    if batch is not None and not (isinstance(batch, Integral) and int(batch) >= 1):
+        raise UsageError(f"a batch of {batch}", allowed="a whole number of 1 or more")
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise UsageError(f"shapes are {shapes!r}", where=where, allowed="dims by input name: {'x': [1, 3, 640, 640]}")
+    for name, dims in (shapes or {}).items():
+        if isinstance(dims, str) or not all(isinstance(d, Integral) for d in dims):
+            raise UsageError(
+                f"the shape of {name} is {dims!r}", where=where, allowed="whole numbers, as [1, 3, 640, 640]"
+            )
+        if any(int(d) < 0 for d in dims):
+            raise UsageError(f"--shapes {name}: {list(dims)} holds a negative dim", where=where)
 
 
 def closing_option(name: str, dims: Sequence[int]) -> str:

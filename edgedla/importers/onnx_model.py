@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 from contextlib import contextmanager
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError, ModelTooLarge, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
+from edgedla.graph.open_sizes import require_given
 from edgedla.graph.source import SourceLocation
 from edgedla.importers.context import Context
 from edgedla.importers.model_file.described_shapes import described_tensors
@@ -132,8 +132,7 @@ def _opset(source: OnnxFile) -> int:
 def _fixed_shapes(
     source: OnnxFile, shapes: Optional[Mapping[str, Sequence[int]]], batch: Optional[int]
 ) -> Dict[str, Tuple[int, ...]]:
-    if batch is not None and batch < 1:
-        raise UsageError(f"a batch of {batch}", allowed="1 or more")
+    require_given(shapes, batch, source.where)
     graph = source.model.graph
     initializers = {i.name for i in graph.initializer}
     ranks = {
@@ -152,12 +151,6 @@ def _fixed_shapes(
                 where=source.where,
                 allowed=", ".join(sorted(ranks)) or "no inputs",
             )
-        if isinstance(dims, str) or not all(isinstance(d, Integral) for d in dims):
-            raise UsageError(
-                f"the shape of {name} is {dims!r}", where=source.where, allowed="whole numbers, as [1, 3, 640, 640]"
-            )
-        if any(int(d) < 0 for d in dims):
-            raise UsageError(f"--shapes {name}: {list(dims)} holds a negative dim", where=source.where)
         if ranks[name] is not None and ranks[name] != len(dims):
             raise UsageError(
                 f"--shapes {name}: {'x'.join(str(d) for d in dims)} has {len(dims)} dims, the input has {ranks[name]}",

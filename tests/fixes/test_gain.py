@@ -11,7 +11,7 @@ import pytest
 
 import edgedla
 from edgedla.cli.main import exit_code_of
-from edgedla.errors import EnvironmentMissing
+from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.fixes import fix as fix_module
 from edgedla.fixes.fix import fix_gain
 from edgedla.fixes.judge import Figures, pays
@@ -181,3 +181,29 @@ def test_check_and_fix_agree_on_real_networks(name: str, target: str) -> None:
     gain = fix_gain(path, platform_for(target), precision="int8")
     result = edgedla.fix(path, target=target, precision="int8", prove=False)
     assert gain.pays == pays(result.before, result.after, "hybrid")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"batch": 0}, "a batch of 0"),
+        ({"batch": "4"}, "a batch of 4"),
+        ({"batch": 1.5}, "a batch of 1.5"),
+        ({"shapes": [1, 64, 56, 56]}, "shapes are"),
+        ({"shapes": {"x": [1.5, 64, 56, 56]}}, "the shape of x is"),
+        ({"shapes": {"x": [-1, 64, 56, 56]}}, "holds a negative dim"),
+        ({"shapes": {"x": [1, 64]}}, "has 2 dims, the input has 4"),
+        ({"shapes": {"z": [1, 64]}}, "no input of the model"),
+    ],
+)
+def test_check_and_fix_refuse_the_same_sizes(wrong: Any, what: str) -> None:
+    for answer in (edgedla.check, edgedla.fix):
+        with pytest.raises(UsageError, match=what):
+            answer(average_network(), target="orin", **wrong)
+
+
+def test_one_id_as_text_is_one_id() -> None:
+    result = edgedla.fix(average_network(), target="orin", precision="int8", only="no-ops", prove=False)
+    assert set(result.counts) <= {"no-ops"}
+    with pytest.raises(UsageError, match="an error of"):
+        edgedla.fix(average_network(), target="orin", approximate="0.1")  # type: ignore[arg-type]
