@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Mapping, Optional, Sequence, Tuple, Union
 
@@ -88,8 +89,8 @@ class PlacementRequest:
         fps = self.frames_per_second
         normal("frames_per_second", None if fps is None else tuple(float(f) for f in fps))
         self._check_pace()
-        if not self.time_limit_s >= 0:
-            raise UsageError(f"a time limit of {self.time_limit_s:g} s", where="time limit", allowed="a number >= 0")
+        if not isinstance(self.time_limit_s, Real) or not self.time_limit_s >= 0:
+            raise UsageError(f"a time limit of {self.time_limit_s} s", where="time limit", allowed="a number >= 0")
         for n, rate in enumerate(self.rates or (), 1):
             if not 0 < rate < float("inf"):
                 raise UsageError(f"rate {n} is {rate:g}", where="rates", allowed="a number > 0 for each model")

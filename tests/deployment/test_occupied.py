@@ -126,3 +126,10 @@ def test_what_stands_in_the_way_is_told(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentMissing, match="cannot write"), occupied(tmp_path / "out" / WORK, "k", False):
         pass
     assert (tmp_path / "file").read_text() == ""
+
+
+@pytest.mark.parametrize("name", ["max_drop", "approximate", "budget_s", "max_latency_us"])
+@pytest.mark.parametrize("value", ["1", float("nan"), -1])
+def test_a_request_takes_numbers_alone(name: str, value: Any) -> None:
+    with pytest.raises(UsageError):
+        DeployRequest("orin", **{name: value})
