@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import Optional, Tuple
+from typing import List, Optional, Tuple
 
 import numpy as np
 import pytest
@@ -15,12 +15,18 @@ from edgedla.costs.networks import network
 from edgedla.placement.api import prepare
 from edgedla.placement.problem.baselines import baselines
 from edgedla.placement.problem.evaluate import evaluate
-from edgedla.placement.problem.goal import Goal, legal
+from edgedla.placement.problem.goal import INFINITY, Goal, legal
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.placement.problem.schedule import segments
 from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.placement.request import PlacementRequest
+from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.several import any_order as any_order_module
+from edgedla.placement.solvers.several import front as front_module
+from edgedla.placement.solvers.several import pair_search as pair_search_module
+from edgedla.placement.solvers.several import segment_rows as segment_rows_module
 from edgedla.placement.solvers.several import solve_pair as solve_pair_module
+from edgedla.placement.solvers.several.around import around, first_start, taken
 from edgedla.placement.solvers.several.companion import Companion
 from edgedla.placement.solvers.several.counted import Counted
 from edgedla.placement.solvers.several.dives import dives
@@ -28,6 +34,7 @@ from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
 from edgedla.placement.solvers.several.one_model import problem_of_model
 from edgedla.placement.solvers.several.segmented import Segmented
 from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
+from edgedla.placement.solvers.several.turns import Turns
 from edgedla.placement.solvers.solve import schedule_length, solve
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.load_weights import Prices
@@ -61,6 +68,29 @@ def test_value_and_bound_hold_what_brute_force_finds(drawn: Problem) -> None:
     assert solution.bound <= least * (1 + 1e-9)
     assert solution.value >= least * (1 - 1e-9)
     assert not solution.optimal or solution.value <= least * (1 + 2e-4)
+
+
+@CHECKED
+@given(st.one_of(problems(8, ONE_CORE, 2), problems(6, ALL, 2)), st.integers(1, 4))
+def test_a_search_without_room_says_nothing_wrong(drawn: Problem, room: int) -> None:
+    """So few states and rows that most are merged or left out, and no turns that meet the best before."""
+    problem = of_one_batch(drawn)
+    length = schedule_length()
+    least, _ = brute_force(problem, MAKESPAN, lambda p, e: length(p, e)[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solve_pair_module, "STATES", (room, 2 * room))
+        for module, name, few in (
+            (any_order_module, "FEW_STATES", 1), (any_order_module, "ROWS_WITHOUT_ORDER", room),
+            (any_order_module, "FEW_LOADABLES", 0), (any_order_module, "MOST_LOADABLES", 1),
+            (segment_rows_module, "HANDED_OUT", 1), (pair_search_module, "WIDTHS", (room, room + 1)),
+            (pair_search_module, "HANDED_OUT", 1), (pair_search_module, "GLANCES", ()), (front_module, "TELLING", 2),
+        ):  # fmt: skip
+            patch.setattr(module, name, few)
+        patch.setattr(Turns, "begin", lambda *_: None)
+        patch.setattr(Turns, "improve", lambda *_: None)
+        solution = solve_pair(problem, MAKESPAN, [], 20.0, gap=0.0, value_of=length)
+    assert solution.bound <= least * (1 + 1e-9)
+    assert solution.value >= least * (1 - 1e-9)
 
 
 def test_reformats_run_unslowed_where_the_gpu_has_no_layers() -> None:
@@ -138,6 +168,91 @@ def test_a_dive_is_a_placement_and_takes_what_it_says(drawn: Problem, seed: int)
     for loads, choices in zip(met.loads, met.choices):
         e = evaluate(problem, [ONE_CORE[k] for k in choices])
         assert loads == pytest.approx([e.loads[0, d].latency_us if (0, d) in e.loads else 0.0 for d in ONE_CORE])
+
+
+@CHECKED
+@given(problems(7, ONE_CORE, 1, limits=False))
+def test_around_nothing_a_model_is_placed_at_least_latency(drawn: Problem) -> None:
+    bare = of_one_batch(drawn)
+    problem = replace(bare, grouping=regroup(bare, "fp16"))
+    frontier = Frontier(problem, ONE_CORE)
+    prices = Prices(frontier, np.ones((1, 2)), np.ones(1, bool))
+    free = [taken([[]])] * 2
+    ends, choices = around(
+        Counted(frontier), len(problem.items), prices, np.ones(2), free, np.zeros(1, int), INFINITY, kept=10_000
+    )
+    least, _ = brute_force(problem, Goal("latency"), lambda _, e: e.latency(0).latency_us)
+    assert ends[0] == pytest.approx(least)
+    assert evaluate(problem, [ONE_CORE[k] for k in choices[0]]).latency(0).latency_us == pytest.approx(least)
+
+
+@CHECKED
+@given(problems(6, ONE_CORE, 1, limits=False), st.lists(st.integers(1, 25), min_size=4, max_size=4))
+def test_around_another_model_no_less_time_is_taken(drawn: Problem, steps: List[int]) -> None:
+    bare = of_one_batch(drawn)
+    problem = replace(bare, grouping=regroup(bare, "fp16"))
+    at = np.cumsum(steps).astype(float)
+    plan = [[(at[0], at[1]), (at[2], at[3])]] * 2
+    busy = [taken(plan), taken([[(at[1], at[2])]] * 2)]
+    frontier = Frontier(problem, ONE_CORE)
+    prices = Prices(frontier, np.array([[1.0, 1.0], [1.3, 1.0]]), np.ones(2, bool))
+    ends, choices = around(Counted(frontier), len(problem.items), prices, np.ones(2), busy, np.arange(2), INFINITY)
+    for end, row in zip(ends, choices):
+        devices = [ONE_CORE[k] for k in row]
+        assert all(d in item.allowed for d, item in zip(devices, problem.items))
+        assert evaluate(problem, devices).latency(0).latency_us <= end + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("earliest", "length", "start"),
+    [
+        (0, 5, 0),
+        (0, 10, 0),
+        (0, 11, 40),
+        (3, 8, 20),
+        (12, 1, 20),
+        (20, 10, 20),
+        (20, 11, 40),
+        (15, 99, 40),
+        (33, 0, 33),
+    ],
+)
+def test_work_starts_where_it_is_not_interrupted(earliest: float, length: float, start: float) -> None:
+    busy = taken([[(30.0, 40.0), (10.0, 20.0)], []])
+    met = first_start(np.full((1, 2), float(earliest)), np.full((1, 2), float(length)), busy)
+    assert met.tolist() == [[start, earliest]]
+
+
+def test_after_the_deadline_nothing_is_placed() -> None:
+    request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
+    problem = problem_of_model(prepare([network("resnet18")] * 2, request).problem(MAKESPAN), 0)
+    frontier = Frontier(problem, ONE_CORE)
+    prices = Prices(frontier, np.ones((1, 2)), np.ones(1, bool))
+    ends, choices = around(
+        Counted(frontier), len(problem.items), prices, np.ones(2), [taken([[]])] * 2, np.zeros(1, int), 0.0
+    )
+    assert len(ends) == len(choices) == 0
+
+
+def test_turns_make_a_pair_shorter_and_the_same_each_time() -> None:
+    request = PlacementRequest("agx-orin-64gb", precision="int8", objective="makespan")
+    answers = []
+    for _ in range(2):
+        problem = prepare([network("resnet50_b1"), network("resnet18")], request).problem(MAKESPAN)
+        best = Best(problem, MAKESPAN, schedule_length())
+        best.offer_all(baselines(problem).values(), INFINITY)
+        before = best.value
+        names = [("GPU", "DLA0"), ("GPU", "DLA1")]
+        models = [Counted(Frontier(problem_of_model(problem, m), ONE_CORE)) for m in (0, 1)]
+        factors = np.array([problem.factor(frozenset(ALL), d) for d in ONE_CORE])
+        turns = Turns(problem, best, names, models, factors, INFINITY)
+        turns.begin(INFINITY)
+        assert best.evaluation is not None
+        turns.improve([best.evaluation], INFINITY)
+        assert best.value < before
+        assert legal(problem, best.evaluation, MAKESPAN)
+        answers.append((best.value, best.evaluation.assignment))
+    assert answers[0] == answers[1]
 
 
 def test_without_time_for_a_search_there_is_more_than_a_baseline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -317,16 +317,17 @@ def _merged(
     order = np.argsort(bound, kind="stable")
     exact, others = order[: width // 2], order[width // 2 :]
     multipliers = np.random.default_rng(0).integers(1 << 62, size=loads.shape[1] + 1) * 2 + 1
-    by_bound = state[others], loads[others]
+    other_loads, other_states = loads[others], state[others]
     while True:
-        boxes = np.floor(by_bound[1] / side).astype(np.int64)
+        boxes = np.floor(other_loads / side).astype(np.int64)
         # One number for a box, so that sorting is quick; two boxes that share one are kept apart below.
-        by_box = np.argsort(boxes @ multipliers[1:] + by_bound[0] * multipliers[0], kind="stable")
-        boxes, states = boxes[by_box], by_bound[0][by_box]
+        by_box = np.argsort(boxes @ multipliers[1:] + other_states * multipliers[0], kind="stable")
+        boxes, states = boxes[by_box], other_states[by_box]
         same = (boxes[1:] == boxes[:-1]).all(axis=1) & (states[1:] == states[:-1])
         starts = np.flatnonzero(np.r_[True, ~same])
-        if len(starts) <= width - width // 2 or side > limit * WIDEST_BOX:
+        # Without a limit, as long as no placement is known, one box holds all.
+        if len(starts) <= width - width // 2 or side > limit * WIDEST_BOX or not boxes.any():
             break
         side *= WIDER
-    low = np.minimum.reduceat(by_bound[1][by_box], starts, axis=0)
+    low = np.minimum.reduceat(other_loads[by_box], starts, axis=0)
     return np.r_[exact, others[by_box[starts]]], np.concatenate([loads[exact], low]), side

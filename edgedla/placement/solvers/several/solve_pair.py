@@ -65,7 +65,7 @@ def solve_pair(
     for states in STATES:
         for search in searches:
             rounds += _looks(search, states, deadline)
-            bounds[search.engines] = search.bound
+            bounds[search.pair.engines] = search.bound
     timed_out = timed_out or time.monotonic() > deadline
     bound = min(min(bounds.values(), default=INFINITY), best.value)
     return Solution(best.evaluation, best.value, bound, "pairs", rounds, time.monotonic() - began, timed_out)
@@ -74,14 +74,14 @@ def solve_pair(
 def _looks(search: PairSearch, states: int, deadline: float) -> int:
     """Looks of one size, as long as they raise the bound or find something shorter; how many."""
     rounds, share = 0, 0.5
-    while search.bound < search.limit and time.monotonic() < deadline:
-        value = search.best.value
-        if search.limit - search.bound <= HALVED * value:
+    while search.bound < search.pair.limit and time.monotonic() < deadline:
+        value = search.pair.best.value
+        if search.pair.limit - search.bound <= HALVED * value:
             share = 1.0
         rounds += 1
         if not search.look(states, share):
             break
-        share = 0.5 if search.best.value < value else 1.0
+        share = 0.5 if search.pair.best.value < value else 1.0
     return rounds
 
 

@@ -1,0 +1,76 @@
+"""Two models on one set of engines: what every part of the search for their makespan goes by."""
+
+from __future__ import annotations
+
+import time
+from typing import Iterator, Sequence, Tuple
+
+import numpy as np
+
+from edgedla.placement.problem.evaluate import Evaluation, evaluate
+from edgedla.placement.problem.problem import Problem
+from edgedla.placement.solvers.best import Best
+from edgedla.placement.solvers.several.counted import Counted
+from edgedla.placement.solvers.several.front import Front
+from edgedla.placement.solvers.several.one_model import problem_of_model
+from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.vocabulary import GPU
+
+#: Pairs that are compared at once.
+PAIRS = 250_000
+
+
+class Pair:
+    """With two cores each model has one of its own.
+
+    That leaves nothing out: the cores are alike, and a model that uses both is no slower with all its loadables on one,
+    where no other model's are.
+
+    Attributes:
+        cores: of the engines.
+        names: by model, its devices, the GPU first.
+        frontiers, counted: by model.
+        items: by model, how many.
+        factors: slowdown by device.
+        deadline: on time.monotonic's clock.
+    """
+
+    def __init__(self, problem: Problem, engines: Tuple[str, ...], best: Best, gap: float, deadline: float) -> None:
+        self.problem, self.engines, self.best, self.gap, self.deadline = problem, engines, best, gap, deadline
+        self.cores = cores = [d for d in engines if d != GPU]
+        self.names = [(GPU, *cores[:1]), (GPU, *cores[-1:])]
+        reach = tuple(d for d in engines if d in (GPU, *cores[:1]))
+        self.frontiers = [Frontier(problem_of_model(problem, m), reach) for m in (0, 1)]
+        self.counted = [Counted(f) for f in self.frontiers]
+        self.items = [len(problem.items_of(m)) for m in (0, 1)]
+        self.factors = np.array([problem.factor(frozenset(engines), d) for d in self.frontiers[0].devices])
+
+    @property
+    def limit(self) -> float:
+        """What a pair has to be below to matter."""
+        return self.best.value * (1 - self.gap)
+
+    @property
+    def is_late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    @property
+    def with_core(self) -> bool:
+        return len(self.factors) > 1
+
+    def placed(self, first: Sequence[str], second: Sequence[str]) -> Evaluation:
+        """Both models with these devices by item."""
+        return evaluate(self.problem, [*first, *second])
+
+    def named(self, m: int, choices: np.ndarray) -> Sequence[str]:
+        """The devices of model m from their positions."""
+        return [self.names[m][k] for k in choices]
+
+
+def blocks(fronts: Tuple[Front, Front]) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
+    """All pairs of rows, block by block."""
+    count = len(fronts[1].loads)
+    size = max(PAIRS // max(count, 1), 1)
+    for start in range(0, len(fronts[0].loads) if count else 0, size):
+        block = np.arange(start, min(start + size, len(fronts[0].loads)))
+        yield np.repeat(block, count), np.tile(np.arange(count), len(block))
