@@ -231,6 +231,9 @@ def _evaluated(network: Network, nodes: Sequence[Any], known: Mapping[str, np.nd
                 continue
             elements = known.get(value.name)
             constants[value.name] = np.asarray(data_of(value.const_value) if elements is None else elements)
+    if any(v.dtype.kind == "O" and not all(isinstance(x, (str, bytes)) for x in v.flat) for v in constants.values()):
+        # A value that a broken model holds in no readable form is None.
+        return {}
     graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in constants.items())
     these = set(map(id, nodes))
     wanted = [v.name for n in nodes for v in n.outputs if any(id(u.node) not in these for u in v.uses())]

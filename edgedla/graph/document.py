@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, List, Mapping
 
 from edgedla.documents import header
@@ -36,7 +37,7 @@ def to_document(graph: LayerGraph) -> Dict[str, Any]:
                 "onnx_op": layer.onnx_op,
                 "inputs": [tensor(t) for t in layer.inputs if t],
                 "outputs": [tensor(t) for t in layer.outputs],
-                "params": dict(layer.params),
+                "params": {name: _finite(value) for name, value in layer.params.items()},
                 **({} if layer.source is None else {"source": layer.source.to_dict()}),
             }
             for layer in graph.layers
@@ -101,3 +102,12 @@ def from_document(document: Mapping[str, Any]) -> LayerGraph:
         )
     except (KeyError, TypeError) as e:
         raise DocumentError(f"not a layers document: {e!r}", where=str(document.get("model", ""))) from e
+
+
+def _finite(value: Any) -> Any:
+    """A parameter as JSON has it: NaN and infinity, which a broken model may carry, as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return [_finite(v) for v in value]
+    return value

@@ -220,6 +220,18 @@ def test_texts_and_absent_values_are_no_constants(tmp_path: Path) -> None:
     assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove"]) in (0, 1, 3)
 
 
+def test_a_constant_of_negative_dimensions_is_none_to_fold(tmp_path: Path) -> None:
+    axes = TensorProto(name="axes", data_type=TensorProto.INT64, dims=[0, -(2**31)])
+    nodes = [
+        helper.make_node("Unsqueeze", ["one", "axes"], ["more"]),
+        helper.make_node("Neg", ["more"], ["less"]),
+        helper.make_node("Add", ["x", "less"], ["y"]),
+    ]
+    one = numpy_helper.from_array(np.ones(1, np.float32), "one")
+    save(model(nodes, constants=[one, axes]), str(tmp_path / "m.onnx"))
+    assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--dry-run", "--no-prove"]) in (0, 1, 3)
+
+
 def conv(**attributes: Any) -> ModelProto:
     """A padded dilated convolution behind a Pad: two rewrites look at its window."""
     weights = numpy_helper.from_array(np.ones((4, 8, 3, 3), np.float32), "w")
