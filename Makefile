@@ -26,7 +26,7 @@ demo: $(STAMP)
 	$(BIN)/python examples/demo.py $(OUT)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs $(PYTEST)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rsfE $(PYTEST)
 
 # The documentation: build/docs/site/VERSION. Show it with `python -m http.server -d build/docs/site`. zensical needs Python 3.11.
 DOCS := .venv-docs

@@ -141,7 +141,7 @@ def in_words(error: Exception) -> str:
     """What ONNX Runtime says is wrong, and at which node, without its codes and the places in its source."""
     text = _AT_NODE.sub(lambda m: f"at {m[2] or 'a node'} [{m[1]}]: ", _NO_WORDS.sub("", " ".join(str(error).split())))
     # std::stod and its like say no more than their name.
-    text = f"a text stands where a number is read ({text})" if re.fullmatch("sto[a-z]{1,3}", text) else text
+    text = re.sub("(^|: )(sto[a-z]{1,3})$", r"\1a text stands where a number is read (\2)", text)
     return text[:_ERROR_CHARACTERS]
 
 

@@ -396,6 +396,12 @@ def test_what_onnx_runtime_says_is_told_without_its_codes():
     with pytest.raises(RunError) as caught:
         session.run(None, {"x": np.zeros((1, 3, 8, 8), np.float32), "s": np.array([5, 5])})
     assert caught.value.what.startswith("ONNX Runtime fails: at y [Reshape]: The input tensor cannot be reshaped")
-    with pytest.raises(ModelError) as refused:
-        open_session(onnx_model([node("Cast", "t", "y", to=1)], {"x": [1]}, {"y": [2]}, [TEXTS]).SerializeToString())
-    assert refused.value.what == "ONNX Runtime refuses the model: a text stands where a number is read (stod)"
+    # By its version, ONNX Runtime folds the constant and refuses the model, or meets the text in the first run.
+    with pytest.raises((ModelError, RunError)) as refused:
+        open_session(
+            onnx_model([node("Cast", "t", "y", to=1)], {"x": [1]}, {"y": [2]}, [TEXTS]).SerializeToString()
+        ).run(None, {"x": np.zeros(1, np.float32)})
+    assert refused.value.what in (
+        "ONNX Runtime refuses the model: a text stands where a number is read (stod)",
+        "ONNX Runtime fails: at y [Cast]: a text stands where a number is read (stod)",
+    )
