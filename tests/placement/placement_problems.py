@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from edgedla.costs.cost import Cost
@@ -14,8 +15,19 @@ from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.grouping import tensorrt_grouping
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.regions.fusions import Unit, UnitGraph
+from tests.amounts import amount, examples
 
 TIMES = st.integers(1, 40)
+
+
+def checked(share: int, whole: int) -> settings:
+    """For properties of random problems: so many examples in every run and in all tests; what fails is not made smaller."""
+    return settings(
+        max_examples=examples(amount(share, whole)),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.explicit, Phase.generate],
+    )
 
 
 def cost(us: float, mj: Optional[float] = None) -> Cost:

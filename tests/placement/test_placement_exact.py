@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.placement.problem.evaluate import Evaluation, evaluate, worth
@@ -11,16 +11,10 @@ from edgedla.placement.problem.goal import Goal, Solution
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.problem.validate import validate
 from edgedla.placement.solvers.solve import schedule_length, solve
-from tests.amounts import amount, examples
-from tests.placement.placement_problems import brute_force, problems
+from tests.placement.placement_problems import brute_force, checked, problems
 
 # Shrinking a solver problem takes minutes; the failing problem is printed as it was drawn.
-CHECKED = settings(
-    max_examples=examples(amount(16, 40)),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate],
-)
+CHECKED = checked(16, 40)
 ALL = ("GPU", "DLA0", "DLA1")
 
 

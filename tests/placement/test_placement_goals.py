@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import edgedla
@@ -17,20 +17,14 @@ from edgedla.placement.problem.evaluate import evaluate
 from edgedla.placement.problem.goal import Goal, legal
 from edgedla.placement.problem.problem import Problem
 from edgedla.placement.solvers.solve import solve
-from tests.amounts import amount, examples
 from tests.placement.own_sums import is_legal, least, least_makespan, loads_of, makespan, value_of
 from tests.placement.placement_models import small_model
-from tests.placement.placement_problems import assignments, problems
+from tests.placement.placement_problems import assignments, checked, problems
 from tests.placement.tiny_networks import loops_in, tiny_pair, tiny_problem
 
 ALL = ("GPU", "DLA0", "DLA1")
 ORIN = {"target": "agx-orin-64gb", "precision": "int8"}
-QUICK = settings(
-    max_examples=examples(amount(10, 20)),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate],
-)
+QUICK = checked(10, 20)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -7,7 +7,7 @@ from typing import List, Tuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 
 from edgedla.placement.problem.evaluate import evaluate, worth
 from edgedla.placement.problem.goal import Goal
@@ -17,18 +17,12 @@ from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.moves import Mover
 from edgedla.placement.solvers.streams.pooled import PooledCores
 from edgedla.placement.solvers.streams.solve_stream import solve_stream
-from tests.amounts import amount, examples
-from tests.placement.placement_problems import assignments, problems
+from tests.placement.placement_problems import assignments, checked, problems
 from tests.placement.test_placement_sweep import ALL, STREAM, long_chain, of_one_batch
 
 pytestmark = pytest.mark.once
 
-CHECKED = settings(
-    max_examples=examples(amount(10, 40)),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate],
-)
+CHECKED = checked(10, 40)
 
 
 def loads_of(problem: Problem, at: List[int]) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgedla.placement.problem.baselines import baselines
@@ -18,15 +18,10 @@ from edgedla.placement.solvers.milp import solve_milp
 from edgedla.placement.solvers.solve import solve
 from tests.amounts import amount, examples
 from tests.placement.own_sums import is_legal, least, value_of, waits_in_a_circle
-from tests.placement.placement_problems import assignments, cost, problems, regroup
+from tests.placement.placement_problems import assignments, checked, cost, problems, regroup
 
 ALL = ("GPU", "DLA0", "DLA1")
-QUICK = settings(
-    max_examples=examples(amount(12, 30)),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate],
-)
+QUICK = checked(12, 30)
 MANY = settings(QUICK, max_examples=examples(amount(30, 500)))
 
 

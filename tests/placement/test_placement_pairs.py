@@ -8,7 +8,7 @@ from typing import List, Optional, Tuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.costs.networks import network
@@ -22,7 +22,7 @@ from edgedla.placement.problem.schedule_search import ScheduleSearch
 from edgedla.placement.request import PlacementRequest
 from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.several import any_order as any_order_module
-from edgedla.placement.solvers.several import front as front_module
+from edgedla.placement.solvers.several import graph as graph_module
 from edgedla.placement.solvers.several import pair_search as pair_search_module
 from edgedla.placement.solvers.several import segment_rows as segment_rows_module
 from edgedla.placement.solvers.several import solve_pair as solve_pair_module
@@ -38,17 +38,11 @@ from edgedla.placement.solvers.several.turns import Turns
 from edgedla.placement.solvers.solve import schedule_length, solve
 from edgedla.placement.solvers.streams.frontier import Frontier
 from edgedla.placement.solvers.streams.load_weights import Prices
-from tests.amounts import amount, examples
-from tests.placement.placement_problems import brute_force, cost, problems, regroup
+from tests.placement.placement_problems import brute_force, checked, cost, problems, regroup
 
 pytestmark = pytest.mark.once
 
-CHECKED = settings(
-    max_examples=examples(amount(20, 1000)),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate],
-)
+CHECKED = checked(20, 1000)
 MAKESPAN = Goal("makespan")
 ONE_CORE, ALL = ("GPU", "DLA0"), ("GPU", "DLA0", "DLA1")
 
@@ -83,7 +77,7 @@ def test_a_search_without_room_says_nothing_wrong(drawn: Problem, room: int) -> 
             (any_order_module, "FEW_STATES", 1), (any_order_module, "ROWS_WITHOUT_ORDER", room),
             (any_order_module, "FEW_LOADABLES", 0), (any_order_module, "MOST_LOADABLES", 1),
             (segment_rows_module, "HANDED_OUT", 1), (pair_search_module, "WIDTHS", (room, room + 1)),
-            (pair_search_module, "HANDED_OUT", 1), (pair_search_module, "GLANCES", ()), (front_module, "TELLING", 2),
+            (pair_search_module, "HANDED_OUT", 1), (pair_search_module, "GLANCES", ()), (graph_module, "TELLING", 2),
         ):  # fmt: skip
             patch.setattr(module, name, few)
         patch.setattr(Turns, "begin", lambda *_: None)

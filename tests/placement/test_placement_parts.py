@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Dict, List, Optional, Tuple
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 
 from edgedla.errors import UsageError
 from edgedla.graph import Layer, LayerGraph, Tensor
@@ -21,15 +21,9 @@ from edgedla.placement.problem.validate import RULES, validate
 from edgedla.placement.solvers.highs import LinearModel
 from edgedla.placement.solvers.mincut import cheapest
 from edgedla.placement.solvers.solve import solve
-from tests.amounts import amount, examples
-from tests.placement.placement_problems import assignments, cost, problems, regroup
+from tests.placement.placement_problems import assignments, checked, cost, problems, regroup
 
-CHECKED = settings(
-    max_examples=examples(amount(16, 40)),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate],
-)
+CHECKED = checked(16, 40)
 ALL = ("GPU", "DLA0", "DLA1")
 
 

@@ -9,7 +9,7 @@ from typing import Iterator, List, Tuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.costs.cost import Cost
@@ -24,18 +24,13 @@ from edgedla.placement.solvers.streams.rows import first_row, merged_rows
 from edgedla.placement.solvers.streams.solve_stream import solve_stream
 from edgedla.placement.solvers.streams.state_arrays import StateArrays
 from edgedla.placement.solvers.streams.weights import weights_around
-from tests.amounts import amount, examples
-from tests.placement.placement_problems import assignments, cost, problems, regroup
+from tests.amounts import amount
+from tests.placement.placement_problems import assignments, checked, cost, problems, regroup
 from tests.placement.test_placement_sweep import ALL, STREAM, of_one_batch, period
 
 pytestmark = pytest.mark.once
 
-CHECKED = settings(
-    max_examples=examples(amount(20, 60)),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate],
-)
+CHECKED = checked(20, 60)
 NEVER = float("inf")
 
 

@@ -16,15 +16,10 @@ from edgedla.placement.problem.problem import Flow, Problem
 from edgedla.placement.problem.validate import validate
 from edgedla.placement.solvers.pipeline_starts import stage_starts
 from edgedla.placement.solvers.solve import first_core_first, solve
-from tests.amounts import amount, examples
-from tests.placement.placement_problems import problems, regroup
+from tests.amounts import examples
+from tests.placement.placement_problems import checked, problems, regroup
 
-CHECKED = settings(
-    max_examples=examples(amount(16, 40)),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate],
-)
+CHECKED = checked(16, 40)
 ALL = ("GPU", "DLA0", "DLA1")
 OBJECTIVES = st.sampled_from(["latency", "energy", "throughput"])
 

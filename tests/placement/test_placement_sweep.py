@@ -9,7 +9,7 @@ from typing import Tuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edgedla.costs.cost import Cost
@@ -29,17 +29,12 @@ from edgedla.placement.solvers.streams.state_arrays import StateArrays
 from edgedla.placement.solvers.streams.state_graph import StateGraph, prices_of
 from edgedla.placement.solvers.streams.sweep import sweep
 from edgedla.placement.solvers.streams.weights import best_prices, weights_around
-from tests.amounts import amount, examples
-from tests.placement.placement_problems import assignments, brute_force, cost, problems, regroup
+from tests.amounts import amount
+from tests.placement.placement_problems import assignments, brute_force, checked, cost, problems, regroup
 
 pytestmark = pytest.mark.once
 
-CHECKED = settings(
-    max_examples=examples(amount(20, 60)),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    phases=[Phase.explicit, Phase.generate],
-)
+CHECKED = checked(20, 60)
 ALL = ("GPU", "DLA0", "DLA1")
 STREAM = Goal("throughput")
 

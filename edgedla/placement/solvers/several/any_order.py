@@ -9,7 +9,8 @@ import numpy as np
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.several.companion import Companion
-from edgedla.placement.solvers.several.front import Front, Graph, front
+from edgedla.placement.solvers.several.front import Front, front
+from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.several.lengths import simple_bounds
 from edgedla.placement.solvers.several.pair import Pair, blocks
 from edgedla.placement.solvers.several.pair_weights import of_model

@@ -8,7 +8,7 @@ from typing import List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from edgedla.placement.solvers.several.counted import Counted
-from edgedla.placement.solvers.several.front import Ways, ways_on
+from edgedla.placement.solvers.several.graph import Ways, ways_on
 from edgedla.placement.solvers.streams.frontier import State
 from edgedla.placement.solvers.streams.load_weights import Prices
 

@@ -3,186 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from edgedla.placement.solvers.several.companion import Companion
+from edgedla.placement.solvers.several.graph import Graph
 
 #: Rows that are compared pair by pair at once.
 BLOCK = 128
 
 BEFORE = np.triu(np.ones((BLOCK, BLOCK), bool), 1)
 
-#: Rows of weights that bounds of many placements go by.
-TELLING = 24
-
 #: Side of the boxes in which rows are merged, as a share of the limit: where it starts, how it grows, where it ends.
 FINEST_BOX, WIDER, WIDEST_BOX = 2.0**-15, 1.6, 0.3
-
-
-class Choices(Protocol):
-    """Items placed one after the other; what placing one costs goes to one of several columns.
-
-    Attributes:
-        columns: how many.
-        known: by item, the ways on from each state that was met; filled by who looks.
-    """
-
-    start: Any
-    columns: int
-    known: List[Dict[Any, List[Tuple[Any, List[float], int]]]]
-
-    def choices(self, i: int, state: Any) -> Iterable[int]: ...
-
-    def step(self, i: int, state: Any, choice: int) -> Tuple[Any, List[float]]: ...
-
-    def is_whole(self, state: Any) -> bool: ...
-
-
-class Ways(NamedTuple):
-    """Ways on from the states before an item, ordered by state: `first[s]` to `first[s + 1]`."""
-
-    first: np.ndarray
-    target: np.ndarray
-    choice: np.ndarray
-    load: np.ndarray
-
-
-class Graph:
-    """The states of one model that a pair of placements below `limit` may pass, and the least that comes behind each.
-
-    Attributes:
-        companion: the other model's placements, where all that matter were known.
-        ways: by item.
-        ahead: by position before an item and behind the last: (states, weights); infinite where no way leads to the end.
-        dropped: a bound of what passes states that were left out for want of room; infinite where none was.
-        empty: no way leads to the end below the limit; below `dropped` where that is lower.
-        stopped: the deadline came first.
-    """
-
-    def __init__(
-        self,
-        model: Choices,
-        items: int,
-        weights: np.ndarray,
-        beside: np.ndarray,
-        rest: Callable[[int, Sequence[Any]], np.ndarray],
-        limit: float,
-        most_states: int,
-        deadline: float,
-        companion: Optional[Companion] = None,
-        gpu_row: int = 0,
-    ) -> None:
-        """
-        Args:
-            weights: (weights, columns).
-            beside: by weight, what the other models, and what is fixed, add at least.
-            rest: (position, states) -> (states, weights): the least that is still to come, for the way there.
-            companion: the other model's placements, where all that matter are known.
-            gpu_row: the row of weights that counts the GPU's time alone.
-        """
-        self.weights, self.beside = weights, beside
-        self.companion, self._gpu_row = companion, gpu_row
-        self.ways: List[Ways] = []
-        self.ahead: List[np.ndarray] = []
-        self.dropped = np.inf
-        self.empty = self.stopped = False
-        used = np.zeros(len(weights), int)
-        states, behind = [model.start], beside[None, :].copy()
-        for i in range(items):
-            if time.monotonic() > deadline:
-                self.stopped = True
-                return
-            targets, ways = ways_on(model, i, states)
-            if not targets:
-                self.empty = True
-                return
-            of = np.repeat(np.arange(len(states)), np.diff(ways.first))
-            behind = _least_by(ways.target, behind[of] + ways.load @ weights.T, len(targets))
-            least = behind - beside + rest(i + 1, targets)
-            bound = self.bounds(least)
-            keep = bound < limit
-            used += np.bincount((least + beside)[keep].argmax(axis=1), minlength=len(weights))
-            if i == items - 1:
-                keep &= np.array([model.is_whole(s) for s in targets])
-            if keep.sum() > most_states:
-                last = float(np.sort(bound[keep])[most_states])
-                self.dropped = min(self.dropped, last)
-                keep &= bound < last
-            onto = np.where(keep, np.cumsum(keep) - 1, -1)
-            kept = onto[ways.target] >= 0
-            counts = np.bincount(of[kept], minlength=len(states))
-            self.ways.append(
-                Ways(np.r_[0, np.cumsum(counts)], onto[ways.target][kept], ways.choice[kept], ways.load[kept])
-            )
-            states, behind = [s for s, k in zip(targets, keep) if k], behind[keep]
-            if not states:
-                self.empty = True
-                return
-        ahead = np.zeros((len(states), len(weights)))
-        self.ahead = [ahead]
-        for ways in reversed(self.ways):
-            of = np.repeat(np.arange(len(ways.first) - 1), np.diff(ways.first))
-            ahead = _least_by(of, ahead[ways.target] + ways.load @ weights.T, len(ways.first) - 1)
-            self.ahead.append(ahead)
-        self.ahead.reverse()
-        used[gpu_row] = len(model.known) * most_states
-        #: The weights that say most, for bounds of many rows.
-        self.telling = np.sort(np.argsort(-used, kind="stable")[:TELLING])
-
-    def bounds(self, least: np.ndarray) -> np.ndarray:
-        """By row a bound of the pairs with it, from the least that it takes by weight."""
-        return self._bounds(least, self.beside, self._gpu_row)
-
-    def told_bounds(self, least: np.ndarray) -> np.ndarray:
-        """`bounds` from the least that a row takes by the weights in `telling`."""
-        return self._bounds(least, self.beside[self.telling], int(np.searchsorted(self.telling, self._gpu_row)))
-
-    def _bounds(self, least: np.ndarray, beside: np.ndarray, gpu_row: int) -> np.ndarray:
-        bound: np.ndarray = (least + beside).max(axis=1)
-        if self.companion is not None:
-            bound = np.maximum(bound, self.companion.least(least[:, gpu_row]))
-        return bound
-
-    @property
-    def least(self) -> np.ndarray:
-        """By weight, the least of all placements of the model, without `beside`."""
-        least: np.ndarray = self.ahead[0][0]
-        return least
-
-
-def ways_on(model: Choices, i: int, states: Sequence[Any]) -> Tuple[List[Any], Ways]:
-    """(the states behind item i, the ways there from these states before it)."""
-    index: Dict[Any, int] = {}
-    first, target, choice, load = [0], [], [], []
-    known = model.known[i]
-    for state in states:
-        ways_on = known.get(state)
-        if ways_on is None:
-            ways_on = known[state] = [(*model.step(i, state, k), k) for k in model.choices(i, state)]
-        for behind, added, k in ways_on:
-            target.append(index.setdefault(behind, len(index)))
-            choice.append(k)
-            load.append(added)
-        first.append(len(target))
-    ways = Ways(
-        np.array(first),
-        np.array(target, int),
-        np.array(choice, np.int8),
-        np.array(load).reshape(len(target), model.columns),
-    )
-    return list(index), ways
-
-
-def _least_by(of: np.ndarray, value: np.ndarray, count: int) -> np.ndarray:
-    """By group the least row, column by column; infinite for a group without rows."""
-    least = np.full((count, value.shape[1]), np.inf)
-    if len(of):
-        order = np.argsort(of, kind="stable")
-        starts = np.flatnonzero(np.r_[True, of[order][1:] != of[order][:-1]])
-        least[of[order][starts]] = np.minimum.reduceat(value[order], starts, axis=0)
-    return least
 
 
 class Front(NamedTuple):

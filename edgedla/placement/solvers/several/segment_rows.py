@@ -8,7 +8,8 @@ import numpy as np
 
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.several.any_order import AnyOrder
-from edgedla.placement.solvers.several.front import Front, Graph, front
+from edgedla.placement.solvers.several.front import Front, front
+from edgedla.placement.solvers.several.graph import Graph
 from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
 from edgedla.placement.solvers.several.pair import Pair, blocks
 from edgedla.placement.solvers.several.segmented import Segmented

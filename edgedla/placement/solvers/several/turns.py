@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, Iterable, List, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from edgedla.placement.solvers.best import Best
 from edgedla.placement.solvers.several.around import Taken, around, taken
 from edgedla.placement.solvers.several.counted import Counted
 from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.vocabulary import GPU
 
 #: How much dearer a microsecond of the GPU is than one of a core: what is short alone may leave the other model no room.
 DEARER: Tuple[float, ...] = (0.0, 0.15, 0.5, -0.15)
@@ -77,18 +78,8 @@ class Turns:
                 self._until,
             )  # fmt: skip
             alone = np.unique(choices, axis=0)
-            plans: List[Plan] = []
-            given: List[List[str]] = []
-            for row in alone:
-                devices = self._with(["GPU"] * len(self.problem.items), m, row)
-                evaluation = evaluate(self.problem, devices)
-                schedule = shortest_schedule(self.problem, evaluation, self.deadline)
-                if len(schedule.bars) <= SEGMENTS:
-                    for plan in self._plans(schedule, m, self.best.value):
-                        plans.append(plan)
-                        given.append(devices)
-            if plans and time.monotonic() < self._until:
-                self._place(1 - m, plans, given)
+            pairs = [evaluate(self.problem, self._with([GPU] * len(self.problem.items), m, row)) for row in alone]
+            self._place_around(m, [(e, self.best.value) for e in pairs])
 
     def improve(self, seeds: Iterable[Evaluation], until: float) -> None:
         """Goes on from these pairs and the best that are known until no turn makes one of them shorter, or until then."""
@@ -109,18 +100,25 @@ class Turns:
     def _turn(self, turns: Sequence[Tuple[int, Tuple[str, ...]]], times: int = -1) -> None:
         """Places the other model anew around model m of each pair; `times`: how many of the plans are tried."""
         for m in (0, 1):
-            plans: List[Plan] = []
-            given: List[Tuple[str, ...]] = []
+            pairs: List[Tuple[Evaluation, float]] = []
             for _, assignment in [t for t in turns if t[0] == m]:
                 self._turned.add((m, assignment))
                 length_us, evaluation = self._length(assignment)
-                schedule = shortest_schedule(self.problem, evaluation, self.deadline)
-                if len(schedule.bars) <= SEGMENTS:
-                    for plan in self._plans(schedule, m, min(length_us, self.best.value))[:times]:
-                        plans.append(plan)
-                        given.append(assignment)
-            if plans and time.monotonic() < self._until:
-                self._place(1 - m, plans, given)
+                pairs.append((evaluation, min(length_us, self.best.value)))
+            self._place_around(m, pairs, times)
+
+    def _place_around(self, m: int, pairs: Sequence[Tuple[Evaluation, float]], times: Optional[int] = None) -> None:
+        """Places the other model around model m of each pair, whose schedule may be as long as is said; no long ones."""
+        plans: List[Plan] = []
+        given: List[Sequence[str]] = []
+        for evaluation, horizon_us in pairs:
+            schedule = shortest_schedule(self.problem, evaluation, self.deadline)
+            if len(schedule.bars) <= SEGMENTS:
+                for plan in self._plans(schedule, m, horizon_us)[:times]:
+                    plans.append(plan)
+                    given.append(evaluation.assignment)
+        if plans and time.monotonic() < self._until:
+            self._place(1 - m, plans, given)
 
     def _with_moved_ends(self, assignment: Tuple[str, ...], m: int) -> List[Tuple[str, ...]]:
         """The pair with some layers where model m changes devices moved to the device before or behind.

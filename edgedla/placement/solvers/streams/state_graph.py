@@ -77,7 +77,7 @@ class StateGraph:
             targets, edges, symmetric = self._arrays.edges(i, states)
             value = behind[np.repeat(np.arange(len(states)), np.diff(edges.first))] + edges.load @ weights.T
             value[edges.swapped] = value[edges.swapped][:, self._turned]
-            behind = _least_by(edges.target, value, len(targets))
+            behind = least_by(edges.target, value, len(targets))
             behind[symmetric] = np.minimum(behind[symmetric], behind[symmetric][:, self._turned])
             bound = (behind + prices.rest_of_rows(i + 1, targets)).max(axis=1)
             keep = bound < limit
@@ -104,12 +104,12 @@ class StateGraph:
             value[edges.swapped] = value[edges.swapped][:, self._turned]
             value += edges.load @ self.weights.T
             of = np.repeat(np.arange(len(edges.first) - 1), np.diff(edges.first))
-            ahead = _least_by(of, value, len(edges.first) - 1)
+            ahead = least_by(of, value, len(edges.first) - 1)
             self.ahead.append(ahead)
         self.ahead.reverse()
 
 
-def _least_by(group: np.ndarray, value: np.ndarray, count: int) -> np.ndarray:
+def least_by(group: np.ndarray, value: np.ndarray, count: int) -> np.ndarray:
     """By group, the least of its rows in each column; infinite for a group without rows."""
     least = np.full((count, value.shape[1]), np.inf)
     if len(group):
