@@ -239,7 +239,8 @@ def test_turns_make_a_pair_shorter_and_the_same_each_time() -> None:
         names = [("GPU", "DLA0"), ("GPU", "DLA1")]
         models = [Counted(Frontier(problem_of_model(problem, m), ONE_CORE)) for m in (0, 1)]
         factors = np.array([problem.factor(frozenset(ALL), d) for d in ONE_CORE])
-        turns = Turns(problem, best, names, models, factors, INFINITY)
+        order = [problem.items_of(m) for m in (0, 1)]
+        turns = Turns(problem, best, names, models, order, factors, INFINITY)
         turns.begin(INFINITY)
         assert best.evaluation is not None
         turns.improve([best.evaluation], INFINITY)

@@ -14,6 +14,7 @@ from edgedla.placement.solvers.several.counted import Counted
 from edgedla.placement.solvers.several.front import Front
 from edgedla.placement.solvers.several.one_model import problem_of_model
 from edgedla.placement.solvers.streams.frontier import Frontier
+from edgedla.placement.solvers.streams.item_order import narrow_order, reordered
 from edgedla.vocabulary import GPU
 
 #: Pairs that are compared at once.
@@ -30,6 +31,7 @@ class Pair:
         cores: of the engines.
         names: by model, its devices, the GPU first.
         frontiers, counted: by model.
+        order: by model, its items as the searches take them: in an order with few open tensors.
         items: by model, how many.
         factors: slowdown by device.
         deadline: on time.monotonic's clock.
@@ -40,9 +42,12 @@ class Pair:
         self.cores = cores = [d for d in engines if d != GPU]
         self.names = [(GPU, *cores[:1]), (GPU, *cores[-1:])]
         reach = tuple(d for d in engines if d in (GPU, *cores[:1]))
-        self.frontiers = [Frontier(problem_of_model(problem, m), reach) for m in (0, 1)]
+        alone = [problem_of_model(problem, m) for m in (0, 1)]
+        orders = [narrow_order(p) for p in alone]
+        self.order = [[problem.items_of(m)[i] for i in order] for m, order in enumerate(orders)]
+        self.frontiers = [Frontier(reordered(p, order), reach) for p, order in zip(alone, orders)]
         self.counted = [Counted(f) for f in self.frontiers]
-        self.items = [len(problem.items_of(m)) for m in (0, 1)]
+        self.items = [len(order) for order in self.order]
         self.factors = np.array([problem.factor(frozenset(engines), d) for d in self.frontiers[0].devices])
 
     @property
@@ -59,8 +64,9 @@ class Pair:
         return len(self.factors) > 1
 
     def placed(self, first: Sequence[str], second: Sequence[str]) -> Evaluation:
-        """Both models with these devices by item."""
-        return evaluate(self.problem, [*first, *second])
+        """Both models with these devices by item, in the searches' order."""
+        devices = dict(zip((*self.order[0], *self.order[1]), (*first, *second)))
+        return evaluate(self.problem, [devices[i] for i in range(len(devices))])
 
     def named(self, m: int, choices: np.ndarray) -> Sequence[str]:
         """The devices of model m from their positions."""

@@ -48,7 +48,8 @@ class PairSearch:
             )
         self._turns: Optional[Turns] = None
         if self.bound < self.pair.limit:
-            self._turns = Turns(problem, best, self.pair.names, self.pair.counted, self.pair.factors, deadline)
+            pair = self.pair
+            self._turns = Turns(problem, best, pair.names, pair.counted, pair.order, pair.factors, deadline)
             self._turns.begin(self._until())
             self._take_turns()
 

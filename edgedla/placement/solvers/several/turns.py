@@ -43,6 +43,7 @@ class Turns:
     Args:
         names: by model, its devices, the GPU first.
         models: their placements.
+        order: by model, its items in the order in which those take them.
         factors: slowdown by device.
     """
 
@@ -52,14 +53,14 @@ class Turns:
         best: Best,
         names: Sequence[Sequence[str]],
         models: Sequence[Counted],
+        order: Sequence[Sequence[int]],
         factors: np.ndarray,
         deadline: float,
     ) -> None:
         self.problem, self.best, self.names, self.factors, self.deadline = problem, best, names, factors, deadline
         #: When the running search ends; schedules are kept, so that none is cut short here.
         self._until = deadline
-        self._items = [problem.items_of(m) for m in (0, 1)]
-        self._models = models
+        self._models, self._items = models, order
         frontiers = [m.frontier for m in models]
         self._prices = [Prices(f, _dearer(factors, DEARER), np.ones(len(DEARER), bool)) for f in frontiers]
         self._alone = [Prices(f, _dearer(factors, ALONE), np.ones(len(ALONE), bool)) for f in frontiers]
@@ -125,7 +126,7 @@ class Turns:
 
         What a turn cannot do: a model gives up some time of the GPU, and only the other one, which takes it, gains.
         """
-        items = self._items[m]
+        items = self.problem.items_of(m)
         on = [assignment[i] for i in items]
         moved: Dict[Tuple[str, ...], None] = {}
         for shift in MOVED:
