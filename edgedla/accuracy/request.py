@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence
 
 from edgedla.accuracy.metrics import Metric
+from edgedla.arguments import require_field_types
 from edgedla.preprocess.settings import PreprocessSettings
 
 
@@ -43,3 +44,6 @@ class QuantizeRequest:
     classes: Sequence[str] = ()
     triage_samples: int = 16
     holdout_share: float = 0.2
+
+    def __post_init__(self) -> None:
+        require_field_types(self)

@@ -7,6 +7,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.vocabulary import BACKENDS, one_of
@@ -71,6 +72,8 @@ class DeployRequest:
     backend: str = "auto"
 
     def __post_init__(self) -> None:
+        require_field_types(self)
+
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 

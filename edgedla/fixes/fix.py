@@ -8,6 +8,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.errors import UsageError
 from edgedla.fixes.account import (
     fixed_sites,
@@ -37,6 +38,7 @@ from edgedla.vocabulary import PRECISIONS, one_of
 OBJECTIVES = ("latency", "throughput", "energy", "loadables")
 
 
+@typed
 def fix(
     model: Union[str, Path, bytes, Any],
     *,
@@ -48,8 +50,8 @@ def fix(
     objective: str = "latency",
     change_outputs: Optional[bool] = None,
     approximate: float = 0.0,
-    only: Sequence[str] = (),
-    skip: Sequence[str] = (),
+    only: Union[str, Sequence[str]] = (),
+    skip: Union[str, Sequence[str]] = (),
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
     data: Union[None, str, Path] = None,

@@ -7,6 +7,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.arguments import require_field_types
 from edgedla.costs.profile import Profile
 from edgedla.errors import UsageError
 from edgedla.placement.problem.goal import GAP
@@ -76,6 +77,8 @@ class PlacementRequest:
     one_process: bool = False
 
     def __post_init__(self) -> None:
+        require_field_types(self)
+
         def normal(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 

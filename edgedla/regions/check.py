@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from edgedla.rules import RuleSet
 
 
+@typed
 def check(
     model: Union[str, Path, bytes, Any],
     *,

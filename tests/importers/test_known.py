@@ -141,3 +141,12 @@ def test_a_copy_holds_its_value():
 def test_numbers_that_do_not_fill_the_dims_are_refused():
     with pytest.raises(ValueError, match="2 numbers"):
         known.of_numbers([1, 2], "INT64", (3,))
+
+
+def test_a_transposed_value_without_elements_takes_no_time():
+    """Its other dimension may be as large as a file says: the offsets along it are not written down."""
+    empty = known.Small([], (0, 1 << 31), "INT64")
+    found = evaluate.shuffle(empty, (1, 0), (1 << 31, 0), None, (1 << 31, 0), "INT64")
+    assert isinstance(found, known.Small)
+    assert found.dims == (1 << 31, 0)
+    assert list(found.numbers) == []

@@ -48,6 +48,18 @@ def test_the_same_input_gives_the_same_bytes_and_they_come_back_whole(model: byt
     assert first.proof.optimal
 
 
+def test_a_time_has_one_spread_and_an_idle_device_a_load_that_nobody_measured(model: bytes) -> None:
+    figures = [place(model, target="agx-orin-64gb", precision="fp16").to_dict()["predicted"]]
+    figures += place(model, **TARGET).to_dict()["baselines"]
+    figures += place(refused_model().SerializeToString(), **TARGET).to_dict()["baselines"]
+    spreads = [(f["latency"]["spread"], f["energy"]["spread"]) for f in figures]
+    assert all(latency == energy for latency, energy in spreads), spreads
+    idle = [load for f in figures for load in f["loads"].values() if load["latency_us"] == 0]
+    assert idle
+    assert {load["basis"] for load in idle} <= {"fitted", "guessed"}
+    assert any(sum(load["latency_us"] > 0 for load in f["loads"].values()) > 1 for f in figures), "none falls back"
+
+
 @pytest.mark.parametrize("wrong", [[[]], ["1"], [True], 7])
 def test_lists_of_numbers_hold_numbers(placement: Placement, wrong: object) -> None:
     document = json.loads(placement.to_json())

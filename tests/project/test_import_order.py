@@ -29,6 +29,7 @@ FOUNDATION = {
     "strict_yaml",
     "documents",
     "vocabulary",
+    "arguments",
     "printable",
     "publishing",
     "python_files",

@@ -183,6 +183,9 @@ def shuffle(
 
 
 def _transposed(numbers: Sequence[int], dims: Sequence[int], order: Sequence[int]) -> Sequence[int]:
+    if not numbers:
+        # With a dimension of 0 another one may be any: its offsets would be written down.
+        return numbers
     strides = [volume_of(dims[i + 1 :]) for i in range(len(dims))]
     at = itertools.product(*([k * strides[i] for k in range(dims[i])] for i in order))
     return [numbers[sum(offsets)] for offsets in at]

@@ -16,7 +16,7 @@ from edgedla.placement.result.placement import Placement
 from edgedla.vocabulary import GPU
 
 #: What `predict(devices=...)` takes for one model.
-Assignment = Union[str, "os.PathLike[str]", Placement, Mapping[str, str]]
+Assignment = Union[str, Path, Placement, Mapping[str, str]]
 
 ALLOWED = "GPU, DLA0, DLA1, tensorrt, a placement file, or pins such as conv1:DLA0,*:GPU"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import with_measurements
@@ -31,6 +32,7 @@ from edgedla.targets import Platform, platform_for
 from edgedla.vocabulary import DEVICES
 
 
+@typed
 def predict(
     models: Union[ModelSource, Sequence[ModelSource]],
     *,

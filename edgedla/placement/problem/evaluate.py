@@ -76,7 +76,8 @@ class Evaluation:
         parts = [
             self.loads[m, device].scaled(rate) for m, rate in enumerate(problem.rates) if (m, device) in self.loads
         ]
-        cost = total(parts)
+        # That a device is idle is as sure as what keeps the work elsewhere.
+        cost = total(parts) if parts else Cost(basis=weakest(c.basis for c in self.loads.values()))
         return Cost(cost.latency_us * factor, cost.energy_mj, cost.basis, cost.spread, cost.energy_spread)
 
     def period(self, problem: Problem) -> Cost:
@@ -84,7 +85,8 @@ class Evaluation:
         return max((self.load(problem, d) for d in problem.devices), key=lambda c: c.latency_us)
 
     def energy(self) -> Cost:
-        return total(cost for _, cost in sorted(self.loads.items()))
+        """One frame of every model, one after the other: the times are those of `latency`."""
+        return total(self.latency(m) for m in sorted({m for m, _ in self.loads}))
 
     def energy_of(self, model: int) -> float:
         """Millijoules above idle of one frame of a model."""

@@ -1,0 +1,113 @@
+"""Arguments of the Python interface, held against their annotations: what does not fit ends in words, not inside."""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import functools
+import inspect
+import os
+import reprlib
+from numbers import Integral, Real
+from typing import Any, Callable, Dict, Mapping, Tuple, TypeVar, Union, cast, get_type_hints
+
+from edgedla.errors import UsageError
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_WORDS = {str: "text", bytes: "bytes", bool: "True or False", int: "a whole number", float: "a number"}
+_SEQUENCES = (collections.abc.Sequence, list, tuple)
+
+
+def typed(function: F) -> F:
+    """A function whose arguments are held against their annotations first.
+
+    Raises (when called):
+        UsageError: an argument is of another type than its annotation allows.
+    """
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # Python itself says which argument is missing or unknown.
+        require_types(signature.bind(*args, **kwargs).arguments, _hints(function))
+        return function(*args, **kwargs)
+
+    return cast(F, call)
+
+
+def require_field_types(request: object) -> None:
+    """The same for the fields of a dataclass, before it uses them.
+
+    Raises:
+        UsageError: a field is of another type than its annotation allows.
+    """
+    hints = _hints(cast(Any, type(request)))
+    require_types({f.name: getattr(request, f.name) for f in dataclasses.fields(cast(Any, request))}, hints)
+
+
+def require_types(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    """Raises UsageError for the first of the given values that does not fit its hint."""
+    for name, value in given.items():
+        if not fits(value, hints[name]):
+            raise UsageError(
+                f"{_SHORT.repr(value)} of type {type(value).__name__}", where=name, allowed=in_words(hints[name])
+            )
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is what an annotation says. NumPy's numbers are numbers; True is none; a text is no list."""
+    origin = getattr(hint, "__origin__", None)
+    parts: Tuple[Any, ...] = getattr(hint, "__args__", ())
+    if hint is Any:
+        return True
+    if origin is Union:
+        return any(fits(value, part) for part in parts)
+    if origin in _SEQUENCES:
+        listed = isinstance(value, (list, tuple)) or (
+            isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes, bytearray))
+        )
+        # An array of numbers is no Sequence for Python, but is one for whoever passes it.
+        listed = listed or (hasattr(value, "shape") and hasattr(value, "tolist") and len(value.shape) == 1)
+        return listed and all(fits(x, parts[0]) for x in value)
+    if origin is collections.abc.Mapping:
+        of_key, of_value = parts
+        return isinstance(value, collections.abc.Mapping) and all(
+            fits(k, of_key) and fits(v, of_value) for k, v in value.items()
+        )
+    if hint is int or hint is float:
+        return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
+    if hint is bool:
+        return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
+    plain = origin or hint
+    return isinstance(value, os.PathLike if issubclass(plain, os.PathLike) else plain)
+
+
+def in_words(hint: Any) -> str:
+    """An annotation for people: Optional[Sequence[int]] is "a list, each a whole number or None"."""
+    origin = getattr(hint, "__origin__", None)
+    parts: Tuple[Any, ...] = getattr(hint, "__args__", ())
+    if hint in _WORDS:
+        return _WORDS[hint]
+    if hint is type(None):
+        return "None"
+    if origin is Union:
+        # None is the default: it comes last.
+        ways = list(dict.fromkeys(in_words(p) for p in sorted(parts, key=lambda p: p is type(None))))
+        return " or ".join([", ".join(ways[:-1]), ways[-1]] if len(ways) > 1 else ways)
+    if origin in _SEQUENCES:
+        return f"a list, each {in_words(parts[0])}"
+    if origin is collections.abc.Mapping:
+        return f"a mapping of {in_words(parts[0])} to {in_words(parts[1])}"
+    plain = origin or hint
+    if plain is collections.abc.Callable:
+        return "something that can be called"
+    return "a path" if issubclass(plain, os.PathLike) else str(plain.__name__)
+
+
+@functools.lru_cache(maxsize=None)
+def _hints(of: Any) -> Dict[str, Any]:
+    return get_type_hints(of)

@@ -1,0 +1,94 @@
+"""Arguments from Python that are of another type end in words: which one, what it is, what is allowed."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+import pytest
+
+import edgedla
+from edgedla.arguments import fits, in_words
+from edgedla.errors import EdgedlaError, UsageError
+
+MODEL = Path(__file__).resolve().parents[2] / "examples" / "00_shapes_detector" / "shapes_detector.onnx"
+ODD: Tuple[Any, ...] = (5, -1, 1.5, "x", b"x", [1], ["x"], {}, {"a": 1}, {1: 2}, object(), True, float("nan"), [None])
+
+#: What is called, and what it cannot do without.
+DOORS: Dict[str, Tuple[Callable[..., Any], Dict[str, Any]]] = {
+    "check": (edgedla.check, {"model": MODEL, "target": "orin-nx-16gb"}),
+    "predict": (edgedla.predict, {"models": MODEL, "target": "orin-nx-16gb"}),
+    "fix": (edgedla.fix, {"model": MODEL, "target": "orin-nx-16gb", "prove": False}),
+    "PlacementRequest": (edgedla.PlacementRequest, {"target": "orin-nx-16gb"}),
+    "DeployRequest": (edgedla.DeployRequest, {"target": "orin-nx-16gb"}),
+    "QuantizeRequest": (edgedla.QuantizeRequest, {}),
+}
+#: Models have errors of their own.
+ARGUMENTS = [(d, p) for d in DOORS for p in inspect.signature(DOORS[d][0]).parameters if p not in ("model", "models")]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("door", "argument"), ARGUMENTS)
+def test_an_argument_of_another_type_raises_no_raw_error(door: str, argument: str) -> None:
+    call, needed = DOORS[door]
+    refused: List[Any] = []
+    for value in ODD:
+        try:
+            call(**{**needed, argument: value})
+        except EdgedlaError:
+            refused.append(value)
+    assert refused, "no value of any type is refused"
+
+
+@pytest.mark.parametrize(
+    ("call", "where", "allowed"),
+    [
+        (lambda: edgedla.PlacementRequest("orin-nx-16gb", devices=[1]), "devices", "text, a list, each text or None"),  # type: ignore[list-item]
+        (lambda: edgedla.DeployRequest("orin-nx-16gb", data=5), "data", "text, a path or None"),  # type: ignore[arg-type]
+        (lambda: edgedla.fix(MODEL, target="orin-nx-16gb", data=5), "data", "text, a path or None"),  # type: ignore[arg-type]
+        (lambda: edgedla.check(MODEL, target=5), "target", "text"),  # type: ignore[arg-type]
+    ],
+)
+def test_the_error_names_the_argument_and_what_is_allowed(call: Callable[[], Any], where: str, allowed: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        call()
+    assert (caught.value.where, caught.value.allowed) == (where, allowed)
+    assert "of type int" in caught.value.what or "of type list" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "right"),
+    [
+        (np.int64(3), int, True),
+        (np.float32(0.5), float, True),
+        (3, float, True),
+        (True, int, False),
+        (True, float, False),
+        (np.bool_(True), bool, True),
+        (1, bool, False),
+        (None, Optional[str], True),
+        ("text", Sequence[str], False),
+        (np.array([1, 2]), Sequence[int], True),
+        (np.array([1.5]), Sequence[int], False),
+        ((1, 2), Tuple[int, ...], True),
+        ([1, "2"], List[int], False),
+        ({"x": (1, 3)}, Mapping[str, Sequence[int]], True),
+        ({1: (1, 3)}, Mapping[str, Sequence[int]], False),
+        ({"x": 1}, Mapping[str, Sequence[int]], False),
+        (MODEL, Union[None, str, Path], True),
+        (len, Callable[[Any], int], True),
+        (5, Callable[[Any], int], False),
+        (object(), Any, True),
+    ],
+)
+def test_a_value_fits_its_annotation(value: Any, hint: Any, right: bool) -> None:
+    assert fits(value, hint) is right
+
+
+def test_annotations_are_said_in_words() -> None:
+    assert in_words(Optional[Mapping[str, Sequence[int]]]) == "a mapping of text to a list, each a whole number or None"
+    assert in_words(Union[None, float, Sequence[float]]) == "a number, a list, each a number or None"
+    assert in_words(edgedla.Limits) == "Limits"
+    assert in_words(Callable[[], int]) == "something that can be called"
