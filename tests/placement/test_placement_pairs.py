@@ -28,10 +28,12 @@ from edgedla.placement.solvers.several import segment_rows as segment_rows_modul
 from edgedla.placement.solvers.several import solve_pair as solve_pair_module
 from edgedla.placement.solvers.several.around import around, first_start, taken
 from edgedla.placement.solvers.several.companion import Companion
-from edgedla.placement.solvers.several.counted import Counted
+from edgedla.placement.solvers.several.counted import Counted, CountedArrays
 from edgedla.placement.solvers.several.dives import dives
+from edgedla.placement.solvers.several.graph import OneByOne, Steps
 from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
 from edgedla.placement.solvers.several.one_model import problem_of_model
+from edgedla.placement.solvers.several.segment_arrays import SegmentArrays
 from edgedla.placement.solvers.several.segmented import Segmented
 from edgedla.placement.solvers.several.solve_pair import can_solve, solve_pair
 from edgedla.placement.solvers.several.turns import Turns
@@ -76,7 +78,7 @@ def test_a_search_without_room_says_nothing_wrong(drawn: Problem, room: int) -> 
         for module, name, few in (
             (any_order_module, "FEW_STATES", 1), (any_order_module, "ROWS_WITHOUT_ORDER", room),
             (any_order_module, "FEW_LOADABLES", 0), (any_order_module, "MOST_LOADABLES", 1),
-            (segment_rows_module, "HANDED_OUT", 1), (pair_search_module, "WIDTHS", (room, room + 1)),
+            (segment_rows_module, "HANDED_OUT", 1), (segment_rows_module, "LINED_UP", 3), (pair_search_module, "WIDTHS", (room, room + 1)),
             (pair_search_module, "HANDED_OUT", 1), (pair_search_module, "GLANCES", ()), (graph_module, "TELLING", 2),
         ):  # fmt: skip
             patch.setattr(module, name, few)
@@ -147,6 +149,37 @@ def test_segments_add_up_to_those_of_the_schedule(drawn: Problem, data: st.DataO
             at += 1
         expected[2 * at - 1 if s.device != "GPU" else 2 * at] += s.time_us
     assert total == pytest.approx(expected)
+
+
+def same_steps(plain: Steps, arrays: Steps, items: int) -> None:
+    """Both step through the same states at the same loads, and know the same of what is still to come."""
+    first, second = plain.start, arrays.start
+    for i in range(items):
+        (first, one), (second, other) = plain.ways(i, first), arrays.ways(i, second)
+        assert one.first.tolist() == other.first.tolist()
+        of = np.repeat(np.arange(len(one.first) - 1), np.diff(one.first))
+        a, b = np.lexsort((one.choice, of)), np.lexsort((other.choice, of))
+        assert one.choice[a].tolist() == other.choice[b].tolist()
+        assert np.allclose(one.load[a], other.load[b])
+        pairs = {*zip(one.target[a].tolist(), other.target[b].tolist())}
+        assert len(pairs) == len(first) == len(second)
+        order = np.array([k for _, k in sorted(pairs)], int)
+        assert np.allclose(plain.rest(i + 1, first), arrays.rest(i + 1, second)[order])
+        # In the same order from here on.
+        second = second[order]
+    assert plain.is_whole(first).tolist() == arrays.is_whole(second).tolist()
+
+
+@CHECKED
+@given(problems(7, ONE_CORE, 1, limits=False), st.sampled_from([0, 1, 2, 3, 9]))
+def test_states_in_arrays_are_those_that_are_stepped_one_by_one(drawn: Problem, loadables: int) -> None:
+    problem = problem_of_model(of_one_batch(drawn), 0)
+    frontier, weights = Frontier(problem, ONE_CORE), np.random.default_rng(0).random((5, 2))
+    flat, prices = (Prices(frontier, weights, np.full(5, along)) for along in (False, True))
+    row = Segmented(frontier, (1,) * loadables)
+    one_by_one = OneByOne(row, lambda i, states: flat.rest(i, [row.without_segments(i, s) for s in states]))
+    same_steps(one_by_one, SegmentArrays(row, flat), len(problem.items))
+    same_steps(OneByOne(Counted(frontier), prices.rest), CountedArrays(frontier, prices), len(problem.items))
 
 
 @CHECKED

@@ -9,8 +9,9 @@ import numpy as np
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.several.companion import Companion
+from edgedla.placement.solvers.several.counted import CountedArrays
 from edgedla.placement.solvers.several.front import Front, front
-from edgedla.placement.solvers.several.graph import Graph
+from edgedla.placement.solvers.several.graph import Graph, OneByOne, Steps
 from edgedla.placement.solvers.several.lengths import simple_bounds
 from edgedla.placement.solvers.several.pair import Pair, blocks
 from edgedla.placement.solvers.several.pair_weights import of_model
@@ -133,9 +134,12 @@ class AnyOrder:
         weights, prices = self.weights[m], self._prices[m]
         # A last column counts loadables.
         weights = np.concatenate([weights, np.zeros((len(weights), 1))], axis=1)
+        model: Steps = OneByOne(self.pair.counted[m], prices.rest)
+        if states > FEW_STATES:
+            model = CountedArrays(self.pair.frontiers[m], prices)
         return Graph(
-            self.pair.counted[m], self.pair.items[m], weights, self.least[1 - m], prices.rest, self.limit, states,
-            self.pair.deadline, self.companions[m], self.gpu_row,
+            model, self.pair.items[m], weights, self.least[1 - m], self.limit,
+            states, self.pair.deadline, self.companions[m], self.gpu_row,
         )  # fmt: skip
 
     def _front(self, m: int, counted: int = -1) -> Front:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
 
+import numpy as np
+
+from edgedla.placement.solvers.several.graph import Ways
 from edgedla.placement.solvers.streams.frontier import Frontier, State
+from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.state_arrays import StateArrays, distinct, packed
 
 
 class Counted:
@@ -24,3 +29,39 @@ class Counted:
 
     def is_whole(self, state: State) -> bool:
         return True
+
+
+class CountedArrays:
+    """The same for arrays of states, as `Columns` has them: sooner where they are many.
+
+    Args:
+        prices: what bounds go by.
+    """
+
+    def __init__(self, frontier: Frontier, prices: Prices) -> None:
+        self.frontier, self._prices = frontier, prices
+        self._arrays = StateArrays(frontier, alike=False)
+        self.start, self.columns = self._arrays.start, len(frontier.devices) + 1
+
+    def ways(self, i: int, states: np.ndarray) -> Tuple[np.ndarray, Ways]:
+        """(the states behind item i, the ways there from these states before it)."""
+        allowed, count = self.frontier.allowed[i], len(states)
+        steps = [self._arrays.counted_step(i, states, d) for d in allowed]
+        behind, load, added = (np.stack(x, axis=1).reshape(-1, *x[0].shape[1:]) for x in zip(*steps))
+        first, target = distinct(packed(behind))
+        ways = Ways(
+            np.arange(count + 1) * len(allowed), target, np.tile(np.array(allowed, np.int8), count),
+            np.concatenate([load, added[:, None]], axis=1),
+        )  # fmt: skip
+        return behind[first], ways
+
+    def taken(self, states: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """Some of the states."""
+        return states[which]
+
+    def is_whole(self, states: np.ndarray) -> np.ndarray:
+        return np.ones(len(states), bool)
+
+    def rest(self, i: int, states: np.ndarray) -> np.ndarray:
+        """By state before item i and by weight, the least that is still to come."""
+        return self._prices.rest_of_rows(i, states)

@@ -42,6 +42,42 @@ class Ways(NamedTuple):
     load: np.ndarray
 
 
+class Steps(Protocol):
+    """States of one kind or another before each item: from some of them to those behind the item."""
+
+    start: Any
+    columns: int
+
+    def ways(self, i: int, states: Any) -> Tuple[Any, Ways]: ...
+
+    def taken(self, states: Any, which: np.ndarray) -> Any: ...
+
+    def is_whole(self, states: Any) -> np.ndarray: ...
+
+    def rest(self, i: int, states: Any) -> np.ndarray: ...
+
+
+class OneByOne:
+    """`Steps` of choices whose states are values: soonest where they are few.
+
+    Args:
+        rest: (position, states) -> (states, weights): the least that is still to come, for the way there.
+    """
+
+    def __init__(self, model: Choices, rest: Callable[[int, Sequence[Any]], np.ndarray]) -> None:
+        self.model, self.rest = model, rest
+        self.start, self.columns = [model.start], model.columns
+
+    def ways(self, i: int, states: Sequence[Any]) -> Tuple[List[Any], Ways]:
+        return ways_on(self.model, i, states)
+
+    def taken(self, states: Sequence[Any], which: np.ndarray) -> List[Any]:
+        return [states[k] for k in np.flatnonzero(which)]
+
+    def is_whole(self, states: Sequence[Any]) -> np.ndarray:
+        return np.array([self.model.is_whole(s) for s in states], bool)
+
+
 class Graph:
     """The states of one model that a pair of placements below `limit` may pass, and the least that comes behind each.
 
@@ -56,11 +92,10 @@ class Graph:
 
     def __init__(
         self,
-        model: Choices,
+        model: Steps,
         items: int,
         weights: np.ndarray,
         beside: np.ndarray,
-        rest: Callable[[int, Sequence[Any]], np.ndarray],
         limit: float,
         most_states: int,
         deadline: float,
@@ -71,7 +106,6 @@ class Graph:
         Args:
             weights: (weights, columns).
             beside: by weight, what the other models, and what is fixed, add at least.
-            rest: (position, states) -> (states, weights): the least that is still to come, for the way there.
             companion: the other model's placements, where all that matter are known.
             gpu_row: the row of weights that counts the GPU's time alone.
         """
@@ -82,23 +116,23 @@ class Graph:
         self.dropped = np.inf
         self.empty = self.stopped = False
         used = np.zeros(len(weights), int)
-        states, behind = [model.start], beside[None, :].copy()
+        states, behind = model.start, beside[None, :].copy()
         for i in range(items):
             if time.monotonic() > deadline:
                 self.stopped = True
                 return
-            targets, ways = ways_on(model, i, states)
-            if not targets:
+            targets, ways = model.ways(i, states)
+            if not len(targets):
                 self.empty = True
                 return
             of = np.repeat(np.arange(len(states)), np.diff(ways.first))
             behind = least_by(ways.target, behind[of] + ways.load @ weights.T, len(targets))
-            least = behind - beside + rest(i + 1, targets)
+            least = behind - beside + model.rest(i + 1, targets)
             bound = self.bounds(least)
             keep = bound < limit
             used += np.bincount((least + beside)[keep].argmax(axis=1), minlength=len(weights))
             if i == items - 1:
-                keep &= np.array([model.is_whole(s) for s in targets])
+                keep &= model.is_whole(targets)
             if keep.sum() > most_states:
                 last = float(np.sort(bound[keep])[most_states])
                 self.dropped = min(self.dropped, last)
@@ -109,8 +143,8 @@ class Graph:
             self.ways.append(
                 Ways(np.r_[0, np.cumsum(counts)], onto[ways.target][kept], ways.choice[kept], ways.load[kept])
             )
-            states, behind = [s for s, k in zip(targets, keep) if k], behind[keep]
-            if not states:
+            states, behind = model.taken(targets, keep), behind[keep]
+            if not len(states):
                 self.empty = True
                 return
         ahead = np.zeros((len(states), len(weights)))
@@ -120,7 +154,7 @@ class Graph:
             ahead = least_by(of, ahead[ways.target] + ways.load @ weights.T, len(ways.first) - 1)
             self.ahead.append(ahead)
         self.ahead.reverse()
-        used[gpu_row] = len(model.known) * most_states
+        used[gpu_row] = items * most_states
         #: The weights that say most, for bounds of many rows.
         self.telling = np.sort(np.argsort(-used, kind="stable")[:TELLING])
 

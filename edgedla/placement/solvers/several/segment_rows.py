@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from edgedla.placement.problem.goal import INFINITY
 from edgedla.placement.solvers.several.any_order import AnyOrder
 from edgedla.placement.solvers.several.front import Front, front
-from edgedla.placement.solvers.several.graph import Graph
+from edgedla.placement.solvers.several.graph import Graph, OneByOne, Steps
 from edgedla.placement.solvers.several.lengths import shortest, simple_bounds
 from edgedla.placement.solvers.several.pair import Pair, blocks
+from edgedla.placement.solvers.several.segment_arrays import SegmentArrays
 from edgedla.placement.solvers.several.segmented import Segmented
 from edgedla.placement.solvers.streams.load_weights import Prices
 
 #: Rows of a front, as far as fewer leave a bound below what is asked for.
-WIDTHS = (2_000, 6_000, 16_000)
+WIDTHS = (500, 3_000, 6_000, 16_000)
 
 #: Pairs of two fronts whose schedules are searched for.
 HANDED_OUT = 12
+
+#: Segments from which on the states of a row are many.
+LINED_UP = 5
 
 #: A placement shorter by this share is a reason to start anew: much of what is to be looked at then falls away.
 SHORTER = 1e-3
@@ -33,12 +37,21 @@ class Row(NamedTuple):
     least: np.ndarray
 
 
+def _steps(row: Segmented, flat: Prices) -> Steps:
+    """Arrays where the states are many: a few take longer to line up than to be stepped one by one."""
+    if row.columns >= LINED_UP:
+        return SegmentArrays(row, flat)
+    return OneByOne(row, lambda i, behind: flat.rest(i, [row.without_segments(i, s) for s in behind]))
+
+
 class SegmentRows:
     """The rows of both models; what was built of their states is kept from look to look."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
         self._segmented: Dict[Tuple[int, int], Segmented] = {}
+        #: By the segments of both models, the width that it took to bound them last time.
+        self._widths: Dict[Tuple[int, int], int] = {}
 
     def rows(
         self, look: AnyOrder, m: int, most: int, states: int, limit: float, enough: float = -INFINITY
@@ -56,13 +69,9 @@ class SegmentRows:
             segmented = self._segmented.setdefault((m, loadables), Segmented(frontier, (1,) * loadables))
             by_segment = weights[:, list(segmented.devices)]
             fixed = by_segment @ np.array(segmented.fixed)
-
-            def rest(i: int, behind: Sequence[Any], row: Segmented = segmented) -> np.ndarray:
-                return flat.rest(i, [row.without_segments(i, s) for s in behind])
-
             graph = Graph(
-                segmented, self.pair.items[m], by_segment, beside + fixed, rest, limit, states, self.pair.deadline,
-                look.companions[m], look.gpu_row,
+                _steps(segmented, flat), self.pair.items[m], by_segment, beside + fixed, limit, states,
+                self.pair.deadline, look.companions[m], look.gpu_row,
             )  # fmt: skip
             if graph.stopped:
                 return -INFINITY, rows
@@ -90,6 +99,10 @@ class SegmentRows:
         reached: Dict[Tuple[int, int], float] = {}
         for width in widths:
             for i, j in left:
+                segments = rows[0][i].segmented.columns, rows[1][j].segmented.columns
+                if width < min(self._widths.get(segments, 0), widths[-1]):
+                    continue
+                self._widths[segments] = width
                 for m, k in ((0, i), (1, j)):
                     had = fronts[m].get(k)
                     if had is None or (had[0] < width and had[1].merged):
@@ -105,7 +118,7 @@ class SegmentRows:
             # Rows that stand for one placement each say no more when there are more of them.
             left = [
                 (i, j) for i, j in left
-                if reached[i, j] < limit and (fronts[0][i][1].merged or fronts[1][j][1].merged)
+                if (i, j) not in reached or reached[i, j] < limit and (fronts[0][i][1].merged or fronts[1][j][1].merged)
             ]  # fmt: skip
         return min([limit, *reached.values()])
 

@@ -1,0 +1,150 @@
+"""`Segmented` for arrays of states: rows of integers in place of tuples, stepped over one item together."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+import numpy as np
+
+from edgedla.placement.solvers.several.graph import Ways
+from edgedla.placement.solvers.several.segmented import Segmented
+from edgedla.placement.solvers.streams.load_weights import Prices
+from edgedla.placement.solvers.streams.state_arrays import Columns, distinct, packed
+
+#: Of the numbers in a row: one bit for each segment has room.
+ROW = np.int32
+
+
+class SegmentArrays:
+    """The placements of a row of segments on the GPU and one core, which take turns.
+
+    In a row stand: the segment of each live item; by live flow, for the GPU and for the core, the first segment that reads it
+    there; the segment that pays the engine; the segments in use, as bits. Segments that may be missing are counted from 1, 0
+    is none.
+    """
+
+    def __init__(self, segmented: Segmented, flat: Prices) -> None:
+        """
+        Args:
+            flat: of the frontier, without loadables: what bounds go by.
+        """
+        self.segmented, self.frontier, self._flat = segmented, segmented.frontier, flat
+        self.columns, self.start = segmented.columns, np.zeros((1, 2), ROW)
+        self._columns = [Columns(self.frontier, i) for i in range(len(self.frontier.allowed) + 1)]
+
+    def ways(self, i: int, states: np.ndarray) -> Tuple[np.ndarray, Ways]:
+        """(the states behind item i, the ways there from these states before it)."""
+        of: List[np.ndarray] = []
+        parts: List[Tuple[np.ndarray, np.ndarray]] = []
+        choices: List[np.ndarray] = []
+        for k in range(self.columns):
+            rows = np.flatnonzero(self._may(i, states, k))
+            if len(rows):
+                of.append(rows)
+                choices.append(np.full(len(rows), k, np.int8))
+                parts.append(self._step(i, states[rows], k))
+        if not of:
+            none = np.zeros(0, int)
+            return states[:0], Ways(np.zeros(len(states) + 1, int), none, none, np.zeros((0, self.columns)))
+        from_state = np.concatenate(of)
+        order = np.argsort(from_state, kind="stable")
+        behind, load = (np.concatenate(x)[order] for x in zip(*parts))
+        first, target = distinct(packed(behind))
+        ways = Ways(
+            np.searchsorted(from_state[order], np.arange(len(states) + 1)), target, np.concatenate(choices)[order], load
+        )
+        return behind[first], ways
+
+    def taken(self, states: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """Some of the states."""
+        return states[which]
+
+    def is_whole(self, states: np.ndarray) -> np.ndarray:
+        """`Segmented.is_whole` by state."""
+        used, whole = states[:, -1], np.ones(len(states), bool)
+        for k in range(1, self.segmented.last, 2):
+            whole &= (used >> k & 1) > 0
+            if k > 1:
+                whole &= (used >> (k - 1) & 1) > 0
+        return whole
+
+    def rest(self, i: int, states: np.ndarray) -> np.ndarray:
+        """By state before item i and by weight, the least that is still to come."""
+        f, c = self.frontier, self._columns[i]
+        rows = np.zeros((len(states), c.size), np.int16)
+        at = {item: a for a, item in enumerate(f.live_items[i])}
+        for a in range(c.items):
+            rows[:, c.device(a)] = states[:, a] & 1
+        for a, k in enumerate(f.live_flows[i]):
+            producer = f.problem.flows[k].producer
+            source = np.zeros(len(states), ROW) if producer is None else states[:, at[producer]] & 1
+            on_gpu, on_core = (states[:, c.items + 2 * a + d] > 0 for d in (0, 1))
+            rows[:, c.paid_at + a] = np.left_shift(1, source) | on_gpu | on_core * 2
+        rows[:, c.engine_at] = states[:, -2] > 0
+        return self._flat.rest_of_rows(i, rows)
+
+    def _may(self, i: int, states: np.ndarray, k: int) -> np.ndarray:
+        """From which states item i may go to segment k: `Segmented.choices`."""
+        before = self.frontier.steps[i].predecessors
+        first = states[:, list(before)].max(axis=1) if before else np.zeros(len(states), ROW)
+        odd = first & 1
+        if k % 2 not in self.frontier.allowed[i] or (k % 2 and k >= self.segmented.last):
+            may = np.zeros(len(states), bool)
+        elif k % 2:
+            may = k >= first + 1 - odd
+            if len(self.frontier.live_items[i]) == 1:
+                may &= (odd == 0) | (k == first)
+        else:
+            may = k == first + odd
+            if not before and k == 2:
+                may[:] = True
+        return may
+
+    def _step(self, i: int, states: np.ndarray, k: int) -> Tuple[np.ndarray, np.ndarray]:
+        """(the states behind item i in segment k, what that adds to each segment): `Segmented.step`."""
+        f, s, device, n = self.frontier, self.frontier.steps[i], k % 2, len(states)
+        live = len(f.live_items[i])
+        load = np.zeros((n, self.columns))
+        load[:, k] = s.times[device]
+        engine: np.ndarray = states[:, -2]
+        used: np.ndarray = states[:, -1] | ROW(1 << k)
+        if s.has_layers and device == 0 or s.is_last:
+            pays = engine == 0
+            if s.has_layers and device == 0:
+                pays |= k + 1 < engine
+                _add(load, pays & (engine > 0), engine - 1, -f.engine_us)
+            load[pays, k] += f.engine_us
+            engine = np.where(pays, k + 1, engine)
+        none: np.ndarray = np.zeros(n, ROW)
+        brought = [(states[:, live + 2 * a], states[:, live + 2 * a + 1]) for a in range(len(f.live_flows[i]))]
+        for x in s.inputs:
+            source = none if x.producer_at is None else states[:, x.producer_at] & 1
+            had = (none, none) if x.paid_at is None else brought[x.paid_at]
+            at, cost = had[device], x.cost[1 - device][device]
+            # What comes from the GPU is made ready in its segment before.
+            pays = (source != device) & ((at == 0) | (k + 1 < at))
+            load[pays, k - device] += cost
+            _add(load, pays & (at > 0), at - 1 - device, -cost)
+            if cost > 0:
+                used = used | pays.astype(ROW) << (k - device)
+            now = np.where(pays, k + 1, at)
+            brought.append((now, had[1]) if device == 0 else (had[0], now))
+        for producer_at, cost_by_device in s.links:
+            load[:, k] += (states[:, producer_at] & 1 != device) * cost_by_device[device]
+        for out in s.outputs:
+            read = none
+            if out.is_output and device:
+                load[:, self.segmented.last] += out.to_gpu[device]
+                read = none + ROW(self.segmented.last + 1)
+            brought.append((read, none))
+        brought.append((none, none))
+        behind = [states[:, a] for a in s.items_at] + ([none + ROW(k)] if s.is_kept else [])
+        for a in s.masks_at:
+            behind += brought[a]
+        return np.stack([*behind, engine, used], axis=1).astype(ROW), load
+
+
+def _add(load: np.ndarray, rows: np.ndarray, column: np.ndarray, us: float) -> None:
+    """Adds to one column of each of some rows."""
+    which = np.flatnonzero(rows)
+    load[which, column[which]] += us
