@@ -381,7 +381,7 @@ def test_many_frames_leave_nothing_behind():
     marks = []
 
     def mark(result):
-        if result.frame.index in (2000, frames - 1):
+        if result.frame.index in (2000, 4000, frames - 1):
             gc.collect()
             marks.append(tracemalloc.get_traced_memory()[0])
 
@@ -389,7 +389,8 @@ def test_many_frames_leave_nothing_behind():
     tracemalloc.start()
     p.run()
     tracemalloc.stop()
-    assert marks[1] - marks[0] < 40_000, "more than ten bytes a frame"
+    # What is on its way at a mark differs by some frames; what is left behind grows from each mark to the next.
+    assert min(b - a for a, b in zip(marks, marks[1:])) < 20_000, f"more than ten bytes per frame: {marks}"
 
 
 @pytest.mark.parametrize("hw", [(1, 1), (1, 4000), (4000, 1), (3, 5)])
