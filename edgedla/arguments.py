@@ -87,7 +87,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def in_words(hint: Any) -> str:
-    """An annotation for people: Optional[Sequence[int]] is "a list, each a whole number or None"."""
+    """An annotation for people: Optional[Sequence[int]] is "a list of whole numbers or None"."""
     origin = getattr(hint, "__origin__", None)
     parts: Tuple[Any, ...] = getattr(hint, "__args__", ())
     if hint in _WORDS:
@@ -99,13 +99,22 @@ def in_words(hint: Any) -> str:
         ways = list(dict.fromkeys(in_words(p) for p in sorted(parts, key=lambda p: p is type(None))))
         return " or ".join([", ".join(ways[:-1]), ways[-1]] if len(ways) > 1 else ways)
     if origin in _SEQUENCES:
-        return f"a list, each {in_words(parts[0])}"
+        return f"a list of {_several(in_words(parts[0]))}"
     if origin is collections.abc.Mapping:
-        return f"a mapping of {in_words(parts[0])} to {in_words(parts[1])}"
+        return f"a mapping of {_several(in_words(parts[0]))} to {_several(in_words(parts[1]))}"
     plain = origin or hint
     if plain is collections.abc.Callable:
         return "something that can be called"
     return "a path" if issubclass(plain, os.PathLike) else str(plain.__name__)
+
+
+def _several(one: str) -> str:
+    """The plural of a type's words: "a list of numbers" is "lists of numbers"."""
+    for word, plural in (("a list of", "lists of"), ("a whole number", "whole numbers"), ("a number", "numbers"),
+                         ("text", "texts"), ("a path", "paths")):  # fmt: skip
+        if one.startswith(word):
+            return plural + one[len(word) :]
+    return one
 
 
 @functools.lru_cache(maxsize=None)

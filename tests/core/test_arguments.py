@@ -45,7 +45,7 @@ def test_an_argument_of_another_type_raises_no_raw_error(door: str, argument: st
 @pytest.mark.parametrize(
     ("call", "where", "allowed"),
     [
-        (lambda: edgedla.PlacementRequest("orin-nx-16gb", devices=[1]), "devices", "text, a list, each text or None"),  # type: ignore[list-item]
+        (lambda: edgedla.PlacementRequest("orin-nx-16gb", devices=[1]), "devices", "text, a list of texts or None"),  # type: ignore[list-item]
         (lambda: edgedla.DeployRequest("orin-nx-16gb", data=5), "data", "text, a path or None"),  # type: ignore[arg-type]
         (lambda: edgedla.fix(MODEL, target="orin-nx-16gb", data=5), "data", "text, a path or None"),  # type: ignore[arg-type]
         (lambda: edgedla.check(MODEL, target=5), "target", "text"),  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def test_a_value_fits_its_annotation(value: Any, hint: Any, right: bool) -> None
 
 
 def test_annotations_are_said_in_words() -> None:
-    assert in_words(Optional[Mapping[str, Sequence[int]]]) == "a mapping of text to a list, each a whole number or None"
-    assert in_words(Union[None, float, Sequence[float]]) == "a number, a list, each a number or None"
+    assert in_words(Optional[Mapping[str, Sequence[int]]]) == "a mapping of texts to lists of whole numbers or None"
+    assert in_words(Union[None, float, Sequence[float]]) == "a number, a list of numbers or None"
     assert in_words(edgedla.Limits) == "Limits"
     assert in_words(Callable[[], int]) == "something that can be called"
