@@ -67,12 +67,9 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is Union:
         return any(fits(value, part) for part in parts)
     if origin in _SEQUENCES:
-        listed = isinstance(value, (list, tuple)) or (
-            isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes, bytearray))
-        )
+        listed = isinstance(value, collections.abc.Sequence) and not isinstance(value, (str, bytes, bytearray))
         # An array of numbers is no Sequence for Python, but is one for whoever passes it.
-        listed = listed or (hasattr(value, "shape") and hasattr(value, "tolist") and len(value.shape) == 1)
-        return listed and all(fits(x, parts[0]) for x in value)
+        return (listed or len(getattr(value, "shape", ())) == 1) and all(fits(x, parts[0]) for x in value)
     if origin is collections.abc.Mapping:
         of_key, of_value = parts
         return isinstance(value, collections.abc.Mapping) and all(
@@ -81,7 +78,8 @@ def fits(value: Any, hint: Any) -> bool:
     if hint is int or hint is float:
         return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
     if hint is bool:
-        return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
+        # NumPy's, by its name: NumPy is not imported here.
+        return type(value).__name__ in ("bool", "bool_")
     plain = origin or hint
     return isinstance(value, os.PathLike if issubclass(plain, os.PathLike) else plain)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
@@ -91,17 +90,17 @@ class DeployRequest:
         if self.place == "dla" and self.devices is not None:
             raise UsageError("with --place dla TensorRT's own placement is taken", where="--devices",
                              allowed="with --place best")  # fmt: skip
-        if not isinstance(self.max_drop, Real) or not 0 <= self.max_drop < float("inf"):
+        if not 0 <= self.max_drop < float("inf"):
             raise UsageError(f"a drop of {self.max_drop}", where="--max-drop", allowed="0 or more")
-        if not isinstance(self.approximate, Real) or not 0 < self.approximate < 1:
+        if not 0 < self.approximate < 1:
             raise UsageError(f"an error of {self.approximate}", where="--approximate", allowed="between 0 and 1")
         for name in ("budget_s", "max_latency_us"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, Real) and value > 0):
+            if value is not None and not value > 0:
                 raise UsageError(f"{value}", where=f"--{name.rpartition('_')[0].replace('_', '-')}",
                                  allowed="a number > 0")  # fmt: skip
         for name, dims in (self.shapes or {}).items():
-            if not all(isinstance(d, int) and d >= 1 for d in dims):
+            if not all(d >= 1 for d in dims):
                 raise UsageError(
                     f"the dimensions {list(dims)} of input {name!r}", where="shapes", allowed="whole numbers > 0",
                     hint="the DLA has no dynamic dimensions: call deploy once per size",

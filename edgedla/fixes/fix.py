@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from numbers import Real
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 
@@ -90,7 +89,7 @@ def fix(
     precision = one_of("precision", precision, PRECISIONS)
     purpose = one_of("purpose", purpose, tuple(PURPOSES), "for")
     objective = one_of("objective", objective, OBJECTIVES)
-    if not isinstance(approximate, Real) or not 0.0 <= approximate < 1.0:
+    if not 0.0 <= approximate < 1.0:
         raise UsageError(f"an error of {approximate}", where="--approximate", allowed="0 to below 1, relative L2")
     require_samples(data)
     source = _path_of(model)

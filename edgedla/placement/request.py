@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Mapping, Optional, Sequence, Tuple, Union
 
@@ -92,7 +91,7 @@ class PlacementRequest:
         fps = self.frames_per_second
         normal("frames_per_second", None if fps is None else tuple(float(f) for f in fps))
         self._check_pace()
-        if not isinstance(self.time_limit_s, Real) or not self.time_limit_s >= 0:
+        if not self.time_limit_s >= 0:
             raise UsageError(f"a time limit of {self.time_limit_s} s", where="time limit", allowed="a number >= 0")
         for n, rate in enumerate(self.rates or (), 1):
             if not 0 < rate < float("inf"):
