@@ -9,7 +9,7 @@ import inspect
 import os
 import reprlib
 from numbers import Integral, Real
-from typing import Any, Callable, Dict, Mapping, Tuple, TypeVar, Union, cast, get_type_hints
+from typing import Any, Callable, Dict, Iterable, Mapping, Tuple, TypeVar, Union, cast, get_type_hints
 
 from edgedla.errors import UsageError
 
@@ -54,8 +54,22 @@ def require_types(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if not fits(value, hints[name]):
             raise UsageError(
-                f"{_SHORT.repr(value)} of type {type(value).__name__}", where=name, allowed=in_words(hints[name])
+                f"{_SHORT.repr(value)} of type {_type_of(value)}", where=name, allowed=in_words(hints[name])
             )
+
+
+def _type_of(value: Any) -> str:
+    """ "int", "list of str", "dict of str to int": of a list, what is wrong with it is mostly what it holds."""
+
+    def names(values: Iterable[Any]) -> str:
+        return " and ".join(sorted({type(v).__name__ for v in values}))
+
+    name = type(value).__name__
+    if isinstance(value, collections.abc.Mapping) and value:
+        return f"{name} of {names(value)} to {names(value.values())}"
+    if isinstance(value, (list, tuple, set, frozenset)) and value:
+        return f"{name} of {names(value)}"
+    return name
 
 
 def fits(value: Any, hint: Any) -> bool:

@@ -87,6 +87,21 @@ def test_a_value_fits_its_annotation(value: Any, hint: Any, right: bool) -> None
     assert fits(value, hint) is right
 
 
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        ({"rates": ["1"]}, "['1'] of type list of str"),
+        ({"clocks": {"gpu": "fast"}}, "{'gpu': 'fast'} of type dict of str to str"),
+        ({"devices": {"GPU"}}, "{'GPU'} of type set of str"),
+        ({"rates": {}}, "{} of type dict"),
+    ],
+)
+def test_of_a_list_the_error_names_what_it_holds(wrong: Dict[str, Any], what: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        edgedla.PlacementRequest("orin-nx-16gb", **wrong)
+    assert caught.value.what == what
+
+
 def test_annotations_are_said_in_words() -> None:
     assert in_words(Optional[Mapping[str, Sequence[int]]]) == "a mapping of texts to lists of whole numbers or None"
     assert in_words(Union[None, float, Sequence[float]]) == "a number, a list of numbers or None"
