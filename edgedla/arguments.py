@@ -39,13 +39,16 @@ def typed(function: F) -> F:
     return cast(F, call)
 
 
-def require_field_types(request: object) -> None:
+def require_field_types(request: object, **names: Any) -> None:
     """The same for the fields of a dataclass, before it uses them.
+
+    Args:
+        names: what the annotations name that the dataclass's module imports for type checkers alone.
 
     Raises:
         UsageError: a field is of another type than its annotation allows.
     """
-    hints = _hints(cast(Any, type(request)))
+    hints = _hints(cast(Any, type(request)), **names)
     require_types({f.name: getattr(request, f.name) for f in dataclasses.fields(cast(Any, request))}, hints)
 
 
@@ -130,5 +133,5 @@ def _several(one: str) -> str:
 
 
 @functools.lru_cache(maxsize=None)
-def _hints(of: Any) -> Dict[str, Any]:
-    return get_type_hints(of)
+def _hints(of: Any, **names: Any) -> Dict[str, Any]:
+    return get_type_hints(of, localns=names or None)

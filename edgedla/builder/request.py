@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
 from edgedla.formats import IoFormat
 from edgedla.preprocess.settings import PreprocessSettings
@@ -48,6 +49,9 @@ class PlanOptions:
     timing_cache: bool = True
     allow_unknown: bool = False
     numerics: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_field_types(self)
 
 
 Model = Union[str, Path, bytes, Any]
@@ -101,7 +105,13 @@ class BuildRequest:
     force: bool = False
 
     def __post_init__(self) -> None:
-        """Letter case does not count; a word that is none is refused before anything is read."""
+        """A path may be text, letter case does not count; a word that is none is refused before anything is read."""
+        from edgedla.placement.result.placement import Placement
+
+        for name in ("calib", "calib_data"):
+            if isinstance(getattr(self, name), str):
+                object.__setattr__(self, name, Path(getattr(self, name)))
+        require_field_types(self, Placement=Placement)
         for name, allowed in (("precision", PRECISIONS), ("mode", BUILD_MODES), ("backend", BACKENDS)):
             if name != "precision" or self.precision:
                 object.__setattr__(self, name, one_of(name, getattr(self, name), allowed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from edgedla.arguments import require_field_types
 from edgedla.errors import DocumentError, UsageError
 from edgedla.importers.model_file.embedded_preprocess import EmbeddedPreprocess
 from edgedla.preprocess.geometry import FITS
@@ -31,6 +32,7 @@ class PreprocessSettings:
     std: Three = (255.0, 255.0, 255.0)
 
     def __post_init__(self) -> None:
+        require_field_types(self)
         object.__setattr__(self, "fit", one_of("fit", self.fit, FITS))
         object.__setattr__(self, "colour", one_of("colour", self.colour, COLOURS))
         if not 0 <= self.pad <= 255:

@@ -24,6 +24,10 @@ DOORS: Dict[str, Tuple[Callable[..., Any], Dict[str, Any]]] = {
     "PlacementRequest": (edgedla.PlacementRequest, {"target": "orin-nx-16gb"}),
     "DeployRequest": (edgedla.DeployRequest, {"target": "orin-nx-16gb"}),
     "QuantizeRequest": (edgedla.QuantizeRequest, {}),
+    "BuildRequest": (edgedla.BuildRequest, {}),
+    "PlanOptions": (edgedla.PlanOptions, {}),
+    "BenchRequest": (edgedla.BenchRequest, {"profile": True, "onnx": MODEL}),
+    "BenchOptions": (edgedla.BenchOptions, {}),
 }
 #: Models have errors of their own.
 ARGUMENTS = [(d, p) for d in DOORS for p in inspect.signature(DOORS[d][0]).parameters if p not in ("model", "models")]

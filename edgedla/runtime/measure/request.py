@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
 from edgedla.runtime.measure.timing import BenchOptions
 
@@ -36,6 +37,7 @@ class BenchRequest:
     power_mode: Optional[str] = None
 
     def __post_init__(self) -> None:
+        require_field_types(self)
         names = self.devices.split(",") if isinstance(self.devices, str) else self.devices
         object.__setattr__(self, "devices", tuple(name.strip() for name in names if name.strip()))
         needs_onnx = {"--shapes": self.shapes, "--batch": self.batch, "--power-mode": self.power_mode}

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
+from edgedla.arguments import require_field_types
 from edgedla.errors import UsageError
 from edgedla.runtime.runners.base import Runner, stages_of
 from edgedla.runtime.runners.chain import ChainRunner
@@ -32,6 +33,7 @@ class BenchOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_field_types(self)
         if self.iterations < 1 and self.duration_s <= 0:
             raise UsageError(
                 "neither iterations nor a duration", allowed="--iterations of at least 1 or --duration above 0"
