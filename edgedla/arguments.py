@@ -53,12 +53,11 @@ def require_field_types(request: object, **names: Any) -> None:
 
 
 def require_types(given: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
-    """Raises UsageError for the first of the given values that does not fit its hint."""
+    """Raises UsageError for the first of the given values that does not fit its hint; in a bundle, functions have none."""
     for name, value in given.items():
-        if not fits(value, hints[name]):
-            raise UsageError(
-                f"{_SHORT.repr(value)} of type {_type_of(value)}", where=name, allowed=in_words(hints[name])
-            )
+        hint = hints.get(name, Any)
+        if not fits(value, hint):
+            raise UsageError(f"{_SHORT.repr(value)} of type {_type_of(value)}", where=name, allowed=in_words(hint))
 
 
 def _type_of(value: Any) -> str:
@@ -107,6 +106,8 @@ def in_words(hint: Any) -> str:
     parts: Tuple[Any, ...] = getattr(hint, "__args__", ())
     if hint in _WORDS:
         return _WORDS[hint]
+    if hint is Any:
+        return "anything"
     if hint is type(None):
         return "None"
     if origin is Union:
@@ -114,7 +115,7 @@ def in_words(hint: Any) -> str:
         ways = list(dict.fromkeys(in_words(p) for p in sorted(parts, key=lambda p: p is type(None))))
         return " or ".join([", ".join(ways[:-1]), ways[-1]] if len(ways) > 1 else ways)
     if origin in _SEQUENCES:
-        return f"a list of {_several(in_words(parts[0]))}"
+        return "a list" if parts[0] is Any else f"a list of {_several(in_words(parts[0]))}"
     if origin is collections.abc.Mapping:
         return f"a mapping of {_several(in_words(parts[0]))} to {_several(in_words(parts[1]))}"
     plain = origin or hint

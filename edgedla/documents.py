@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
+from edgedla.arguments import typed
 from edgedla.errors import DocumentError, UsageError
 
 _SCHEMAS = Path(__file__).resolve().parent / "schemas"
@@ -110,6 +111,7 @@ def require(value: Any, name: str, where: Optional[str] = None) -> None:
     )  # fmt: skip
 
 
+@typed
 def schema(name: str) -> Dict[str, Any]:
     """The published JSON Schema of a document, for example `schema("edgedla.check")`.
 

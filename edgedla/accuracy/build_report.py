@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, Union
 
 from edgedla.accuracy.result import REPORT, Quantized
+from edgedla.arguments import typed
+from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.request import BuildRequest, Model, Say
 
 if TYPE_CHECKING:
-    from edgedla.builder.artifact.artifact import Artifact
     from edgedla.builder.plan.measured_scales import BuiltScales
-    from edgedla.builder.request import BuildRequest, Model, Say
 
 #: What `quantize` measures and a build does not.
 _NOTE = (
@@ -22,6 +23,7 @@ _NOTE = (
 )
 
 
+@typed
 def build(
     model: Model, out: Union[str, Path], request: BuildRequest, *, search: bool = False, say: Optional[Say] = None
 ) -> Artifact:

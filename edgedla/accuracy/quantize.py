@@ -18,6 +18,7 @@ from edgedla.accuracy.request import QuantizeRequest
 from edgedla.accuracy.result import GIVEN, Quantized
 from edgedla.accuracy.split_samples import Data, split_samples
 from edgedla.accuracy.state import State
+from edgedla.arguments import typed
 from edgedla.errors import UsageError
 from edgedla.preprocess.pictures import open_samples
 from edgedla.preprocess.settings import with_embedded
@@ -29,6 +30,7 @@ from edgedla.quantization.samples import Feed, Samples
 _COMPARE = 32
 
 
+@typed
 def quantize(
     model: Union[str, Path, bytes, Any],
     data: Data,
@@ -62,6 +64,9 @@ def quantize(
         raise UsageError(f"{request.max_drop} is no drop", where="--max-drop", allowed="0 or more; 0.01 is one point")
     if request.min_sqnr_db is not None and not math.isfinite(request.min_sqnr_db):
         raise UsageError(f"{request.min_sqnr_db} is no SQNR", where="--min-sqnr", allowed="a number of dB, as 20")
+    odd = next((f"{name!r}: {value}" for name, value in (absmax or {}).items() if not 0 < value < math.inf), None)
+    if odd is not None:
+        raise UsageError(f"{odd} is no range", where="absmax", allowed="finite numbers above 0")
     from edgedla.builder.building import as_file
 
     with as_file(model) as path, plain_model(path) as (plain, stripped):

@@ -9,6 +9,7 @@ from pathlib import Path
 from platform import machine
 from typing import Iterator, Optional, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.of_plan import Contents, artifact_of
 from edgedla.builder.artifact.store import folder_lock, output_folder, own_folder, save_artifact
@@ -42,6 +43,7 @@ from edgedla.vocabulary import GPU
 WORK = ".work"
 
 
+@typed
 def plan_build(
     model: Model, request: BuildRequest, *, work: Optional[Path] = None, say: Optional[Say] = None
 ) -> BuildPlan:
@@ -58,6 +60,7 @@ def plan_build(
     return plans[0]
 
 
+@typed
 def plan_stages(
     model: Model, request: BuildRequest, *, work: Optional[Path] = None, say: Optional[Say] = None
 ) -> Tuple[BuildPlan, ...]:
@@ -72,6 +75,7 @@ def plan_stages(
         return tuple(s.plan for s in planned.stages) if isinstance(planned, ChainPlan) else (planned,)
 
 
+@typed
 def write_scripts(model: Model, out: Union[str, Path], request: BuildRequest, *, say: Optional[Say] = None) -> Scripts:
     """Scripts for trtexec: one, or one for each stage of a chain with its ONNX file beside it.
 

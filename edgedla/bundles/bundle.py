@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.bundles.contents import Contents, contents_of
 from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.files import write_atomic
@@ -55,6 +56,7 @@ class Bundle:
         }
 
 
+@typed
 def bundle(
     artifact: Union[None, str, Path] = None,
     out: Union[str, Path] = "bundle",

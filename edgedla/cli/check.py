@@ -179,7 +179,7 @@ class _Request:
         return None if self.cost else 0
 
     def report(
-        self, source: ModelSource, place: Dict[str, Optional[str]], most: Optional[int], every_change: bool = False
+        self, source: ModelSource, place: Dict[str, Any], most: Optional[int], every_change: bool = False
     ) -> CheckReport:
         """The check of one model on one platform, with its cost where it has at most `most` layers."""
         from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes
@@ -239,7 +239,7 @@ class _Request:
         gain = gain_of(source, platform, purpose, precision=report.precision, **self._sizes_and_power(platform))
         return replace(report, fix_gain=gain)
 
-    def refusal(self, error: ModelError, source: ModelSource, place: Mapping[str, Optional[str]]) -> ModelError:
+    def refusal(self, error: ModelError, source: ModelSource, place: Mapping[str, Any]) -> ModelError:
         """The refusal of a model, with the command that makes it one that TensorRT's parser takes, where there is one."""
         from edgedla.cli.arguments.fix_gain import with_hint
         from edgedla.targets import platform_for

@@ -13,6 +13,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Un
 
 import numpy as np
 
+from edgedla.arguments import typed
 from edgedla.conversion.comparison import worst_difference
 from edgedla.conversion.converted import OPSET, SEED, Converted, opset_notes, opset_of, tidied
 from edgedla.conversion.kinds import KINDS, Kind, damage_of, kind_of
@@ -26,6 +27,7 @@ _ALLOWED = ", ".join(kind.title for kind in KINDS.values())
 _ERROR_CHARACTERS = 400
 
 
+@typed
 def convert(
     source: Union[str, Path, Any],
     *,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.accuracy.metrics import Metric, metric_of
+from edgedla.arguments import typed
 from edgedla.builder import load_artifact
 from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import Candidate
@@ -32,6 +33,7 @@ Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
 
 
+@typed
 def deploy(
     model: Union[str, Path, bytes, Any],
     out: Union[None, str, Path] = None,

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.errors import UsageError
 from edgedla.graph import LayerGraph
 
 __all__ = ["load_onnx"]
 
 
+@typed
 def load_onnx(
     model: Any,
     *,

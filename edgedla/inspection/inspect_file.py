@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.builder.artifact.load import load_artifact
 from edgedla.documents import header
@@ -108,6 +109,7 @@ class Diff:
         }
 
 
+@typed
 def inspect(
     path: Union[str, Path],
     *,

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import with_measurements
@@ -35,6 +36,7 @@ STARTING, STARTING_MAKESPAN = 0.3, 0.1
 ANSWERING = 0.8
 
 
+@typed
 def place(
     models: Union[ModelSource, Sequence[ModelSource]],
     *,
@@ -81,6 +83,7 @@ def place(
     return place_request(models, request)
 
 
+@typed
 def place_request(
     models: Union[ModelSource, Sequence[ModelSource]], request: PlacementRequest, spent_s: float = 0.0
 ) -> Placement:

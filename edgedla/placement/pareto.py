@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.documents import header
 from edgedla.errors import NoPlacement, UsageError
 from edgedla.placement.api import goal_of, prepare
@@ -90,6 +91,7 @@ class ParetoFront:
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+@typed
 def pareto(
     models: Union[ModelSource, Sequence[ModelSource]],
     request: PlacementRequest,

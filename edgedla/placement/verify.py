@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
+from edgedla.arguments import typed
 from edgedla.costs.model import CostModel
 from edgedla.errors import DocumentError
 from edgedla.placement.problem.evaluate import Region
@@ -16,6 +17,7 @@ from edgedla.placement.result.placement import Placement
 from edgedla.targets import platform_for
 
 
+@typed
 def verify(
     placement: Placement,
     models: Sequence[Any],

@@ -62,6 +62,7 @@ def check(
     return replace(check_graph(graph, platform, precision, mode), sizes=GivenSizes(shapes, batch))
 
 
+@typed
 def compare(
     model: Union[str, Path, bytes, Any],
     platforms: Sequence[Platform],

@@ -12,7 +12,6 @@ from edgedla.targets.releases import JetPack, ReleaseTable, TensorRT, dla_answer
 from edgedla.targets.versions import Version, VersionRange, padded, parse_version
 
 
-@lru_cache(maxsize=256)
 def platform_for(target: str, jetpack: Optional[str] = None, trt: Optional[str] = None) -> Platform:
     """The platform that the user names. A pair without DLA is an answer, not an error: see `Platform.no_dla`.
 
@@ -25,10 +24,16 @@ def platform_for(target: str, jetpack: Optional[str] = None, trt: Optional[str] 
     Raises:
         UsageError: unknown target, JetPack or TensorRT, or a TensorRT that the JetPack does not carry.
     """
-    for what, value in (("target", target), ("JetPack", jetpack), ("TensorRT", trt)):
-        if not isinstance(value, str) and (value is not None or what == "target"):
+    for name, value in (("target", target), ("jetpack", jetpack), ("trt", trt)):
+        if not isinstance(value, str) and (value is not None or name == "target"):
             # A number has lost what it meant: 10.10 is 10.1.
-            raise UsageError(f"{what} {value!r} is a {type(value).__name__}", allowed='text: "orin", "6.2", "10.3"')
+            what = f"{value!r} of type {type(value).__name__}"
+            raise UsageError(what, where=name, allowed='text: "orin", "6.2", "10.3"')
+    return _platform(target, jetpack, trt)
+
+
+@lru_cache(maxsize=256)
+def _platform(target: str, jetpack: Optional[str], trt: Optional[str]) -> Platform:
     module = module_for(target)
     release = release_for(module, jetpack, trt)
     answer, reason = dla_answer(module, release)

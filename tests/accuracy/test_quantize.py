@@ -250,3 +250,19 @@ def test_corrupted_scales_are_the_worst(shared: Path, net: str) -> None:
             picked = rng.sample(sorted(absmax), count)
             changed = {**absmax, **{n: absmax[n] * rng.choice([8, 1 / 8]) for n in picked}}
             assert {e.tensor for e in tensor_errors(collection, changed)[:count]} == set(picked)
+
+
+@pytest.mark.parametrize(
+    ("absmax", "what"),
+    [
+        ({"x": float("nan")}, "'x': nan is no range"),
+        ({"x": 0.0}, "'x': 0.0 is no range"),
+        ({"another": 1.0}, "none of 1 names"),
+    ],
+)
+def test_given_ranges_that_are_none_or_of_another_model_are_refused(
+    network: Any, data: Data, absmax: Dict[str, float], what: str
+) -> None:
+    with pytest.raises(UsageError, match=what) as caught:
+        run(network, data, absmax=absmax)
+    assert caught.value.where == "absmax"

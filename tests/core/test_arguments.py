@@ -46,6 +46,39 @@ def test_an_argument_of_another_type_raises_no_raw_error(door: str, argument: st
     assert refused, "no value of any type is refused"
 
 
+FUNCTIONS = sorted(n for n in edgedla.__all__ if inspect.isfunction(getattr(edgedla, n)))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_public_function_holds_its_arguments_against_their_annotations(name: str) -> None:
+    """Before it does anything: what else it is given is of the right type and no more."""
+    call = getattr(edgedla, name)
+    parameters = {n: p for n, p in inspect.signature(call).parameters.items() if p.kind is not p.VAR_KEYWORD}
+    needed = {n: right(n, str(p.annotation)) for n, p in parameters.items() if p.default is p.empty}
+    for argument in parameters:
+        if argument in ANYTHING:
+            continue
+        with pytest.raises(UsageError) as caught:
+            call(**{**needed, argument: object()})
+        assert caught.value.where == argument
+
+
+#: A model may be a ModelProto or a network of a framework, which nothing here imports.
+ANYTHING = ("model", "models", "source", "example_inputs")
+
+
+def right(argument: str, annotation: str) -> Any:
+    """A value of the right type."""
+    requests = {
+        "BuildRequest": lambda: edgedla.BuildRequest("orin-nx-16gb"),
+        "PlacementRequest": lambda: edgedla.PlacementRequest("orin-nx-16gb"),
+        "Placement": lambda: edgedla.place(MODEL, target="orin-nx-16gb"),
+        "Sequence[Platform]": lambda: [edgedla.platform_for("orin-nx-16gb")],
+        "Sequence[Any]": lambda: [MODEL],
+    }
+    return requests.get(annotation, lambda: "orin-nx-16gb" if argument == "target" else MODEL)()
+
+
 @pytest.mark.parametrize(
     ("call", "where", "allowed"),
     [

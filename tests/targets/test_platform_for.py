@@ -175,5 +175,5 @@ def test_a_major_jetpack_alone_names_no_release(jetpack):
 
 @pytest.mark.parametrize(("target", "jetpack", "trt"), [(None, None, None), ("orin", 6.2, None), ("orin", None, 10.3)])
 def test_a_release_that_is_no_text_is_refused(target, jetpack, trt):
-    with pytest.raises(UsageError, match=r"is a (NoneType|float)"):
+    with pytest.raises(UsageError, match=r"of type (NoneType|float)"):
         platform_for(target, jetpack=jetpack, trt=trt)

@@ -8,7 +8,7 @@ from edgedla.accuracy.phases.job import Job
 from edgedla.accuracy.reference import Reference
 from edgedla.accuracy.result import GIVEN
 from edgedla.accuracy.state import State
-from edgedla.errors import ModelError
+from edgedla.errors import ModelError, UsageError
 from edgedla.quantization.calibration_cache import INT8_MAX
 from edgedla.quantization.collect import Collection
 from edgedla.quantization.methods import thresholds
@@ -22,8 +22,13 @@ def first_state(
         given: ranges to judge in place of those of `request.method`.
 
     Raises:
-        ModelError: every tensor is 0 on the samples.
+        ModelError: every tensor is 0 on the samples. UsageError: the given ranges are of another model.
     """
+    if given and not set(given) & set(collection.histograms):
+        raise UsageError(
+            f"none of {len(given)} names is that of a float tensor of the model",
+            where="absmax", allowed=", ".join([*collection.histograms][:3]) + ", ...",
+        )  # fmt: skip
     absmax: Dict[str, float] = dict(given) if given is not None else thresholds(collection, job.request.method)
     if job.embedded is not None and job.embedded.scale is not None:
         absmax[job.embedded.input] = job.embedded.scale * INT8_MAX

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Optional, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import (
     MANIFEST,
     Artifact,
@@ -35,6 +36,7 @@ class Running:
     jetpack: Optional[str] = None
 
 
+@typed
 def load_artifact(
     folder: Union[str, Path], *, model: Optional[Union[str, Path]] = None, on: Optional[Running] = None
 ) -> Artifact:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.costs.cost import Cost
 from edgedla.documents import require
 from edgedla.errors import DocumentError
@@ -14,6 +15,7 @@ from edgedla.placement.result import placement as p
 from edgedla.strict_documents import read_json
 
 
+@typed
 def read_placement(source: Union[str, Path, Mapping[str, Any]]) -> p.Placement:
     """A placement from a file or from its parsed JSON.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+from edgedla.arguments import typed
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile, write_profile
@@ -82,6 +83,7 @@ class BenchReport:
             write_atomic(str(path), layer_profile.trtexec_profile(self.layers))
 
 
+@typed
 def bench(
     artifact: Union[str, Path, Artifact],
     *,

@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from edgedla.builder.artifact.artifact import Artifact
 from edgedla.arguments import require_field_types
+from edgedla.builder.artifact.artifact import Artifact
 from edgedla.errors import UsageError
 from edgedla.runtime.runners.base import Runner, stages_of
 from edgedla.runtime.runners.chain import ChainRunner

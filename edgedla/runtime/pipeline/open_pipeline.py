@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
+from edgedla.arguments import typed
 from edgedla.runtime.frames import FrameResult
 from edgedla.runtime.outputs.sinks import Callback, Sink
 from edgedla.runtime.pipeline.capture import Capture
@@ -26,6 +27,7 @@ from edgedla.runtime.track.bytetrack import ByteTracker
 Pools = Union[None, Pool, Mapping[str, Pool]]
 
 
+@typed
 @contextlib.contextmanager
 def open_pipeline(
     pipeline: Union[str, Path, PipelineConfig],
