@@ -144,10 +144,14 @@ class FixResult:
         return by_status
 
     def to_proto(self) -> Any:
-        """The model as onnx.ModelProto; external data stays external."""
-        from edgedla.fixes.network.library import onnx_ir
+        """The model as onnx.ModelProto; external data stays external.
 
-        return onnx_ir().to_proto(self.model)
+        Raises:
+            ModelError: it cannot be written.
+        """
+        from edgedla.fixes.network.model_file import written_proto
+
+        return written_proto(self.model)
 
     def save(self, path: Union[str, Path]) -> List[Path]:
         """Writes the model, see `save_model`, and the decoder that was cut off it as NAME.decoder.onnx: all at once."""

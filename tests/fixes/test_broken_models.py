@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any, Callable
 
@@ -16,7 +17,7 @@ from edgedla.errors import EnvironmentMissing, ModelError
 from edgedla.fixes import judge
 from edgedla.fixes.apply import apply_rewrites
 from edgedla.fixes.fix import fix
-from edgedla.fixes.network.model_file import open_model
+from edgedla.fixes.network.model_file import open_model, written_proto
 from edgedla.fixes.network.network import Goal, Network
 from edgedla.fixes.proofs.sites import Budget
 from edgedla.fixes.rewrites import all_rewrites
@@ -316,3 +317,28 @@ def test_a_network_of_too_many_layers_is_refused(
     assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--target", "orin", "-o", str(tmp_path / "f.onnx")]) == 3
     assert "3 layers are too many to fix (allowed: at most 2)" in capsys.readouterr().err
     assert not (tmp_path / "f.onnx").exists()
+
+
+def test_dims_without_their_elements_take_no_memory() -> None:
+    few = TensorProto(name="w", dims=[2**31], data_type=TensorProto.UINT4, int32_data=[1, 2])
+    built = model([helper.make_node("Cast", ["w"], ["y"], to=TensorProto.FLOAT)], constants=[few])
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelError, match="initializer 'w' does not fit"):
+            open_model(built.SerializeToString())
+        assert tracemalloc.get_traced_memory()[1] < 50e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_elements_that_cannot_be_written_are_named() -> None:
+    import onnx_ir as ir
+
+    def elements() -> Any:
+        raise ValueError("nonzero padding bits")
+
+    opened = open_model(model([helper.make_node("Relu", ["x"], ["y"])]).SerializeToString())
+    lazy = ir.LazyTensor(elements, dtype=ir.DataType.FLOAT, shape=ir.Shape([1]), name="w")
+    opened.graph.initializers["w"] = ir.Value(name="w", const_value=lazy)
+    with pytest.raises(ModelError, match="cannot be written: nonzero padding bits"):
+        written_proto(opened)

@@ -22,6 +22,12 @@ from edgedla.fixes.network.sound import require_sound_nodes
 from edgedla.importers.model_file.onnx_file import read
 from edgedla.publishing import Publication
 
+#: TensorProto's fields with elements.
+PAYLOADS = (
+    "raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"
+)  # fmt: skip
+#: Elements in an entry of such a field at most: of 2 bits, four in a byte.
+MOST_PER_ENTRY = 4
 #: protobuf reads no message above 2 GiB; models beyond this keep their weights beside the file.
 MOST_BYTES_INSIDE = 1_900_000_000
 #: Tensor -> its outline: a search outlines hundreds of forms of a model, and they share their tensors.
@@ -119,14 +125,30 @@ def _new_outline(name: str, tensor: Any) -> Any:
     return proto
 
 
+def written_proto(model: Any) -> Any:
+    """The onnx.ModelProto; external data stays external.
+
+    Raises:
+        ModelError: an element is none of its type, or cannot be worked out.
+    """
+    try:
+        return onnx_ir().to_proto(model)
+    except (ArithmeticError, TypeError, ValueError, RuntimeError) as e:
+        # onnx-ir raises RuntimeErrors of its own around plain ones; the innermost says what it is.
+        cause: BaseException = e
+        while cause.__cause__ or cause.__context__:
+            cause = cause.__cause__ or cause.__context__ or cause
+        raise ModelError(f"the rewritten model cannot be written: {str(cause)[:200]}", where=model.graph.name) from e
+
+
 def whole_proto(model: Any) -> Any:
     """The onnx.ModelProto with the elements of external files inside: of bytes alone ONNX Runtime would look for the files in the
     current folder.
 
     Raises:
-        ModelError: the elements of a tensor are missing.
+        ModelError: the elements of a tensor are missing, or it cannot be written.
     """
-    proto = onnx_ir().to_proto(model)
+    proto = written_proto(model)
     for tensor in proto.graph.initializer:
         elements = model.graph.initializers[tensor.name].const_value
         if getattr(elements, "location", None) is not None:
@@ -248,7 +270,9 @@ def _holds_its_elements(tensor: Any) -> bool:
         return False
     if proto.HasField("raw_data"):
         return len(proto.raw_data) == int(tensor.nbytes)
-    return data_of(tensor) is not None
+    # Reading makes room for all elements first: dims of a few bytes ask for any amount.
+    entries = max(len(getattr(proto, field)) for field in PAYLOADS)
+    return entries * MOST_PER_ENTRY >= tensor.size and data_of(tensor) is not None
 
 
 def _is_type(number: int) -> bool:
@@ -298,7 +322,6 @@ def save_model(model: Any, path: Union[str, Path], out: Publication) -> List[Pat
         UsageError: the result would overwrite its own source's weights.
         EnvironmentMissing: the file cannot be written.
     """
-    ir = onnx_ir()
     path = Path(path)
     remove_unused(model)
     external = _external(model)
@@ -306,9 +329,8 @@ def save_model(model: Any, path: Union[str, Path], out: Publication) -> List[Pat
     inside = sum(v.const_value.nbytes for v in model.graph.initializers.values()) - sum(t.nbytes for t in external)
     if not foreign and inside <= MOST_BYTES_INSIDE:
         try:
-            data_inside = ir.to_proto(model).SerializeToString()
-        except (ArithmeticError, TypeError, ValueError) as e:
-            # Elements that are worked out from others when they are written.
+            data_inside = written_proto(model).SerializeToString()
+        except ValueError as e:
             raise ModelError(f"the rewritten model cannot be written: {str(e)[:200]}", where=model.graph.name) from e
         out.write(path, data_inside)
         return [path]

@@ -7,14 +7,9 @@ from typing import Any, Iterable, Iterator
 
 from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
-from edgedla.fixes.network.model_file import open_model
+from edgedla.fixes.network.model_file import PAYLOADS, open_model
 from edgedla.fixes.network.network import MISSING_DATA
 from edgedla.importers.model_file.onnx_file import read
-
-#: TensorProto's fields with elements.
-PAYLOADS = (
-    "raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"
-)  # fmt: skip
 
 
 def open_weightless(model: Any) -> Any:
