@@ -103,7 +103,8 @@ def figures(result: Any) -> Dict[str, Any]:
 
 def with_weights(path: Path, folder: Path) -> Path:
     """The network with seeded weights in place of missing ones."""
-    from edgedla.fixes.network.model_file import open_model, save_model
+    from edgedla.fixes.network.model_file import open_model
+    from edgedla.fixes.network.write_model import save_model
     from edgedla.fixes.seeded import with_seeded_weights
     from edgedla.publishing import publication
 

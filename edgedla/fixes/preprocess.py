@@ -15,8 +15,8 @@ import numpy as np
 from edgedla.errors import ModelError, RunError, UsageError
 from edgedla.fixes.network.editor import Editor
 from edgedla.fixes.network.library import onnx_ir
-from edgedla.fixes.network.model_file import whole_proto
 from edgedla.fixes.network.network import Goal, Network, attribute
+from edgedla.fixes.network.write_model import whole_proto
 from edgedla.fixes.proofs.comparison import ROUND, distance
 from edgedla.fixes.site import Refused
 from edgedla.importers.model_file.embedded_preprocess import METADATA, EmbeddedPreprocess

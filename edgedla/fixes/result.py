@@ -149,13 +149,13 @@ class FixResult:
         Raises:
             ModelError: it cannot be written.
         """
-        from edgedla.fixes.network.model_file import written_proto
+        from edgedla.fixes.network.write_model import written_proto
 
         return written_proto(self.model)
 
     def save(self, path: Union[str, Path]) -> List[Path]:
         """Writes the model, see `save_model`, and the decoder that was cut off it as NAME.decoder.onnx: all at once."""
-        from edgedla.fixes.network.model_file import save_model
+        from edgedla.fixes.network.write_model import save_model
 
         with publication() as out:
             written = save_model(self.model, path, out)

@@ -17,8 +17,9 @@ from edgedla.errors import EnvironmentMissing, ModelError
 from edgedla.fixes import judge
 from edgedla.fixes.apply import apply_rewrites
 from edgedla.fixes.fix import fix
-from edgedla.fixes.network.model_file import open_model, written_proto
+from edgedla.fixes.network.model_file import open_model
 from edgedla.fixes.network.network import Goal, Network
+from edgedla.fixes.network.write_model import written_proto
 from edgedla.fixes.proofs.sites import Budget
 from edgedla.fixes.rewrites import all_rewrites
 from edgedla.quantization.memory_limit import memory_limit

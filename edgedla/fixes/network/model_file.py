@@ -1,14 +1,13 @@
-"""Models opened without loading their weights, and written whole."""
+"""Models opened without loading their weights, and looked at before anything works on them."""
 
 from __future__ import annotations
 
 import os
 import weakref
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from edgedla.errors import ModelError, UsageError
-from edgedla.files import writing
+from edgedla.errors import ModelError
 from edgedla.fixes.network.library import onnx_ir
 from edgedla.fixes.network.network import (
     DEFAULT_DOMAINS,
@@ -20,7 +19,6 @@ from edgedla.fixes.network.network import (
 )
 from edgedla.fixes.network.sound import require_sound_nodes
 from edgedla.importers.model_file.onnx_file import read
-from edgedla.publishing import Publication
 
 #: TensorProto's fields with elements.
 PAYLOADS = (
@@ -28,8 +26,6 @@ PAYLOADS = (
 )  # fmt: skip
 #: Elements in an entry of such a field at most: of 2 bits, four in a byte.
 MOST_PER_ENTRY = 4
-#: protobuf reads no message above 2 GiB; models beyond this keep their weights beside the file.
-MOST_BYTES_INSIDE = 1_900_000_000
 #: Tensor -> its outline: a search outlines hundreds of forms of a model, and they share their tensors.
 _OUTLINED: Any = weakref.WeakKeyDictionary()
 
@@ -44,7 +40,7 @@ def open_model(model: Union[str, Path, bytes, Any]) -> Any:
     """
     opened = _opened(model)
     require_whole(opened)
-    for path in sorted({tensor_path(t) for t in _external(opened) if has_data(t)}):
+    for path in sorted({tensor_path(t) for t in external_tensors(opened) if has_data(t)}):
         if not os.access(path, os.R_OK):
             raise ModelError("external weights cannot be read: permission denied", where=str(path))
     return opened
@@ -122,58 +118,6 @@ def _new_outline(name: str, tensor: Any) -> Any:
     proto = onnx.TensorProto(name=name, data_type=int(tensor.dtype), dims=[int(d) for d in tensor.shape])
     proto.data_location = onnx.TensorProto.EXTERNAL
     proto.external_data.add(key="location", value=MISSING_DATA)
-    return proto
-
-
-def written_proto(model: Any) -> Any:
-    """The onnx.ModelProto; external data stays external.
-
-    Raises:
-        ModelError: an element is none of its type, or cannot be worked out.
-    """
-    try:
-        return onnx_ir().to_proto(model)
-    except (ArithmeticError, TypeError, ValueError, RuntimeError) as e:
-        # onnx-ir raises RuntimeErrors of its own around plain ones; the innermost says what it is.
-        cause: BaseException = e
-        while cause.__cause__ or cause.__context__:
-            cause = cause.__cause__ or cause.__context__ or cause
-        raise ModelError(f"the rewritten model cannot be written: {str(cause)[:200]}", where=model.graph.name) from e
-
-
-def whole_proto(model: Any) -> Any:
-    """The onnx.ModelProto with the elements of external files inside: of bytes alone ONNX Runtime would look for the files in the
-    current folder.
-
-    Raises:
-        ModelError: the elements of a tensor are missing, or it cannot be written.
-    """
-    proto = written_proto(model)
-    for tensor in proto.graph.initializer:
-        elements = model.graph.initializers[tensor.name].const_value
-        if getattr(elements, "location", None) is not None:
-            tensor.CopyFrom(tensor_inside(tensor.name, elements))
-    return proto
-
-
-def tensor_inside(name: str, tensor: Any) -> Any:
-    """The onnx.TensorProto with its elements, also those of an external file.
-
-    Raises:
-        ModelError: they are missing.
-    """
-    import onnx
-
-    if getattr(tensor, "location", None) is None:
-        proto = onnx_ir().serde.serialize_tensor(tensor)
-        proto.name = name
-        return proto
-    if not has_data(tensor):
-        raise ModelError(f"the elements of {name!r} are missing", where=str(tensor_path(tensor)))
-    proto = onnx.TensorProto(name=name, data_type=int(tensor.dtype), dims=[int(d) for d in tensor.shape])
-    proto.raw_data = tensor.tobytes()
-    # No page of the file stays mapped.
-    tensor.release()
     return proto
 
 
@@ -312,56 +256,7 @@ def remove_unused(model: Any) -> None:
             del graph.initializers[name]
 
 
-def save_model(model: Any, path: Union[str, Path], out: Publication) -> List[Path]:
-    """Writes the model, and its external data beside it where it has any, for `out` to publish; returns the files.
-
-    Small models are one file. Where the source keeps weights in files beside it, the result in the same folder points to
-    the same bytes; in another folder one file `<name>.data` is written, a weight at a time.
-
-    Raises:
-        UsageError: the result would overwrite its own source's weights.
-        EnvironmentMissing: the file cannot be written.
-    """
-    path = Path(path)
-    remove_unused(model)
-    external = _external(model)
-    foreign = [t for t in external if has_data(t) and Path(t.base_dir).resolve() != path.parent.resolve()]
-    inside = sum(v.const_value.nbytes for v in model.graph.initializers.values()) - sum(t.nbytes for t in external)
-    if not foreign and inside <= MOST_BYTES_INSIDE:
-        try:
-            data_inside = written_proto(model).SerializeToString()
-        except ValueError as e:
-            raise ModelError(f"the rewritten model cannot be written: {str(e)[:200]}", where=model.graph.name) from e
-        out.write(path, data_inside)
-        return [path]
-    data = path.parent / f"{path.name}.data"
-    if any(tensor_path(t).resolve() == data.resolve() for t in external):
-        raise UsageError(
-            "the result's weights would overwrite the ones it reads", where=str(data), hint="Name another -o"
-        )
-    return _save_with_data(model, path, data, out)
-
-
-def _save_with_data(model: Any, path: Path, data: Path, out: Publication) -> List[Path]:
-    ir = onnx_ir()
-    folder = out.scratch(path)
-    missing: Dict[str, Tuple[Any, Any]] = {}
-    try:
-        for name, value in model.graph.initializers.items():
-            if not has_data(value.const_value):
-                # onnx-ir reads each external tensor to write it again; what is not there stays a reference.
-                missing[name] = (value, value.const_value)
-                value.const_value = None
-        with writing(path):
-            ir.save(model, folder / path.name, external_data=data.name, size_threshold_bytes=MOST_READ_ELEMENTS)
-            os.replace(folder / data.name, out.take(data))
-            os.replace(folder / path.name, out.take(path))
-    finally:
-        for value, tensor in missing.values():
-            value.const_value = tensor
-    return [path, data]
-
-
-def _external(model: Any) -> List[Any]:
+def external_tensors(model: Any) -> List[Any]:
+    """The initializers whose elements stand in files beside the model."""
     tensors = [v.const_value for v in model.graph.initializers.values()]
     return [t for t in tensors if getattr(t, "location", None) is not None]

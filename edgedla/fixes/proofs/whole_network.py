@@ -11,7 +11,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 import numpy as np
 
 from edgedla.fixes.decoder import decoded
-from edgedla.fixes.network.model_file import whole_proto
+from edgedla.fixes.network.write_model import whole_proto
 from edgedla.fixes.proofs.comparison import ROUND, distance
 from edgedla.fixes.proofs.plain_session import session_of
 from edgedla.quantization.session import open_session

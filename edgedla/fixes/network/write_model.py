@@ -1,0 +1,119 @@
+"""Models written whole: into a message, or into a file with its weights inside or beside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Dict, List, Tuple, Union
+
+from edgedla.errors import ModelError, UsageError
+from edgedla.files import writing
+from edgedla.fixes.network.library import onnx_ir
+from edgedla.fixes.network.model_file import external_tensors, remove_unused
+from edgedla.fixes.network.network import MOST_READ_ELEMENTS, has_data, tensor_path
+from edgedla.publishing import Publication
+
+#: protobuf reads no message above 2 GiB; models beyond this keep their weights beside the file.
+MOST_BYTES_INSIDE = 1_900_000_000
+
+
+def written_proto(model: Any) -> Any:
+    """The onnx.ModelProto; external data stays external.
+
+    Raises:
+        ModelError: an element is none of its type, or cannot be worked out.
+    """
+    try:
+        return onnx_ir().to_proto(model)
+    except (ArithmeticError, TypeError, ValueError, RuntimeError) as e:
+        # onnx-ir raises RuntimeErrors of its own around plain ones; the innermost says what it is.
+        cause: BaseException = e
+        while cause.__cause__ or cause.__context__:
+            cause = cause.__cause__ or cause.__context__ or cause
+        raise ModelError(f"the rewritten model cannot be written: {str(cause)[:200]}", where=model.graph.name) from e
+
+
+def whole_proto(model: Any) -> Any:
+    """The onnx.ModelProto with the elements of external files inside: of bytes alone ONNX Runtime would look for the files in the
+    current folder.
+
+    Raises:
+        ModelError: the elements of a tensor are missing, or it cannot be written.
+    """
+    proto = written_proto(model)
+    for tensor in proto.graph.initializer:
+        elements = model.graph.initializers[tensor.name].const_value
+        if getattr(elements, "location", None) is not None:
+            tensor.CopyFrom(tensor_inside(tensor.name, elements))
+    return proto
+
+
+def tensor_inside(name: str, tensor: Any) -> Any:
+    """The onnx.TensorProto with its elements, also those of an external file.
+
+    Raises:
+        ModelError: they are missing.
+    """
+    import onnx
+
+    if getattr(tensor, "location", None) is None:
+        proto = onnx_ir().serde.serialize_tensor(tensor)
+        proto.name = name
+        return proto
+    if not has_data(tensor):
+        raise ModelError(f"the elements of {name!r} are missing", where=str(tensor_path(tensor)))
+    proto = onnx.TensorProto(name=name, data_type=int(tensor.dtype), dims=[int(d) for d in tensor.shape])
+    proto.raw_data = tensor.tobytes()
+    # No page of the file stays mapped.
+    tensor.release()
+    return proto
+
+
+def save_model(model: Any, path: Union[str, Path], out: Publication) -> List[Path]:
+    """Writes the model, and its external data beside it where it has any, for `out` to publish; returns the files.
+
+    Small models are one file. Where the source keeps weights in files beside it, the result in the same folder points to
+    the same bytes; in another folder one file `<name>.data` is written, a weight at a time.
+
+    Raises:
+        UsageError: the result would overwrite its own source's weights.
+        EnvironmentMissing: the file cannot be written.
+    """
+    path = Path(path)
+    remove_unused(model)
+    external = external_tensors(model)
+    foreign = [t for t in external if has_data(t) and Path(t.base_dir).resolve() != path.parent.resolve()]
+    inside = sum(v.const_value.nbytes for v in model.graph.initializers.values()) - sum(t.nbytes for t in external)
+    if not foreign and inside <= MOST_BYTES_INSIDE:
+        try:
+            data_inside = written_proto(model).SerializeToString()
+        except ValueError as e:
+            raise ModelError(f"the rewritten model cannot be written: {str(e)[:200]}", where=model.graph.name) from e
+        out.write(path, data_inside)
+        return [path]
+    data = path.parent / f"{path.name}.data"
+    if any(tensor_path(t).resolve() == data.resolve() for t in external):
+        raise UsageError(
+            "the result's weights would overwrite the ones it reads", where=str(data), hint="Name another -o"
+        )
+    return _save_with_data(model, path, data, out)
+
+
+def _save_with_data(model: Any, path: Path, data: Path, out: Publication) -> List[Path]:
+    ir = onnx_ir()
+    folder = out.scratch(path)
+    missing: Dict[str, Tuple[Any, Any]] = {}
+    try:
+        for name, value in model.graph.initializers.items():
+            if not has_data(value.const_value):
+                # onnx-ir reads each external tensor to write it again; what is not there stays a reference.
+                missing[name] = (value, value.const_value)
+                value.const_value = None
+        with writing(path):
+            ir.save(model, folder / path.name, external_data=data.name, size_threshold_bytes=MOST_READ_ELEMENTS)
+            os.replace(folder / data.name, out.take(data))
+            os.replace(folder / path.name, out.take(path))
+    finally:
+        for value, tensor in missing.values():
+            value.const_value = tensor
+    return [path, data]
