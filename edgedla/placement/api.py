@@ -36,7 +36,6 @@ STARTING, STARTING_MAKESPAN = 0.3, 0.1
 ANSWERING = 0.8
 
 
-@typed
 def place(
     models: Union[ModelSource, Sequence[ModelSource]],
     *,

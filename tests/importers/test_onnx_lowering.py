@@ -165,6 +165,11 @@ def test_a_release_that_is_none_is_refused(trt):
         load_onnx(one("Relu"), trt=trt)
 
 
+def test_a_release_of_other_than_numbers_is_refused():
+    with pytest.raises(UsageError, match="trt: .* of type tuple of NoneType and str"):
+        load_onnx(one("Relu"), trt=("10", None))
+
+
 @pytest.mark.parametrize(
     ("trt", "opset", "newest"),
     [

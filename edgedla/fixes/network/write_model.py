@@ -28,8 +28,8 @@ def written_proto(model: Any) -> Any:
     except (ArithmeticError, TypeError, ValueError, RuntimeError) as e:
         # onnx-ir raises RuntimeErrors of its own around plain ones; the innermost says what it is.
         cause: BaseException = e
-        while cause.__cause__ or cause.__context__:
-            cause = cause.__cause__ or cause.__context__ or cause
+        while (inner := cause.__cause__ or cause.__context__) is not None:
+            cause = inner
         raise ModelError(f"the rewritten model cannot be written: {str(cause)[:200]}", where=model.graph.name) from e
 
 
