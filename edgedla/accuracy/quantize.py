@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
@@ -68,10 +69,12 @@ def quantize(
     if odd is not None:
         raise UsageError(f"{odd} is no range", where="absmax", allowed="finite numbers above 0")
     from edgedla.builder.building import as_file
+    from edgedla.importers.model_file.model_identity import model_identity
 
     with as_file(model) as path, plain_model(path) as (plain, stripped):
         job = open_job(plain, request, stripped, say, progress)
-        return _quantize(job, data, holdout, absmax if absmax is not None or stripped is None else stripped.ranges)
+        result = _quantize(job, data, holdout, absmax if absmax is not None or stripped is None else stripped.ranges)
+        return replace(result, identity=model_identity(path))
 
 
 def _quantize(job: Job, data: Data, holdout: Data, given: Optional[Mapping[str, float]]) -> Quantized:

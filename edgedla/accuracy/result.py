@@ -13,7 +13,7 @@ from edgedla.accuracy.fp16_care import Fp16Finding
 from edgedla.accuracy.state import Step
 from edgedla.accuracy.triage import TensorError
 from edgedla.documents import header
-from edgedla.files import make_folder
+from edgedla.files import make_folder, sha256_of_bytes
 from edgedla.publishing import publication
 from edgedla.quantization.coverage import Coverage
 
@@ -46,6 +46,7 @@ class Quantized:
             scales cost, "fp16" all layers in FP16 on the DLA.
         missing_us: tensor without a scale -> predicted time that its layers lose in FP16; layers on the GPU lose none.
         cache: text of the calibration cache; "" for TensorRT 11. model: changed ONNX, serialised; None where unchanged.
+        identity: {"name", "sha256", "external"} of the model as it came, see model_identity.
     """
 
     network: str
@@ -73,12 +74,14 @@ class Quantized:
     notes: Tuple[str, ...] = ()
     cache: str = ""
     model: Optional[bytes] = None
+    identity: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> Dict[str, Any]:
         """The document edgedla.quantization/1."""
         return {
             **header("edgedla.quantization"),
             "network": self.network,
+            **({"model": self._built_model()} if self.identity else {}),
             "platform": dict(self.platform),
             "basis": "simulated",
             "method": self.method,
@@ -127,6 +130,12 @@ class Quantized:
             ],
             "notes": list(self.notes),
         }  # fmt: skip
+
+    def _built_model(self) -> Dict[str, Any]:
+        """The model that the scales are for: as it came, or as it was changed."""
+        if self.model is None:
+            return {key: self.identity[key] for key in ("name", "sha256", "external")}
+        return {"name": self.identity["name"], "sha256": sha256_of_bytes(self.model), "external": {}}
 
     @property
     def layer_precisions(self) -> str:

@@ -184,7 +184,7 @@ def _plan(
     refuse_dynamic(graph)
     if simulated:
         require_simulable(graph)
-    request = with_quantization(request, source.path)
+    request = with_quantization(request, source.path, source.identity, platform)
     pictures = with_embedded(request.preprocess, source.embedded)
     options, model = request.options, None
     if request.placement is not None:

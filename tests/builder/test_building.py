@@ -18,7 +18,7 @@ import yaml
 
 from edgedla.builder import Artifact, HostSession, build, load_artifact, plan_build
 from edgedla.builder.request import BuildRequest, PlanOptions
-from edgedla.errors import BuildError, DocumentError, EnvironmentMissing, ModelError, UsageError
+from edgedla.errors import BuildError, DataError, DocumentError, EnvironmentMissing, ModelError, UsageError
 from edgedla.formats.pack import pack, unpack
 from edgedla.placement.api import place
 from edgedla.quantization.calibration_cache import write_cache
@@ -85,9 +85,13 @@ def test_calibration_data_and_caches_are_taken_over(chain: Callable[..., Path], 
     assert measured.accuracy["samples"].startswith("the last 2 of 2 samples")
     assert from_data.accuracy["samples"] == measured.accuracy["samples"] + "; the scales were measured on them too"
     other = tmp_path / "other.cache"
-    other.write_text(write_cache({"nothing": 1.0}, (8, 5, 2)))
+    other.write_text(write_cache({"image": 1.0}, (8, 5, 2)))
     with pytest.raises(BuildError, match="int8-scale"):
         build(path, tmp_path / "d", request(precision="int8", mode="standalone", calib=other))
+    # Nothing would become INT8, so the build is not what was asked for.
+    other.write_text(write_cache({"nothing": 1.0}, (8, 5, 2)))
+    with pytest.raises(DataError, match="names no tensor of this network: it holds 1 scale, of nothing"):
+        build(path, tmp_path / "d", request(precision="int8", calib=other))
 
 
 def test_the_same_build_is_not_done_twice_unless_forced(chain: Callable[..., Path], tmp_path: Path) -> None:

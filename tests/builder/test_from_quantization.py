@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 
 from edgedla import BuildRequest
-from edgedla.builder.plan.from_quantization import report_of, with_quantization
+from edgedla.builder.plan import from_quantization
+from edgedla.builder.plan.from_quantization import report_of
 from edgedla.errors import DocumentError, UsageError
+from edgedla.files import sha256_of_bytes
+from edgedla.targets import platform_for
+
+
+def with_quantization(request: BuildRequest, model: Path, **external: str) -> BuildRequest:
+    """As a build asks; a model that is not there has no content."""
+    digest = sha256_of_bytes(model.read_bytes() if model.is_file() else b"")
+    platform = platform_for(request.target, trt=request.trt)
+    return from_quantization.with_quantization(request, model, {"sha256": digest, "external": external}, platform)
 
 
 def folder(root: Path, *names: str) -> Path:
@@ -78,3 +88,50 @@ def test_tables_of_another_type_are_refused(tmp_path: Path, key: str, value: obj
     path.write_text(json.dumps({**json.loads(path.read_text()), key: value}), encoding="utf-8")
     with pytest.raises(DocumentError, match=f"{key} is no table of layers"):
         with_quantization(request, tmp_path / "m.onnx")
+
+
+def of_model(folder_of: Path, **fields: object) -> BuildRequest:
+    """Scales whose report names the model that they are for."""
+    request, path = measured(folder_of, "edgedla.quantization"), folder_of / "quantization.json"
+    model = {"name": "detector", "sha256": sha256_of_bytes(b"detector"), "external": {}, **fields}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model": model}), encoding="utf-8")
+    return request
+
+
+def test_scales_of_another_model_are_refused(tmp_path: Path) -> None:
+    request = of_model(tmp_path)
+    same, other = tmp_path / "renamed.onnx", tmp_path / "classifier.onnx"
+    same.write_bytes(b"detector")
+    other.write_bytes(b"classifier")
+    assert with_quantization(request, same).calib == tmp_path / "calib.cache"
+    with pytest.raises(UsageError, match=r"those of another model \(detector, SHA-256 ") as caught:
+        with_quantization(request, other)
+    assert caught.value.where == str(other)
+    assert f"--calib {tmp_path / 'calib.cache'}" in (caught.value.hint or "")
+
+
+def test_scales_of_other_weights_beside_the_same_graph_are_refused(tmp_path: Path) -> None:
+    request, model = of_model(tmp_path, external={"w.bin": "a" * 64}), tmp_path / "detector.onnx"
+    model.write_bytes(b"detector")
+    # A decoder that `fix` wrote beside the model has nothing to do with its scales.
+    assert with_quantization(request, model, **{"w.bin": "a" * 64, "detector.decode.onnx": "c" * 64}).calib is not None
+    with pytest.raises(UsageError, match="other weights in w.bin"):
+        with_quantization(request, model, **{"w.bin": "b" * 64})
+
+
+def test_fp16_takes_no_scales(tmp_path: Path) -> None:
+    request = BuildRequest("agx-orin-64gb", precision="fp16", calib=tmp_path / "none.cache")
+    with pytest.raises(UsageError, match="--calib: FP16 takes no scales"):
+        with_quantization(request, tmp_path / "m.onnx")
+
+
+def test_tensorrt_11_takes_the_model_of_the_folder_and_no_cache(tmp_path: Path) -> None:
+    scales = measured(tmp_path, "edgedla.quantization")
+    (tmp_path / "calib.cache").unlink()
+    (tmp_path / "model.onnx").write_bytes(b"with Q/DQ")
+    request = BuildRequest("agx-orin-64gb", trt="11.0.0", precision="int8", calib=scales.calib)
+    settled = with_quantization(request, tmp_path / "model.onnx")
+    assert (settled.calib, settled.options.precisions) == (None, {"a": "fp16"})
+    cache = BuildRequest("agx-orin-64gb", trt="11.0.0", precision="int8", calib=tmp_path / "calib.cache")
+    with pytest.raises(UsageError, match="takes INT8 as Q/DQ in the model"):
+        with_quantization(cache, tmp_path / "model.onnx")

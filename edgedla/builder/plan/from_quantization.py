@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from edgedla.builder.request import BuildRequest
 from edgedla.documents import require
 from edgedla.errors import DocumentError, UsageError
+from edgedla.files import sha256_of
 from edgedla.strict_documents import read_json
+from edgedla.targets import Platform
 
 CACHE, PRECISIONS, REPORT, MODEL = "calib.cache", "layer-precisions.txt", "quantization.json", "model.onnx"
 PAGE = "report.html"
@@ -24,35 +25,77 @@ def is_quantization(calib: Optional[Path]) -> bool:
     return calib is not None and Path(calib).is_dir()
 
 
-def with_quantization(request: BuildRequest, model: Path) -> BuildRequest:
+def with_quantization(
+    request: BuildRequest, model: Path, identity: Mapping[str, Any], platform: Platform
+) -> BuildRequest:
     """The request with the cache and the layers of the folder that `request.calib` names; else unchanged.
 
     Precisions and devices of the request itself win.
 
+    Args:
+        model: path of the model that is built. identity: of it, see model_identity.
+
     Raises:
-        DocumentError: the folder holds no whole result. UsageError: the scales were made for the model beside them,
-            which `quantize` changed.
+        DocumentError: the folder holds no whole result.
+        UsageError: scales where nothing takes them, or those of another model: tensors of two networks are often named
+            alike, and the ranges of one are wrong for the other without a sign of it.
     """
-    if request.calib is None or not is_quantization(request.calib):
+    if request.calib is None:
+        return request
+    _require_taker(request, platform)
+    if not is_quantization(request.calib):
         return request
     folder = Path(request.calib)
     document = _translated(folder) if _is_translated(folder) else _document(folder)
-    if not (folder / CACHE).is_file():
+    typed = platform.release.strongly_typed
+    if not typed and not (folder / CACHE).is_file():
         raise DocumentError(
             "no calibration cache beside the report", where=str(folder), hint="run `edgedla quantize` again"
         )
-    changed = folder / MODEL
-    if changed.is_file() and _digest(changed) != _digest(model):
-        raise UsageError("quantize changed the model", where=str(model), hint=f"build {changed}")
+    _require_same_model(folder, document, model, identity)
     options, where = request.options, str(folder / REPORT)
     return replace(
         request,
-        calib=folder / CACHE,
+        calib=None if typed else folder / CACHE,
         options=replace(
             options,
             precisions={**_by_layer(document, "precisions", where), **options.precisions},
             devices={**_by_layer(document, "devices", where), **options.devices},
         ),
+    )
+
+
+def _require_taker(request: BuildRequest, platform: Platform) -> None:
+    """Scales are for INT8, and TensorRT 11 takes them inside of the model alone."""
+    if request.precision != "int8":
+        raise UsageError(f"{request.precision.upper()} takes no scales", where="--calib", allowed="--precision int8")
+    if platform.release.strongly_typed and not is_quantization(request.calib):
+        raise UsageError(
+            f"TensorRT {platform.release.trt_text} takes INT8 as Q/DQ in the model", where="--calib",
+            hint=f"`edgedla quantize MODEL --calib {request.calib} -o FOLDER` writes that model",
+        )  # fmt: skip
+
+
+def _require_same_model(folder: Path, document: Mapping[str, Any], model: Path, identity: Mapping[str, Any]) -> None:
+    """The model is the one that the scales were measured on, or that `quantize` wrote beside them."""
+    changed = folder / MODEL
+    if changed.is_file():
+        if sha256_of(changed) != identity["sha256"]:
+            raise UsageError("quantize changed the model", where=str(model), hint=f"build {changed}")
+        return
+    of = document.get("model")
+    if not isinstance(of, dict):
+        # A report of version 0.1 does not name its model.
+        return
+    weights = of.get("external") or {}
+    others = [name for name, digest in identity["external"].items() if weights.get(name, digest) != digest]
+    if of.get("sha256") == identity["sha256"] and not others:
+        return
+    raise UsageError(
+        f"the scales in {folder} are those of another model ({of.get('name')}, SHA-256 {str(of.get('sha256'))[:12]}"
+        f"{'; other weights in ' + ', '.join(others) if others else ''})",
+        where=str(model),
+        hint=f"run `edgedla quantize` on this model; --calib {folder / CACHE} takes the scales all the same",
     )
 
 
@@ -96,7 +139,3 @@ def _document(folder: Path) -> Dict[str, Any]:
     )
     require(document, "edgedla.quantization", str(path))
     return dict(document)
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

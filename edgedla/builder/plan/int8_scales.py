@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
 
 from edgedla.builder.host.limits import require_measurable
 from edgedla.builder.plan.plan import Calibration
-from edgedla.errors import EdgedlaError
+from edgedla.errors import DataError, EdgedlaError
 from edgedla.files import write_atomic
 from edgedla.graph import LayerGraph
 from edgedla.quantization.calibration_cache import INT8_MAX, read_cache
@@ -41,6 +41,7 @@ def calibrate(
     """
     if cache is not None:
         cache_ranges = read_cache(cache)
+        _require_some(cache_ranges.absmax, graph, cache)
         return Calibration(
             "cache", {**cache_ranges.absmax, **_own_ranges(source)}, "; ".join((Path(cache).name, *cache_ranges.notes))
         )
@@ -73,6 +74,19 @@ def calibrate(
     if not samples.synthetic:
         source.scales = MeasuredScales(graph, model, samples, method, absmax, collection)
     return Calibration(basis, absmax, f"{samples.detail}, {method}")
+
+
+def _require_some(absmax: Mapping[str, float], graph: LayerGraph, cache: Path) -> None:
+    """A cache of another network would leave every layer in FP16, without an error."""
+    if not any(name in graph.tensors for name in absmax):
+        scales = (
+            f"{len(absmax)} scale{'s' * (len(absmax) != 1)}, of {', '.join([*absmax][:2])}" if absmax else "no scale"
+        )
+        raise DataError(
+            f"the cache names no tensor of this network: it holds {scales}", where=str(cache),
+            allowed=f"scales of this network's tensors, as {graph.inputs[0]}",
+            hint="run `edgedla quantize` on this model",
+        )  # fmt: skip
 
 
 def _own_ranges(source: OnnxSource) -> Dict[str, float]:

@@ -22,6 +22,9 @@ from edgedla.regions import CheckReport, Placed
 from edgedla.regions.candidates import candidates
 from edgedla.vocabulary import BUILD_MODES, GPU, PRECISIONS, one_of
 
+#: Layers without a scale that a note names.
+_NAMED = 8
+
 
 def make_plan(
     graph: LayerGraph,
@@ -182,7 +185,8 @@ def _without_scales(graph: LayerGraph, on_dla: Sequence[bool], calibration: Cali
             missing.append(layer.name)
     if not missing:
         return ()
-    return (f"no INT8 scale, so in FP16 on the DLA: {', '.join(missing)}",)
+    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+    return (f"no INT8 scale, so in FP16 on the DLA: {', '.join(missing[:_NAMED])}{more}",)
 
 
 def _notes(
