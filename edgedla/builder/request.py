@@ -136,18 +136,14 @@ def settled(request: BuildRequest) -> BuildRequest:
 def placed_platform(
     placement: Union[str, Path, Placement], target: Optional[str], jetpack: Optional[str], trt: Optional[str]
 ) -> Dict[str, Any]:
-    """target, precision, and where no other module or release is named, jetpack and trt of a placement.
+    """target, precision, and where no other module or release is named, jetpack and trt of a placement or its file.
 
     Raises:
         DocumentError: no placement.
     """
+    from edgedla.placement.result import made_for
     from edgedla.placement.result.document import read_placement
     from edgedla.placement.result.placement import Placement
-    from edgedla.targets import module_for
 
     document = placement if isinstance(placement, Placement) else read_placement(placement)
-    platform = document.platform
-    named = {"target": str(platform.get("target") or ""), "precision": document.precision}
-    if not (jetpack or trt) and (not target or module_for(target).id == named["target"]):
-        named.update({name: str(platform[name]) for name in ("jetpack", "trt") if platform.get(name)})
-    return named
+    return made_for.placed_platform(document, target, jetpack, trt)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple
 
 import click
 
 from edgedla.cli.arguments.began import spent_s
+from edgedla.cli.arguments.place_modes import names_placement, require_made_for, require_meaning
+from edgedla.cli.arguments.place_values import chosen_clocks, chosen_devices, latency_bounds, numbers
 from edgedla.cli.options import (
     TRTEXEC_NOTE,
     network_options,
     output_options,
-    platform_options,
+    platform_flags,
     resolve_models,
     resolve_network,
     shape_options,
@@ -30,7 +32,7 @@ FORMATS = ("text", "json", "html", "trtexec")
 
 @click.command(epilog=TRTEXEC_NOTE)
 @click.argument("models", nargs=-1, metavar="MODEL...")
-@platform_options()
+@platform_flags()
 @network_options()
 @shape_options()
 @click.option(
@@ -140,7 +142,7 @@ FORMATS = ("text", "json", "html", "trtexec")
 @click.option("--all", "everything", is_flag=True, help="Text with every layer and its reason.")
 def place(
     models: Tuple[str, ...],
-    target: str,
+    target: Optional[str],
     jetpack: Optional[str],
     trt: Optional[str],
     precision: Optional[str],
@@ -181,24 +183,31 @@ def place(
     Needs no Jetson and no NVIDIA software. Exit code 0: a placement; 1: none keeps the limits, or --verify found a
     broken constraint; 2: wrong use, for example a pin that breaks a rule; 3: a broken model or placement file.
     """
+    require_meaning(click.get_current_context())
     trtexec = split_trtexec(options)
     models = resolve_models(models, trtexec)
+    named = precision or any(trtexec[f"trtexec_{flag}"] for flag in ("fp16", "int8", "best"))
     precision, mode, core = resolve_network(precision, mode, trtexec)
     # --useDLACore alone means trtexec's strict mode to `check`; a placement with one core is what it means here.
     if mode == "standalone" or trtexec["trtexec_standalone"]:
         raise UsageError("a standalone loadable is one DLA region, there is nothing to place", where="--mode")
     targets = destinations(output_format, output, FORMATS)
+    given = {"target": target, "jetpack": jetpack, "trt": trt, "precision": precision if named else None}
     if verified:
-        return _verify(verified, models, shapes, batch, targets)
-    from edgedla.cli.arguments.this_board import own_power_mode
+        return _verify(verified, models, shapes, batch, targets, given)
+    from edgedla.cli.arguments.this_board import own_platform, own_power_mode
 
     if evaluated:
+        if not names_placement(evaluated):
+            given.update(own_platform(target, jetpack, trt))
+            power_mode = power_mode or own_power_mode(given["target"] or "")
         return _evaluate(
-            models, evaluated, targets,
-            target=target, jetpack=jetpack, trt=trt, precision=precision, power_mode=power_mode or own_power_mode(target), profile=profile,
-            layer_info=layer_info, use_unknown=use_unknown, shapes=shapes, batch=batch, clocks=_clocks(clocks),
-            borders=borders, concurrent=concurrent, one_process=one_process,
+            models, evaluated, targets, **given, power_mode=power_mode, profile=profile, layer_info=layer_info,
+            use_unknown=use_unknown, shapes=shapes, batch=batch, clocks=chosen_clocks(clocks), borders=borders,
+            concurrent=concurrent, one_process=one_process,
         )  # fmt: skip
+    board = own_platform(target, jetpack, trt)
+    target, jetpack, trt = board["target"] or "", board["jetpack"], board["trt"]
     from edgedla.placement.api import place_request
     from edgedla.placement.problem.problem import Limits
     from edgedla.placement.request import PlacementRequest
@@ -212,16 +221,16 @@ def place(
         trt=trt,
         precision=precision,
         objective=objective,
-        devices=_devices(devices, core),
+        devices=chosen_devices(devices, core),
         pins=pins,
         limits=Limits(
             loadables_per_core=loadables_per_core or subgraphs_per_core(platform),
             max_regions=max_regions,
             min_region_layers=min_region,
         ),
-        latency_bound_us=_bounds(max_latency),
-        rates=_numbers(rates, "--rates", "one number per model: 2,1"),
-        frames_per_second=_numbers(fps, "--fps", "one number per model: 30,10"),
+        latency_bound_us=latency_bounds(max_latency),
+        rates=numbers(rates, "--rates", "one number per model: 2,1"),
+        frames_per_second=numbers(fps, "--fps", "one number per model: 30,10"),
         in_flight=in_flight,
         one_process=one_process,
         power_mode=power_mode or own_power_mode(target),
@@ -232,7 +241,7 @@ def place(
         batch=batch,
         time_limit_s=time_limit,
         solver=solver,
-        clocks=_clocks(clocks),
+        clocks=chosen_clocks(clocks),
     )
     if pareto:
         return _pareto(models, request, pareto, targets)
@@ -274,54 +283,20 @@ def _pareto(models: Tuple[str, ...], request: Any, objectives: str, targets: Seq
     return 0
 
 
-def _clocks(texts: Tuple[str, ...]) -> Optional[Dict[str, float]]:
-    """--clock dla=1200 --clock gpu=800 as a mapping.
-
-    Raises:
-        UsageError: another form.
-    """
-    clocks: Dict[str, float] = {}
-    for text in texts:
-        name, equals, mhz = text.partition("=")
-        try:
-            clocks[name.strip().lower()] = float(mhz)
-        except ValueError as e:
-            raise UsageError(f"{text!r} is no clock", where="--clock", allowed="dla=MHZ, gpu=MHZ, emc=MHZ") from e
-        if not equals:
-            raise UsageError(f"{text!r} is no clock", where="--clock", allowed="dla=MHZ, gpu=MHZ, emc=MHZ")
-    return clocks or None
-
-
-def _devices(text: Optional[str], core: Optional[int]) -> Optional[Tuple[str, ...]]:
-    """--devices, or GPU and the core of trtexec's --useDLACore."""
-    if text is not None:
-        return tuple(d.strip().replace(":", "") for d in text.split(",") if d.strip())
-    return None if core is None else ("GPU", f"DLA{core}")
-
-
-def _bounds(text: Optional[str]) -> Union[None, float, Tuple[float, ...]]:
-    """--max-latency 5000 for all models, 5000,8000 for each of two."""
-    bounds = _numbers(text, "--max-latency", "microseconds: 5000, or one number per model: 5000,8000")
-    return bounds[0] if bounds and len(bounds) == 1 else bounds
-
-
-def _numbers(text: Optional[str], option: str, allowed: str) -> Optional[Tuple[float, ...]]:
-    if text is None:
-        return None
-    try:
-        return tuple(float(r) for r in text.split(","))
-    except ValueError as e:
-        raise UsageError(f"{text!r} is no list of numbers", where=option, allowed=allowed) from e
-
-
 def _verify(
-    path: str, models: Tuple[str, ...], shapes: Any, batch: Optional[int], targets: Sequence[Tuple[str, str]]
+    path: str,
+    models: Tuple[str, ...],
+    shapes: Any,
+    batch: Optional[int],
+    targets: Sequence[Tuple[str, str]],
+    given: Mapping[str, Optional[str]],
 ) -> int:
     from edgedla.documents import header
     from edgedla.placement.result.document import read_placement
     from edgedla.placement.verify import verify
 
     document = read_placement(path)
+    require_made_for(document, given)
     broken = verify(document, models, shapes=shapes, batch=batch)
 
     def render(wanted: str, terminal: bool) -> str:

@@ -46,9 +46,8 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
     mode = p.costs.get("power_mode") or "no power mode"
     yield f"{p.platform['title']}, {p.precision.upper()}, {mode}, TensorRT {p.platform['trt']}: predicted, {p.basis}"
     several = len(p.streams) > 1
-    rows = [
-        ["model", "on", "latency", "side by side" if p.concurrent else "", "frames/s", "energy per frame", "loadables"]
-    ]
+    head = ["model", "on", "latency", "side by side" if p.concurrent else "", "frames/s", "energy per frame"]
+    rows = [[*head, "loadables"]]
     for s in p.streams:
         rows.append(
             [
@@ -62,8 +61,11 @@ def _prediction_lines(p: Prediction) -> Iterator[str]:
             ]
         )
     yield from aligned(rows)
-    if several:
-        yield f"together: {p.throughput_fps:.4g} frames/s"
+    together = f", together {p.throughput_fps:.4g}" if several else ""
+    yield (
+        f"frames/s are with one frame in flight{together}; with many, as in a pipeline: {p.pipeline_fps:.4g}"
+        f"{' of each model' if several else ''} (±{p.period.spread:.0%})"
+    )
     idle = float(p.costs.get("idle_power_w", 0.0))
     yield f"energy is above the board's idle power of {idle:g} W ({p.costs.get('idle_power_basis')})"
     yield (
@@ -83,7 +85,7 @@ def _memory_lines(s: PredictedStream) -> Iterator[str]:
         m = x.memory
         over = f"; exceeds {', '.join(m.over)}" if m.over else ""
         yield (
-            f"  loadable {n} on {x.core}: {len(x.layers)} layers, {x.cost.latency_us / 1e3:.3g} ms, weights "
+            f"  loadable {n} on {x.core}: {len(x.layers)} layers, {x.cost.latency_us / 1e3:.3g} ms with its start, weights "
             f"{m.weight_bytes * mib:.1f} MiB, intermediate {m.intermediate_bytes * mib:.1f} MiB (±{m.spread:.0%}){over}"
         )
     for text in s.broken:

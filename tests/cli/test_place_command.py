@@ -49,6 +49,10 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     (["--buildDLAStandalone"], 2, ["standalone"]),
     (["--target", "agx-thorn"], 2, ["agx-thorn"]),
     (["--power-mode", "TURBO"], 2, ["TURBO"]),
+    (["--evaluate", "GPU", "--int8"], 0, ["INT8", "frames/s are with one frame in flight; with many"]),
+    (["--evaluate", "GPU", "--objective", "energy"], 2, ["--objective: means nothing with --evaluate"]),
+    (["--pareto", "latency,energy", "--objective", "energy"], 2, ["--objective: means nothing with --pareto"]),
+    (["--in-turn"], 2, ["means something with --evaluate alone"]),
 ]
 
 
@@ -125,3 +129,42 @@ def test_a_placement_file_is_checked_against_its_model(
     assert exit_code_of(["place", model, "--verify", str(path)]) == code
     captured = capsys.readouterr()
     assert word in captured.out + captured.err
+
+
+@pytest.fixture
+def placed(model: str, tmp_path: Path) -> str:
+    path = str(tmp_path / "placement.json")
+    asked = ["--target", "orin-nx-16gb", "--jetpack", "6.1", "--precision", "int8", "-o", path]
+    assert exit_code_of(["place", model, *asked]) == 0
+    return path
+
+
+#: Options beside --verify of a placement for Orin NX 16GB, TensorRT 10.3.0, INT8; the option that is refused.
+NAMED: List[Tuple[List[str], str]] = [
+    (["--target", "orin-nx-16gb", "--jetpack", "6.1", "--int8"], ""),
+    (["--trt", "10.3"], ""),
+    (["--target", "agx-xavier-32gb"], "--target: the placement was made for orin-nx-16gb, not agx-xavier-32gb"),
+    (["--jetpack", "5.1.4"], "--jetpack: the placement was made for 10.3.0, not 8.5.2"),
+    (["--trt", "8.5"], "--trt: the placement was made for 10.3.0, not 8.5.2"),
+    (["--fp16"], "--precision: the placement was made for int8, not fp16"),
+    (["--time-limit", "3"], "--time-limit: means nothing with --verify"),
+]
+
+
+@pytest.mark.parametrize(("options", "refused"), NAMED, ids=[" ".join(n[0]) for n in NAMED])
+def test_what_a_checked_placement_was_not_made_for_is_refused(
+    model: str, placed: str, capsys: pytest.CaptureFixture[str], options: List[str], refused: str
+) -> None:
+    capsys.readouterr()
+    assert exit_code_of(["place", model, "--verify", placed, *options]) == (2 if refused else 0)
+    assert refused in capsys.readouterr().err
+
+
+def test_a_placement_is_evaluated_for_what_it_was_made_for(
+    model: str, placed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert exit_code_of(["place", model, "--evaluate", placed]) == 0
+    assert capsys.readouterr().out.startswith("Jetson Orin NX 16GB, INT8, MAXN, TensorRT 10.3.0: predicted")
+    assert exit_code_of(["place", model, "--evaluate", placed, "--precision", "fp16"]) == 0
+    assert "the placement was made for INT8; this prediction is for FP16" in capsys.readouterr().out

@@ -43,6 +43,49 @@ def test_a_placement_file_holds_as_well(tmp_path) -> None:
     assert edgedla.predict(small_model(), devices=str(path), **ORIN).latency == placement.figures.latency
 
 
+def test_a_placement_says_what_it_was_made_for() -> None:
+    placement = edgedla.place(small_model(), target="orin-nx-16gb", jetpack="6.1", precision="int8", power_mode="10W")
+    prediction = edgedla.predict(small_model(), devices=placement)
+    assert prediction.latency == placement.figures.latency
+    assert (prediction.precision, prediction.costs["power_mode"]) == ("int8", "10W")
+    assert prediction.platform == placement.platform
+    assert not any("was made for" in note for note in prediction.notes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "note"),
+    [
+        ({"precision": "fp16"}, "made for INT8; this prediction is for FP16"),
+        ({"power_mode": "15W"}, "made for 10W; this prediction is for 15W"),
+        ({"trt": "8.5"}, "made for TensorRT 10.3.0; this prediction is for TensorRT 8.5.2"),
+        ({"clocks": {"gpu": 300.0}}, "made for clocks of "),
+        (
+            {"target": "orin-nx-8gb"},
+            "made for Jetson Orin NX 16GB, 10W; this prediction is for Jetson Orin NX 8GB, MAXN",
+        ),
+    ],
+)
+def test_what_departs_from_the_placement_is_noted(asked, note: str) -> None:
+    placement = edgedla.place(small_model(), target="orin-nx-16gb", precision="int8", power_mode="10W")
+    notes = edgedla.predict(small_model(), devices=placement, **asked).notes
+    assert sum(note in text for text in notes) == 1, notes
+
+
+def test_without_a_placement_a_module_must_be_named() -> None:
+    with pytest.raises(UsageError, match="no module is named"):
+        edgedla.predict(small_model(), devices="GPU")
+    assert edgedla.predict(small_model(), target="orin-nx-16gb").precision == "fp16"
+
+
+def test_many_frames_in_flight_are_as_place_counts_them() -> None:
+    placement = edgedla.place(small_model(), objective="throughput", **ORIN)
+    prediction = edgedla.predict(small_model(), devices=placement, **ORIN)
+    assert prediction.pipeline_fps == placement.figures.throughput_fps
+    assert prediction.to_dict()["pipeline_fps"] == pytest.approx(placement.figures.throughput_fps, abs=1e-3)
+    split = edgedla.predict(small_model(), devices="conv1:GPU,*:DLA", **ORIN)
+    assert split.throughput_fps < split.pipeline_fps, "one frame is on one engine at a time"
+
+
 def test_pins_as_text_and_as_mapping() -> None:
     text = edgedla.predict(small_model(), devices="conv1:GPU,*:DLA", **ORIN).streams[0]
     mapping = edgedla.predict(small_model(), devices={"conv1": "GPU", "*": "DLA0"}, **ORIN).streams[0]

@@ -37,6 +37,16 @@ def each_model(devices: Union[Assignment, Sequence[Assignment]], count: int) -> 
     return several
 
 
+def opened(asked: Assignment) -> Assignment:
+    """The placement of a file; another assignment as it is.
+
+    Raises:
+        DocumentError: the placement cannot be read.
+    """
+    in_file = isinstance(asked, Path) or (isinstance(asked, str) and _is_file(asked))
+    return read_placement(Path(str(asked))) if in_file else asked
+
+
 def devices_of_model(problem: Problem, m: int, model: Model, asked: Assignment) -> Tuple[str, Tuple[str, ...]]:
     """(the assignment in words, device by item of model m).
 
@@ -58,7 +68,8 @@ def devices_of_model(problem: Problem, m: int, model: Model, asked: Assignment) 
     if isinstance(asked, Mapping) or (isinstance(asked, str) and not _is_file(asked)):
         pins = tuple(asked.items()) if isinstance(asked, Mapping) else parse_pins((str(asked),), where="devices")
         return "pins", _pinned(problem, m, model, [(n, d.upper()) for n, d in pins])
-    placement = asked if isinstance(asked, Placement) else read_placement(Path(str(asked)))
+    placement = opened(asked)
+    assert isinstance(placement, Placement)
     return "placement", _placed(problem, m, model, placement)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -10,7 +11,7 @@ from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import with_measurements
 from edgedla.errors import UsageError
-from edgedla.placement.prediction.assignments import Assignment, devices_of_model, each_model
+from edgedla.placement.prediction.assignments import Assignment, devices_of_model, each_model, opened
 from edgedla.placement.prediction.lanes import lanes_of
 from edgedla.placement.prediction.memory import (
     DEFAULT_SRAM_BYTES,
@@ -28,18 +29,20 @@ from edgedla.placement.problem.model import Model, import_notes
 from edgedla.placement.problem.problem import Limits
 from edgedla.placement.problem.read_models import ModelSource, read_models
 from edgedla.placement.problem.validate import limits_broken
-from edgedla.targets import Platform, platform_for
-from edgedla.vocabulary import DEVICES
+from edgedla.placement.result.made_for import departures, placed_platform
+from edgedla.placement.result.placement import Placement
+from edgedla.targets import Platform, module_for, platform_for
+from edgedla.vocabulary import DEVICES, PRECISIONS
 
 
 @typed
 def predict(
     models: Union[ModelSource, Sequence[ModelSource]],
     *,
-    target: str,
+    target: Optional[str] = None,
     jetpack: Optional[str] = None,
     trt: Optional[str] = None,
-    precision: str = "fp16",
+    precision: Optional[str] = None,
     devices: Union[Assignment, Sequence[Assignment]] = "tensorrt",
     batch: Optional[int] = None,
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
@@ -57,7 +60,9 @@ def predict(
 
     Args:
         models: one model or several: path, bytes, ModelProto or LayerGraph.
-        precision: "fp16" or "int8" (INT8 with FP16 allowed).
+        target, jetpack, trt, precision, power_mode: None means those of the placement among `devices`. Without one a
+            target is needed, and the others are the module's newest release with a DLA, "fp16" ("int8" is INT8 with FP16
+            allowed), and the module's default mode. A note says where they depart from the placement's.
         devices: for all models or one per model: "GPU", "DLA0", "DLA1" (what the DLA does not run falls back to the
             GPU), "tensorrt" (its default on the first core), a placement file or Placement, pins as trtexec's
             --layerDeviceTypes ("conv1:DLA0,*:GPU"), or a mapping of layer names to devices.
@@ -75,21 +80,31 @@ def predict(
         ModelError: a model cannot be read.
         DocumentError: a placement or profile cannot be read, or is of another model.
     """
-    platform = platform_for(target, jetpack=jetpack, trt=trt)
     several = list(models) if isinstance(models, (list, tuple)) else [models]
     if not several:
         raise UsageError("there is no model to predict")
-    costs = CostModel.load(platform, precision, power_mode, clocks=clocks, sparsity=sparsity)
+    assignments = [opened(asked) for asked in each_model(devices, len(several))]
+    placement = next((a for a in assignments if isinstance(a, Placement)), None)
+    if placement is not None:
+        named = placed_platform(placement, target, jetpack, trt)
+        if power_mode is None and (not target or module_for(target).id == named["target"]):
+            power_mode = placement.power_mode or None
+        target, precision = target or named["target"], precision or named["precision"]
+        jetpack, trt = jetpack or named.get("jetpack"), trt or named.get("trt")
+    if not target:
+        raise UsageError("no module is named", where="target", allowed="a module, or a placement, which names its own")
+    platform = platform_for(target, jetpack=jetpack, trt=trt)
+    costs = CostModel.load(platform, precision or PRECISIONS[0], power_mode, clocks=clocks, sparsity=sparsity)
     cores = platform.module.dla_cores if platform.has_dla else 0
     allowed = DEVICES[: 1 + cores]
-    inputs = read_models(several, platform, precision, (), allowed, use_unknown, shapes, batch, None)
+    inputs = read_models(several, platform, costs.precision, (), allowed, use_unknown, shapes, batch, None)
     if isinstance(profile, Profile):
         costs = costs.with_profile(profile)
     elif profile is not None:
         costs = with_measurements(costs, profile, [m.graph for m in inputs], layer_info)
     predictor = Predictor(inputs, costs, platform, use_unknown=use_unknown, borders=borders)
     concurrent = len(inputs) > 1 if concurrent is None else concurrent
-    return predictor.predict(devices, concurrent=concurrent, one_process=one_process)
+    return predictor.predict(assignments, concurrent=concurrent, one_process=one_process)
 
 
 class Predictor:
@@ -117,11 +132,16 @@ class Predictor:
         """The prediction of one assignment; see `predict` for its forms."""
         names: List[str] = []
         assignment: List[str] = []
-        for m, asked in enumerate(each_model(devices, len(self.models))):
+        notes: Dict[str, None] = {}
+        for m, named in enumerate(each_model(devices, len(self.models))):
+            asked = opened(named)
             name, placed = devices_of_model(self.problem, m, self.models[m], asked)
             names.append(name)
             assignment += placed
-        return self.of(tuple(assignment), tuple(names), concurrent, one_process)
+            if isinstance(asked, Placement):
+                notes.update(dict.fromkeys(departures(asked, self.platform, self.costs)))
+        prediction = self.of(tuple(assignment), tuple(names), concurrent, one_process)
+        return replace(prediction, notes=(*notes, *prediction.notes))
 
     def of(
         self, assignment: Tuple[str, ...], names: Tuple[str, ...], concurrent: bool = False, one_process: bool = False
@@ -141,6 +161,7 @@ class Predictor:
             concurrent=concurrent,
             costs=self.costs.to_dict(),
             streams=tuple(streams),
+            period=evaluation.period(self.problem),
             module_memory_bytes=self.platform.module.memory_bytes,
             memory_spread=MEMORY_SPREAD,
             notes=(*notes, *self.costs.notes, *import_notes(self.models)),

@@ -126,6 +126,7 @@ class Prediction:
         platform: as Platform.to_dict().
         concurrent: the streams run at the same time, each with one frame in flight; else one after the other.
         costs: as CostModel.to_dict(): clocks, power mode, idle power.
+        period: time between two sets of frames, one of each model, with many in flight: that of the busiest engine.
         module_memory_bytes: DRAM of the module, which CPU, GPU and DLA share.
         memory_spread: relative standard deviation of `memory_bytes`, which no published figure tells.
         notes: what limits the numbers, and what measurement would settle it.
@@ -136,6 +137,7 @@ class Prediction:
     concurrent: bool
     costs: Mapping[str, Any]
     streams: Tuple[PredictedStream, ...]
+    period: Cost
     module_memory_bytes: int
     memory_spread: float
     notes: Tuple[str, ...] = ()
@@ -159,10 +161,15 @@ class Prediction:
 
     @property
     def throughput_fps(self) -> float:
-        """Frames per second of all streams together; streams that take turns share the time."""
+        """Frames per second of all streams together, one frame in flight; streams that take turns share the time."""
         if self.concurrent or len(self.streams) == 1:
             return sum(s.throughput_fps for s in self.streams)
         return len(self.streams) * 1e6 / self.latency_us if self.latency_us > 0 else 0.0
+
+    @property
+    def pipeline_fps(self) -> float:
+        """Frames per second of each model with many in flight, as `place --objective throughput` counts them."""
+        return 1e6 / self.period.latency_us if self.period.latency_us > 0 else 0.0
 
     def power_w(self, frames_per_second: Sequence[float]) -> float:
         """Power of the board in watts at given rates: idle power, which a waiting engine costs too, and each frame's energy.
@@ -215,6 +222,8 @@ class Prediction:
             "costs": dict(self.costs),
             "latency": self.latency.to_dict(),
             "throughput_fps": round(self.throughput_fps, 3),
+            "period": self.period.to_dict(),
+            "pipeline_fps": round(self.pipeline_fps, 3),
             "basis": self.basis,
             "memory_bytes": self.memory_bytes,
             "memory_basis": "guessed",

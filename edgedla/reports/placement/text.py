@@ -127,6 +127,8 @@ def _table(placement: Placement) -> Iterator[Line]:
         if b.broken:
             yield "dim", 2, f"* not legal: {_broken(b)}"
     loads = (f"{d} {c.latency_us:.0f} us" for d, c in placement.figures.loads.items())
+    frames = "one frame of each model" if placement.in_flight == "one" else "many frames"
+    yield "", 2, f"frames/s: with {frames} in flight"
     yield "", 2, f"busy per period: {', '.join(loads)}"
     if placement.frame_latency_us:
         times = ", ".join(f"{t:.0f} us" for t in placement.frame_latency_us)
@@ -161,7 +163,7 @@ def _model(model: PlacedModel, everything: bool) -> Iterator[Line]:
     reasons = ", ".join(f"{n} {w}" for w, n in counts.items() if n)
     yield "title", 0, f"{clean(model.name)}: {len(model.layers)} layers ({reasons})"
     if model.regions:
-        rows = [["loadable", "on", "layers", "us", "from ... to"]]
+        rows = [["loadable", "on", "layers", "us with its start", "from ... to"]]
         for r in model.regions:
             first, last = (clean(model.layers[i].name) for i in (r.layers[0], r.layers[-1]))
             names = f"{first} ... {last}" if everything else _short(first, last)

@@ -70,7 +70,8 @@ def _lines(r: Quantized) -> List[str]:
         p = r.predicted_us
         lines.append(
             f"time      layers on the DLA {_time(p['int8'])} per frame in INT8, {_time(p['fp16'])} in FP16; "
-            f"steps add {_time(p['extra'])}, missing scales {_time(p['missing'])} (predicted)"
+            f"steps add {_time(p['extra'])}, missing scales {_time(p['missing'])} (predicted: layers alone, without "
+            "reformats and loadable starts)"
         )
     for s in r.steps:
         cost = f", {s.extra_us:+.1f} us predicted" if s.extra_us else ""
