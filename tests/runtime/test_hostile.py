@@ -393,7 +393,8 @@ def test_many_frames_leave_nothing_behind():
     # The long way is run by hand (tens of minutes); what grows with every frame shows in thousands too.
     left_behind(100)
     few, many = left_behind(2000), left_behind(6000)
-    assert many - few < 40_000, f"more than ten bytes per frame: {few} after 2,000, {many} after 6,000"
+    # Windows that hold the last thousands of times grow until they are full.
+    assert many - few < 80_000, f"more than 20 bytes per frame: {few} after 2,000, {many} after 6,000"
 
 
 @pytest.mark.parametrize("hw", [(1, 1), (1, 4000), (4000, 1), (3, 5)])
