@@ -104,7 +104,7 @@ def open_network(
 ) -> Network:
     """An artifact that the host backend built (simulated), one of a device (measured), or an ONNX file (FP32).
 
-    Outputs that `fix` changed are given as they were.
+    Of a chain the stages run one after the other. Outputs that `fix` changed are given as they were.
 
     Args:
         on_device: opens an artifact that TensorRT built; called with it and its name.
@@ -115,7 +115,7 @@ def open_network(
     where = Path(path)
     if where.is_dir():
         from edgedla.builder import load_artifact
-        from edgedla.builder.host.session import HostSession
+        from edgedla.builder.chain.host_chain import open_host
 
         artifact = load_artifact(where)
         if artifact.backend != "host" and on_device is not None:
@@ -126,7 +126,7 @@ def open_network(
                 where=str(where),
                 hint="build it here with --backend host, or evaluate on the Jetson",
             )
-        session = HostSession(artifact)
+        session = open_host(artifact)
         specs = tuple(InputSpec(b.name, tuple(b.shape_nchw), session.input_type(b.name)) for b in artifact.inputs)
         return artifact_network(artifact, where.name, "simulated", specs, session.run_arrays)
     from edgedla.builder.onnx_input import read_model

@@ -25,7 +25,9 @@ class ArtifactRunner:
         self.artifact = artifact
         self._runners: List[Any] = []
         if artifact.backend == "host":
-            self._host = _host(artifact)
+            from edgedla.builder.chain.host_chain import open_host
+
+            self._host = open_host(artifact)
         else:
             from edgedla.runtime.runners import open_runners
 
@@ -57,16 +59,6 @@ class ArtifactRunner:
         for runner in self._runners:
             runner.close()
         self._runners = []
-
-
-def _host(artifact: Artifact) -> Any:
-    if artifact.kind == "chain":
-        from edgedla.builder.chain.host_accuracy import HostChain
-
-        return HostChain([stage.artifact for stage in artifact.stages])
-    from edgedla.builder.host.session import HostSession
-
-    return HostSession(artifact)
 
 
 def artifact_network(artifact: Artifact, name: str) -> Tuple[Network, ArtifactRunner]:

@@ -18,7 +18,7 @@ import onnx
 import pytest
 
 from edgedla.builder import Artifact, HostSession, Stage, build, load_artifact, plan_build, plan_stages, write_scripts
-from edgedla.builder.chain.host_accuracy import HostChain
+from edgedla.builder.chain.host_chain import HostChain
 from edgedla.builder.chain.plan import engines_that_share_sram
 from edgedla.builder.chain.split import StageLayers
 from edgedla.builder.request import BuildRequest, PlanOptions

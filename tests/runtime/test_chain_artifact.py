@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import edgedla
+from edgedla.accuracy.evaluate import open_network
 from edgedla.builder.artifact.store import save_artifact
+from edgedla.builder.chain.host_chain import open_host
 from edgedla.builder.host.session import HostSession
 from edgedla.errors import UsageError
 from edgedla.placement.api import place
@@ -83,6 +85,32 @@ def test_the_chain_gives_what_its_stages_give_in_turn_and_nearly_what_one_engine
             others = outputs_as_arrays(one, single.wait(single.submit(g), WAIT_S))
             for name, a in others.items():
                 assert np.linalg.norm(ours[name] - a) <= 0.01 * np.linalg.norm(a)
+
+
+def test_evaluate_scores_a_chain_as_the_runner_computes_it(built, tmp_path):
+    chain, _, one = built
+    images = np.random.default_rng(3).uniform(0, 1, (3, *chain.inputs[0].shape_nchw[1:])).astype(np.float32)
+    np.savez(tmp_path / "samples.npz", images=images)
+    done = edgedla_verb(
+        "evaluate", str(chain.folder), "--data", str(tmp_path / "samples.npz"), "--metric", "cosine",
+        "--against", str(one.folder), "--format", "json",
+    )  # fmt: skip
+    score = json.loads(done.stdout)["score"]
+    assert (score["basis"], score["samples"]) == ("simulated", 3)
+    assert 0.9999 < score["value"] <= 1
+    network = open_network(chain.folder)
+    assert network.outputs == tuple(b.name for b in chain.outputs)
+    found = network.run({"images": images[:1]})
+    (runner,) = open_runners(chain)
+    with runner:
+        ours = outputs_as_arrays(chain, runner.wait(runner.submit({"images": images[:1]}), WAIT_S))
+    for name, array in ours.items():
+        assert np.array_equal(found[name], array), name
+
+
+def test_a_chain_names_the_inputs_that_it_takes(built):
+    with pytest.raises(UsageError, match="images"):
+        open_host(built[0]).run_arrays({"pictures": np.zeros(1, np.float32)})
 
 
 def run_config(built, **changes):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
+from edgedla.builder.chain.host_chain import HostChain
 from edgedla.builder.chain.plan import ChainPlan
 from edgedla.builder.host.accuracy import (
     CHECK_SAMPLES,
@@ -17,48 +18,14 @@ from edgedla.builder.host.accuracy import (
     output_errors,
     outputs_of,
 )
-from edgedla.builder.host.session import HostSession
 from edgedla.builder.onnx_source import OnnxSource
 from edgedla.errors import BuildError
-from edgedla.formats.pack import pack, unpack
 from edgedla.preprocess.settings import PreprocessSettings
 from edgedla.quantization.samples import Samples, synthetic_samples
 from edgedla.quantization.session import model_input_specs, open_session
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-
-class HostChain:
-    """The stages of a host chain one after the other, through the buffers that stand between them. Simulated."""
-
-    def __init__(self, stages: Sequence[Artifact]) -> None:
-        """Args:
-        stages: saved or loaded, in order.
-        """
-        self.sessions = [HostSession(artifact) for artifact in stages]
-
-    def run_arrays(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
-        """NCHW arrays in real values to all that the stages make.
-
-        What passes between stages has gone through its buffer's type; the network's inputs have not.
-        """
-        values: Dict[str, np.ndarray] = dict(inputs)
-        read = {b.name for s in self.sessions for b in s.artifact.inputs}
-        for session in self.sessions:
-            outputs = session.run_arrays({b.name: values[b.name] for b in session.artifact.inputs})
-            for b in session.artifact.outputs:
-                made = session.as_bound(b, outputs[b.name])
-                if b.name in read:
-                    lies = session.layouts[b.name]
-                    made = unpack(pack(made, lies, scale=b.scale), lies, scale=b.scale)
-                values[b.name] = made
-        return values
-
-    def run(self, names: Sequence[str], feed: Mapping[str, np.ndarray]) -> List[np.ndarray]:
-        """As a session of ONNX Runtime runs."""
-        outputs = self.run_arrays(feed)
-        return [outputs[name] for name in names]
 
 
 class Reference:
