@@ -8,6 +8,8 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 #: A step that changes the objective by less than this share has changed nothing.
 SAME = 1e-6
+#: The level whose steps approximate.
+APPROXIMATE = 3
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class Candidate:
     def rank(self, objective: str) -> Tuple[float, float, float]:
         """Candidates by worth, the best first: the bound kept, the objective, and the same as TensorRT places it.
 
-        The last decides where the best placement leaves the DLA empty whatever was changed: what makes the DLA faster
-        may stay where it costs nothing.
+        The last decides between equals where the best placement leaves the DLA empty whatever was changed: what makes the
+        DLA faster may stay where it costs no accuracy either.
         """
         missed = 0.0 if self.bound_kept else 1.0
         second = "latency" if objective == "loadables" else objective
@@ -65,11 +67,19 @@ class Candidate:
         return float("inf") if value is None else float(value) + extra
 
     def better_than(self, other: Candidate, objective: str) -> bool:
-        """Whether this one ranks before the other by more than rounding."""
-        for mine, its in zip(self.rank(objective), other.rank(objective)):
+        """Whether this one ranks before the other by more than rounding.
+
+        What may cost accuracy has to lower the objective itself.
+        """
+        ranks = list(zip(self.rank(objective), other.rank(objective)))
+        for mine, its in ranks[:2] if self.may_cost_accuracy(other) else ranks:
             if abs(mine - its) > SAME * max(abs(mine), abs(its)) or (mine == float("inf")) != (its == float("inf")):
                 return mine < its
         return False
+
+    def may_cost_accuracy(self, other: Candidate) -> bool:
+        """Whether this one computes more coarsely than the other that it would replace: in INT8, or by one more approximation."""
+        return self.level == APPROXIMATE or (self.precision == "int8" and other.precision != "int8")
 
     @property
     def bound_kept(self) -> bool:

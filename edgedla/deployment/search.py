@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from edgedla.deployment.budget import Budget, BudgetSpent
-from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.candidate import APPROXIMATE, Candidate
 from edgedla.deployment.steps import MODEL, PLACEMENT, Steps
 from edgedla.deployment.store import Step
 from edgedla.errors import BuildError, DataError, EnvironmentMissing, ModelError, RunError, UsageError
@@ -68,7 +68,7 @@ class Search:
         """
         self._as_it_is()
         # Level 0 always ends: without it there is nothing that could stand.
-        for level, work in ((1, self._exact), (2, self._int8), (3, self._approximate)):
+        for level, work in ((1, self._exact), (2, self._int8), (APPROXIMATE, self._approximate)):
             if int(self.request.level or 0) >= level:
                 self._guarded(level, work)
         if self.best is None:
@@ -147,9 +147,9 @@ class Search:
                 only=(rewrite,),
             )  # fmt: skip
             if not fixed.value["rewrites"]:
-                self._note(name, 3, "undone", "it matches nothing here, or lowers no predicted cost")
+                self._note(name, APPROXIMATE, "undone", "it matches nothing here, or lowers no predicted cost")
                 continue
-            candidate = self._candidate(name, 3, fixed.file(MODEL), base.precision, fixed)
+            candidate = self._candidate(name, APPROXIMATE, fixed.file(MODEL), base.precision, fixed)
             candidate = replace(candidate, rewrites={**base.rewrites, **candidate.rewrites})
             if base.precision == "int8":
                 self._offer_int8(candidate)
@@ -240,7 +240,9 @@ class Search:
             return ""
         objective = self._objective
         if not candidate.better_than(best, objective):
-            return f"predicted {_text(candidate, objective)}, no better than {_text(best, objective)}"
+            why = f"predicted {_text(candidate, objective)}, no better than {_text(best, objective)}"
+            coarser = candidate.may_cost_accuracy(best) and candidate.rank(objective) < best.rank(objective)
+            return f"{why}: what may cost accuracy has to lower the cost itself" if coarser else why
         if candidate.precision == best.precision and candidate.share_macs_dla < best.share_macs_dla - 1e-9:
             return (
                 f"{candidate.share_macs_dla:.1%} of the MACs can run on the DLA, {best.share_macs_dla:.1%} without it"

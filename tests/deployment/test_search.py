@@ -1,4 +1,4 @@
-"""Which of the INT8 candidates is calibrated, and which stands."""
+"""Which of the INT8 candidates is calibrated, and which stands; what wins where the predicted cost is the same."""
 
 from __future__ import annotations
 
@@ -72,3 +72,45 @@ def test_the_second_is_calibrated_where_it_may_be_the_better(
     best = search.run()
     assert steps.calibrated == calibrated
     assert (best.precision, best.model.name) == ("int8", stands)
+
+
+def way(level: int, precision: str, latency_us: float, by_tensorrt_us: float, bound_kept: bool = True) -> Candidate:
+    predicted = {
+        "build": {"latency_us": latency_us}, "tensorrt": {"latency_us": by_tensorrt_us},
+        "check": {"share_macs_dla": 1.0, "loadables": 1}, "bound_us": None, "bound_kept": bound_kept,
+    }  # fmt: skip
+    return Candidate("one", level, Path(), "", precision, {}, {}, predicted, Path())
+
+
+@pytest.mark.parametrize(
+    ("new", "kept", "replaces"),
+    [
+        # The best placement leaves the DLA empty; on the DLA the step would be faster.
+        (way(1, "fp16", 200.0, 300.0), way(0, "fp16", 200.0, 900.0), True),
+        (way(2, "int8", 200.0, 300.0), way(0, "fp16", 200.0, 900.0), False),
+        (way(3, "fp16", 200.0, 300.0), way(1, "fp16", 200.0, 900.0), False),
+        (way(3, "int8", 200.0, 300.0), way(3, "int8", 200.0, 900.0), False),
+        # Between two in INT8 nothing more is lost.
+        (way(2, "int8", 200.0, 300.0), way(2, "int8", 200.0, 900.0), True),
+        (way(2, "int8", 199.0, 950.0), way(0, "fp16", 200.0, 900.0), True),
+        (way(2, "int8", 200.0, 900.0), way(0, "fp16", 200.0, 900.0, bound_kept=False), True),
+        (way(2, "int8", 200.0 * (1 - 1e-9), 300.0), way(0, "fp16", 200.0, 900.0), False),
+    ],
+)
+def test_what_may_cost_accuracy_has_to_lower_the_objective_itself(
+    new: Candidate, kept: Candidate, replaces: bool
+) -> None:
+    assert new.better_than(kept, "latency") is replaces
+
+
+def test_fp16_stays_where_int8_lowers_nothing_and_nothing_is_calibrated(tmp_path: Path) -> None:
+    steps = StepsOfTimes(tmp_path, {}, "")
+    steps.predict = lambda model, precision, name: SimpleNamespace(  # type: ignore[method-assign]
+        value=way(0, precision, 200.0, 900.0 if precision == "fp16" else 300.0).predicted, folder=model.parent
+    )
+    search = Search(steps, Budget(60.0), lambda phase, done, of: None)  # type: ignore[arg-type]
+    assert search.run().precision == "fp16"
+    assert steps.calibrated == []
+    undone = [t.reason for t in search.trials if t.level == 2]
+    assert len(undone) == 2
+    assert all("may cost accuracy has to lower the cost itself" in why for why in undone)
