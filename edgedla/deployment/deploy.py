@@ -13,6 +13,7 @@ from edgedla.arguments import typed
 from edgedla.builder import load_artifact
 from edgedla.deployment.budget import Budget
 from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.claim import WORK, claim, record
 from edgedla.deployment.commands import commands_of
 from edgedla.deployment.data import Parts, parts_of
 from edgedla.deployment.deployment import Deployment
@@ -28,7 +29,6 @@ from edgedla.errors import UsageError
 from edgedla.files import remove_folder, sha256_of
 from edgedla.publishing import publication
 
-WORK = ".work"
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
 
@@ -51,8 +51,9 @@ def deploy(
         model: path of an ONNX file, its bytes, an onnx.ModelProto, or whatever `edgedla.convert` takes: the path of a model
             of another framework, a PyTorch module or program, a Keras model.
         example_inputs: of a PyTorch module: a tensor, several in order, or by name of forward's parameters.
-        out: folder of the result with its reports, which appear together; finished steps stand in `.work` below it, and a
-            second call goes on from them. None: a temporary folder that lives as long as the Deployment.
+        out: folder of the result with its reports, which appear together: a new or empty one, or that of an earlier deployment
+            of the same model. Finished steps stand in `.work` below it, and a second call goes on from them. None: a
+            temporary folder that lives as long as the Deployment.
         request: what is asked; or its fields as keywords: target, level, data, metric, max_drop, objective and so on.
         say: called with one line per step. progress: called with (phase, done, of) while scales are made.
         fresh: forget finished steps.
@@ -66,6 +67,7 @@ def deploy(
     asked = request or DeployRequest(**options)
     keeper = tempfile.TemporaryDirectory(prefix="edgedla-deploy-") if out is None else None
     folder = Path(keeper.name if keeper is not None else os.fspath(out or "."))
+    claim(folder, model)
     with occupied(folder / WORK, key_of(model, example_inputs, asked), fresh):
         return _deployed(model, example_inputs, asked, folder, keeper, say, progress, fresh)
 
@@ -79,6 +81,7 @@ def _deployed(
         for entry in work.iterdir():
             if entry.name != LOCK:
                 remove_folder(entry)
+    record(work, model)
     source, conversion = as_source(model, example_inputs, work, asked, say)
     budget = Budget(asked.budget_s)
     steps, parts = _steps(asked, Store(work, say), source)

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from edgedla.conversion.cached import conversion_line, converted
 from edgedla.conversion.objects import object_kind
+from edgedla.deployment.claim import model_name
 from edgedla.deployment.request import DeployRequest
 from edgedla.errors import EdgedlaError, UsageError
 from edgedla.files import write_atomic
@@ -30,11 +31,11 @@ def as_source(
     from edgedla.builder.building import as_file
     from edgedla.builder.onnx_input import read_model
 
-    name, facts = "model", None  # type: Tuple[str, Facts]
+    name = model_name(model)
+    facts: Facts = None
     if object_kind(model) is not None:
         from edgedla.conversion.convert import convert
 
-        name = type(model).__name__
         made = convert(model, example_inputs=example_inputs, shapes=request.shapes, **request.platform)
         model, facts = made.model, made.to_dict()
         if say is not None:
@@ -44,7 +45,6 @@ def as_source(
                          allowed="with a PyTorch module, a Keras model or a TensorFlow module",
                          hint="shapes= fixes the sizes of an ONNX model")  # fmt: skip
     elif isinstance(model, (str, os.PathLike)):
-        name = Path(model).stem
         model, facts = converted(os.fspath(model), shapes=request.shapes, say=say, **request.platform)
     with as_file(model) as path:
         return write_atomic(folder / f"{name}.onnx", read_model(path).SerializeToString(), follow=False), facts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
@@ -51,8 +52,8 @@ def parse_budget(text: str) -> float:
 
 @click.command(epilog=EPILOG)
 @click.argument("model", metavar="MODEL")
-@click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Artifact, model, and reports; a second "
-              "call goes on from the steps that are finished.")  # fmt: skip
+@click.option("-o", "--output", "out", required=True, metavar="FOLDER", help="Artifact, model, and reports; a new or "
+              "empty folder, or this model's earlier one: a second call goes on from the steps that are finished.")  # fmt: skip
 @platform_options()
 @click.option(
     "--level", type=click.IntRange(0, 3), help="What may be changed; see below.  [default: 2 with --data, else 1]"
@@ -111,9 +112,10 @@ def deploy(model: str, out: str, **given: Any) -> int:
 
     Writes the artifact, the model that was built, its placement and scales, and the test report (report.html, report.md,
     deployment.json). Costs are predicted; on a laptop accuracy is simulated. Exit code 0: accepted; 1: the metric falls
-    too far on the last samples, or no frame keeps --max-latency; 5: a build failed, or another deployment with other
-    options writes into FOLDER now.
+    too far on the last samples, or no frame keeps --max-latency; 2: FOLDER holds other files, or another model's
+    deployment; 5: a build failed, or another deployment with other options writes into FOLDER now.
     """
+    from edgedla.deployment.claim import claim
     from edgedla.deployment.deploy import deploy as run
     from edgedla.deployment.request import DeployRequest
     from edgedla.deployment.source import check_sizes
@@ -132,6 +134,7 @@ def deploy(model: str, out: str, **given: Any) -> int:
         for shapes in sizes
     ]  # fmt: skip
     if len(requests) > 1:
+        claim(Path(out), model, [size_name(request.shapes) for request in requests])
         check_sizes(model, requests)
     for request in requests:
         folder = out if len(requests) == 1 else os.path.join(out, size_name(request.shapes))

@@ -1,0 +1,102 @@
+"""Whose an output folder is: a deployment goes into a new or empty folder, or over an earlier one of the same model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Collection, Dict, Optional
+
+from edgedla.deployment.deployment import FILES, REPORTS
+from edgedla.deployment.occupied import LOCK
+from edgedla.documents import identify
+from edgedla.errors import DocumentError, UsageError
+from edgedla.files import sha256_of, writing
+from edgedla.sealed import is_plain_file, read_sealed, write_sealed
+from edgedla.strict_documents import read_json
+
+WORK = ".work"
+#: In the folder of steps: which model they are of.
+MODEL_RECORD = "model.json"
+_ALLOWED = "a new folder, an empty one, or an earlier deployment of the same model"
+
+
+def model_name(model: Any) -> str:
+    """What a deployment calls the model: a file's name without its ending, an object's type."""
+    from edgedla.conversion.objects import object_kind
+
+    if isinstance(model, (str, os.PathLike)):
+        return Path(model).stem
+    return "model" if object_kind(model) is None else type(model).__name__
+
+
+def identity_of(model: Any) -> Dict[str, Any]:
+    """Name, place and content of the model, as far as it has them. The place stays in the folder of steps."""
+    identity: Dict[str, Any] = {"name": model_name(model)}
+    if isinstance(model, (str, os.PathLike)):
+        identity["path"] = os.path.realpath(model)
+        if os.path.isfile(model):
+            identity["sha256"] = sha256_of(model)
+    return identity
+
+
+def claim(folder: Path, model: Any, sizes: Collection[str] = ()) -> None:
+    """Lets a folder pass that this model may be deployed into; nothing is written.
+
+    The same model is the same content, or the same file whatever it holds now: it was trained on.
+
+    Args:
+        sizes: of a model that is deployed once per size: names of the folders below `folder`, which are claimed too.
+
+    Raises:
+        UsageError: other files stand there, or the deployment of another model.
+    """
+    for name in sizes:
+        claim(folder / name, model)
+    if not folder.is_dir():
+        return
+    with writing(folder):
+        found = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    found = [name for name in found if not (sizes and _begun(folder / name))]
+    if not found:
+        return
+    deployed = _deployed_name(folder)
+    if deployed is None and not (_begun(folder) and set(found) <= {*FILES, *REPORTS.values()}):
+        listed = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+        raise UsageError(f"the folder holds other files: {listed}", where=str(folder), allowed=_ALLOWED)
+    theirs = read_sealed(folder / WORK / MODEL_RECORD) or {"name": deployed}
+    if theirs["name"] is not None:
+        _require_same(folder, identity_of(model), theirs)
+
+
+def record(work: Path, model: Any) -> None:
+    """Writes down in the folder of steps which model they are of."""
+    write_sealed(work / MODEL_RECORD, identity_of(model))
+
+
+def _require_same(folder: Path, ours: Dict[str, Any], theirs: Dict[str, Any]) -> None:
+    content, path, name = (theirs.get(key) for key in ("sha256", "path", "name"))
+    if content is not None and content == ours.get("sha256"):
+        return
+    if name == ours["name"] and (path is None or path == ours.get("path")):
+        return
+    which = f"{name}, not of {ours['name']}" if name != ours["name"] else f"another {name}, of {path}"
+    raise UsageError(
+        f"the folder holds the deployment of {which}", where=str(folder), allowed=_ALLOWED,
+        hint="give another folder with -o, or remove this one first",
+    )  # fmt: skip
+
+
+def _begun(folder: Path) -> bool:
+    """Whether a deployment stands there, or was begun."""
+    return is_plain_file(folder / WORK / LOCK) or _deployed_name(folder) is not None
+
+
+def _deployed_name(folder: Path) -> Optional[str]:
+    """What the deployment in the folder calls its model; None where there is none."""
+    file = folder / REPORTS["json"]
+    try:
+        document: Any = read_json(file) if is_plain_file(file) else None
+    except DocumentError:
+        return None
+    identity = identify(document)
+    return str(document.get("model")) if identity is not None and identity[0] == "edgedla.deployment" else None
