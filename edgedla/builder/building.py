@@ -29,8 +29,9 @@ from edgedla.builder.plan.plan import BuildPlan, Calibration
 from edgedla.builder.request import BuildRequest, Model, Say, preprocess_of, settled
 from edgedla.builder.standing import discard_stages, standing, tell
 from edgedla.builder.trtexec.files import Scripts, scripts_of
-from edgedla.errors import BuildError, EnvironmentMissing, ModelError, UsageError
+from edgedla.errors import BuildError, EnvironmentMissing, UsageError
 from edgedla.graph import LayerGraph
+from edgedla.importers.model_file.onnx_file import require_model_file
 from edgedla.preprocess.settings import with_embedded
 from edgedla.quantization.calibration_cache import write_cache
 from edgedla.quantization.numerics import departures
@@ -280,13 +281,12 @@ def as_file(model: Model) -> Iterator[Path]:
     """A path for a model given as path, bytes or ModelProto; the latter two go to a temporary file.
 
     Raises:
-        ModelError: no such file.
+        ModelError: no file stands there.
         UsageError: something else, such as a LayerGraph, which has no weights.
     """
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
-        if not path.is_file():
-            raise ModelError("no such file", where=str(path))
+        require_model_file(path)
         yield path
         return
     import tempfile

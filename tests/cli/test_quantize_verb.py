@@ -45,6 +45,21 @@ def run(*args: object) -> int:
     return exit_code_of([str(a) for a in args])
 
 
+@pytest.mark.parametrize("verb", ["quantize", "build", "deploy"])
+def test_a_folder_in_place_of_a_model_is_told_with_what_to_give(
+    verb: str, files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    model, _ = files
+    platform = ("--target", "agx-orin-64gb", "-o", tmp_path / "out")
+    assert run(verb, tmp_path, *platform) == 3
+    told = f"{tmp_path}: a folder, not a model file\n  give the file in it: {model}"
+    assert told in capsys.readouterr().err
+    model.rename(tmp_path / "net.bin")
+    assert run(verb, tmp_path, *platform) == 3
+    assert "it holds no .onnx file: give a model's file" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_ranges_of_a_cache_are_called_given(
     files: Tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
@@ -75,16 +76,37 @@ def read(model: Any) -> OnnxFile:
     )
 
 
-def _read_path(path: Path) -> OnnxFile:
+def require_model_file(path: Path) -> None:
+    """Lets a path pass that a plain file stands at.
+
+    Raises:
+        ModelError: a folder, a pipe, or nothing stands there, or the path is none.
+    """
     where = str(path)
     try:
-        if path.is_dir():
-            inside = sorted(p.name for p in path.glob("*.onnx"))[:5]
-            hint = f"it holds {', '.join(inside)}" if inside else "it holds no .onnx file"
-            raise ModelError("a folder, not a model file", where=where, hint=hint)
-        if path.exists() and not path.is_file():
-            # A named pipe would block the open until somebody writes.
-            raise ModelError("a pipe or device, not a file", where=where, hint="write the model to a file first")
+        mode = os.stat(path).st_mode
+    except FileNotFoundError as e:
+        raise ModelError("no such file", where=where, hint=f"the current folder is {Path.cwd()}") from e
+    except (OSError, ValueError) as e:
+        # ValueError: a path with a null byte.
+        raise ModelError(f"the file cannot be read: {e}", where=where) from e
+    if stat.S_ISDIR(mode):
+        inside = sorted(p.name for p in path.glob("*.onnx"))[:5]
+        hint = "it holds no .onnx file: give a model's file"
+        if inside:
+            hint = (
+                f"give the file in it: {path / inside[0]}" if len(inside) == 1 else f"give one of {', '.join(inside)}"
+            )
+        raise ModelError("a folder, not a model file", where=where, hint=hint)
+    if not stat.S_ISREG(mode):
+        # A named pipe would block the open until somebody writes.
+        raise ModelError("a pipe or device, not a file", where=where, hint="write the model to a file first")
+
+
+def _read_path(path: Path) -> OnnxFile:
+    where = str(path)
+    require_model_file(path)
+    try:
         with path.open("rb") as f:
             size = os.fstat(f.fileno()).st_size
             if size == 0:
@@ -92,10 +114,8 @@ def _read_path(path: Path) -> OnnxFile:
             sha256 = _sha256(f)
             with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 proto = parse(data, where)
-    except FileNotFoundError as e:
-        raise ModelError("no such file", where=where, hint=f"the current folder is {Path.cwd()}") from e
     except (OSError, ValueError) as e:
-        # ValueError: a path with a null byte, or something that cannot be mapped.
+        # ValueError: something that cannot be mapped.
         raise ModelError(f"the file cannot be read: {e}", where=where) from e
     return OnnxFile(proto, path.stem, where, path.parent, sha256)
 
