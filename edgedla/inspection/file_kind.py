@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Mapping, Tuple
 
 from edgedla.builder.artifact.artifact import MANIFEST
+from edgedla.builder.artifact.load import folder_hint
 from edgedla.documents import DOCUMENTS, identify
 from edgedla.errors import DocumentError
 from edgedla.records.build_log_lines import recognise
@@ -49,7 +50,7 @@ def detect(path: Path) -> Found:
     if path.is_dir():
         if (path / MANIFEST).exists():
             return Found("artifact")
-        raise DocumentError("a folder without manifest.json is no artifact", where=str(path))
+        raise DocumentError("a folder without manifest.json is no artifact", where=str(path), hint=folder_hint(path))
     if path.exists() and not path.is_file():
         # A named pipe would block the open, a device might never end.
         raise DocumentError("a pipe or device, not a file", where=str(path), hint="write it to a file first")

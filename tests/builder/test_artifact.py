@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import jsonschema
 import pytest
@@ -14,6 +14,7 @@ from edgedla.builder import Artifact, Binding, Running, load_artifact
 from edgedla.builder.artifact.artifact import manifest_digest
 from edgedla.builder.artifact.store import save_artifact
 from edgedla.errors import BuildError, DocumentError, EnvironmentMissing, UsageError
+from edgedla.inspection.file_kind import detect
 
 SCHEMA = Path(__file__).resolve().parents[2] / "edgedla/schemas/artifact.schema.json"
 
@@ -160,6 +161,34 @@ def test_no_artifact_is_told_from_an_unfinished_one(tmp_path: Path) -> None:
         load_artifact(tmp_path)
     with pytest.raises(DocumentError, match="no artifact"):
         load_artifact(tmp_path / "nowhere")
+
+
+def test_a_folder_with_artifacts_in_it_names_them(tmp_path: Path) -> None:
+    def hint() -> str:
+        with pytest.raises(DocumentError, match="no artifact") as caught:
+            load_artifact(tmp_path)
+        assert detect_hint(tmp_path) == caught.value.hint
+        return str(caught.value.hint)
+
+    assert hint() == "give the folder that `edgedla build -o` wrote"
+    for size in ("1x3x8x8", "1x3x16x16"):
+        save(tmp_path / "sizes" / size / "artifact")
+    (tmp_path / "sizes" / "1x3x8x8" / "artifact").rename(tmp_path / "one")
+    assert hint() == f"give the artifact in it: {tmp_path / 'one'}"
+    save(tmp_path / "two")
+    assert hint() == f"give one of the artifacts in it: {tmp_path / 'one'}, {tmp_path / 'two'}"
+    # What `deploy` wrote goes before whatever else lies there.
+    save(tmp_path / "artifact")
+    assert hint() == f"give the artifact in it: {tmp_path / 'artifact'}"
+    with pytest.raises(DocumentError) as caught:
+        load_artifact(tmp_path / "sizes")
+    assert caught.value.hint == f"give the artifact in it: {tmp_path / 'sizes' / '1x3x16x16' / 'artifact'}"
+
+
+def detect_hint(folder: Path) -> Optional[str]:
+    with pytest.raises(DocumentError) as caught:
+        detect(folder)
+    return caught.value.hint
 
 
 def test_stale_artifacts_are_refused(tmp_path: Path) -> None:

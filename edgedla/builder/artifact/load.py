@@ -90,7 +90,7 @@ def _read_manifest(path: Path) -> Tuple[Artifact, Tuple[StageEntry, ...]]:
             if unfinished
             else "no artifact: manifest.json is missing",
             where=str(path.parent),
-            hint="run the build again; it resumes" if unfinished else "give the folder that `edgedla build -o` wrote",
+            hint="run the build again; it resumes" if unfinished else folder_hint(path.parent),
         )
     damaged, hint = "the manifest is damaged", "build it again"
     document = read_json(path, wrong=damaged, most_bytes=MANIFEST_LIMIT_BYTES, hint=hint)
@@ -136,6 +136,19 @@ def artifact_hint(file: Path) -> str:
         )
     if file.suffix.lower() == ".onnx":
         return f"edgedla build {file} -o ARTIFACT"
+    return "give the folder that `edgedla build -o` wrote"
+
+
+def folder_hint(folder: Path) -> str:
+    """What to do with a folder where an artifact is wanted: the artifacts in it are named, as in one that `deploy` wrote."""
+    inside = [folder / "artifact"] if (folder / "artifact" / MANIFEST).is_file() else []
+    if not inside:
+        inside = sorted(p.parent for p in [*folder.glob(f"*/{MANIFEST}"), *folder.glob(f"*/artifact/{MANIFEST}")])
+    if len(inside) == 1:
+        return f"give the artifact in it: {inside[0]}"
+    if inside:
+        listed = ", ".join(map(str, inside[:3])) + (", ..." if len(inside) > 3 else "")
+        return f"give one of the artifacts in it: {listed}"
     return "give the folder that `edgedla build -o` wrote"
 
 
