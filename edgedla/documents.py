@@ -91,6 +91,15 @@ def identify(value: Any) -> Optional[Tuple[str, int]]:
     return name, version
 
 
+def described(value: Any) -> Optional[str]:
+    """What a parsed document is, for a message; None for what no command of edgedla writes."""
+    identity = identify(value)
+    if identity is None:
+        return None
+    row = DOCUMENTS[identity[0]]
+    return f"it is edgedla's {row.kind} document, which `{row.written_by}` writes"
+
+
 def require(value: Any, name: str, where: Optional[str] = None) -> None:
     """Lets a document of this name and version pass.
 
@@ -101,13 +110,15 @@ def require(value: Any, name: str, where: Optional[str] = None) -> None:
     identity = identify(value)
     if identity == wanted:
         return
-    if identity is not None:
+    if identity is None:
+        what = f"is no {DOCUMENTS[name].kind} of edgedla"
+    elif identity[0] == name:
         what = f"written as {identity[0]}, version {identity[1]}"
     else:
-        what = f"is no {DOCUMENTS[name].kind} of edgedla"
+        what = f"is no {DOCUMENTS[name].kind} of edgedla: {described(value)}"
     raise DocumentError(
         what, where=where, allowed=f'"document": "{wanted[0]}", "schema_version": {wanted[1]}',
-        hint=f"`{DOCUMENTS[name].written_by}` writes it",
+        hint=f"`{DOCUMENTS[name].written_by}` writes one",
     )  # fmt: skip
 
 

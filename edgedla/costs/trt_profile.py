@@ -18,9 +18,10 @@ from edgedla.costs.profile import (
     positive,
     read_json,
 )
-from edgedla.errors import DocumentError
+from edgedla.documents import described
+from edgedla.errors import DocumentError, UsageError
 from edgedla.graph import LayerGraph
-from edgedla.records.engine_info import EngineInfo, EngineLayer, parse_engine_info
+from edgedla.records.engine_info import EngineInfo, EngineLayer, is_engine_info, parse_engine_info
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -83,6 +84,12 @@ def with_measurements(
     return model.with_profile(merged)
 
 
+def require_profile(profile: Any, layer_info: Optional[PathLike]) -> None:
+    """Raises UsageError where layers of an engine are given, and no times of them: the file would not be looked at."""
+    if layer_info is not None and profile is None:
+        raise UsageError("layers of an engine without their times", where="--layer-info", allowed="with --profile")
+
+
 def import_trtexec(
     profile: PathLike, graph: LayerGraph, model: CostModel, layer_info: Optional[PathLike] = None
 ) -> Profile:
@@ -112,9 +119,13 @@ def parse_times(document: Any, where: str = "profile") -> Tuple[LayerTime, ...]:
         DocumentError: it has another form, or no lines.
     """
     if not isinstance(document, list):
+        found = described(document)
+        if found is None:
+            found = "it is the engine inspector's output, for --layer-info" if is_engine_info(document) else "no list"
         raise DocumentError(
-            "not trtexec's profile: no list", where=where, hint="write it with trtexec --exportProfile=FILE"
-        )
+            f"no profile: {found}", where=where, allowed="a list that trtexec wrote, or edgedla's cost profile",
+            hint="write it with trtexec --exportProfile=FILE, or with `edgedla bench ARTIFACT --onnx MODEL --export-profile FILE`",
+        )  # fmt: skip
     times: List[LayerTime] = []
     for i, entry in enumerate(document):
         entry_where = f"{where}: entry {i}"
@@ -245,9 +256,9 @@ class _Resolver:
                 self._of_node.setdefault(layer.onnx_node, []).append(layer.index)
         # A name of the form first...last does not list what lies between: all that no other engine layer names.
         self._named: Set[int] = set()
-        for described in engine:
-            if not (described.node and described.node.members is None):
-                self._named.update(self._listed(described))
+        for layer in engine:
+            if not (layer.node and layer.node.members is None):
+                self._named.update(self._listed(layer))
 
     def holds(self, layers: Iterable[int]) -> bool:
         return self._held.issuperset(layers)

@@ -10,7 +10,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from edgedla.arguments import typed
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
-from edgedla.costs.trt_profile import with_measurements
+from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import NoPlacement, UsageError
 from edgedla.placement.prediction.one_in_flight import OneInFlight
 from edgedla.placement.problem.baselines import baselines
@@ -174,6 +174,7 @@ def prepare(models: Union[ModelSource, Sequence[ModelSource]], request: Placemen
         several, platform, request.precision, request.pins, allowed, request.use_unknown, request.shapes, request.batch,
         request.rates,
     )  # fmt: skip
+    require_profile(request.profile, request.layer_info)
     if isinstance(request.profile, Profile):
         costs = costs.with_profile(request.profile)
     elif request.profile is not None:

@@ -190,15 +190,16 @@ def costs_of(graph: LayerGraph, platform: Platform, precision: str, options: Opt
     """The costs that the options ask for, of one network.
 
     Raises:
-        UsageError: an unknown power mode, or a profile of another module or mode.
+        UsageError: an unknown power mode, a profile of another module or mode, or layers of an engine without their times.
         DocumentError: the profile cannot be read, or is of another network.
     """
+    from edgedla.costs.trt_profile import require_profile, with_measurements
+
     options = options or CostOptions()
+    require_profile(options.profile, options.layer_info)
     costs = CostModel.load(platform, precision, options.power_mode)
     if options.profile is None:
         return costs
-    from edgedla.costs.trt_profile import with_measurements
-
     return with_measurements(costs, options.profile, [graph], options.layer_info)
 
 

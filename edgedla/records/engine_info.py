@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
+from edgedla.documents import described
 from edgedla.errors import DocumentError
 from edgedla.records.foreign_node import ForeignNode, names_in, parse_foreign_node
 from edgedla.records.json_text import parse_json
@@ -165,8 +166,9 @@ def parse_engine_info(document: Any, where: str = "inspector output") -> EngineI
         DocumentError: it has another form.
     """
     if not is_engine_info(document):
+        found = described(document) or "no list named Layers"
         raise DocumentError(
-            "not the output of TensorRT's engine inspector: no list named Layers", where=where,
+            f"not the output of TensorRT's engine inspector: {found}", where=where,
             hint="write it with trtexec --exportLayerInfo=FILE --profilingVerbosity=detailed",
         )  # fmt: skip
     entries = document["Layers"] if isinstance(document, Mapping) else document

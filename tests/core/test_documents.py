@@ -213,7 +213,10 @@ def test_identify(value: Any, identity: Any) -> None:
     ("value", "what"),
     [
         ({"schema": "edgedla.plan/2"}, "written as edgedla.plan, version 2"),
-        ({"document": "edgedla.check", "schema_version": 1}, "written as edgedla.check, version 1"),
+        (
+            {"document": "edgedla.check", "schema_version": 1},
+            "is no plan of edgedla: it is edgedla's check document, which `edgedla check --format json` writes",
+        ),
         ({"some": "thing"}, "is no plan of edgedla"),
     ],
 )

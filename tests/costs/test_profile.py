@@ -21,6 +21,9 @@ from edgedla.costs.profile import (
 from edgedla.costs.trt_profile import LayerTime, assign, import_trtexec, parse_times, with_measurements
 from edgedla.documents import schema
 from edgedla.errors import DocumentError, UsageError
+from edgedla.placement.api import place
+from edgedla.placement.prediction.predict import predict
+from edgedla.placement.worth import CostOptions, costs_of
 from edgedla.records.engine_info import parse_engine_info
 from edgedla.targets import platform_for
 from tests.costs.cost_graphs import Builder, residual_block
@@ -218,6 +221,43 @@ def test_a_broken_profile_file_is_a_document_error(tmp_path, text: str, message:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DocumentError, match=message):
         import_trtexec(path, residual_block(), CostModel.load(ORIN, "int8"))
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"document": "edgedla.placement", "schema_version": 1}, "edgedla's placement document, which `edgedla place"),
+        ({"document": "edgedla.check", "schema_version": 1}, "edgedla's check document, which `edgedla check"),
+        ({"Layers": [], "Bindings": []}, "the engine inspector's output, for --layer-info"),
+    ],
+)
+def test_another_document_in_place_of_a_profile_is_named(tmp_path, document: dict, said: str) -> None:
+    path, times = tmp_path / "p.json", tmp_path / "times.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    times.write_text('[{"count": 3}, {"name": "conv0", "averageMs": 1}]', encoding="utf-8")
+    costs = CostModel.load(ORIN, "int8")
+    with pytest.raises(DocumentError, match="no profile: it is ") as caught:
+        with_measurements(costs, path, [residual_block()])
+    assert said in caught.value.what
+    assert "--exportProfile=FILE" in str(caught.value)
+    if "document" in document:
+        with pytest.raises(DocumentError, match="not the output of TensorRT's engine inspector: it is ") as caught:
+            with_measurements(costs, times, [residual_block()], path)
+        assert said in caught.value.what
+
+
+def test_layers_of_an_engine_without_their_times_are_not_passed_over_in_silence(tmp_path) -> None:
+    path = tmp_path / "layers.json"
+    path.write_text('{"Layers": []}', encoding="utf-8")
+    graph = residual_block()
+    for ask in (
+        lambda: costs_of(graph, ORIN, "int8", CostOptions(layer_info=path)),
+        lambda: predict(graph, target="agx-orin-64gb", layer_info=path),
+        lambda: place(graph, target="agx-orin-64gb", layer_info=path),
+    ):
+        with pytest.raises(UsageError, match="without their times") as caught:
+            ask()
+        assert (caught.value.where, caught.value.allowed) == ("--layer-info", "with --profile")
 
 
 def test_a_missing_file_is_a_document_error(tmp_path) -> None:

@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 from edgedla.arguments import typed
 from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
-from edgedla.costs.trt_profile import with_measurements
+from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import UsageError
 from edgedla.placement.prediction.assignments import Assignment, devices_of_model, each_model, opened
 from edgedla.placement.prediction.lanes import lanes_of
@@ -98,6 +98,7 @@ def predict(
     cores = platform.module.dla_cores if platform.has_dla else 0
     allowed = DEVICES[: 1 + cores]
     inputs = read_models(several, platform, costs.precision, (), allowed, use_unknown, shapes, batch, None)
+    require_profile(profile, layer_info)
     if isinstance(profile, Profile):
         costs = costs.with_profile(profile)
     elif profile is not None:
