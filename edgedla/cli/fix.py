@@ -178,11 +178,11 @@ def fix(
     written = tuple(map(str, result.save(output))) if output is not None and holds else ()
     deliver(targets, lambda wanted, terminal: render_fix(result, wanted, written, terminal))
     say_where(targets, lambda: f"{subject(result)}\n{headline(result)[1]}\n", beside=written)
-    _require_holds(result, models[0])
+    _require_holds(result, models[0], shapes, batch)
     return 1 if result.purpose != "hybrid" and result.after.passes is not True else 0
 
 
-def _require_holds(result: Any, where: str) -> None:
+def _require_holds(result: Any, where: str, shapes: Any, batch: Optional[int]) -> None:
     """Raises:
     RunError: the rewritten network differs. ModelError: TensorRT's parser still refuses it.
     """
@@ -193,10 +193,13 @@ def _require_holds(result: Any, where: str) -> None:
             hint="No model was written. Prove it on real inputs with --data, or leave rewrites out with --skip.",
         )
     if result.after.refused:
+        from edgedla.graph.open_sizes import GivenSizes
+
+        again = " ".join(filter(None, ("edgedla check MODEL", GivenSizes(shapes, batch).options())))
         raise ModelError(
             result.after.refused,
             where=where,
-            hint="No model was written: no rewrite makes it one that the parser takes. `edgedla check` says where it stops.",
+            hint=f"No model was written: no rewrite makes it one that the parser takes. `{again}` says where it stops, and why.",
         )
 
 

@@ -256,9 +256,9 @@ class _Resolver:
                 self._of_node.setdefault(layer.onnx_node, []).append(layer.index)
         # A name of the form first...last does not list what lies between: all that no other engine layer names.
         self._named: Set[int] = set()
-        for layer in engine:
-            if not (layer.node and layer.node.members is None):
-                self._named.update(self._listed(layer))
+        for made in engine:
+            if not (made.node and made.node.members is None):
+                self._named.update(self._listed(made))
 
     def holds(self, layers: Iterable[int]) -> bool:
         return self._held.issuperset(layers)

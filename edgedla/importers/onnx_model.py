@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from edgedla.errors import ModelError, ModelTooLarge, UsageError
+from edgedla.errors import EdgedlaError, ModelError, ModelTooLarge, UsageError
 from edgedla.graph import Layer, LayerGraph, OnnxNode, Tensor
-from edgedla.graph.open_sizes import require_given
+from edgedla.graph.open_sizes import GivenSizes, require_given
 from edgedla.graph.source import SourceLocation
+from edgedla.graph.tensor import dims_text
 from edgedla.importers.context import Context
 from edgedla.importers.model_file.described_shapes import described_tensors
 from edgedla.importers.model_file.onnx_file import OnnxFile, read
@@ -46,7 +47,12 @@ def import_model(
     sizes = Batch(batch, open_batch)
     with paused_garbage_collection():
         shared = shared_parameters(source.model.graph)
-        exported = _import(source, trt, shapes, sizes)
+        try:
+            exported = _import(source, trt, shapes, sizes)
+        except ModelError as e:
+            if isinstance(e, ModelTooLarge) or (batch is None and not shapes):
+                raise
+            raise _blamed(e, source, trt, GivenSizes(shapes, batch)) from e
         if not shared:
             return exported
         if not as_trained:
@@ -55,6 +61,21 @@ def import_model(
     if [layer.type for layer in trained.layers] == [layer.type for layer in exported.layers]:
         return exported
     return replace(trained, as_exported=exported)
+
+
+def _blamed(error: ModelError, source: OnnxFile, trt: Tuple[int, ...], given: GivenSizes) -> ModelError:
+    """The error, with the sizes that were given named as its cause where the model is read without them."""
+    try:
+        alone = _import(source, trt, None, Batch(None, None))
+    except EdgedlaError:
+        return error
+    own = ", ".join(f"{name} {dims_text(alone.tensors[name].dims)}" for name in alone.inputs)
+    hint = (
+        f"{given.options()} breaks it: with its own sizes ({own}) the model is read. Something in it is fixed to the sizes that "
+        "it was exported with: export it with the sizes wanted, or leave the option out"
+    )
+    return ModelError(error.what, where=error.where, allowed=error.allowed,
+                      hint="\n  ".join(filter(None, (hint, error.hint))))  # fmt: skip
 
 
 @contextmanager

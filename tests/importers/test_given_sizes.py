@@ -1,0 +1,79 @@
+"""Sizes that a model is fine without: an error that they cause names them; one that it has anyway does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+
+from edgedla.cli.main import exit_code_of
+from edgedla.errors import ModelError, ModelTooLarge
+from edgedla.importers import load_onnx
+from tests.models import node, onnx_model, save
+
+
+def flattened(to: int, batch: Any = 1) -> Any:
+    """x (batch, 3, 8, 8) -> a convolution -> y (1, to), as an export of one batch writes it."""
+    weights = {"w": np.ones((4, 3, 3, 3), np.float32), "t": np.array([1, to], np.int64)}
+    nodes = [node("Conv", "x w", "c", name="conv", pads=[1, 1, 1, 1]), node("Reshape", "c t", "y", name="flat")]
+    return onnx_model(nodes, {"x": (batch, 3, 8, 8)}, {"y": (1, to)}, weights, opset=17)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"batch": 2}, "--batch 2 breaks it: with its own sizes (x 1x3x8x8) the model is read"),
+        ({"shapes": {"x": (1, 3, 16, 8)}}, "--shapes x:1x3x16x8 breaks it: with its own sizes (x 1x3x8x8)"),
+        ({"shapes": {"": (2, 3, 8, 8)}}, "--shapes 2x3x8x8 breaks it"),
+    ],
+)
+def test_sizes_that_break_a_model_are_named(given: Dict[str, Any], named: str) -> None:
+    assert load_onnx(flattened(256)).layers
+    with pytest.raises(ModelError, match="reshape changes volume") as caught:
+        load_onnx(flattened(256), **given)
+    assert str(caught.value.hint).startswith(named)
+    assert "as seen in the parser of TensorRT" in str(caught.value.hint)
+    assert "node 'flat' [Reshape]" in str(caught.value.where)
+
+
+def test_an_open_batch_is_its_own_size_too() -> None:
+    with pytest.raises(ModelError) as caught:
+        load_onnx(flattened(256, "n"), batch=2)
+    assert "--batch 2 breaks it: with its own sizes (x ?x3x8x8)" in str(caught.value.hint)
+
+
+def test_a_model_that_is_refused_anyway_blames_no_size() -> None:
+    with pytest.raises(ModelError) as alone:
+        load_onnx(flattened(100))
+    with pytest.raises(ModelError) as caught:
+        load_onnx(flattened(100), batch=2)
+    assert "breaks it" not in str(alone.value) + str(caught.value)
+
+
+def test_a_limit_keeps_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgedla.importers import onnx_model as module
+
+    def too_large(*_: Any) -> None:
+        raise ModelTooLarge("too many", where="x")
+
+    monkeypatch.setattr(module, "_import", too_large)
+    with pytest.raises(ModelTooLarge):
+        load_onnx(flattened(256), batch=2)
+
+
+@pytest.mark.parametrize("verb", ["check", "place", "layers", "build"])
+def test_every_command_names_them(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(flattened(256), tmp_path / "m.onnx")
+    given = [verb, str(tmp_path / "m.onnx"), "--batch", "2"]
+    assert exit_code_of([*given, "-o", str(tmp_path / "out")] if verb == "build" else given) == 3
+    assert "--batch 2 breaks it" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_fix_names_the_check_that_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnx_ir")
+    save(flattened(256), tmp_path / "m.onnx")
+    assert exit_code_of(["fix", str(tmp_path / "m.onnx"), "--batch", "2", "--dry-run"]) == 3
+    assert "`edgedla check MODEL --batch 2` says where it stops, and why" in capsys.readouterr().err
