@@ -23,7 +23,7 @@ from edgedla.version import __version__
 #: `edgedla --help` imports no verb. To add a verb: one file edgedla/cli/<verb>.py and one row here.
 VERBS: Dict[str, Tuple[str, str]] = {
     "check": (
-        "edgedla.cli.check:check",
+        "edgedla.cli.check.check:check",
         "Say which layers of a model run on the DLA, why not the others, and whether it pays.",
     ),
     "place": (

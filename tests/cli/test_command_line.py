@@ -269,13 +269,13 @@ def test_an_ending_without_a_format_is_refused_before_any_work(capsys: pytest.Ca
 
 
 def test_fail_on_of_the_option_is_that_of_the_gate() -> None:
-    from edgedla.cli.check import FAIL_ON
+    from edgedla.cli.check.check import FAIL_ON
 
     assert sorted(FAIL_ON) == sorted(GATE)
 
 
 def test_check_formats_of_the_option_are_those_that_can_be_rendered() -> None:
-    from edgedla.cli.check import FORMATS
+    from edgedla.cli.check.check import FORMATS
     from edgedla.cli.output import FORMAT_OF_ENDING
     from edgedla.reports import CHECK_FORMATS
     from edgedla.reports.table import TABLE_FORMATS

@@ -1,0 +1,125 @@
+"""What `edgedla check` is asked of every model, and the report that answers it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence
+
+from edgedla.cli.arguments.models import ModelSource
+from edgedla.errors import ModelError, UsageError
+
+if TYPE_CHECKING:
+    from edgedla.regions.report import CheckReport
+    from edgedla.targets import Platform
+
+#: Forms that people read hold the predicted cost without being asked.
+COSTED_FORMS = ("text", "markdown", "html", "csv")
+
+
+class CheckRequest:
+    """What is asked of every model: network, costs, shapes."""
+
+    def __init__(self, given: Dict[str, Any], precision: str, mode: str) -> None:
+        self.precision, self.mode = precision, mode
+        self.shapes, self.batch, self.cost = given["shapes"], given["batch"], given["cost"]
+        self.costs = {key: given[key] for key in ("power_mode", "profile", "layer_info")}
+        if any(self.costs.values()):
+            measured = given["profile"] or given["layer_info"]
+            if self.cost is False or (given["compare"] and measured):
+                raise UsageError(
+                    "--power-mode, --profile and --layer-info are about the cost",
+                    where="--compare" if given["compare"] else "--no-cost",
+                    allowed="a check of one platform, with its cost",
+                )
+            self.cost = True
+
+    def costed_layers(self, forms: Sequence[str]) -> Optional[int]:
+        """Up to so many layers a report has its cost; None for any number."""
+        from edgedla.reports.worth import COSTED_LAYERS
+
+        if self.cost is None:
+            return COSTED_LAYERS if any(form in COSTED_FORMS for form in forms) else 0
+        return None if self.cost else 0
+
+    def report(
+        self, source: ModelSource, place: Dict[str, Any], most: Optional[int], every_change: bool = False
+    ) -> CheckReport:
+        """The check of one model on one platform, with its cost where it has at most `most` layers."""
+        from edgedla.graph.open_sizes import TRTEXEC_BATCH, GivenSizes
+        from edgedla.importers import load_onnx
+        from edgedla.regions import check_graph
+        from edgedla.targets import platform_for
+
+        precision = place.pop("precision", None) or self.precision
+        platform = platform_for(**place)
+        graph = load_onnx(
+            source.source,
+            trt=platform.release.trt,
+            shapes=self.shapes,
+            batch=self.batch,
+            open_batch=TRTEXEC_BATCH,
+            as_trained=True,
+        )
+        report = check_graph(graph, platform, precision, self.mode)
+        report = replace(report, sizes=GivenSizes(self.shapes, self.batch))
+        if most is not None and len(graph.layers) > most:
+            return report
+        from edgedla.cli.arguments.this_board import own_power_mode
+        from edgedla.placement.check_cost import with_cost
+        from edgedla.placement.worth import CostOptions
+
+        power_mode = self.costs["power_mode"] or own_power_mode(platform.module.id)
+        return with_cost(report, graph, CostOptions(**{**self.costs, "power_mode": power_mode}), every_change)
+
+    def with_fixes(self, report: CheckReport, source: ModelSource) -> CheckReport:
+        """The report with what `edgedla fix` would make of the model; nothing is run for it."""
+        from edgedla.fixes.fix import fix
+        from edgedla.fixes.judge import pays
+        from edgedla.regions.values import FixGain
+
+        purpose = _purpose(report.mode)
+        result = fix(
+            source.source,
+            target=report.platform.module.id,
+            trt=report.platform.release.trt_text,
+            precision=report.precision,
+            purpose=purpose,
+            prove=False,
+            **self._sizes_and_power(report.platform),
+        )
+        gain = FixGain(pays(result.before, result.after, purpose), result.after.latency_us)
+        return replace(report, with_fixes=result.summary(), fix_gain=gain)
+
+    def with_fix_gain(self, report: CheckReport, source: ModelSource) -> CheckReport:
+        """The report with whether `edgedla fix` pays, where the command to run next rests on it."""
+        from edgedla.reports.worth import asks_for_fix
+
+        if not asks_for_fix(report):
+            return report
+        from edgedla.cli.arguments.fix_gain import gain_of
+
+        platform, purpose = report.platform, _purpose(report.mode)
+        gain = gain_of(source, platform, purpose, precision=report.precision, **self._sizes_and_power(platform))
+        return replace(report, fix_gain=gain)
+
+    def refusal(self, error: ModelError, source: ModelSource, place: Mapping[str, Any]) -> ModelError:
+        """The refusal of a model, with the command that makes it one that TensorRT's parser takes, where there is one."""
+        from edgedla.cli.arguments.fix_gain import with_hint
+        from edgedla.targets import platform_for
+
+        platform = platform_for(**place)
+        purpose, precision = _purpose(self.mode), self.precision
+        return with_hint(error, source, platform, purpose, precision=precision, **self._sizes_and_power(platform))
+
+    def _sizes_and_power(self, platform: Platform) -> Dict[str, Any]:
+        from edgedla.cli.arguments.this_board import own_power_mode
+
+        power_mode = self.costs["power_mode"] or own_power_mode(platform.module.id)
+        return {"shapes": self.shapes, "batch": self.batch, "power_mode": power_mode}
+
+
+def _purpose(mode: str) -> str:
+    """What `edgedla fix` calls the way to build."""
+    from edgedla.fixes.judge import PURPOSES
+
+    return next(purpose for purpose, checked in PURPOSES.items() if checked == mode)

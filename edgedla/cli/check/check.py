@@ -1,0 +1,162 @@
+"""`edgedla check MODEL`: which layers run on the DLA, why not the others, and whether it is worth it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
+
+import click
+
+from edgedla.cli.arguments.check_request import CheckRequest
+from edgedla.cli.arguments.models import model_sources
+from edgedla.cli.options import (
+    TRTEXEC_NOTE,
+    network_options,
+    output_options,
+    platform_options,
+    resolve_models,
+    resolve_network,
+    shape_options,
+    split_trtexec,
+)
+from edgedla.cli.output import deliver, destinations, echo, say_where
+from edgedla.errors import DataError, ModelError, ModelTooLarge, UsageError
+
+if TYPE_CHECKING:
+    from edgedla.regions.report import CheckReport
+
+FORMATS = ("text", "json", "markdown", "csv", "sarif", "junit", "html")
+FAIL_ON = ("unsupported", "fallback", "unknown", "never")
+
+
+@click.command(epilog=TRTEXEC_NOTE)
+@click.argument("models", nargs=-1, metavar="MODEL...")
+@platform_options()
+@network_options()
+@shape_options()
+@click.option(
+    "--compare",
+    metavar="A,B,C",
+    help="Compare platforms: modules (orin-nx-16gb), releases (jp6.2, trt8.5.2), both (xavier-nx-8gb@jp5.1.4), with a "
+    "precision where it differs (orin-nx-16gb@int8). With several models it is a table.",
+)
+@output_options(*FORMATS)
+@click.option("--all", "everything", is_flag=True, help="Text with every finding and every layer.")
+@click.option("-q", "--quiet", is_flag=True, help="Text with one line per model.")
+@click.option(
+    "--cost/--no-cost",
+    default=None,
+    help="Predict time and energy per frame.  [default: in forms for people, up to 500 layers]",
+)
+@click.option("--power-mode", metavar="NAME", help="nvpmodel mode that the cost holds for (`edgedla targets MODULE`).")
+@click.option(
+    "--profile",
+    metavar="FILE",
+    help="Measured times replace predictions: `edgedla bench` or trtexec --exportProfile.",
+)
+@click.option(
+    "--layer-info", metavar="FILE", help="trtexec's --exportLayerInfo: says which layers of the profile ran on the DLA."
+)
+@click.option(
+    "--with-fixes", is_flag=True, help="Also say what `edgedla fix` would make of it (Python 3.10, edgedla[fix])."
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    default="unsupported",
+    show_default=True,
+    help="Exit with 1 if a layer is refused by the DLA or a strict build fails (unsupported), if anything else ends on "
+    "the GPU too (fallback), if there is an unknown verdict too (unknown), or never.",
+)
+def check(models: Tuple[str, ...], **given: Any) -> int:
+    """Say which layers of ONNX models run on the DLA, why not the others, and whether the DLA is worth it.
+
+    MODEL is a file, a folder, a quoted pattern, or - for paths (or one model) on standard input. A PyTorch module is
+    named by the function that makes it, as package.module:factory (edgedla[torch]). Several models, or --compare, end
+    in a table. Needs no Jetson, no NVIDIA software and no weights.
+
+    Exit code 0: the answer is yes in the sense of --fail-on; 1: it is no; 3: a model is broken, or TensorRT's parser
+    refuses it.
+    """
+    trtexec = split_trtexec(given)
+    sources = model_sources(resolve_models(models, trtexec), given["shapes"], given["batch"])
+    precision, mode, core = resolve_network(given.pop("precision"), given.pop("mode"), trtexec)
+    request = CheckRequest(given, precision, mode)
+    if given["compare"]:
+        from edgedla.cli.check.compare import compare
+
+        return compare(sources, given, request)
+    targets = destinations(given["output_format"], given["output"], FORMATS)
+    if core is not None:
+        _check_core(core, given)
+    reports: Dict[str, CheckReport] = {}
+    broken: List[DataError] = []
+    most = request.costed_layers([form for form, _ in targets])
+    next_is_shown = _shows_next(targets, given, len(sources))
+    for source in sources:
+        try:
+            place = {key: given[key] for key in ("target", "jetpack", "trt")}
+            report = request.report(source, place, most, any(form == "html" for form, _ in targets))
+            if given["with_fixes"]:
+                report = request.with_fixes(report, source)
+            elif next_is_shown:
+                report = request.with_fix_gain(report, source)
+            reports[source.file] = report
+        except ModelTooLarge as e:
+            broken.append(e)
+        except ModelError as e:
+            broken.append(request.refusal(e, source, place) if next_is_shown else e)
+    # One broken file among several does not hide the answers of the others, but it decides the exit code.
+    if not reports:
+        raise broken[0]
+    _show(reports, targets, given)
+    for error in broken:
+        echo(f"edgedla: error: {error}", err=True)
+    if broken:
+        return ModelError.exit_code
+    from edgedla.reports import gate
+
+    return 0 if all(gate.passes(report, given["fail_on"]) for report in reports.values()) else 1
+
+
+def _shows_next(targets: Sequence[Tuple[str, str]], given: Dict[str, Any], models: int) -> bool:
+    """Whether some form names the command to run next."""
+    from edgedla.reports.check.text import SCREENS
+
+    screens = models <= SCREENS and not (given["everything"] or given["quiet"])
+    return any(form == "html" or (form == "text" and screens) for form, _ in targets)
+
+
+def _show(reports: Dict[str, CheckReport], targets: Sequence[Tuple[str, str]], given: Dict[str, Any]) -> None:
+    from edgedla.reports import render_check
+
+    values, files = list(reports.values()), list(reports)
+
+    def render(wanted: str, terminal: bool) -> str:
+        if wanted == "csv":
+            from edgedla.reports.table import render_table, table_of_reports
+
+            return render_table(table_of_reports(values, files), wanted)
+        return render_check(
+            values,
+            wanted,
+            files=files,
+            fail_on=given["fail_on"],
+            terminal=terminal,
+            everything=given["everything"],
+            quiet=given["quiet"],
+        )
+
+    deliver(targets, render)
+    say_where(targets, lambda: render_check(values, "text", files=files, quiet=True))
+
+
+def _check_core(core: int, given: Dict[str, Any]) -> None:
+    from edgedla.targets import platform_for
+
+    platform = platform_for(given["target"], jetpack=given["jetpack"], trt=given["trt"])
+    cores: List[str] = [str(n) for n in range(platform.module.dla_cores)]
+    # A module without DLA gets its own answer instead.
+    if platform.has_dla and str(core) not in cores:
+        raise UsageError(
+            f"{platform.module.title} has no DLA core {core}", where="--useDLACore", allowed=", ".join(cores)
+        )

@@ -1,0 +1,71 @@
+"""`edgedla check --compare`: every model on every platform, as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence
+
+from edgedla.cli.arguments.check_request import CheckRequest
+from edgedla.cli.arguments.models import ModelSource
+from edgedla.cli.output import deliver, destinations, say_where
+from edgedla.errors import ModelError, UsageError
+
+if TYPE_CHECKING:
+    from edgedla.reports.table import Table
+
+TABLE_FORMATS = ("text", "json", "markdown", "csv", "html")
+
+
+def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: CheckRequest) -> int:
+    """Writes the table of every model on every platform; the exit code.
+
+    Raises:
+        UsageError: a form that holds no comparison, or a platform that does not exist.
+    """
+    wanted = given["output_format"]
+    if wanted and wanted not in TABLE_FORMATS:
+        raise UsageError(f"{wanted} holds no comparison", where="--format", allowed=", ".join(TABLE_FORMATS))
+    targets = destinations(wanted, given["output"], TABLE_FORMATS)
+    from edgedla.cli.arguments.platforms import parse_platforms
+    from edgedla.reports import gate
+    from edgedla.reports.table import render_table
+
+    places = parse_platforms(given["compare"], given["target"], given["jetpack"], given["trt"])
+    most = request.costed_layers([form for form, _ in targets])
+    table = _table(sources, places, request, most)
+    deliver(targets, lambda form, terminal: render_table(table, form, terminal))
+    rows, columns = len(table.rows), len(table.columns)
+    models, platforms = "model" if rows == 1 else "models", "platform" if columns == 1 else "platforms"
+    say_where(targets, lambda: f"{rows} {models} on {columns} {platforms}\n")
+    reports = [cell.report for _, _, cell in table.cells()]
+    if any(all(cell.report is None for cell in row.cells) for row in table.rows):
+        return ModelError.exit_code
+    passed = all(report is not None and gate.passes(report, given["fail_on"]) for report in reports)
+    return 0 if passed or given["fail_on"] == "never" else 1
+
+
+def _table(
+    sources: Sequence[ModelSource], places: Dict[str, Dict[str, Any]], request: CheckRequest, most: Optional[int]
+) -> Table:
+    """Every model on every platform. A platform whose parser refuses the model is a cell, not the end."""
+    from edgedla.reports.table.table import Cell, Row, Table, column_at, distinct
+    from edgedla.targets import platform_for
+
+    columns = []
+    for label, place in places.items():
+        where = {key: value for key, value in place.items() if key != "precision"}
+        columns.append(column_at(platform_for(**where), place.get("precision") or request.precision, label))
+    rows, names = [], []
+    for source in sources:
+        cells, name = [], source.file
+        for place in places.values():
+            try:
+                report = request.report(source, dict(place), most)
+                cells.append(Cell(report))
+                name = report.model
+            except ModelError as e:
+                cells.append(Cell(None, e.what))
+        rows.append((source.file, tuple(cells)))
+        names.append(name)
+    files = [file for file, _ in rows]
+    unique = distinct(names, files)
+    return Table(tuple(columns), tuple(Row(name, file, cells) for name, (file, cells) in zip(unique, rows)))
