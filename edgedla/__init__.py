@@ -37,6 +37,7 @@ _PUBLIC: Dict[str, str] = {
     "LayerGraph": "edgedla.graph",
     "Limits": "edgedla.placement.problem.problem",
     "ModelError": "edgedla.errors",
+    "ModelRefused": "edgedla.errors",
     "ModelTooLarge": "edgedla.errors",
     "ModelConfig": "edgedla.runtime.pipeline.settings",
     "NoPlacement": "edgedla.errors",

@@ -4,7 +4,9 @@ EdgedlaError            (never raised itself)
 ├── NoPlacement         1   no placement keeps the limits: the answer is no
 ├── UsageError          2   wrong use: an unknown target, a flag that contradicts another
 ├── DataError           3   bad input data
-│   ├── ModelError      3   the model file is missing, broken, or refused by TensorRT's parser
+│   ├── ModelError      3   the model file is missing or broken
+│   │   ├── ModelRefused    TensorRT's parser refuses the model
+│   │   └── ModelTooLarge   the model is beyond a limit of nodes or layers
 │   ├── RuleError       3   a file under rules/ is wrong (carries file:line)
 │   └── DocumentError   3   a plan, placement, profile, cache or artifact file is wrong, stale or tampered
 ├── EnvironmentMissing  4   a library, device or DLA core that the call needs is not here
@@ -92,6 +94,10 @@ class ModelError(DataError):
     """The model cannot be read, or TensorRT's parser refuses it."""
 
 
+class ModelRefused(ModelError):
+    """The model can be read, and TensorRT's parser refuses it."""
+
+
 class ModelTooLarge(ModelError):
     """The model is beyond a limit of nodes or layers."""
 
@@ -128,7 +134,7 @@ MISTAKES: Tuple[Tuple[str, Type[EdgedlaError]], ...] = (
     ("a layer pinned to a DLA that a rule refuses, or a pin that fits no layer", UsageError),
     ("an output that is a folder, stands below a file, or holds other files", UsageError),
     ("an input (model, artifact, placement, profile, cache, samples, log) that is missing or broken", DataError),
-    ("a model that TensorRT's parser refuses", ModelError),
+    ("a model that TensorRT's parser refuses", ModelRefused),
     ("an output that cannot be written: permissions, a full disk", EnvironmentMissing),
     ("an output that cannot be written any more while a pipeline runs", RunError),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
-from edgedla.errors import ModelError, ModelTooLarge
+from edgedla.errors import ModelRefused, ModelTooLarge
 from edgedla.importers import known_ops
 from edgedla.importers.context import MAX_NESTED_SUBGRAPHS, Context
 from edgedla.importers.network.core import NetTensor, NodeRecord
@@ -39,11 +39,11 @@ class Walk:
         ctx.weights_of = weights_of
 
     # The parser stops at the first node that it refuses.
-    def refuse(self, reason: str, node: Optional[Any] = None, hint: str = "") -> ModelError:
+    def refuse(self, reason: str, node: Optional[Any] = None, hint: str = "") -> ModelRefused:
         where = self.where
         if node is not None:
             where = f"{where}, node {node_name(node)!r} [{node.op_type}]"
-        return ModelError(
+        return ModelRefused(
             f"TensorRT's ONNX parser refuses the model: {reason}",
             where=where,
             hint="; ".join(filter(None, (hint, *self.ctx.departures(), f"as seen in the {basis(self.ctx.trt)}"))),

@@ -8,6 +8,7 @@ from typing import Mapping, Optional, Sequence
 from edgedla.errors import UsageError
 from edgedla.regions.report import CheckReport
 from edgedla.reports.check.view import CheckView
+from edgedla.reports.unchecked import Unchecked
 
 #: Form of a check report -> the function that writes it: (reports, view) -> text. To add a form: one file under
 #: reports/check/, one row here, its ending in cli/output.py. Each is imported where it is asked for: JSON needs neither
@@ -32,6 +33,7 @@ def render_check(
     terminal: bool = False,
     everything: bool = False,
     quiet: bool = False,
+    unchecked: Sequence[Unchecked] = (),
 ) -> str:
     """Check reports in one of CHECK_FORMATS.
 
@@ -41,6 +43,7 @@ def render_check(
         terminal: text with colours, wrapped to the terminal.
         everything: text with every layer, not the summary of one screen.
         quiet: text with one line per model.
+        unchecked: models that have no report, and why; every form names them behind the reports.
 
     Raises:
         UsageError: no such form.
@@ -48,6 +51,6 @@ def render_check(
     if output_format not in FORMS:
         raise UsageError(f"no form is called {output_format!r}", allowed=", ".join(CHECK_FORMATS))
     module, _, function = FORMS[output_format].partition(":")
-    view = CheckView(None if files is None else tuple(files), fail_on, terminal, everything, quiet)
+    view = CheckView(None if files is None else tuple(files), fail_on, terminal, everything, quiet, tuple(unchecked))
     text: str = getattr(importlib.import_module(module), function)(reports, view)
     return text

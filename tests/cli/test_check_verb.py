@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 from pathlib import Path
@@ -125,13 +126,6 @@ def test_wrong_use_of_check(args: List[str], street: Path) -> None:
 
 
 def test_several_models_make_a_table_in_every_form(street: Path, tmp_path: Path) -> None:
-    import csv
-    import json
-
-    import jsonschema
-
-    from edgedla.documents import schema
-
     models = []
     for name in ("one", "two"):
         models.append(tmp_path / f"{name}.onnx")
@@ -165,6 +159,65 @@ def test_a_platform_whose_parser_refuses_the_model_is_a_cell(
     text = capsys.readouterr().out
     assert "no build" in text
     assert "LayerNormalization" in text
+
+
+FORMS = ("txt", "json", "md", "csv", "xml", "sarif", "html")
+
+
+@pytest.mark.parametrize("with_a_sound_one", [True, False])
+def test_a_model_that_cannot_be_read_stands_in_every_file(
+    with_a_sound_one: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken.onnx").write_bytes(b"\x08\x07no model")
+    sound = [str(SHAPES)] if with_a_sound_one else []
+    outputs = [word for form in FORMS for word in ("-o", f"r.{form}")]
+    assert exit_code_of(["check", *sound, "broken.onnx", "gone.onnx", "--fail-on", "never", *outputs]) == 3
+    told = capsys.readouterr()
+    assert [line.split(": ")[1] for line in told.err.splitlines() if line.startswith("edgedla")] == ["error"] * 2
+    assert "broken.onnx on agx-orin-64gb, fp16: NOT READ" in told.out
+    for form in FORMS:
+        text = Path(f"r.{form}").read_text(encoding="utf-8").replace("<wbr>", "").replace("\\", "")
+        for name in ("broken.onnx", "gone.onnx"):
+            assert name in text, form
+        assert "no such file" in text, form
+    document = json.loads(Path("r.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, schema("edgedla.check-list"))
+    assert [(m["file"], m["verdict"]) for m in document["unchecked"]] == [
+        ("broken.onnx", "Not read"),
+        ("gone.onnx", "Not read"),
+    ]
+    rows = list(csv.DictReader(Path("r.csv").read_text(encoding="utf-8").splitlines()))
+    assert [(r["file"], r["verdict"], r["error"]) for r in rows][-1] == ("gone.onnx", "Not read", "no such file")
+    assert {r["target"] for r in rows} == {"agx-orin-64gb"}
+
+
+def test_a_form_on_the_screen_names_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gone = str(tmp_path / "gone.onnx")
+    assert exit_code_of(["check", gone, "--format", "json"]) == 3
+    assert json.loads(capsys.readouterr().out)["unchecked"][0]["file"] == gone
+
+
+def test_a_comparison_tells_a_file_that_was_not_read_from_one_that_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    norm = node("LayerNormalization", "x scale", "y", "norm")
+    save(onnx_model([norm], {"x": (1, 8, 4, 4)}, {"y": (1, 8, 4, 4)}, [ones("scale", 4)], opset=17), Path("n.onnx"))
+    outputs = [word for form in ("txt", "json", "md", "csv", "html") for word in ("-o", f"t.{form}")]
+    assert exit_code_of(["check", "n.onnx", "gone.onnx", "--compare", "orin,xavier@jp5.1.4", *outputs]) == 3
+    assert capsys.readouterr().err.startswith("edgedla: error: gone.onnx: no such file")
+    document = json.loads(Path("t.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, schema("edgedla.table"))
+    verdicts = [[cell["verdict"] for cell in row["cells"]] for row in document["rows"]]
+    assert verdicts[0][1] == "Does not build"
+    assert verdicts[1] == ["Not read", "Not read"]
+    assert document["rows"][1]["cells"][0]["error"] == "no such file"
+    assert "not read" in Path("t.txt").read_text(encoding="utf-8")
+    assert Path("t.md").read_text(encoding="utf-8").count("Not read") == 2
+    assert "1 of 4 does not build" in Path("t.html").read_text(encoding="utf-8")
+    assert exit_code_of(["check", str(SHAPES), "gone.onnx", "--compare", "orin", "-o", "t.html"]) == 3
+    assert "1 of 2 not read" in Path("t.html").read_text(encoding="utf-8")
 
 
 def test_models_come_from_patterns_and_standard_input(

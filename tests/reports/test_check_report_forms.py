@@ -15,11 +15,14 @@ import jsonschema
 import pytest
 
 from edgedla.documents import DOCUMENTS, schema
-from edgedla.errors import UsageError
+from edgedla.errors import ModelError, ModelRefused, UsageError
 from edgedla.regions.report import CheckReport
 from edgedla.reports import CHECK_FORMATS, render_check
 from edgedla.reports.json_document import dump
+from edgedla.reports.unchecked import Unchecked
+from edgedla.targets import platform_for
 from edgedla.version import __version__
+from tests.reports.conftest import HOSTILE
 
 CASES: Dict[str, Dict[str, Any]] = {
     "fallback": {},
@@ -294,3 +297,78 @@ def test_every_refused_layer_is_named_however_many_there_are(make_report: Callab
     assert "XRED001  reduce-avg (3000 layers)" in text
     html = render_check([replace(report, layers=many, ranking=(), regions=())], "html").replace("<wbr>", "")
     assert all(f"layer_{i}_end" in html for i in range(3000))
+
+
+CUT = ModelError("cut off at byte 7", hint="copy it again")
+
+
+def unchecked(file: str = "models/a b.onnx", error: ModelError = CUT) -> Unchecked:
+    return Unchecked(file, error, platform_for("agx-orin-64gb", jetpack="6.2"), "fp16")
+
+
+REFUSED = ModelRefused(
+    "the parser refuses the model: no <such> operator", where="r.onnx, node 'n' [Op]", allowed="others"
+)
+
+
+@pytest.mark.parametrize("output_format", CHECK_FORMATS)
+@pytest.mark.parametrize("checked", [0, 1])
+def test_every_form_names_a_model_without_a_report(
+    output_format: str, checked: int, make_report: Callable[..., CheckReport]
+) -> None:
+    models = [unchecked(), unchecked("r.onnx", REFUSED)]
+    text = render_check([make_report()] * checked, output_format, unchecked=models)
+    plain = re.sub(r"<[^>]*>|\\(?=\W)", "", text) if output_format in ("html", "markdown") else text
+    uri = "a%20b.onnx" if output_format == "sarif" else "a b.onnx"
+    for words in (uri, "cut off at byte 7", "copy it again", "r.onnx"):
+        assert words in plain, words
+    assert plain.lower().index("not read") < plain.lower().rindex("does not build")
+    quiet = render_check([make_report()] * checked, "text", quiet=True, unchecked=models).splitlines()
+    assert len(quiet) == checked + 2
+    assert quiet[-2] == "models/a b.onnx on agx-orin-64gb, fp16: NOT READ: cut off at byte 7"
+
+
+def test_json_with_a_model_without_a_report_is_a_list(make_report: Callable[..., CheckReport]) -> None:
+    document = json.loads(render_check([make_report()], "json", unchecked=[unchecked(), unchecked("r.onnx", REFUSED)]))
+    rules = strict(schema("edgedla.check-list"))
+    # What a report holds stands in the schema of its own.
+    rules["properties"]["reports"]["items"].pop("additionalProperties")
+    jsonschema.Draft202012Validator(rules).validate(document)
+    assert len(document["reports"]) == 1
+    assert [(m["file"], m["verdict"], m["error"]["error"]) for m in document["unchecked"]] == [
+        ("models/a b.onnx", "Not read", "ModelError"),
+        ("r.onnx", "Does not build", "ModelRefused"),
+    ]
+
+
+def test_sarif_of_a_model_without_a_report_is_a_failed_run(make_report: Callable[..., CheckReport]) -> None:
+    document = json.loads(render_check([make_report()], "sarif", unchecked=[unchecked()]))
+    jsonschema.Draft202012Validator(json.loads(SARIF_SCHEMA.read_text())).validate(document)
+    (invocation,) = document["runs"][0]["invocations"]
+    assert invocation["executionSuccessful"] is False
+    (told,) = invocation["toolExecutionNotifications"]
+    assert told["level"] == "error"
+    assert told["locations"][0]["physicalLocation"]["artifactLocation"] == {"uri": "models/a%20b.onnx"}
+    assert "invocations" not in json.loads(render_check([make_report()], "sarif"))["runs"][0]
+
+
+def test_junit_of_a_model_without_a_report_is_an_error(make_report: Callable[..., CheckReport]) -> None:
+    hostile = unchecked(HOSTILE, ModelError(HOSTILE, hint=HOSTILE))
+    text = render_check([make_report()], "junit", fail_on="never", unchecked=[unchecked("r.onnx", REFUSED), hostile])
+    suites = ET.fromstring(text)
+    assert [suite.get("errors") for suite in suites] == ["0", "1", "1"]
+    error = suites[1].find("testcase/error")
+    assert error is not None
+    assert error.get("type") == "ModelRefused"
+    assert error.text == "at r.onnx, node 'n' [Op] allowed: others"
+
+
+def test_a_page_leads_from_its_table_to_models_without_a_report(make_report: Callable[..., CheckReport]) -> None:
+    hostile = unchecked(HOSTILE, ModelError(HOSTILE, hint=HOSTILE))
+    text = render_check([make_report()], "html", unchecked=[unchecked(), hostile])
+    for n in (1, 2, 3):
+        assert f'href="#m{n}"' in text
+        assert f'id="m{n}"' in text
+    assert "<h1>3 models</h1>" in text
+    assert "</script>" not in text
+    assert "<b>|" not in text

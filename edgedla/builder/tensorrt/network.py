@@ -13,7 +13,7 @@ from edgedla.builder.plan.plan import BuildPlan
 from edgedla.builder.tensorrt.config import implicit_precisions, set_devices, set_flags, set_io, set_pools
 from edgedla.builder.tensorrt.drift import Answers, Drift, compare
 from edgedla.builder.tensorrt.log_tail import log_tail
-from edgedla.errors import BuildError, ModelError
+from edgedla.errors import BuildError, ModelRefused
 from edgedla.vocabulary import GPU
 
 
@@ -25,7 +25,7 @@ def parse_model(trt: ModuleType, network: Any, logger: object, model: Path, line
     if not parser.parse_from_file(str(model)):
         errors = [parser.get_error(i) for i in range(parser.num_errors)]
         reasons = [f"node {error.node()}: {error.desc()}" for error in errors]
-        raise ModelError(
+        raise ModelRefused(
             "TensorRT's parser refuses the model: " + ("; ".join(reasons) or "no reason given"),
             where=str(model),
             hint=log_tail(lines),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from edgedla.cli.arguments.models import ModelSource
 from edgedla.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from edgedla.regions.report import CheckReport
+    from edgedla.reports.unchecked import Unchecked
     from edgedla.targets import Platform
 
 #: Forms that people read hold the predicted cost without being asked.
@@ -110,6 +111,16 @@ class CheckRequest:
         platform = platform_for(**place)
         purpose, precision = _purpose(self.mode), self.precision
         return with_hint(error, source, platform, purpose, precision=precision, **self._sizes_and_power(platform))
+
+    def unchecked(self, broken: Sequence[Tuple[str, ModelError]], place: Mapping[str, Any]) -> Tuple[Unchecked, ...]:
+        """Files that have no report, as reports name them. `place`: what `platform_for` takes."""
+        if not broken:
+            return ()
+        from edgedla.reports.unchecked import Unchecked
+        from edgedla.targets import platform_for
+
+        platform = platform_for(**place)
+        return tuple(Unchecked(file, error, platform, self.precision) for file, error in broken)
 
     def _sizes_and_power(self, platform: Platform) -> Dict[str, Any]:
         from edgedla.cli.arguments.this_board import own_power_mode

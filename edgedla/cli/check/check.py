@@ -19,10 +19,11 @@ from edgedla.cli.options import (
     split_trtexec,
 )
 from edgedla.cli.output import deliver, destinations, echo, say_where
-from edgedla.errors import DataError, ModelError, ModelTooLarge, UsageError
+from edgedla.errors import ModelError, ModelTooLarge, UsageError
 
 if TYPE_CHECKING:
     from edgedla.regions.report import CheckReport
+    from edgedla.reports.unchecked import Unchecked
 
 FORMATS = ("text", "json", "markdown", "csv", "sarif", "junit", "html")
 FAIL_ON = ("unsupported", "fallback", "unknown", "never")
@@ -75,7 +76,7 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     in a table. Needs no Jetson, no NVIDIA software and no weights.
 
     Exit code 0: the answer is yes in the sense of --fail-on; 1: it is no; 3: a model is broken, or TensorRT's parser
-    refuses it.
+    refuses it; every form names it, with the reason.
     """
     trtexec = split_trtexec(given)
     sources = model_sources(resolve_models(models, trtexec), given["shapes"], given["batch"])
@@ -88,13 +89,13 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
     targets = destinations(given["output_format"], given["output"], FORMATS)
     if core is not None:
         _check_core(core, given)
+    place = {key: given[key] for key in ("target", "jetpack", "trt")}
     reports: Dict[str, CheckReport] = {}
-    broken: List[DataError] = []
+    broken: List[Tuple[str, ModelError]] = []
     most = request.costed_layers([form for form, _ in targets])
     next_is_shown = _shows_next(targets, given, len(sources))
     for source in sources:
         try:
-            place = {key: given[key] for key in ("target", "jetpack", "trt")}
             report = request.report(source, place, most, any(form == "html" for form, _ in targets))
             if given["with_fixes"]:
                 report = request.with_fixes(report, source)
@@ -102,14 +103,12 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
                 report = request.with_fix_gain(report, source)
             reports[source.file] = report
         except ModelTooLarge as e:
-            broken.append(e)
+            broken.append((source.file, e))
         except ModelError as e:
-            broken.append(request.refusal(e, source, place) if next_is_shown else e)
+            broken.append((source.file, request.refusal(e, source, place) if next_is_shown else e))
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
-    if not reports:
-        raise broken[0]
-    _show(reports, targets, given)
-    for error in broken:
+    _show(reports, request.unchecked(broken, place), targets, given)
+    for _, error in broken:
         echo(f"edgedla: error: {error}", err=True)
     if broken:
         return ModelError.exit_code
@@ -126,7 +125,12 @@ def _shows_next(targets: Sequence[Tuple[str, str]], given: Dict[str, Any], model
     return any(form == "html" or (form == "text" and screens) for form, _ in targets)
 
 
-def _show(reports: Dict[str, CheckReport], targets: Sequence[Tuple[str, str]], given: Dict[str, Any]) -> None:
+def _show(
+    reports: Dict[str, CheckReport],
+    unchecked: Sequence[Unchecked],
+    targets: Sequence[Tuple[str, str]],
+    given: Dict[str, Any],
+) -> None:
     from edgedla.reports import render_check
 
     values, files = list(reports.values()), list(reports)
@@ -135,7 +139,7 @@ def _show(reports: Dict[str, CheckReport], targets: Sequence[Tuple[str, str]], g
         if wanted == "csv":
             from edgedla.reports.table import render_table, table_of_reports
 
-            return render_table(table_of_reports(values, files), wanted)
+            return render_table(table_of_reports(values, files, unchecked), wanted)
         return render_check(
             values,
             wanted,
@@ -144,10 +148,12 @@ def _show(reports: Dict[str, CheckReport], targets: Sequence[Tuple[str, str]], g
             terminal=terminal,
             everything=given["everything"],
             quiet=given["quiet"],
+            unchecked=unchecked,
         )
 
-    deliver(targets, render)
-    say_where(targets, lambda: render_check(values, "text", files=files, quiet=True))
+    # A text on the screen that holds nothing but errors would say them twice.
+    deliver([target for target in targets if reports or target != ("text", "-")], render)
+    say_where(targets, lambda: render_check(values, "text", files=files, quiet=True, unchecked=unchecked))
 
 
 def _check_core(core: int, given: Dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence
 
 from edgedla.cli.arguments.check_request import CheckRequest
 from edgedla.cli.arguments.models import ModelSource
-from edgedla.cli.output import deliver, destinations, say_where
+from edgedla.cli.output import deliver, destinations, echo, say_where
 from edgedla.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -36,9 +36,12 @@ def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: Chec
     rows, columns = len(table.rows), len(table.columns)
     models, platforms = "model" if rows == 1 else "models", "platform" if columns == 1 else "platforms"
     say_where(targets, lambda: f"{rows} {models} on {columns} {platforms}\n")
-    reports = [cell.report for _, _, cell in table.cells()]
-    if any(all(cell.report is None for cell in row.cells) for row in table.rows):
+    nowhere = [row for row in table.rows if all(cell.report is None for cell in row.cells)]
+    for row in nowhere:
+        echo(f"edgedla: error: {row.cells[0].error}", err=True)
+    if nowhere:
         return ModelError.exit_code
+    reports = [cell.report for _, _, cell in table.cells()]
     passed = all(report is not None and gate.passes(report, given["fail_on"]) for report in reports)
     return 0 if passed or given["fail_on"] == "never" else 1
 
@@ -63,7 +66,7 @@ def _table(
                 cells.append(Cell(report))
                 name = report.model
             except ModelError as e:
-                cells.append(Cell(None, e.what))
+                cells.append(Cell(None, e))
         rows.append((source.file, tuple(cells)))
         names.append(name)
     files = [file for file, _ in rows]

@@ -15,7 +15,7 @@ from edgedla.reports.page.figures import Bar, Fact, Figure, Part
 from edgedla.reports.page.numbers import MINUS, megabytes, milliseconds, signed_count, significant
 from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
-from edgedla.reports.words import macs_text, percent
+from edgedla.reports.words import count, macs_text, percent
 
 
 def to_html(reports: Sequence[CheckReport], view: CheckView) -> str:
@@ -23,15 +23,19 @@ def to_html(reports: Sequence[CheckReport], view: CheckView) -> str:
     from edgedla.reports.table.table import table_of_reports
 
     files = view.commands(reports)
-    several = len(reports) > 1
+    models = len(reports) + len(view.unchecked)
+    several = models != 1 or bool(view.unchecked)
     sections = [page_values(r, f, f"m{n}-" if several else "") for n, (r, f) in enumerate(zip(reports, files), 1)]
-    title = summary.subject(reports[0]) if len(reports) == 1 else f"{len(reports)} models checked for the DLA"
+    title = f"{count(models, 'model')} checked for the DLA" if several else summary.subject(reports[0])
     return render_page(
         "check.html.j2",
         command="check",
         title=title,
         reports=sections,
-        table=table_of_reports(reports) if several else None,
+        single=not several,
+        models=models,
+        unchecked=view.unchecked,
+        table=table_of_reports(reports, unchecked=view.unchecked) if several else None,
         style_words=STYLE_WORDS,
     )
 

@@ -1,16 +1,17 @@
-"""A check report as JUnit XML: one test case a layer; what `--fail-on` counts is a failure."""
+"""A check report as JUnit XML: one test case a layer; what `--fail-on` counts is a failure, no report an error."""
 
 from __future__ import annotations
 
 import re
 from typing import Iterator, Sequence
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import escape, quoteattr
 
 from edgedla.regions.report import CheckReport, LayerReport
 from edgedla.regions.values import Placed
 from edgedla.reports import gate, layer_groups, summary
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.text import clean
+from edgedla.reports.unchecked import Unchecked
 
 # What XML 1.0 cannot hold, not even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -19,6 +20,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def to_junit(reports: Sequence[CheckReport], view: CheckView) -> str:
     """One <testsuite> a report. What nobody knows is skipped, not passed, unless it counts as a failure."""
     suites = [line for report in reports for line in _suite(report, view.fail_on)]
+    suites += [line for model in view.unchecked for line in _unchecked(model)]
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', "<testsuites>", *suites, "</testsuites>"]) + "\n"
 
 
@@ -55,6 +57,16 @@ def _suite(report: CheckReport, fail_on: str) -> Iterator[str]:
     yield "</testsuite>"
 
 
+def _unchecked(model: Unchecked) -> Iterator[str]:
+    subject, kind = f"{model.file} on {model.place}", type(model.error).__name__
+    yield f"<testsuite name={_attr(subject)} tests='1' failures='0' errors='1' skipped='0'>"
+    yield (
+        f"<testcase classname={_attr(model.file)} name='network'><error type={_attr(kind)} "
+        f"message={_attr(model.headline)}>{_content(' '.join(model.details))}</error></testcase>"
+    )
+    yield "</testsuite>"
+
+
 def _why(layer: LayerReport) -> str:
     findings = layer_groups.decisive(layer)
     return "; ".join(f"{f.rule} {f.message}" for f in findings) or layer.reason
@@ -62,3 +74,7 @@ def _why(layer: LayerReport) -> str:
 
 def _attr(text: str) -> str:
     return quoteattr(_NOT_XML.sub("?", clean(text)))
+
+
+def _content(text: str) -> str:
+    return escape(_NOT_XML.sub("?", clean(text)))

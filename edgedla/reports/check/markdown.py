@@ -11,12 +11,22 @@ from edgedla.reports.check.slower import slower_changes
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.layer_groups import Group
 from edgedla.reports.markdown import code, escape
+from edgedla.reports.unchecked import Unchecked
 from edgedla.reports.words import macs_text, percent
 
 
 def to_markdown(reports: Sequence[CheckReport], view: CheckView) -> str:
-    """The reports one after the other, each under a heading of its own."""
-    return "\n".join(line for report in reports for line in _report(report)) + "\n"
+    """The reports one after the other, each under a heading of its own, then the models without one."""
+    lines = [line for report in reports for line in _report(report)]
+    lines += [line for model in view.unchecked for line in _unchecked(model)]
+    return "\n".join(lines) + "\n"
+
+
+def _unchecked(model: Unchecked) -> Iterator[str]:
+    yield f"## {escape(model.file)} on {escape(model.place)}\n"
+    yield f"**{escape(model.headline)}**\n"
+    yield from (f"- {escape(line)}" for line in model.details)
+    yield ""
 
 
 def _report(report: CheckReport) -> Iterator[str]:

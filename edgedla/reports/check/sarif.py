@@ -14,6 +14,7 @@ from edgedla.regions.values import Placed
 from edgedla.reports import layer_groups, summary
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.json_document import dump
+from edgedla.reports.unchecked import Unchecked
 from edgedla.rules import Effect, all_rules, explain
 from edgedla.version import __version__
 
@@ -21,7 +22,7 @@ SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas
 
 
 def to_sarif(reports: Sequence[CheckReport], view: CheckView) -> str:
-    """One run with the results of all reports; they point at the models' paths as given."""
+    """One run with the results of all reports; they point at the models' paths as given. A model without a report is a notification."""
     rules: Dict[str, Dict[str, Any]] = {}
     results: List[Dict[str, Any]] = []
     for report, path in zip(reports, view.paths(reports)):
@@ -38,7 +39,20 @@ def to_sarif(reports: Sequence[CheckReport], view: CheckView) -> str:
     for result in results:
         result["ruleIndex"] = index[result["ruleId"]]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    if view.unchecked:
+        # Without it, whoever reads the results would take a model that nobody checked for one without findings.
+        told = [_notification(model) for model in view.unchecked]
+        run["invocations"] = [{"executionSuccessful": False, "toolExecutionNotifications": told}]
     return dump({"$schema": SCHEMA_URI, "version": "2.1.0", "runs": [run]})
+
+
+def _notification(model: Unchecked) -> Dict[str, Any]:
+    text = "; ".join([model.headline, *model.details])
+    return {
+        "level": "error",
+        "message": {"text": f"{text} [{model.file} on {model.place}]"},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(model.file)}}}],
+    }
 
 
 def _rule(rule_id: str, title: str) -> Dict[str, Any]:

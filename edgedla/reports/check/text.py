@@ -14,6 +14,7 @@ from edgedla.reports.check.slower import by_fix, nothing_to_change, slower_chang
 from edgedla.reports.check.view import CheckView
 from edgedla.reports.page.numbers import milliseconds, significant
 from edgedla.reports.text import Line, clean, folded, print_lines
+from edgedla.reports.unchecked import Unchecked
 from edgedla.reports.words import count, macs_text, percent
 
 if TYPE_CHECKING:
@@ -33,9 +34,12 @@ NOTES = 2
 def to_text(reports: Sequence[CheckReport], view: CheckView) -> str:
     """The reports one after the other, and a table of them where there are several."""
     if view.quiet:
-        return "".join(f"{one_line(report)}\n" for report in reports)
+        told = [one_line(report) for report in reports]
+        told += [clean(f"{m.file} on {m.platform.module.id}, {m.precision}: {m.headline}") for m in view.unchecked]
+        return "".join(f"{line}\n" for line in told)
     lines: List[Line] = []
-    if view.everything or len(reports) <= SCREENS:
+    models = len(reports) + len(view.unchecked)
+    if view.everything or models <= SCREENS:
         for report, file in zip(reports, view.commands(reports)):
             if lines:
                 lines += [("", 0, ""), ("dim", 0, "-" * 80), ("", 0, "")]
@@ -43,14 +47,24 @@ def to_text(reports: Sequence[CheckReport], view: CheckView) -> str:
                 lines += listing(report)
             else:
                 lines += _one_screen(report, file)
-    if len(reports) > 1:
+        for model in view.unchecked:
+            if lines:
+                lines += [("", 0, ""), ("dim", 0, "-" * 80), ("", 0, "")]
+            lines += [part for line in _unchecked(model) for part in folded(line)]
+    if models > 1:
         from edgedla.reports.table import table_of_reports
         from edgedla.reports.table.text import table_lines
 
         if lines:
             lines += [("", 0, ""), ("dim", 0, "-" * 80), ("", 0, "")]
-        lines += table_lines(table_of_reports(reports))
+        lines += table_lines(table_of_reports(reports, unchecked=view.unchecked))
     return print_lines(lines, view.terminal)
+
+
+def _unchecked(model: Unchecked) -> Iterator[Line]:
+    yield "title", 0, clean(f"{model.file} on {model.place}")
+    yield "bad", 0, clean(model.headline)
+    yield from (("", 2, clean(line)) for line in model.details)
 
 
 def one_line(report: CheckReport) -> str:

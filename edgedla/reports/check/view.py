@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.regions.report import CheckReport
+from edgedla.reports.unchecked import Unchecked
 
 
 class CheckView(NamedTuple):
@@ -16,6 +17,7 @@ class CheckView(NamedTuple):
         terminal: text with colours, wrapped to the terminal.
         everything: text with every layer (`--all`), not the summary of one screen.
         quiet: text with one line per model (`-q`).
+        unchecked: models that were asked about and have no report.
     """
 
     files: Optional[Tuple[str, ...]] = None
@@ -23,6 +25,7 @@ class CheckView(NamedTuple):
     terminal: bool = False
     everything: bool = False
     quiet: bool = False
+    unchecked: Tuple[Unchecked, ...] = ()
 
     def paths(self, reports: Sequence[CheckReport]) -> Tuple[str, ...]:
         """One path a report: as given, or the model's name."""

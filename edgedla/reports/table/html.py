@@ -9,7 +9,11 @@ from edgedla.reports.page.render import render_page
 from edgedla.reports.page.verdict import Verdict
 from edgedla.reports.table.differences import ends, of_one_model
 from edgedla.reports.table.table import Table
+from edgedla.reports.unchecked import DOES_NOT_BUILD, NOT_READ
 from edgedla.reports.words import count
+
+#: So many models that were not read are named on top; the table names all.
+NAMED = 3
 
 
 def to_html(table: Table, terminal: bool) -> str:
@@ -57,15 +61,21 @@ def _verdict_counts(table: Table) -> Verdict:
         word = cell.verdict[1]
         counts[word] = counts.get(word, 0) + 1
     total = sum(counts.values())
-    failing = [(row, column, cell) for row, column, cell in table.cells() if cell.verdict[1] == "Does not build"]
+    unread = [row for row, _, cell in table.cells() if cell.verdict[1] == NOT_READ]
+    failing = [(row, column, cell) for row, column, cell in table.cells() if cell.verdict[1] == DOES_NOT_BUILD]
     if failing:
         row, column, cell = failing[0]
         why = "the parser refuses it" if cell.report is None else "the build fails"
         more = f" And {len(failing) - 1} more." if len(failing) > 1 else ""
+        more += f" {len(unread)} not read." if unread else ""
         verb = "does" if len(failing) == 1 else "do"
         return Verdict(
             "bad", f"{len(failing)} of {total} {verb} not build", f"{row.name} on {column.title}: {why}.{more}"
         )
+    if unread:
+        files = list(dict.fromkeys(row.name for row in unread))
+        text = f"{', '.join(files[:NAMED])}{f' and {len(files) - NAMED} more' if len(files) > NAMED else ''}."
+        return Verdict("bad", f"{len(unread)} of {total} not read", text)
     best = sorted(counts.items(), key=lambda item: -item[1])
     text = ", ".join(f"{n} {word[0].lower()}{word[1:]}" for word, n in best)
     tone = "good" if set(counts) == {"All on the DLA"} else "plain"

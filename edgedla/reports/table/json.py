@@ -43,7 +43,7 @@ def cell_values(cell: Cell) -> Dict[str, Any]:
     totals = report.totals if report is not None else None
     return {
         "verdict": cell.verdict[1],
-        "error": cell.error,
+        "error": cell.reason,
         "layers": None if totals is None else totals.layers_dla + totals.layers_gpu,
         "layers_dla": None if totals is None else totals.layers_dla,
         "layers_unknown": None if report is None else layer_groups.unknowns(report),

@@ -36,7 +36,7 @@ def _lines(table: Table) -> Iterator[str]:
 def _cells(cell: Cell) -> Sequence[str]:
     report, ratio = cell.report, cell.ratio
     if report is None:
-        return [cell.verdict[1], "", "", "", "", escape(cell.error)]
+        return [cell.verdict[1], "", "", "", "", escape(cell.reason)]
     cause, layers = cell.worst
     dropped = f" (+{report.totals.regions_dropped} dropped)" if report.totals.regions_dropped else ""
     return [

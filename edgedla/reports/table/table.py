@@ -5,24 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
+from edgedla.errors import ModelError
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.report import CheckReport
 from edgedla.reports import summary, worth
 from edgedla.reports.check.refusals import by_remedy, pulled_along
+from edgedla.reports.unchecked import NOT_READ, Unchecked, verdict_of
 from edgedla.targets import Platform
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One model on one platform: its report, or why there is none (its parser refuses the model)."""
+    """One model on one platform: its report, or why there is none: it was not read, or the platform's parser refuses it."""
 
     report: Optional[CheckReport]
-    error: str = ""
+    error: Optional[ModelError] = None
 
     @property
     def verdict(self) -> Tuple[str, str]:
         """(tone, word)."""
-        return ("bad", "Does not build") if self.report is None else summary.verdict(self.report)
+        if self.report is None:
+            return "bad", verdict_of(self.error) if self.error is not None else NOT_READ
+        return summary.verdict(self.report)
+
+    @property
+    def reason(self) -> str:
+        """Why there is no report; "" where there is one."""
+        return self.error.what if self.error is not None else ""
 
     @property
     def short(self) -> str:
@@ -72,6 +81,7 @@ _SHORT = {
     "Unknown in part": "unknown",
     "Unknown whether there is a DLA": "unknown",
     "Does not build": "no build",
+    NOT_READ: "not read",
     "No DLA here": "no DLA",
 }
 
@@ -134,12 +144,16 @@ def column_at(platform: Platform, precision: str, label: str = "") -> Column:
     )
 
 
-def table_of_reports(reports: Sequence[CheckReport], files: Sequence[str] = ()) -> Table:
-    """Reports of one platform as a table of one column."""
+def table_of_reports(
+    reports: Sequence[CheckReport], files: Sequence[str] = (), unchecked: Sequence[Unchecked] = ()
+) -> Table:
+    """Reports of one platform as a table of one column; models without a report stand last."""
     names = distinct([report.model for report in reports], files)
     paths = list(files) or [report.model for report in reports]
-    rows = (Row(name, path, (Cell(report),)) for name, path, report in zip(names, paths, reports))
-    return Table((column_at(reports[0].platform, reports[0].precision),) if reports else (), tuple(rows))
+    rows = [Row(name, path, (Cell(report),)) for name, path, report in zip(names, paths, reports)]
+    rows += [Row(model.file, model.file, (Cell(None, model.error),)) for model in unchecked]
+    places = [(r.platform, r.precision) for r in reports] + [(m.platform, m.precision) for m in unchecked]
+    return Table(tuple(column_at(*place) for place in places[:1]), tuple(rows))
 
 
 def distinct(names: Sequence[str], files: Sequence[str]) -> List[str]:

@@ -63,7 +63,7 @@ def _block(what: str, cells: Sequence[Tuple[str, Cell]], name_width: int = NAME)
     width = max(len(line) for line in aligned([row[:-1] for row in rows])) + 4
     rows = [(*row[:-1], row[-1] if len(row[-1]) <= WIDTH - width else _ended(row[-1], WIDTH - width)) for row in rows]
     yield from ((tone, 2, line) for tone, line in zip(tones, aligned(rows)))
-    yield from (("bad", 4, f"{name}: {clean(cell.error)}") for name, cell in cells if cell.report is None)
+    yield from (("bad", 4, f"{name}: {clean(cell.reason)}") for name, cell in cells if cell.report is None)
 
 
 def _ended(cause: str, width: int) -> str:

@@ -1,0 +1,55 @@
+"""A model without a check report: its file cannot be read, or TensorRT's parser refuses it."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Tuple
+
+from edgedla.errors import ModelError, ModelRefused
+from edgedla.targets import Platform
+
+NOT_READ, DOES_NOT_BUILD = "Not read", "Does not build"
+
+
+class Unchecked(NamedTuple):
+    """A model that was asked about, and why there is no report of it.
+
+    Attributes:
+        file: its path as given. platform, precision: what it was to be checked for.
+    """
+
+    file: str
+    error: ModelError
+    platform: Platform
+    precision: str
+
+    @property
+    def verdict(self) -> str:
+        return verdict_of(self.error)
+
+    @property
+    def place(self) -> str:
+        """Platform and precision, as a report's title has them."""
+        release = self.platform.release
+        jetpack = f"JetPack {release.jetpack}, " if release.jetpack else ""
+        module = f"{self.platform.module.title} ({self.platform.module.id})"
+        return f"{module}, {jetpack}TensorRT {release.trt_text}, {self.precision.upper()}"
+
+    @property
+    def headline(self) -> str:
+        return f"{self.verdict.upper()}: {self.error.what}"
+
+    @property
+    def details(self) -> Tuple[str, ...]:
+        """Where in the model, what is allowed, and what to do; one line each."""
+        error = self.error
+        where = (f"at {error.where}",) if error.where and error.where != self.file else ()
+        allowed = (f"allowed: {error.allowed}",) if error.allowed else ()
+        return (*where, *allowed, *(line.strip() for line in (error.hint or "").splitlines()))
+
+    def to_dict(self) -> Dict[str, Any]:
+        return {"file": self.file, "verdict": self.verdict, "error": self.error.to_dict()}
+
+
+def verdict_of(error: ModelError) -> str:
+    """What tables say of it: only a refusal of the parser tells what TensorRT would do."""
+    return DOES_NOT_BUILD if isinstance(error, ModelRefused) else NOT_READ
