@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.errors import ModelError
 from edgedla.files import sha256_of
@@ -82,20 +83,28 @@ class Task:
         return Task(**{**document, "settings": Settings(**document["settings"])})
 
 
-def find_models(arguments: Sequence[str]) -> List[str]:
-    """The ONNX files that arguments name: files as they are, folders with everything below, each once.
+def find_models(arguments: Sequence[str], say: Optional[Callable[[str], None]] = None) -> List[str]:
+    """The ONNX files that arguments name: files as they are, folders with all models below (`models_below`), each once.
+
+    Args:
+        say: is told what edgedla itself made in a folder, which is no model of the sweep.
 
     Raises:
-        ModelError: nothing there, or a folder without models.
+        ModelError: nothing there, a folder without models, or an artifact.
     """
+    from edgedla.inspection.models_below import models_below
+
     models: Dict[str, None] = {}
     for text in arguments:
         path = Path(text)
         if path.is_dir():
-            below = sorted(str(p) for p in path.rglob("*.onnx") if p.is_file())
-            if not below:
-                raise ModelError("no *.onnx below this folder", where=text)
-            models.update(dict.fromkeys(below))
+            below = models_below(text)
+            if below.note and say is not None:
+                say(below.note)
+            found = sorted(str(Path(p)) for p in below.models if os.path.isfile(p))
+            if not found:
+                raise ModelError("its .onnx files are links that lead nowhere, or no files", where=text)
+            models.update(dict.fromkeys(found))
         elif path.is_file():
             models[text] = None
         else:

@@ -192,6 +192,24 @@ def test_a_model_that_cannot_be_read_stands_in_every_file(
     assert {r["target"] for r in rows} == {"agx-orin-64gb"}
 
 
+def test_what_edgedla_made_in_a_folder_is_not_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("models").mkdir()
+    Path("models/net.onnx").write_bytes(SHAPES.read_bytes())
+    assert (
+        exit_code_of(["build", "models/net.onnx", "--target", "orin", "--backend", "host", "-o", "models/built"]) == 0
+    )
+    capsys.readouterr()
+    assert exit_code_of(["check", "models", "-q"]) == 0
+    told = capsys.readouterr()
+    assert [line.split()[0] for line in told.out.splitlines()] == ["net"]
+    assert told.err == "edgedla: not taken for models: models/built (an artifact of `edgedla build`)\n"
+    assert exit_code_of(["check", "models/built"]) == 3
+    assert "edgedla inspect models/built" in capsys.readouterr().err
+
+
 def test_a_form_on_the_screen_names_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gone = str(tmp_path / "gone.onnx")
     assert exit_code_of(["check", gone, "--format", "json"]) == 3

@@ -240,8 +240,26 @@ def test_wrong_use(edgedla, models, words):
 
 
 def test_a_folder_without_models_is_refused(tmp_path):
-    with pytest.raises(ModelError, match="no \\*.onnx below"):
+    with pytest.raises(ModelError, match=r"a folder without any \.onnx file"):
         find_models([str(tmp_path)])
+    (tmp_path / "gone.onnx").symlink_to("nowhere.onnx")
+    with pytest.raises(ModelError, match="links that lead nowhere"):
+        find_models([str(tmp_path)])
+
+
+def test_artifacts_and_working_folders_are_no_models(models, edgedla):
+    plain = find_models([str(models)])
+    for folder in ("built", ".work"):
+        (models / folder).mkdir()
+        (models / folder / "model-0123456789ab.onnx").write_bytes((models / "a.onnx").read_bytes())
+    (models / "built" / "manifest.json").write_text('{"document": "edgedla.artifact", "schema_version": 1}')
+    said = []
+    assert find_models([str(models)], said.append) == plain
+    assert len(said) == 1
+    assert "built (an artifact of `edgedla build`)" in said[0]
+    done = edgedla("sweep", models / "built", "-o", "r.csv")
+    assert done.returncode == 3
+    assert "not a folder of models" in done.stderr
 
 
 def test_no_scheduler_is_said(models):

@@ -7,9 +7,8 @@ import os
 import sys
 from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from edgedla.errors import ModelError, UsageError
-
-ENDING = ".onnx"
+from edgedla.cli.output import echo
+from edgedla.errors import UsageError
 
 
 class ModelSource(NamedTuple):
@@ -24,13 +23,14 @@ def model_sources(
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
     batch: Optional[int] = None,
 ) -> Tuple[ModelSource, ...]:
-    """The models that the names stand for, each once, in order. A folder is searched with all folders in it.
+    """The models that the names stand for, each once, in order. A folder is searched with all folders in it, but
+    for those whose names begin with a dot, and for what edgedla made; a line on stderr names the latter.
 
     Args:
         shapes, batch: input sizes of a PyTorch module that is named as `package.module:factory`.
 
     Raises:
-        ModelError: a folder without a model.
+        ModelError: a folder without a model, or an artifact.
         UsageError: a pattern that fits no file, or nothing on standard input.
     """
     sources: List[ModelSource] = []
@@ -58,14 +58,13 @@ def _from_factory(name: str, shapes: Optional[Mapping[str, Sequence[int]]], batc
     return ModelSource(name, onnx_of_factory(name, shapes, batch) if is_factory(name) else name)
 
 
-def _in_folder(folder: str) -> List[str]:
-    paths = []
-    for top, folders, files in os.walk(folder):
-        folders.sort()
-        paths += [os.path.join(top, f) for f in sorted(files) if f.lower().endswith(ENDING)]
-    if not paths:
-        raise ModelError(f"a folder without any {ENDING} file", where=folder)
-    return paths
+def _in_folder(folder: str) -> Tuple[str, ...]:
+    from edgedla.inspection.models_below import models_below
+
+    below = models_below(folder)
+    if below.note:
+        echo(f"edgedla: {below.note}", err=True)
+    return below.models
 
 
 def _from_stdin() -> List[ModelSource]:

@@ -71,9 +71,10 @@ FAIL_ON = ("unsupported", "fallback", "unknown", "never")
 def check(models: Tuple[str, ...], **given: Any) -> int:
     """Say which layers of ONNX models run on the DLA, why not the others, and whether the DLA is worth it.
 
-    MODEL is a file, a folder, a quoted pattern, or - for paths (or one model) on standard input. A PyTorch module is
-    named by the function that makes it, as package.module:factory (edgedla[torch]). Several models, or --compare, end
-    in a table. Needs no Jetson, no NVIDIA software and no weights.
+    MODEL is a file, a folder, a quoted pattern, or - for paths (or one model) on standard input. Artifacts, and folders
+    whose names begin with a dot, are passed over within a folder. A PyTorch module is named by the function that makes
+    it, as package.module:factory (edgedla[torch]). Several models, or --compare, end in a table. Needs no Jetson, no
+    NVIDIA software and no weights.
 
     Exit code 0: the answer is yes in the sense of --fail-on; 1: it is no; 3: a model is broken, or TensorRT's parser
     refuses it; every form names it, with the reason.

@@ -83,6 +83,8 @@ def sweep(
 ) -> int:
     """Check every model (folders: every *.onnx below) on every platform, and place, fix or measure where asked.
 
+    Artifacts, and folders whose names begin with a dot, are passed over within a folder.
+
     Killed and started again it goes on where it stopped: finished rows stand in FILE.journal beside the first output. A
     model that crashes, hangs or eats memory costs its own row only. Exit code 0: every row is answered; 1: a row ended by
     a limit, a crash or an error; 3: a model is broken, or TensorRT's parser refuses it.
@@ -108,7 +110,8 @@ def sweep(
     wanted = [one_of("precision", p.strip(), PRECISIONS, "--precision") for p in precisions.split(",")]
     load_rules()
     _check_power_mode(given["power_mode"], platforms)
-    tasks = list(tasks_of(find_models(models), platforms, wanted, settings, _boards(given["board_group"])))
+    found = find_models(models, None if given["quiet"] else lambda note: echo(f"edgedla: {note}", err=True))
+    tasks = list(tasks_of(found, platforms, wanted, settings, _boards(given["board_group"])))
     folder = Path(given["reports"]) if given["reports"] else None
     journal = Path(f"{outputs[0]}.journal")
     if given["fresh"]:

@@ -1,0 +1,150 @@
+"""The models below a folder: every ONNX file in it, but for those that edgedla itself keeps or made there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any, Iterator, List, NamedTuple, Tuple
+
+from edgedla.builder.artifact.artifact import MANIFEST
+from edgedla.documents import identify
+from edgedla.errors import DocumentError, ModelError
+from edgedla.files import sha256_of
+from edgedla.strict_documents import read_json
+
+ENDING, DECODER_ENDING = ".onnx", ".decoder.onnx"
+#: The report of a deployment. It states the hash of the model beside it, which a model of the user's does not have.
+DEPLOYMENT = "deployment.json"
+#: So many left out places are named.
+NAMED = 3
+
+
+class LeftOut(NamedTuple):
+    """A folder or file below the folder that is no model of the user's. `what` it is: "an artifact of `edgedla build`"."""
+
+    path: str
+    what: str
+
+
+class Below(NamedTuple):
+    """What a folder holds. `models`: paths, folder by folder. `left_out`: what edgedla made there, and was passed over."""
+
+    models: Tuple[str, ...]
+    left_out: Tuple[LeftOut, ...]
+
+    @property
+    def note(self) -> str:
+        """What was passed over, in one line; "" where nothing was."""
+        if not self.left_out:
+            return ""
+        named = [f"{entry.path} ({entry.what})" for entry in self.left_out[:NAMED]]
+        more = len(self.left_out) - NAMED
+        return f"not taken for models: {', '.join(named)}{f' and {more} more' if more > 0 else ''}"
+
+
+def models_below(folder: str) -> Below:
+    """The ONNX files in a folder and in all folders below it.
+
+    Folders whose names begin with a dot, and artifacts, are not entered: what they hold are copies and halves of models.
+
+    Raises:
+        ModelError: the folder is an artifact, or holds no model.
+    """
+    if is_artifact(folder):
+        raise ModelError(
+            "an artifact of `edgedla build`, not a folder of models",
+            where=folder,
+            hint=f"`edgedla inspect {shlex.quote(folder)}` shows it; give the model that it was built from",
+        )
+    models: List[str] = []
+    left_out: List[LeftOut] = []
+    hidden: List[str] = []
+    for top, folders, files in os.walk(folder):
+        hidden += [os.path.join(top, name) for name in sorted(folders) if name.startswith(".")]
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for path in [os.path.join(top, name) for name in folders]:
+            if not os.path.islink(path) and is_artifact(path):
+                left_out.append(LeftOut(path, "an artifact of `edgedla build`"))
+                folders.remove(os.path.basename(path))
+        paths = [os.path.join(top, name) for name in sorted(files) if name.lower().endswith(ENDING)]
+        made = tuple(_made(top, paths))
+        left_out += made
+        models += [path for path in paths if path not in {entry.path for entry in made}]
+    below = Below(tuple(models), tuple(left_out))
+    if not models:
+        raise _nothing(folder, below, hidden)
+    return below
+
+
+def is_artifact(folder: str) -> bool:
+    """Whether the folder's manifest.json is that of an artifact; other tools write files of that name."""
+    document = _document(os.path.join(folder, MANIFEST))
+    return document is not None and (identify(document) or ("",))[0] == "edgedla.artifact"
+
+
+def _made(top: str, paths: List[str]) -> Iterator[LeftOut]:
+    """Those of a folder's ONNX files that a command of edgedla wrote from a model that stands elsewhere, or is beside it."""
+    built = _built_model(os.path.join(top, DEPLOYMENT)) if paths else None
+    for path in paths:
+        name = os.path.basename(path)
+        if name == "model.onnx" and _has_hash(path, built):
+            yield LeftOut(path, "the model as `edgedla deploy` built it")
+        elif name.endswith(DECODER_ENDING) and _is_decoder(path):
+            yield LeftOut(path, "what `edgedla fix` cut off a model")
+
+
+def _built_model(report: str) -> Any:
+    """The hash that a deployment's report states of its model; None where it is no such report."""
+    document = _document(report)
+    if document is None or (identify(document) or ("",))[0] != "edgedla.deployment":
+        return None
+    hashes = document.get("hashes")
+    return hashes.get("built_model") if isinstance(hashes, dict) else None
+
+
+def _is_decoder(path: str) -> bool:
+    """Whether the model beside it says that this file was cut off it."""
+    from edgedla.importers.model_file.changed_outputs import METADATA, changed_outputs
+    from edgedla.importers.model_file.onnx_file import read
+
+    model = Path(path[: -len(DECODER_ENDING)] + ENDING)
+    if not model.is_file():
+        return False
+    try:
+        file = read(model)
+        told = changed_outputs({p.key: p.value for p in file.model.metadata_props}.get(METADATA), file.where)
+    except ModelError:
+        return False
+    return _has_hash(path, told.decoder_sha256)
+
+
+def _has_hash(path: str, sha256: Any) -> bool:
+    try:
+        return bool(sha256) and os.path.isfile(path) and sha256_of(path) == sha256
+    except OSError:
+        # Whoever reads it as a model says what is wrong.
+        return False
+
+
+def _document(path: str) -> Any:
+    """The JSON object in a file; None where there is none."""
+    # A pipe would never end.
+    if not os.path.isfile(path):
+        return None
+    try:
+        document = read_json(path)
+    except DocumentError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _nothing(folder: str, below: Below, hidden: List[str]) -> ModelError:
+    hints = [f"{entry.path} is {entry.what}" for entry in below.left_out[:NAMED]]
+    if below.left_out:
+        hints.append("give the model itself, or a folder that holds it; `edgedla inspect PATH` shows an artifact")
+        return ModelError(
+            f"a folder without any {ENDING} file but what edgedla made", where=folder, hint="\n  ".join(hints)
+        )
+    hint = f"folders whose names begin with a dot are not searched: {hidden[0]}" if hidden else None
+    return ModelError(f"a folder without any {ENDING} file", where=folder, hint=hint)
