@@ -62,10 +62,10 @@ def test_the_harness_sees_what_is_wrong(
         assert any(answers)
     with monkeypatch.context() as patch:
         patch.setattr("edgedla.cli.main._explained", lambda e: ("bug", 70))
-        assert "exit code 70" in attack_models.case(["check", "absent.onnx"])["wrong"]
+        assert "exit code 70" in attack_models.case(["layers", "absent.onnx"])["wrong"]
         patch.setattr("edgedla.cli.main._complain", lambda text: print("\x1b[2J"))
         patch.setattr("edgedla.cli.main._explained", lambda e: ("", 3))
-        assert attack_models.case(["check", "absent.onnx"])["wrong"] == "control characters"
+        assert attack_models.case(["layers", "absent.onnx"])["wrong"] == "control characters"
 
 
 def test_a_case_that_never_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_a_case_that_never_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(attack_models, "CPU_S", 0.2)
     monkeypatch.setattr("edgedla.cli.main._explained", spin)
-    assert "CPU s" in attack_models.case(["check", "absent.onnx"])["wrong"]
+    assert "CPU s" in attack_models.case(["layers", "absent.onnx"])["wrong"]
 
 
 def test_a_shell_that_allows_too_little_memory_is_no_finding(
