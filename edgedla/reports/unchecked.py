@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, NamedTuple, Tuple
 
 from edgedla.errors import ModelError, ModelRefused
+from edgedla.printable import without_credentials
 from edgedla.targets import Platform
 
 NOT_READ, DOES_NOT_BUILD = "Not read", "Does not build"
@@ -48,6 +50,20 @@ class Unchecked(NamedTuple):
 
     def to_dict(self) -> Dict[str, Any]:
         return {"file": self.file, "verdict": self.verdict, "error": self.error.to_dict()}
+
+
+def shown_file(file: str) -> str:
+    """A path as given; what is no file may be an address with a password."""
+    return file if os.path.exists(file) else without_credentials(file)
+
+
+def without_passwords(error: ModelError) -> ModelError:
+    """The error for a report, which is kept and passed on: users and passwords of addresses are "***"."""
+    what, where, allowed, hint = (
+        None if text is None else without_credentials(text)
+        for text in (error.what, error.where, error.allowed, error.hint)
+    )
+    return type(error)(what or "", where=where, allowed=allowed, hint=hint)
 
 
 def verdict_of(error: ModelError) -> str:

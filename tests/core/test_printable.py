@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import List
 
 import pytest
 
@@ -41,3 +43,15 @@ def test_no_verb_repeats_a_password(verb: str, value: str, capsys: pytest.Captur
     out, err = capsys.readouterr()
     assert err
     assert "hunter2" not in out + err
+
+
+@pytest.mark.parametrize("options", [[], ["--compare", "orin"], ["-q"]])
+def test_no_report_of_a_model_that_was_not_read_keeps_a_password(
+    options: List[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / f"r.{ending}" for ending in ("txt", "json", "md", "csv", "html")]
+    outputs = [word for file in files for word in ("-o", str(file))]
+    assert exit_code_of(["check", "foo://u:hunter2@h/1", *options, *outputs]) == 3
+    told = "".join([*capsys.readouterr(), *(file.read_text(encoding="utf-8") for file in files)])
+    assert "***" in told.replace("\\", "")
+    assert "hunter2" not in told

@@ -116,11 +116,13 @@ class CheckRequest:
         """Files that have no report, as reports name them. `place`: what `platform_for` takes."""
         if not broken:
             return ()
-        from edgedla.reports.unchecked import Unchecked
+        from edgedla.reports.unchecked import Unchecked, shown_file, without_passwords
         from edgedla.targets import platform_for
 
         platform = platform_for(**place)
-        return tuple(Unchecked(file, error, platform, self.precision) for file, error in broken)
+        return tuple(
+            Unchecked(shown_file(file), without_passwords(error), platform, self.precision) for file, error in broken
+        )
 
     def _sizes_and_power(self, platform: Platform) -> Dict[str, Any]:
         from edgedla.cli.arguments.this_board import own_power_mode

@@ -108,9 +108,10 @@ def check(models: Tuple[str, ...], **given: Any) -> int:
         except ModelError as e:
             broken.append((source.file, request.refusal(e, source, place) if next_is_shown else e))
     # One broken file among several does not hide the answers of the others, but it decides the exit code.
-    _show(reports, request.unchecked(broken, place), targets, given)
-    for _, error in broken:
-        echo(f"edgedla: error: {error}", err=True)
+    unchecked = request.unchecked(broken, place)
+    _show(reports, unchecked, targets, given)
+    for model in unchecked:
+        echo(f"edgedla: error: {model.error}", err=True)
     if broken:
         return ModelError.exit_code
     from edgedla.reports import gate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
 from edgedla.cli.arguments.check_request import CheckRequest
 from edgedla.cli.arguments.models import ModelSource
@@ -51,6 +51,7 @@ def _table(
 ) -> Table:
     """Every model on every platform. A platform whose parser refuses the model is a cell, not the end."""
     from edgedla.reports.table.table import Cell, Row, Table, column_at, distinct
+    from edgedla.reports.unchecked import shown_file, without_passwords
     from edgedla.targets import platform_for
 
     columns = []
@@ -59,15 +60,16 @@ def _table(
         columns.append(column_at(platform_for(**where), place.get("precision") or request.precision, label))
     rows, names = [], []
     for source in sources:
-        cells, name = [], source.file
+        cells: List[Cell] = []
+        name = file = shown_file(source.file)
         for place in places.values():
             try:
                 report = request.report(source, dict(place), most)
                 cells.append(Cell(report))
                 name = report.model
             except ModelError as e:
-                cells.append(Cell(None, e))
-        rows.append((source.file, tuple(cells)))
+                cells.append(Cell(None, without_passwords(e)))
+        rows.append((file, tuple(cells)))
         names.append(name)
     files = [file for file, _ in rows]
     unique = distinct(names, files)
