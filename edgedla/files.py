@@ -203,6 +203,19 @@ def remove_folder(path: PathLike) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def usable_folder(path: PathLike) -> Path:
+    """The folder, which need not be there yet; asked before work that takes long, so that its result has a place.
+
+    Raises:
+        UsageError: a file stands there or on the way there.
+    """
+    folder = Path(path)
+    there = next((p for p in (folder, *folder.parents) if p.exists()), folder)
+    if there.exists() and not there.is_dir():
+        raise UsageError("a file stands there, not a folder", where=str(there), hint="give -o a folder")
+    return folder
+
+
 def make_folder(path: PathLike) -> Path:
     """The folder and those above it, made where they are missing.
 

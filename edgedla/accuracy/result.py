@@ -10,6 +10,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.accuracy.evaluate import Score
 from edgedla.accuracy.fp16_care import Fp16Finding
+from edgedla.accuracy.own_model import require_no_foreign_model
 from edgedla.accuracy.state import Step
 from edgedla.accuracy.triage import TensorError
 from edgedla.documents import header
@@ -150,7 +151,11 @@ class Quantized:
 
         Returns:
             The paths; all appear together, quantization.json last.
+
+        Raises:
+            UsageError: the folder holds somebody else's model.onnx.
         """
+        require_no_foreign_model(Path(folder), MODEL, REPORT, self.model)
         root = make_folder(folder)
         files: Dict[str, Union[str, bytes]] = {}
         if self.cache:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
-from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS
+from edgedla.accuracy.own_model import require_no_foreign_model
+from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS, REPORT
 from edgedla.errors import UsageError
 from edgedla.publishing import publication
 from edgedla.quantization.calibration_cache import write_cache
@@ -34,8 +35,13 @@ class Translated:
     notes: Tuple[str, ...] = field(default=())
 
     def save(self, folder: Union[str, Path]) -> Tuple[Path, ...]:
-        """Writes model.onnx and, for the form "cache", calib.cache and layer-precisions.txt. Returns the paths."""
+        """Writes model.onnx and, for the form "cache", calib.cache and layer-precisions.txt. Returns the paths.
+
+        Raises:
+            UsageError: the folder holds somebody else's model.onnx.
+        """
         root = Path(folder)
+        require_no_foreign_model(root, MODEL, REPORT, self.model)
         files: Dict[str, Union[bytes, str]] = {MODEL: self.model}
         if self.cache:
             files[CACHE] = self.cache

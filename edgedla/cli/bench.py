@@ -9,7 +9,7 @@ import click
 
 from edgedla.cli.board_option import BoardCommand
 from edgedla.cli.options import memory_option, shape_options
-from edgedla.cli.output import deliver, destinations, echo
+from edgedla.cli.output import deliver, destinations, echo, require_apart
 from edgedla.errors import UsageError
 
 FORMATS = ("text", "json")
@@ -113,6 +113,9 @@ def bench(
     `edgedla place` and `check` take for --profile. It needs an artifact built with TensorRT in hybrid mode, or a chain of such.
     """
     targets = destinations(output_format, output, FORMATS)
+    exports = {"--exportTimes": export_times, "--exportProfile": export_profile, "--exportLayerInfo": export_layer_info}
+    for option, file in exports.items():
+        require_apart(option, *([file] if file else []))
     folder = artifact or trtexec_engine
     if not folder or (artifact and trtexec_engine):
         raise UsageError("one artifact or engine is needed", allowed="ARTIFACT, or trtexec's --loadEngine=FILE")

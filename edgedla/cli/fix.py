@@ -16,7 +16,7 @@ from edgedla.cli.options import (
     shape_options,
     split_trtexec,
 )
-from edgedla.cli.output import deliver, destinations, say_where
+from edgedla.cli.output import deliver, destinations, require_apart, say_where
 from edgedla.errors import ModelError, RunError, UsageError
 
 FORMATS = ("text", "json", "markdown", "html")
@@ -130,7 +130,7 @@ def fix(
             raise UsageError(f"{output_format} of --list", where="--format", allowed="text, markdown")
         from edgedla.reports.rules import render_rewrites
 
-        deliver(destinations(output_format, reports, ("text", "markdown")), render_rewrites)
+        deliver(destinations(output_format, reports, ("text", "markdown"), "--report"), render_rewrites)
         return 0
     trtexec = split_trtexec(options)
     models = resolve_models(models, trtexec)
@@ -146,7 +146,9 @@ def fix(
             where="-o",
             allowed="-o OUT, or --dry-run",
         )
-    targets = destinations(output_format, reports, FORMATS)
+    targets = destinations(output_format, reports, FORMATS, "--report")
+    if output is not None:
+        require_apart("-o", output)
     from edgedla.cli.arguments.this_board import own_power_mode
     from edgedla.fixes.fix import fix as fix_model
     from edgedla.fixes.preprocess import parse_preprocess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Collection, Dict, Optional
+from typing import Any, Collection, Dict, Optional, Sequence
 
 from edgedla.deployment.deployment import FILES, REPORTS
 from edgedla.deployment.occupied import LOCK
@@ -61,11 +61,26 @@ def claim(folder: Path, model: Any, sizes: Collection[str] = ()) -> None:
         return
     deployed = _deployed_name(folder)
     if deployed is None and not (_begun(folder) and set(found) <= {*FILES, *REPORTS.values()}):
-        listed = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-        raise UsageError(f"the folder holds other files: {listed}", where=str(folder), allowed=_ALLOWED)
+        raise _holds_others(folder, found)
     theirs = read_sealed(folder / WORK / MODEL_RECORD) or {"name": deployed}
     if theirs["name"] is not None:
         _require_same(folder, identity_of(model), theirs)
+
+
+def require_own_folder(folder: Path) -> None:
+    """Lets a folder pass that is empty or holds a deployment, of whatever model.
+
+    Raises:
+        UsageError: other files stand there; some of them would be replaced or removed.
+    """
+    found = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    if found and _deployed_name(folder) is None:
+        raise _holds_others(folder, found)
+
+
+def _holds_others(folder: Path, found: Sequence[str]) -> UsageError:
+    listed = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
+    return UsageError(f"the folder holds other files: {listed}", where=str(folder), allowed=_ALLOWED)
 
 
 def record(work: Path, model: Any) -> None:

@@ -112,10 +112,18 @@ class Deployment:
 
         Returns:
             The written files and folders.
+
+        Raises:
+            UsageError: the folder holds other files than a deployment's.
         """
         root = Path(folder)
+        elsewhere = root.resolve() != self.folder.resolve()
+        if elsewhere:
+            from edgedla.deployment.claim import require_own_folder
+
+            require_own_folder(root)
         with publication() as out:
-            if root.resolve() != self.folder.resolve():
+            if elsewhere:
                 for name in FILES:
                     if (self.folder / name).exists():
                         out.copy(root / name, self.folder / name, leave_out=(".work",))

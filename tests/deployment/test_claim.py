@@ -12,7 +12,7 @@ import pytest
 
 import edgedla
 from edgedla.cli.main import exit_code_of
-from edgedla.deployment.claim import MODEL_RECORD, WORK, claim
+from edgedla.deployment.claim import MODEL_RECORD, WORK, claim, require_own_folder
 from edgedla.deployment.deployment import REPORTS
 from edgedla.errors import UsageError
 from edgedla.sealed import read_sealed
@@ -122,3 +122,11 @@ def test_a_folder_of_sizes_is_claimed_as_a_whole(
     assert exit_code_of(command) == UsageError.exit_code
     assert "other files: photo.jpg" in capsys.readouterr().err
     assert len(tree(sizes)) == len(before)
+
+
+def test_a_deployment_is_saved_over_no_other_files(tmp_path: Path) -> None:
+    require_own_folder(tmp_path / "new")
+    require_own_folder(tmp_path)
+    (tmp_path / "model.onnx").write_bytes(b"mine")
+    with pytest.raises(UsageError, match="the folder holds other files: model.onnx"):
+        require_own_folder(tmp_path)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from edgedla.cli.options import ShapesType, platform_options
-from edgedla.cli.output import echo
+from edgedla.cli.output import echo, require_apart
 
 
 @click.command()
@@ -34,6 +34,7 @@ def convert(source: str, out: str, output_format: str, fail_on: str, **given: An
     Takes torch.export programs (.pt2), TorchScript, pickled modules, TensorFlow SavedModels, .keras, .h5, .tflite and
     Paddle's .pdmodel. It is loaded in a process of its own. Needs the framework and ONNX Runtime.
     """
+    require_apart("-o", out)
     from edgedla.conversion.convert import convert as run
 
     made = run(source, **given)

@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional, Tuple
 import click
 
 from edgedla.cli.options import shape_options
-from edgedla.cli.output import echo
+from edgedla.cli.output import echo, require_apart
 from edgedla.errors import UsageError
 
 
@@ -45,6 +45,8 @@ def fit(
     if not models or not evidence:
         raise UsageError("models and their profiles are needed", where="--evidence" if models else "MODEL",
                          hint="edgedla bench artifact --onnx model.onnx --export-profile p.json --board orin1")  # fmt: skip
+    if output:
+        require_apart("-o", output)
     from edgedla.costs.fit.own_board import fit_board
     from edgedla.costs.profile import read_profile, write_profile
     from edgedla.importers import load_onnx

@@ -1,0 +1,51 @@
+"""`quantize` takes no model in its output folder for its own that it did not write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edgedla.accuracy.own_model import require_no_foreign_model
+from edgedla.accuracy.translate import Translated
+from edgedla.cli.main import exit_code_of
+from edgedla.errors import UsageError
+from edgedla.files import sha256_of_bytes
+
+NAMES = ("model.onnx", "quantization.json")
+
+
+def test_an_own_model_is_one_that_the_report_names(tmp_path: Path) -> None:
+    require_no_foreign_model(tmp_path / "not there", *NAMES)
+    require_no_foreign_model(tmp_path, *NAMES)
+    (tmp_path / "model.onnx").write_bytes(b"made")
+    report = tmp_path / "quantization.json"
+    for text in ("", "no JSON", "[]", "{}", '{"model": 7}', '{"model": {"sha256": "0"}}'):
+        report.write_text(text)
+        with pytest.raises(UsageError, match="holds a model.onnx that `edgedla quantize` did not write"):
+            require_no_foreign_model(tmp_path, *NAMES)
+    require_no_foreign_model(tmp_path, *NAMES, written=b"made")
+    report.write_text(json.dumps({"model": {"sha256": sha256_of_bytes(b"made")}}))
+    require_no_foreign_model(tmp_path, *NAMES)
+
+
+def test_a_translated_model_replaces_no_other(tmp_path: Path) -> None:
+    made = Translated("cache", b"plain", {"x": 1.0}, "TRT-8502-EntropyCalibration2\n")
+    assert made.save(tmp_path) == made.save(tmp_path)
+    with pytest.raises(UsageError, match="did not write"):
+        Translated("cache", b"other", {"x": 1.0}).save(tmp_path)
+    assert (tmp_path / "model.onnx").read_bytes() == b"plain"
+
+
+@pytest.mark.parametrize("out", [".", "file", "file/below"])
+def test_a_folder_that_cannot_be_used_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "model.onnx").write_bytes(b"not even read")
+    assert exit_code_of(["quantize", "model.onnx", "--data", "none.npz", "-o", out]) == 2
+    said = capsys.readouterr().err
+    assert ("did not write" if out == "." else "a file stands there, not a folder") in said
+    assert (tmp_path / "model.onnx").read_bytes() == b"not even read"

@@ -1,0 +1,46 @@
+"""No command writes its result over what it reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from edgedla.cli.main import exit_code_of
+from tests.models import node, onnx_model, save
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    save(onnx_model([node("Relu", "x", "y", "relu")], {"x": (1, 8, 8, 8)}, {"y": (1, 8, 8, 8)}), tmp_path / "m.onnx")
+    assert exit_code_of(["place", "m.onnx", "-o", "p.json"]) == 0
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file", "word"),
+    [
+        (["check", "m.onnx", "--format", "json", "-o", "m.onnx"], "m.onnx", "reads the file that it is to write"),
+        (["check", ".", "--format", "json", "-o", "./m.onnx"], "m.onnx", "a model's ending"),
+        (["inspect", "m.onnx", "--format", "json", "-o", "m.onnx"], "m.onnx", "give -o another file"),
+        (["fix", "m.onnx", "-o", "../{0}/m.onnx"], "m.onnx", "reads the file that it is to write"),
+        (["place", "m.onnx", "--verify", "p.json", "--format", "json", "-o", "p.json"], "p.json", "give -o another"),
+        (["place", "m.onnx", "--evaluate", "p.json", "--format", "json", "-o", "p.json"], "p.json", "give -o another"),
+        (["inspect", "p.json", "-o", "p.json"], "p.json", "reads the file that it is to write"),
+    ],
+)
+def test_a_result_in_place_of_what_is_read_is_refused(
+    folder: Path, arguments: List[str], file: str, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (folder / file).read_bytes()
+    assert exit_code_of([text.format(folder.name) for text in arguments]) == 2
+    assert word in capsys.readouterr().err
+    assert (folder / file).read_bytes() == before
+
+
+def test_an_earlier_result_is_replaced(folder: Path) -> None:
+    assert exit_code_of(["place", "m.onnx", "-o", "p.json"]) == 0
+    for _ in (1, 2):
+        assert exit_code_of(["fix", "--list", "--report", "list.md"]) == 0
