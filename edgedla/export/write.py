@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from edgedla.export import deepstream, ort, savant, triton
+from edgedla.errors import UsageError
 from edgedla.export.handover import Export, ExportRequest, Files, Handover, handovers
 from edgedla.files import below
 from edgedla.publishing import publication
@@ -20,6 +21,9 @@ RUNTIMES: Mapping[str, Callable[[Handover, int], Export]] = {
     "savant": savant.export,
 }
 TITLES = {"deepstream": "DeepStream", "triton": "Triton", "onnxruntime": "ONNX Runtime", "savant": "Savant"}
+README = "README.md"
+#: What a README of ours is known by.
+_WRITTEN = "Written by edgedla;"
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ def export(
         runtime: a name of RUNTIMES. out: a folder; files of the same names are replaced, others stay.
 
     Raises:
-        UsageError: the runtime cannot run it as edgedla does; the message names what. DocumentError: the source is wrong.
+        UsageError: the runtime cannot run it as edgedla does, the message names what; or the folder has a README.md of its
+            own, as a project has. DocumentError: the source is wrong.
     """
     name = one_of("runtime", runtime, tuple(RUNTIMES))
     models = handovers(source, request or ExportRequest())
@@ -60,7 +65,8 @@ def export(
     exports = [(m, f"{m.name}/" if apart else "", RUNTIMES[name](m, i + 1)) for i, m in enumerate(models)]
     files: Files = {f"{prefix}{path}": data for _, prefix, e in exports for path, data in e.files.items()}
     missing = {f"{prefix}{path}": why for _, prefix, e in exports for path, why in e.missing.items()}
-    files["README.md"] = _readme(name, exports, missing)
+    files[README] = _readme(name, exports, missing)
+    _require_own_readme(Path(out))
     with publication() as published:
         for path, data in files.items():
             body: Union[bytes, str] = data.read_bytes() if isinstance(data, Path) else data
@@ -69,9 +75,18 @@ def export(
     return Exported(name, str(out), tuple(sorted(files)), missing, tuple(gaps))
 
 
+def _require_own_readme(folder: Path) -> None:
+    readme = folder / README
+    if readme.is_file() and _WRITTEN not in readme.read_text(encoding="utf-8", errors="replace"):
+        raise UsageError(
+            f"the folder holds a {README} that edgedla did not write", where=str(folder),
+            hint=f"-o {folder / 'export'}, or another folder",
+        )  # fmt: skip
+
+
 def _readme(runtime: str, exports: List[Tuple[Handover, str, Export]], missing: Mapping[str, str]) -> str:
     lines = [f"# {', '.join(m.name for m, _, _ in exports)} for {TITLES[runtime]}", ""]
-    lines += [f"Written by edgedla; read by {exports[0][2].read_by}.", ""]
+    lines += [f"{_WRITTEN} read by {exports[0][2].read_by}.", ""]
     for model, _, _ in exports:
         core = "the GPU" if model.core is None else f"DLA core {model.core}"
         engine = (

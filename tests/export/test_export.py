@@ -250,6 +250,15 @@ def test_each_folder_says_what_to_do_and_what_it_does_not_hold(artifact, tmp_pat
     )
 
 
+def test_the_readme_of_a_project_is_not_replaced(artifact, tmp_path):
+    for _ in (1, 2):
+        export("triton", artifact, tmp_path / "models")
+    (tmp_path / "README.md").write_text("# My project\n")
+    with pytest.raises(UsageError, match="holds a README.md that edgedla did not write"):
+        export("triton", artifact, tmp_path)
+    assert [p.name for p in sorted(tmp_path.iterdir())] == ["README.md", "models"]
+
+
 def test_a_placement_is_handed_over_layer_by_layer(tmp_path):
     placed = place(
         str(MODEL), target="agx-orin-64gb", devices=["GPU", "DLA1"], pins=["*:DLA1", "/heads.1/heads.1.1*:GPU"]
