@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
-from edgedla.export import deepstream, ort, savant, triton
 from edgedla.errors import UsageError
+from edgedla.export import deepstream, ort, savant, triton
 from edgedla.export.handover import Export, ExportRequest, Files, Handover, handovers
 from edgedla.files import below
 from edgedla.publishing import publication
