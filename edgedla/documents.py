@@ -6,6 +6,7 @@ A document begins with `"document": NAME, "schema_version": VERSION`. Version 0.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
@@ -13,6 +14,8 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 from edgedla.arguments import typed
 from edgedla.errors import DocumentError, UsageError
 
+#: The file of an artifact that says what the others are.
+MANIFEST = "manifest.json"
 _SCHEMAS = Path(__file__).resolve().parent / "schemas"
 _OLD_FORM = re.compile(r"(edgedla[.][a-z-]+)/([0-9]{1,6})")
 
@@ -89,6 +92,25 @@ def identify(value: Any) -> Optional[Tuple[str, int]]:
     if not isinstance(name, str) or name not in DOCUMENTS or not isinstance(version, int) or isinstance(version, bool):
         return None
     return name, version
+
+
+def document_in(path: str) -> Optional[Dict[str, Any]]:
+    """The JSON object in a file; None where there is none."""
+    from edgedla.strict_documents import read_json
+
+    # A pipe would never end.
+    if not os.path.isfile(path):
+        return None
+    try:
+        document = read_json(path)
+    except DocumentError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def is_artifact(folder: str) -> bool:
+    """Whether the folder's manifest.json is that of an artifact; other tools write files of that name."""
+    return (identify(document_in(os.path.join(folder, MANIFEST))) or ("",))[0] == "edgedla.artifact"
 
 
 def described(value: Any) -> Optional[str]:

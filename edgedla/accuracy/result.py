@@ -10,11 +10,11 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from edgedla.accuracy.evaluate import Score
 from edgedla.accuracy.fp16_care import Fp16Finding
-from edgedla.accuracy.own_model import require_no_foreign_model
 from edgedla.accuracy.state import Step
 from edgedla.accuracy.triage import TensorError
-from edgedla.documents import header
-from edgedla.files import make_folder, sha256_of_bytes
+from edgedla.documents import document_in, header
+from edgedla.errors import UsageError
+from edgedla.files import make_folder, sha256_of, sha256_of_bytes
 from edgedla.publishing import publication
 from edgedla.quantization.coverage import Coverage
 
@@ -155,7 +155,7 @@ class Quantized:
         Raises:
             UsageError: the folder holds somebody else's model.onnx.
         """
-        require_no_foreign_model(Path(folder), MODEL, REPORT, self.model)
+        require_no_foreign_model(Path(folder), self.model)
         root = make_folder(folder)
         files: Dict[str, Union[str, bytes]] = {}
         if self.cache:
@@ -188,3 +188,25 @@ def scores_of(names: Sequence[Tuple[str, str]], metric: Any, values: Sequence[Se
         low, high = metric.interval(column)
         scores.append(Score(name, basis, metric.name, metric.figure(column), low, high, len(column), tuple(column)))
     return tuple(scores)
+
+
+def require_no_foreign_model(folder: Path, written: Optional[bytes] = None) -> None:
+    """Lets a folder pass that holds no model.onnx, or one that an earlier result wrote: a save replaces or removes it.
+
+    Args:
+        written: what is to be written there; one that holds the same may stand there.
+
+    Raises:
+        UsageError: somebody else's model stands there.
+    """
+    model = folder / MODEL
+    if not model.is_file():
+        return
+    of_report = (document_in(str(folder / REPORT)) or {}).get("model")
+    ours = of_report.get("sha256") if isinstance(of_report, dict) else None
+    if sha256_of(model) not in (ours, None if written is None else sha256_of_bytes(written)):
+        raise UsageError(
+            f"the folder holds a {MODEL} that `edgedla quantize` did not write, and may have to write its own there",
+            where=str(folder),
+            hint=f"-o {folder / 'scales'}, or another folder",
+        )

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
-from edgedla.accuracy.own_model import require_no_foreign_model
-from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS, REPORT
+from edgedla.accuracy.result import CACHE, MODEL, PRECISIONS, require_no_foreign_model
 from edgedla.errors import UsageError
 from edgedla.publishing import publication
 from edgedla.quantization.calibration_cache import write_cache
@@ -41,7 +40,7 @@ class Translated:
             UsageError: the folder holds somebody else's model.onnx.
         """
         root = Path(folder)
-        require_no_foreign_model(root, MODEL, REPORT, self.model)
+        require_no_foreign_model(root, self.model)
         files: Dict[str, Union[bytes, str]] = {MODEL: self.model}
         if self.cache:
             files[CACHE] = self.cache

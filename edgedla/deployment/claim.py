@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Collection, Dict, Optional, Sequence
+from typing import Any, Collection, Dict, Mapping, Optional, Sequence
 
-from edgedla.deployment.deployment import FILES, REPORTS
 from edgedla.deployment.occupied import LOCK
 from edgedla.documents import identify
 from edgedla.errors import DocumentError, UsageError
@@ -14,6 +13,11 @@ from edgedla.files import sha256_of, writing
 from edgedla.sealed import is_plain_file, read_sealed, write_sealed
 from edgedla.strict_documents import read_json
 
+#: Form of the report -> its file.
+REPORTS: Mapping[str, str] = {"json": "deployment.json", "html": "report.html", "markdown": "report.md"}
+
+#: What else is published, in this order; placement and scales where they are.
+FILES = ("artifact", "model.onnx", "placement.json", "quantization")
 WORK = ".work"
 #: In the folder of steps: which model they are of.
 MODEL_RECORD = "model.json"

@@ -12,6 +12,7 @@ import numpy as np
 
 from edgedla.builder.artifact.artifact import Artifact
 from edgedla.deployment.candidate import Candidate
+from edgedla.deployment.claim import FILES, REPORTS, require_own_folder
 from edgedla.deployment.networks import ArtifactRunner
 from edgedla.deployment.request import LEVELS, DeployRequest
 from edgedla.deployment.search import Trial
@@ -21,11 +22,6 @@ from edgedla.publishing import Publication, publication
 
 #: Reports read deployments, so they stand right of this room and are imported only where one is asked for.
 _RENDERER = "edgedla.reports.deployment"
-#: Form of the report -> its file.
-REPORTS: Mapping[str, str] = {"json": "deployment.json", "html": "report.html", "markdown": "report.md"}
-
-#: What else is published, in this order; placement and scales where they are.
-FILES = ("artifact", "model.onnx", "placement.json", "quantization")
 
 
 @dataclass
@@ -119,8 +115,6 @@ class Deployment:
         root = Path(folder)
         elsewhere = root.resolve() != self.folder.resolve()
         if elsewhere:
-            from edgedla.deployment.claim import require_own_folder
-
             require_own_folder(root)
         with publication() as out:
             if elsewhere:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Tuple
 
-from edgedla.builder.artifact.artifact import MANIFEST
 from edgedla.builder.artifact.load import folder_hint
-from edgedla.documents import DOCUMENTS, identify
+from edgedla.documents import DOCUMENTS, MANIFEST, identify
 from edgedla.errors import DocumentError
 from edgedla.records.build_log_lines import recognise
 from edgedla.records.build_log_prefix import split_prefix

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Tuple
 
-from edgedla.builder.artifact.artifact import MANIFEST
-from edgedla.documents import identify
-from edgedla.errors import DocumentError, ModelError
+from edgedla.documents import document_in, identify, is_artifact
+from edgedla.errors import ModelError
 from edgedla.files import sha256_of
-from edgedla.strict_documents import read_json
+from edgedla.importers.model_file.onnx_file import of_artifact
 
 ENDING, DECODER_ENDING = ".onnx", ".decoder.onnx"
 #: The report of a deployment. It states the hash of the model beside it, which a model of the user's does not have.
@@ -52,11 +50,7 @@ def models_below(folder: str) -> Below:
         ModelError: the folder is an artifact, or holds no model.
     """
     if is_artifact(folder):
-        raise ModelError(
-            "an artifact of `edgedla build`, not a folder of models",
-            where=folder,
-            hint=f"`edgedla inspect {shlex.quote(folder)}` shows it; give the model that it was built from",
-        )
+        raise of_artifact(folder)
     models: List[str] = []
     left_out: List[LeftOut] = []
     hidden: List[str] = []
@@ -77,12 +71,6 @@ def models_below(folder: str) -> Below:
     return below
 
 
-def is_artifact(folder: str) -> bool:
-    """Whether the folder's manifest.json is that of an artifact; other tools write files of that name."""
-    document = _document(os.path.join(folder, MANIFEST))
-    return document is not None and (identify(document) or ("",))[0] == "edgedla.artifact"
-
-
 def _made(top: str, paths: List[str]) -> Iterator[LeftOut]:
     """Those of a folder's ONNX files that a command of edgedla wrote from a model that stands elsewhere, or is beside it."""
     built = _built_model(os.path.join(top, DEPLOYMENT)) if paths else None
@@ -96,7 +84,7 @@ def _made(top: str, paths: List[str]) -> Iterator[LeftOut]:
 
 def _built_model(report: str) -> Any:
     """The hash that a deployment's report states of its model; None where it is no such report."""
-    document = _document(report)
+    document = document_in(report)
     if document is None or (identify(document) or ("",))[0] != "edgedla.deployment":
         return None
     hashes = document.get("hashes")
@@ -125,18 +113,6 @@ def _has_hash(path: str, sha256: Any) -> bool:
     except OSError:
         # Whoever reads it as a model says what is wrong.
         return False
-
-
-def _document(path: str) -> Any:
-    """The JSON object in a file; None where there is none."""
-    # A pipe would never end.
-    if not os.path.isfile(path):
-        return None
-    try:
-        document = read_json(path)
-    except DocumentError:
-        return None
-    return document if isinstance(document, dict) else None
 
 
 def _nothing(folder: str, below: Below, hidden: List[str]) -> ModelError:

@@ -250,3 +250,17 @@ def test_wrong_numbers_and_a_report_without_a_folder_are_refused_before_anything
         message = capsys.readouterr().err
         assert said in message
         assert "collecting" not in message
+
+
+@pytest.mark.parametrize("verb", ["quantize", "build", "deploy", "place", "layers", "check"])
+def test_an_artifact_in_place_of_a_model_is_called_one(
+    tmp_path: Path, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model in it is the simulation's, so the hint does not lead there."""
+    (tmp_path / "model-0123456789ab.onnx").write_bytes(b"simulated")
+    (tmp_path / "manifest.json").write_text('{"document": "edgedla.artifact", "schema_version": 1}')
+    out = ["-o", str(tmp_path / "out")] if verb in ("quantize", "build", "deploy") else []
+    assert exit_code_of([verb, str(tmp_path), *out]) == 3
+    said = capsys.readouterr().err
+    assert f"{tmp_path}: an artifact of `edgedla build`, no model" in said
+    assert "give the model that it was built from" in said

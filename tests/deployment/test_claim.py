@@ -12,8 +12,7 @@ import pytest
 
 import edgedla
 from edgedla.cli.main import exit_code_of
-from edgedla.deployment.claim import MODEL_RECORD, WORK, claim, require_own_folder
-from edgedla.deployment.deployment import REPORTS
+from edgedla.deployment.claim import MODEL_RECORD, REPORTS, WORK, claim, require_own_folder
 from edgedla.errors import UsageError
 from edgedla.sealed import read_sealed
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from edgedla.deployment.deployment import FILES, REPORTS
+from edgedla.deployment.claim import FILES, REPORTS
 from edgedla.documents import header
 from edgedla.errors import ModelError
 from edgedla.files import sha256_of_bytes
@@ -64,12 +64,12 @@ def test_a_manifest_of_another_kind_makes_no_artifact(manifest: Any, tmp_path: P
 
 def test_an_artifact_is_no_folder_of_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = artifact(tmp_path / "my built")
-    with pytest.raises(ModelError, match="an artifact of `edgedla build`, not a folder of models") as caught:
+    with pytest.raises(ModelError, match="an artifact of `edgedla build`, no model") as caught:
         models_below(str(built))
     assert caught.value.where == str(built)
     assert f"`edgedla inspect '{built}'`" in (caught.value.hint or "")
     monkeypatch.chdir(built)
-    with pytest.raises(ModelError, match="not a folder of models"):
+    with pytest.raises(ModelError, match="no model"):
         models_below(".")
 
 

@@ -259,7 +259,7 @@ def test_artifacts_and_working_folders_are_no_models(models, edgedla):
     assert "built (an artifact of `edgedla build`)" in said[0]
     done = edgedla("sweep", models / "built", "-o", "r.csv")
     assert done.returncode == 3
-    assert "not a folder of models" in done.stderr
+    assert "no model" in done.stderr
 
 
 def test_no_scheduler_is_said(models):

@@ -14,7 +14,6 @@ from edgedla.files import sha256_of_bytes
 from edgedla.importers.model_file.changed_outputs import ChangedOutput
 from edgedla.version import __version__
 
-MANIFEST = "manifest.json"
 #: `Artifact.kind` of a file that holds a TensorRT engine and no manifest; such a one is run and never saved.
 BARE_ENGINE = "engine"
 #: Files written by an artifact carry their hash in their name, so that a new build never writes over a file that a

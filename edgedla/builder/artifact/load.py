@@ -7,17 +7,10 @@ from pathlib import Path, PurePosixPath
 from typing import Optional, Tuple, Union
 
 from edgedla.arguments import typed
-from edgedla.builder.artifact.artifact import (
-    MANIFEST,
-    Artifact,
-    ArtifactFile,
-    Binding,
-    manifest_digest,
-    written_name,
-)
+from edgedla.builder.artifact.artifact import Artifact, ArtifactFile, Binding, manifest_digest, written_name
 from edgedla.builder.artifact.manifest_types import wrong_types
 from edgedla.builder.artifact.stages import StageEntry, check_stages, stage_folder
-from edgedla.documents import require
+from edgedla.documents import MANIFEST, require
 from edgedla.errors import DocumentError
 from edgedla.files import sha256_of
 from edgedla.records.plan_header import ENGINE_ENDINGS

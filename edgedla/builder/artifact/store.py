@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Iterator, List, Mapping, Tuple, Union
 
-from edgedla.builder.artifact.artifact import MANIFEST, STAGE_NAME, Artifact, ArtifactFile, written_name
+from edgedla.builder.artifact.artifact import STAGE_NAME, Artifact, ArtifactFile, written_name
 from edgedla.builder.artifact.load import load_artifact
+from edgedla.documents import MANIFEST
 from edgedla.errors import BuildError, DocumentError, EnvironmentMissing, UsageError
 from edgedla.files import make_folder, open_lock_file, sha256_of, write_atomic
 

@@ -67,10 +67,9 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
     For TensorRT 11 it writes the model with Q/DQ. A model that holds Q/DQ becomes plain ONNX with a cache, without
     samples. Errors are simulated with ONNX Runtime.
     """
-    from edgedla.accuracy.own_model import require_no_foreign_model
     from edgedla.accuracy.quantize import quantize as run
     from edgedla.accuracy.request import QuantizeRequest
-    from edgedla.accuracy.result import MODEL, REPORT
+    from edgedla.accuracy.result import require_no_foreign_model
     from edgedla.files import usable_folder
     from edgedla.quantization.calibration_cache import read_cache
     from edgedla.reports.quantization import render_quantized
@@ -79,7 +78,7 @@ def quantize(model: str, out: Optional[str], data: Optional[str], holdout: Optio
         raise UsageError("a report needs a folder", where="--report", hint="-o FOLDER")
     if out is not None:
         # Before it measures for minutes. A result that leaves the model as it is writes none; that shows at the end.
-        require_no_foreign_model(usable_folder(out), MODEL, REPORT)
+        require_no_foreign_model(usable_folder(out))
     cache = read_cache(given["calib"]) if given["calib"] else None
     absmax = None if cache is None else dict(cache.absmax)
     if data is None:

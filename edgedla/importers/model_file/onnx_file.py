@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+import shlex
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
+from edgedla.documents import is_artifact
 from edgedla.errors import ModelError, ModelTooLarge
 from edgedla.importers.context import MAX_NESTED_SUBGRAPHS
 from edgedla.importers.model_file.wire import Malformed, check_size, fault, nested_graphs, stripped
@@ -76,6 +78,15 @@ def read(model: Any) -> OnnxFile:
     )
 
 
+def of_artifact(folder: str) -> ModelError:
+    """What to tell who gives an artifact where a model is wanted: the model in it is the simulation's."""
+    return ModelError(
+        "an artifact of `edgedla build`, no model",
+        where=folder,
+        hint=f"`edgedla inspect {shlex.quote(folder)}` shows it; give the model that it was built from",
+    )
+
+
 def require_model_file(path: Path) -> None:
     """Lets a path pass that a plain file stands at.
 
@@ -91,6 +102,8 @@ def require_model_file(path: Path) -> None:
         # ValueError: a path with a null byte.
         raise ModelError(f"the file cannot be read: {e}", where=where) from e
     if stat.S_ISDIR(mode):
+        if is_artifact(where):
+            raise of_artifact(where)
         inside = sorted(p.name for p in path.glob("*.onnx"))[:5]
         hint = "it holds no .onnx file: give a model's file"
         if inside:

@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 
-from edgedla.builder.artifact.artifact import MANIFEST
+from edgedla.documents import MANIFEST
 from edgedla.errors import EdgedlaError, described
 from edgedla.runtime.pipeline.engine import Engine
 from edgedla.runtime.pipeline.lane import Lane

@@ -7,27 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from edgedla.accuracy.own_model import require_no_foreign_model
+from edgedla.accuracy.result import require_no_foreign_model
 from edgedla.accuracy.translate import Translated
 from edgedla.cli.main import exit_code_of
 from edgedla.errors import UsageError
 from edgedla.files import sha256_of_bytes
 
-NAMES = ("model.onnx", "quantization.json")
-
 
 def test_an_own_model_is_one_that_the_report_names(tmp_path: Path) -> None:
-    require_no_foreign_model(tmp_path / "not there", *NAMES)
-    require_no_foreign_model(tmp_path, *NAMES)
+    require_no_foreign_model(tmp_path / "not there")
+    require_no_foreign_model(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"made")
     report = tmp_path / "quantization.json"
     for text in ("", "no JSON", "[]", "{}", '{"model": 7}', '{"model": {"sha256": "0"}}'):
         report.write_text(text)
         with pytest.raises(UsageError, match="holds a model.onnx that `edgedla quantize` did not write"):
-            require_no_foreign_model(tmp_path, *NAMES)
-    require_no_foreign_model(tmp_path, *NAMES, written=b"made")
+            require_no_foreign_model(tmp_path)
+    require_no_foreign_model(tmp_path, written=b"made")
     report.write_text(json.dumps({"model": {"sha256": sha256_of_bytes(b"made")}}))
-    require_no_foreign_model(tmp_path, *NAMES)
+    require_no_foreign_model(tmp_path)
 
 
 def test_a_translated_model_replaces_no_other(tmp_path: Path) -> None:
