@@ -187,25 +187,19 @@ def place(
     trtexec = split_trtexec(options)
     models = resolve_models(models, trtexec)
     named = precision or any(trtexec[f"trtexec_{flag}"] for flag in ("fp16", "int8", "best"))
-    precision, mode, core = resolve_network(precision, mode, trtexec)
-    # --useDLACore alone means trtexec's strict mode to `check`; a placement with one core is what it means here.
-    if mode == "standalone" or trtexec["trtexec_standalone"]:
-        raise UsageError("a standalone loadable is one DLA region, there is nothing to place", where="--mode")
+    precision, core = _network(precision, mode, trtexec)
     targets = destinations(output_format, output, FORMATS)
     given = {"target": target, "jetpack": jetpack, "trt": trt, "precision": precision if named else None}
     if verified:
         return _verify(verified, models, shapes, batch, targets, given)
-    from edgedla.cli.arguments.this_board import own_platform, own_power_mode
-
     if evaluated:
-        if not names_placement(evaluated):
-            given.update(own_platform(target, jetpack, trt))
-            power_mode = power_mode or own_power_mode(given["target"] or "")
         return _evaluate(
-            models, evaluated, targets, **given, power_mode=power_mode, profile=profile, layer_info=layer_info,
+            models, evaluated, targets, given, power_mode=power_mode, profile=profile, layer_info=layer_info,
             use_unknown=use_unknown, shapes=shapes, batch=batch, clocks=chosen_clocks(clocks), borders=borders,
             concurrent=concurrent, one_process=one_process,
         )  # fmt: skip
+    from edgedla.cli.arguments.this_board import own_platform, own_power_mode
+
     board = own_platform(target, jetpack, trt)
     target, jetpack, trt = board["target"] or "", board["jetpack"], board["trt"]
     from edgedla.placement.api import place_request
@@ -251,6 +245,15 @@ def place(
     return 1 if fail_on == "gpu-only" and not on_dla else 0
 
 
+def _network(precision: Optional[str], mode: Optional[str], trtexec: Mapping[str, Any]) -> Tuple[str, Optional[int]]:
+    """(precision, the DLA core or None)."""
+    precision, mode, core = resolve_network(precision, mode, trtexec)
+    # --useDLACore alone means trtexec's strict mode to `check`; a placement with one core is what it means here.
+    if mode == "standalone" or trtexec["trtexec_standalone"]:
+        raise UsageError("a standalone loadable is one DLA region, there is nothing to place", where="--mode")
+    return precision, core
+
+
 def _show(result: Placement, models: Tuple[str, ...], targets: Sequence[Tuple[str, str]], everything: bool) -> None:
     from edgedla.reports.placement import render_placement
     from edgedla.reports.placement.text import headline
@@ -260,14 +263,24 @@ def _show(result: Placement, models: Tuple[str, ...], targets: Sequence[Tuple[st
 
 
 def _evaluate(
-    models: Tuple[str, ...], evaluated: Tuple[str, ...], targets: Sequence[Tuple[str, str]], **options: Any
+    models: Tuple[str, ...],
+    evaluated: Tuple[str, ...],
+    targets: Sequence[Tuple[str, str]],
+    given: Mapping[str, Any],
+    **options: Any,
 ) -> int:
-    """`--evaluate`: one assignment for all models, or one per model."""
+    """`--evaluate`: one assignment for all models, or one per model. A placement knows what it was made for; all else is
+    evaluated for this board, or the default module."""
+    if not names_placement(evaluated):
+        from edgedla.cli.arguments.this_board import own_platform, own_power_mode
+
+        given = {**given, **own_platform(given["target"], given["jetpack"], given["trt"])}
+        options["power_mode"] = options["power_mode"] or own_power_mode(given["target"] or "")
     from edgedla.placement.prediction.predict import predict
     from edgedla.reports.prediction import render_prediction
 
     devices = evaluated[0] if len(evaluated) == 1 else list(evaluated)
-    prediction = predict(list(models), devices=devices, **options)
+    prediction = predict(list(models), devices=devices, **given, **options)
     deliver(targets, lambda wanted, terminal: render_prediction(prediction, wanted))
     say_where(targets, lambda: render_prediction(prediction, "text"))
     return 1 if prediction.exceeds_module or any(s.broken for s in prediction.streams) else 0
