@@ -11,6 +11,7 @@ from edgedla.export import deepstream, ort, savant, triton
 from edgedla.export.handover import Export, ExportRequest, Files, Handover, handovers
 from edgedla.files import below
 from edgedla.publishing import publication
+from edgedla.sealed import is_plain_file
 from edgedla.vocabulary import one_of
 
 #: To add a runtime: its file, and its row here.
@@ -77,7 +78,8 @@ def export(
 
 def _require_own_readme(folder: Path) -> None:
     readme = folder / README
-    if readme.is_file() and _WRITTEN not in readme.read_text(encoding="utf-8", errors="replace"):
+    # A link is replaced, not what it leads to.
+    if is_plain_file(readme) and _WRITTEN not in readme.read_text(encoding="utf-8", errors="replace"):
         raise UsageError(
             f"the folder holds a {README} that edgedla did not write", where=str(folder),
             hint=f"-o {folder / 'export'}, or another folder",
