@@ -14,12 +14,14 @@ from edgedla.graph.kinds import KINDS, kind_class
 from edgedla.graph.kinds.base import Kind
 from edgedla.rules import load_rules
 from edgedla.runtime.decode import DECODERS
+from edgedla.runtime.sources import OPENERS, SCHEMES
 from edgedla.targets.modules import modules
 
 pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "edgedla"
+SOURCES_PAGE = "examples/04_camera_pipeline/README.md"
 
 
 def stems(folder: str) -> Set[str]:
@@ -55,6 +57,16 @@ def test_every_command_stands_in_its_table() -> None:
 def test_every_module_file_is_a_target() -> None:
     files = {p.stem for p in (ROOT / "rules" / "targets").glob("*.yaml")}
     assert files == set(modules())
+
+
+def test_every_source_of_frames_is_opened_and_told() -> None:
+    assert set(OPENERS) == set(
+        SCHEMES
+    ), "OPENERS (edgedla/runtime/sources/__init__.py) and TAKES (uri.py) name them all"
+    page = (ROOT / SOURCES_PAGE).read_text(encoding="utf-8")
+    rows = "\n".join(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
+    untold = [s for s in SCHEMES if {"file": "a file", "images": "a folder of images"}.get(s, f"{s}://") not in rows]
+    assert untold == [], f"the table of sources in {SOURCES_PAGE} has no row for them"
 
 
 def test_every_decoder_is_a_function() -> None:

@@ -1,36 +1,40 @@
-"""Frame sources by URI. To add one, write its file and name its scheme in open_source."""
+"""Frame sources by URI. To add one: its file, its row in OPENERS, what it takes in TAKES of uri.py."""
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Union
+from typing import Callable, Mapping, Optional, Union
 
 from edgedla.errors import EnvironmentMissing
 from edgedla.runtime.sources.base import Source
 from edgedla.runtime.sources.uri import IMAGE_ENDINGS, SCHEMES, SourceUri, parse_source
 
 
-def open_source(source: Union[str, SourceUri], options: Optional[Mapping[str, object]] = None) -> Source:
-    """The source for a URI, a file or a folder; not opened yet.
+def _synthetic(uri: SourceUri) -> Source:
+    from edgedla.runtime.sources.synthetic import SyntheticSource
 
-    Cameras go through OpenCV's GStreamer where it has one (JetPack's does), else through gst-launch-1.0 or OpenCV's own
+    return SyntheticSource(uri)
+
+
+def _images(uri: SourceUri) -> Source:
+    from edgedla.runtime.sources.opencv import ImageSource
+
+    return ImageSource(uri, IMAGE_ENDINGS)
+
+
+def _file(uri: SourceUri) -> Source:
+    from edgedla.runtime.sources.opencv import OpenCvSource
+
+    return OpenCvSource(uri, gstreamer=False)
+
+
+def _camera(uri: SourceUri) -> Source:
+    """Cameras go through OpenCV's GStreamer where it has one (JetPack's does), else through gst-launch-1.0 or OpenCV's own
     readers. Network streams go through gst-launch-1.0 first: a process of its own can be ended whatever it hangs in, while
     OpenCV 4.6's reader hangs the thread that opens a stream which refuses a few times.
-
-    Raises:
-        UsageError: unknown scheme or option. EnvironmentMissing: a CSI camera without any GStreamer.
     """
-    uri = parse_source(source, options) if isinstance(source, str) else source
-    if uri.scheme == "synthetic":
-        from edgedla.runtime.sources.synthetic import SyntheticSource
-
-        return SyntheticSource(uri)
-    from edgedla.runtime.sources import opencv
-
-    if uri.scheme == "images":
-        return opencv.ImageSource(uri, IMAGE_ENDINGS)
-    if uri.scheme == "file":
-        return opencv.OpenCvSource(uri, gstreamer=False)
     import shutil
+
+    from edgedla.runtime.sources import opencv
 
     launch = shutil.which("gst-launch-1.0") is not None
     if opencv.has_gstreamer() and not (launch and uri.scheme in ("rtsp", "http")):
@@ -49,4 +53,27 @@ def open_source(source: Union[str, SourceUri], options: Optional[Mapping[str, ob
     return opencv.OpenCvSource(uri, gstreamer=False)
 
 
-__all__ = ["SCHEMES", "Source", "SourceUri", "open_source", "parse_source"]
+#: Scheme -> what makes its source. Each imports its library where it is asked for.
+OPENERS: Mapping[str, Callable[[SourceUri], Source]] = {
+    "csi": _camera,
+    "v4l2": _camera,
+    "rtsp": _camera,
+    "http": _camera,
+    "gst": _camera,
+    "file": _file,
+    "images": _images,
+    "synthetic": _synthetic,
+}
+
+
+def open_source(source: Union[str, SourceUri], options: Optional[Mapping[str, object]] = None) -> Source:
+    """The source for a URI, a file or a folder; not opened yet.
+
+    Raises:
+        UsageError: unknown scheme or option. EnvironmentMissing: a CSI camera without any GStreamer.
+    """
+    uri = parse_source(source, options) if isinstance(source, str) else source
+    return OPENERS[uri.scheme](uri)
+
+
+__all__ = ["OPENERS", "SCHEMES", "Source", "SourceUri", "open_source", "parse_source"]

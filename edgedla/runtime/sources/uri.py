@@ -38,7 +38,7 @@ _HOST = re.compile(r"(?i)(\[[0-9a-f:.%]+\]|[\w.-]+)(:\d+)?\Z")
 _BARE = re.compile(r"(?i)(?:(?:rtsps?|https?)?//)?[^\s/@]*:[^@]*@")
 #: A quoted value of a pipeline, to its end or the pipeline's.
 _QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*(?:\"|\Z)|'[^']*(?:'|\Z)")
-#: Schemes whose text holds no secret: devices, files, made-up frames.
+#: Schemes whose text holds no secret: devices, files, made-up frames. Of others only scheme and host are shown.
 _LOCAL = frozenset({"csi", "v4l2", "file", "images", "synthetic"})
 
 
