@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Callable, FrozenSet, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from edgedla.builder.artifact.artifact import Artifact
+from edgedla.runtime.pipeline.open_outputs import draws
 from edgedla.runtime.pipeline.settings import PipelineConfig
 from edgedla.runtime.sources import parse_source
 
@@ -16,7 +17,7 @@ ROOTS: FrozenSet[str] = frozenset({"edgedla.bundles.program", "edgedla.bundles.l
 class Choices:
     """Attributes:
     runners: "host", "tensorrt", "cudla". schemes: of the sources; empty where the source is named at the start.
-    draws: pictures or a video are written. prometheus: numbers are served. rtsp: a stream is.
+    draws: pictures are written, sent or shown. prometheus: numbers are served. rtsp: a stream is.
     """
 
     runners: FrozenSet[str]
@@ -29,13 +30,12 @@ class Choices:
 def choices_of(config: PipelineConfig, artifacts: Sequence[Artifact]) -> Choices:
     runners = frozenset(runner for artifact in artifacts for runner in _runners(artifact))
     uris = [source.uri for source in config.named_sources.values() if source.uri]
-    out = config.outputs
     return Choices(
         runners,
         frozenset(parse_source(uri).scheme for uri in uris),
-        bool(out.images or out.video),
+        draws(config) or bool(config.view.port),
         bool(config.metrics.prometheus_port),
-        bool(out.rtsp.url),
+        bool(config.outputs.rtsp.url),
     )
 
 

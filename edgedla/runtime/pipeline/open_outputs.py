@@ -1,9 +1,9 @@
-"""The outputs that a config asks for. To add one, make it here and say which settings it depends on."""
+"""The outputs that a config asks for. To add one: its file in outputs/, its settings in OutputConfig, its row in OUTPUTS here."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Callable, Dict, Mapping, Optional, Sequence
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgedla.runtime.outputs.by_stream import ByStream, stream_path
 from edgedla.runtime.outputs.clips import Clips
@@ -19,21 +19,31 @@ from edgedla.runtime.pipeline.settings import PipelineConfig
 Rate = Callable[[str], float]
 
 
-def _jsonl(config: PipelineConfig, rate_of: Rate) -> Optional[Sink]:
-    out = config.outputs
-    return JsonLines(out.jsonl, out.rotate_mb, out.keep) if out.jsonl else None
+class Output(NamedTuple):
+    """One kind of output.
+
+    Attributes:
+        asked: whether a pipeline's settings ask for it. make: opens it.
+        depends_on: the settings that it is made of; where they are the same, a reload leaves it as it is.
+        draws: it makes pictures, for which a board needs OpenCV.
+    """
+
+    asked: Callable[[PipelineConfig], bool]
+    make: Callable[[PipelineConfig, Rate], Sink]
+    depends_on: Callable[[PipelineConfig], object]
+    draws: bool = False
 
 
-def _images(config: PipelineConfig, rate_of: Rate) -> Optional[Sink]:
+def _images(config: PipelineConfig, rate_of: Rate) -> Sink:
     out = config.outputs
 
     def one(source: str, model: str) -> Sink:
         return AnnotatedImages(stream_path(out.images, source, model), out.every, out.limit, out.images_keep)
 
-    return _by_stream(config, one) if out.images else None
+    return _by_stream(config, one)
 
 
-def _video(config: PipelineConfig, rate_of: Rate) -> Optional[Sink]:
+def _video(config: PipelineConfig, rate_of: Rate) -> Sink:
     out = config.outputs
 
     def one(source: str, model: str) -> Sink:
@@ -42,7 +52,7 @@ def _video(config: PipelineConfig, rate_of: Rate) -> Optional[Sink]:
             return Segments(path, rate, out.segment_s, out.segment_mb, out.segments_keep)
         return AnnotatedVideo(path, rate)
 
-    return _by_stream(config, one) if out.video else None
+    return _by_stream(config, one)
 
 
 def _by_stream(config: PipelineConfig, one: Callable[[str, str], Sink]) -> Sink:
@@ -53,38 +63,57 @@ def _by_stream(config: PipelineConfig, one: Callable[[str, str], Sink]) -> Sink:
     return ByStream(one, several, streams)
 
 
-def _mqtt(config: PipelineConfig, rate_of: Rate) -> Optional[Sink]:
-    return Mqtt(config.outputs.mqtt) if config.outputs.mqtt.url else None
-
-
-def _rtsp(config: PipelineConfig, rate_of: Rate) -> Optional[Sink]:
-    return Rtsp(config.outputs.rtsp, tuple(config.named_sources)) if config.outputs.rtsp.url else None
+def _several(config: PipelineConfig) -> Tuple[bool, bool]:
+    """What the names of files of one stream follow from."""
+    return bool(config.sources), len(config.models) > 1
 
 
 #: In the order in which they are made.
-MAKERS: Mapping[str, Callable[[PipelineConfig, Rate], Optional[Sink]]] = {
-    "jsonl": _jsonl,
-    "images": _images,
-    "video": _video,
-    "mqtt": _mqtt,
-    "rtsp": _rtsp,
-}
-
-
-def settings_of(name: str, config: PipelineConfig) -> object:
-    """What an output depends on: where it is the same, the output stays as it is."""
-    out = config.outputs
-    streams = (tuple(config.named_sources), tuple(config.named_models))
-    return {
-        "jsonl": (out.jsonl, out.rotate_mb, out.keep),
-        "images": (out.images, out.every, out.limit, out.images_keep, bool(config.sources), len(config.models) > 1),
-        "video": (
-            out.video, out.segment_s, out.segment_mb, out.segments_keep, bool(config.sources), len(config.models) > 1
+OUTPUTS: Mapping[str, Output] = {
+    "jsonl": Output(
+        lambda c: bool(c.outputs.jsonl),
+        lambda c, _: JsonLines(c.outputs.jsonl, c.outputs.rotate_mb, c.outputs.keep),
+        lambda c: (c.outputs.jsonl, c.outputs.rotate_mb, c.outputs.keep),
+    ),
+    "images": Output(
+        lambda c: bool(c.outputs.images),
+        _images,
+        lambda c: (c.outputs.images, c.outputs.every, c.outputs.limit, c.outputs.images_keep, _several(c)),
+        draws=True,
+    ),
+    "video": Output(
+        lambda c: bool(c.outputs.video),
+        _video,
+        lambda c: (
+            c.outputs.video, c.outputs.segment_s, c.outputs.segment_mb, c.outputs.segments_keep, _several(c)
         ),
-        "mqtt": out.mqtt,
-        "rtsp": (out.rtsp, streams[0] if out.rtsp.url else ()),
-        "events": (dict(config.events), out.clips),
-    }[name]  # fmt: skip
+        draws=True,
+    ),
+    "mqtt": Output(
+        lambda c: bool(c.outputs.mqtt.url),
+        lambda c, _: Mqtt(c.outputs.mqtt),
+        lambda c: c.outputs.mqtt,
+    ),
+    "rtsp": Output(
+        lambda c: bool(c.outputs.rtsp.url),
+        lambda c, _: Rtsp(c.outputs.rtsp, tuple(c.named_sources)),
+        lambda c: (c.outputs.rtsp, tuple(c.named_sources) if c.outputs.rtsp.url else ()),
+        draws=True,
+    ),
+}  # fmt: skip
+
+
+def names_changed(old: PipelineConfig, new: PipelineConfig) -> List[str]:
+    """Outputs whose settings differ."""
+    changed = [n for n, output in OUTPUTS.items() if output.depends_on(old) != output.depends_on(new)]
+    # Events are made of all that is open, behind the others.
+    events = (dict(old.events), old.outputs.clips) != (dict(new.events), new.outputs.clips)
+    return [*changed, "events"] if events else changed
+
+
+def draws(config: PipelineConfig) -> bool:
+    """Whether anything that the pipeline writes is a picture."""
+    return bool(config.outputs.clips.folder) or any(o.draws and o.asked(config) for o in OUTPUTS.values())
 
 
 def open_outputs(
@@ -103,9 +132,10 @@ def open_outputs(
     """
     made: Dict[str, Sink] = {}
     with contextlib.ExitStack() as stack:
-        for name, make in MAKERS.items():
+        for name, output in OUTPUTS.items():
             old = (kept or {}).get(name)
-            sink = make(config, rate_of) if names is None or name in names else None
+            wanted = output.asked(config) and (names is None or name in names)
+            sink = output.make(config, rate_of) if wanted else None
             if sink is not None:
                 stack.callback(sink.close)
             if sink is not None or old is not None:

@@ -10,7 +10,7 @@ from edgedla.errors import EdgedlaError, RunError, UsageError
 from edgedla.runtime.outputs.sinks import Sink
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.config import sources_of_lane
-from edgedla.runtime.pipeline.open_outputs import MAKERS, open_outputs, settings_of
+from edgedla.runtime.pipeline.open_outputs import names_changed, open_outputs
 from edgedla.runtime.pipeline.open_pipeline import Opened, make_capture
 from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.pipeline.slots import Share
@@ -33,7 +33,7 @@ def reload_outputs(opened: Opened, old: PipelineConfig, new: PipelineConfig) -> 
     Raises:
         EdgedlaError: one cannot be opened; everything runs as before.
     """
-    changed = [n for n in (*MAKERS, "events") if settings_of(n, old) != settings_of(n, new)]
+    changed = names_changed(old, new)
     if not changed:
         return []
     before: Dict[str, Sink] = {n: s for n, s in opened.outputs.items() if n in changed}
