@@ -63,8 +63,8 @@ def test_a_second_time_changes_nothing(rewrite, example):
 
 @pytest.mark.parametrize("rewrite", all_rewrites(), ids=lambda r: r.id)
 def test_every_rewrite_has_examples_and_near_misses(rewrite):
-    assert [e for e in rewrite.examples if e.refused == ""]
-    assert [e for e in rewrite.examples if e.refused != ""]
+    assert [e for e in rewrite.examples if e.refused == ""], "add an example that holds(...)"
+    assert [e for e in rewrite.examples if e.refused != ""], "add a near miss: refuses(...) or no_pattern(...)"
 
 
 def _approximate():
@@ -79,4 +79,7 @@ APPROXIMATE = _approximate()
 def test_the_list_in_the_rules_and_the_files_name_the_same_rewrites_in_the_same_order():
     from edgedla.rules.remedies import rewrite_entries
 
-    assert list(rewrite_entries()) == [rewrite.id for rewrite in all_rewrites()]
+    listed, written = list(rewrite_entries()), [rewrite.id for rewrite in all_rewrites()]
+    assert sorted(set(written) - set(listed)) == [], "add them to `rewrites` of rules/fixes.yaml"
+    assert sorted(set(listed) - set(written)) == [], "no file has them"
+    assert listed == written, "rules/fixes.yaml lists them in the order of edgedla/fixes/rewrites/__init__.py"

@@ -20,7 +20,8 @@ COUNT = 12
 
 
 def test_every_rewrite_has_a_generator():
-    assert set(GENERATORS) == {rewrite.id for rewrite in all_rewrites()}
+    missing = {rewrite.id for rewrite in all_rewrites()} ^ set(GENERATORS)
+    assert missing == set(), "GENERATORS in tests/fixes/instances.py has one row for each rewrite"
 
 
 @pytest.mark.parametrize("rewrite", all_rewrites(), ids=lambda r: r.id)
@@ -33,4 +34,4 @@ def test_random_instances(rewrite):
         assert not [r for r in found.changes.refused if UNWORKABLE in r.reason], example
         assert [p.detail for p in found.proofs] == [""] * len(found.changes.applied), example
         onnx.checker.check_model(onnx_ir().to_proto(found.model), full_check=True)
-    assert applied
+    assert applied, f"none of {COUNT} instances was rewritten: the generator makes near misses alone"

@@ -10,6 +10,7 @@ from typing import Set
 import pytest
 
 from edgedla.cli.main import VERBS
+from edgedla.fixes.rewrites import ORDER
 from edgedla.graph.kinds import KINDS, kind_class
 from edgedla.graph.kinds.base import Kind
 from edgedla.rules import load_rules
@@ -30,7 +31,7 @@ def stems(folder: str) -> Set[str]:
 
 def test_every_layer_kind_stands_in_its_table() -> None:
     shared = {"__init__", "base", "kernelled"}
-    assert stems("graph/kinds") - shared == {module for module, _ in KINDS.values()}
+    assert stems("graph/kinds") - shared == {module for module, _ in KINDS.values()}, "KINDS has a row for each file"
 
 
 @pytest.mark.parametrize("layer_type", sorted(KINDS))
@@ -40,6 +41,16 @@ def test_every_layer_kind_has_numbers_and_rules(layer_type: str) -> None:
     assert any(layer_type in rule.kinds for rule in load_rules().rules()), f"rules/layers/ has no rule for {layer_type}"
 
 
+def test_every_rewrite_stands_in_its_table() -> None:
+    rewrites = PACKAGE / "fixes" / "rewrites"
+    written = {
+        ".".join(path.relative_to(rewrites).with_suffix("").parts)
+        for path in rewrites.rglob("*.py")
+        if re.search(r"^REWRITE = ", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert written == set(ORDER), "ORDER in edgedla/fixes/rewrites/__init__.py has one row for each file with a REWRITE"
+
+
 def test_every_command_stands_in_its_table() -> None:
     modules = {place.partition(":")[0].rpartition(".")[2] for place, _ in VERBS.values()}
     commands = {
@@ -47,7 +58,7 @@ def test_every_command_stands_in_its_table() -> None:
         for path in (PACKAGE / "cli").rglob("*.py")
         if re.search(r"^@click\.(command|group)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    assert commands - {"main"} == modules
+    assert commands - {"main"} == modules, "VERBS in edgedla/cli/main.py has a row for each command"
     for verb, (place, line) in VERBS.items():
         module, _, attribute = place.partition(":")
         assert getattr(importlib.import_module(module), attribute).help, verb

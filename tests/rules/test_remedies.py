@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from edgedla.data import rules_dir
 from edgedla.errors import UsageError
-from edgedla.rules import sources
+from edgedla.rules import all_rules
 from edgedla.rules.docs import explain
 from edgedla.rules.remedies import fixes_markdown, remedies, rewrite_entries, rewrites_named
+
+#: Rules without a remedy that leads there: `fix` finds these places by itself.
+UNLED = (
+    "deconv-dense helps DECV010",
+    "deconv-subpixel helps DECV010",
+    "no-ops helps CONC002",
+    "patch-embedding helps CONV006",
+)
 
 
 def test_the_document_is_fresh():
@@ -18,10 +28,18 @@ def test_the_document_is_fresh():
     ), "run: edgedla fix --list --format markdown > rules/FIXES.md"
 
 
-def test_every_source_exists():
-    named = {s for entry in rewrite_entries().values() for s in entry.sources}
-    assert named
-    assert sorted(named - set(sources())) == []
+def test_the_rules_that_a_rewrite_helps_with_exist_and_lead_to_it():
+    """What `check` names as the next command follows from the remedies of a rule, not from the words of `helps`."""
+    rules = {rule.id: rule for rule in all_rules()}
+    astray = []
+    for entry in rewrite_entries().values():
+        for rule in re.findall(r"\b[A-Z]{3,4}[0-9]{3}\b", entry.helps):
+            named = {r for fix in rules[rule].fixes for r in remedies()[fix].rewrites} if rule in rules else set()
+            astray += [] if entry.id in named else [f"{entry.id} helps {rule}"]
+    assert (
+        sorted(set(astray) - set(UNLED)) == []
+    ), "no such rule, or none of its remedies lists the rewrite: add it to `rewrites` of one (rules/fixes.yaml)"
+    assert sorted(set(UNLED) - set(astray)) == [], "these lead somewhere now: take them out of UNLED"
 
 
 def test_a_remedy_stands_for_its_rewrites():

@@ -10,6 +10,7 @@ from edgedla import strict_yaml
 from edgedla.data import rules_dir
 from edgedla.errors import UsageError
 from edgedla.rules import all_rules, explain, fixes, load_rules, rule_for, rules_markdown, sources
+from edgedla.rules.remedies import rewrite_entries
 from edgedla.rules.verdict import Effect
 from edgedla.targets import modules, releases
 
@@ -30,8 +31,10 @@ def test_every_documented_fact_is_encoded_or_listed_with_a_reason():
     covered = {i for rule in RULES for i in rule.covers}
     excused = {i for i, _ in not_encoded()}
     known = set(fact_ids())
-    assert sorted(known - covered - excused) == []
-    assert sorted((covered | excused) - known) == [], "an id that no fact has"
+    assert (
+        sorted(known - covered - excused) == []
+    ), "name them in the `covers` of a rule, or in not_encoded.yaml with a reason"
+    assert sorted((covered | excused) - known) == [], "evidence/fact_ids.yaml has no fact of this id"
     assert sorted(covered & excused) == [], "listed as not encoded, and encoded"
     assert all(row.text("reason") and row.text("where") for _, row in not_encoded())
 
@@ -48,14 +51,23 @@ def test_fact_ids_are_those_of_the_fact_sheet(shared):
     assert {i for i in written if not i.startswith(("X-", "SD-"))} == set(fact_ids())
 
 
-def test_every_source_and_remedy_exists():
-    named = {s for rule in RULES for s in rule.sources}
-    named |= {s for m in modules().values() for s in m.sources}
-    named |= {s for m in modules().values() for p in m.power_modes.values() for s in p.sources}
+def test_every_source_exists():
+    named = [(rule.id, s) for rule in RULES for s in rule.sources]
+    named += [(m.id, s) for m in modules().values() for s in m.sources]
+    named += [(f"{m.id} {p.name}", s) for m in modules().values() for p in m.power_modes.values() for s in p.sources]
     table = releases()
-    named |= {s for rows in (table.tensorrt, table.jetpack, table.dla) for row in rows for s in row.sources}
-    assert sorted(named - set(sources())) == []
-    assert sorted({f for rule in RULES for f in rule.fixes} - set(fixes())) == []
+    named += [
+        ("releases.yaml", s) for rows in (table.tensorrt, table.jetpack, table.dla) for r in rows for s in r.sources
+    ]
+    named += [(entry.id, s) for entry in rewrite_entries().values() for s in entry.sources]
+    assert [f"{who}: {s}" for who, s in named if s not in sources()] == [], "add the source to rules/sources.yaml first"
+
+
+def test_every_remedy_exists():
+    named = [(rule.id, fix) for rule in RULES for fix in rule.fixes]
+    assert [
+        f"{who}: {fix}" for who, fix in named if fix not in fixes()
+    ] == [], "add the remedy to rules/fixes.yaml first"
 
 
 def test_rejections_that_rest_on_one_third_party_do_not_exist():
@@ -75,7 +87,7 @@ def test_observed_rules_name_a_log_issue_or_code():
 
 def test_rules_md_is_fresh():
     path = rules_dir() / "RULES.md"
-    assert path.read_text(encoding="utf-8") == rules_markdown(), "run `edgedla rules docs` and commit rules/RULES.md"
+    assert path.read_text(encoding="utf-8") == rules_markdown(), "run: edgedla rules docs -o rules/RULES.md"
 
 
 def test_explain_prints_limits_sources_and_remedies():
