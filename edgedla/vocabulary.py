@@ -1,4 +1,4 @@
-"""The closed lists of words: devices, precisions, modes, backends, objectives. Each has one spelling, written here.
+"""The closed lists of words: devices, precisions, modes, backends, objectives, methods, metrics. Each has one spelling, written here.
 
 People type words in many ways ("INT8", "dla:0"); `one_of` and `device` return the one spelling, or name the nearest.
 """
@@ -30,6 +30,11 @@ BACKENDS: Tuple[str, ...] = ("auto", "tensorrt", "host")
 OBJECTIVES: Tuple[str, ...] = ("latency", "throughput", "energy", "makespan")
 #: Frames of each model that are under way at one time.
 IN_FLIGHT: Tuple[str, ...] = ("many", "one")
+
+#: How INT8 scales follow from what was measured; `percentile` takes a number of its own (percentile:99.9).
+CALIBRATION_METHODS: Tuple[str, ...] = ("auto", "minmax", "entropy", "percentile", "mse")
+#: What accuracy is measured by; map needs a decoder. Functions of the user's own are beside these.
+METRICS: Tuple[str, ...] = ("top1", "top5", "miou", "map", "cosine", "l2")
 
 _CORE = re.compile(r"dla[:\s_-]?([0-9]{1,3})", re.IGNORECASE)
 

@@ -163,6 +163,7 @@ def require_labels(metric: Metric, samples: Samples, classes: Optional[int] = No
         )  # fmt: skip
 
 
+#: Under the names of vocabulary.METRICS, all but map, which needs a decoder (runtime.decode.map_metric).
 METRICS: Mapping[str, Metric] = {
     "top1": Metric("top1", _top(1), share=True, by_class=True),
     "top5": Metric("top5", _top(5), share=True, by_class=True),

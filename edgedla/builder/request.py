@@ -81,7 +81,7 @@ class BuildRequest:
             pictures or a video; beside a cache they only show the host backend's error. Without both INT8 is calibrated on
             seeded random input, which is said everywhere.
         preprocess: how pictures become inputs; the artifact keeps it, and `run` takes it from there.
-        calib_method: a name of quantization.methods: auto, minmax, entropy, percentile, mse.
+        calib_method: one of vocabulary.CALIBRATION_METHODS, or "percentile:99.9".
         placement: a placement (`edgedla.place`) or its document's file; its devices are taken in place of the prediction.
         allow_drift: on the device, move layers that TensorRT refuses to the GPU instead of refusing the build.
         force: build also where the folder already holds this very build.

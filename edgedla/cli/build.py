@@ -22,7 +22,7 @@ from edgedla.cli.options import (
 )
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
-from edgedla.vocabulary import PRECISIONS
+from edgedla.vocabulary import CALIBRATION_METHODS, PRECISIONS
 
 if TYPE_CHECKING:
     from edgedla.accuracy.result import Quantized
@@ -77,7 +77,7 @@ trtexec's spellings are accepted: --onnx, --useDLACore, --allowGPUFallback, --bu
     default="auto",
     show_default=True,
     metavar="METHOD",
-    help="auto, minmax, entropy, percentile, percentile:99.9 or mse.",
+    help=f"{', '.join(CALIBRATION_METHODS)}, or percentile:99.9.",
 )
 @click.option(
     "--calib-search", is_flag=True,

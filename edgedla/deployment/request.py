@@ -39,7 +39,7 @@ class DeployRequest:
         data: samples: a folder of pictures, a video, .npz, .npy, or "random". Three fifths calibrate, one fifth judges
             steps, the last fifth is looked at once, at the end.
         holdout: samples for the end in place of the last fifth.
-        metric: top1, top5, miou, map, cosine, l2, or `module:function`; higher is better. None: l2.
+        metric: one of vocabulary.METRICS, or `module:function`; higher is better. None: l2.
         decode, reg_max, iou: of the metric map, as for `evaluate`.
         max_drop: largest fall of the metric against the model in FP32, in the metric's own unit (0.005: half a point).
         approximate: largest relative L2 error that an approximate rewrite may make at its site (level 3).

@@ -134,6 +134,7 @@ def auto(histogram: Histogram) -> float:
     return max(mse(histogram), percentile(histogram))
 
 
+#: Under the names of vocabulary.CALIBRATION_METHODS, in their order.
 METHODS: Mapping[str, Callable[[Histogram], float]] = {
     "auto": auto, "minmax": minmax, "entropy": entropy, "percentile": percentile, "mse": mse,
 }  # fmt: skip

@@ -27,6 +27,24 @@ def test_top1_and_top5() -> None:
         METRICS["top1"].of_sample({**SCORES, "z": SCORES["y"]}, 0, None)
 
 
+#: Outputs, worse ones, and the label, by metric.
+GOOD_AND_WORSE = {
+    **dict.fromkeys(("top1", "top5"), (np.eye(7)[3], -np.eye(7)[3], 3)),
+    "miou": (np.eye(4).reshape(1, 4, 1, 4), np.eye(4)[::-1].reshape(1, 4, 1, 4), np.arange(4).reshape(1, 4)),
+    **dict.fromkeys(("cosine", "l2"), (np.arange(4.0), np.ones(4), None)),
+}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_is_one_at_its_best_and_lower_where_outputs_are_worse(name: str) -> None:
+    assert name in GOOD_AND_WORSE, "add outputs that this metric calls perfect, and worse ones"
+    good, worse, label = GOOD_AND_WORSE[name]
+    metric = METRICS[name]
+    figures = [metric.figure([metric.of_sample({"y": outputs}, label, {"y": good})] * 3) for outputs in (good, worse)]
+    assert figures[0] == pytest.approx(1.0)
+    assert figures[1] < figures[0]
+
+
 def test_cosine_is_against_the_reference() -> None:
     metric = METRICS["cosine"]
     assert metric.of_sample({"y": np.asarray([1.0, 0.0])}, None, {"y": np.asarray([1.0, 1.0])}) == pytest.approx(

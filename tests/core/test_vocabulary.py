@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from edgedla import vocabulary
+from edgedla.accuracy.metrics import METRICS
 from edgedla.errors import UsageError
+from edgedla.quantization.methods import METHODS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "edgedla"
 
@@ -55,6 +57,14 @@ def test_the_nearest_word_is_named() -> None:
     with pytest.raises(UsageError, match="did you mean latency"):
         vocabulary.one_of("objective", "latencys", vocabulary.OBJECTIVES)
     assert vocabulary.one_of("precision", "INT8", vocabulary.PRECISIONS) == "int8"
+
+
+def test_methods_and_metrics_are_those_that_help_names() -> None:
+    assert (
+        tuple(METHODS) == vocabulary.CALIBRATION_METHODS
+    ), "METHODS (quantization/methods.py) and the list of words differ"
+    # What map is measured by follows from a decoder.
+    assert {*METRICS, "map"} == set(vocabulary.METRICS), "METRICS (accuracy/metrics.py) and the list of words differ"
 
 
 #: Lists that look like a vocabulary, as they stand in source.

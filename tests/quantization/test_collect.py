@@ -13,7 +13,7 @@ from onnx import helper
 from edgedla.errors import DataError, RunError
 from edgedla.quantization.collect import MOST_ELEMENTS, _step, collect
 from edgedla.quantization.histogram import BINS, FINE_BINS, Histogram
-from edgedla.quantization.methods import thresholds
+from edgedla.quantization.methods import METHODS, thresholds
 from tests.quantization.small_nets import SHAPE, feeds, net
 
 
@@ -31,7 +31,7 @@ def test_absmax_is_over_all_samples_and_every_tensor() -> None:
     assert int(found.histograms["r"].counts.sum()) == 2 * 48
 
 
-@pytest.mark.parametrize("method", ["minmax", "auto", "mse", "entropy", "percentile"])
+@pytest.mark.parametrize("method", METHODS)
 def test_tensors_without_a_usable_scale_are_left_out(method: str) -> None:
     assert set(thresholds(collect(relu_net(), feeds(-np.ones(SHAPE))), method)) == {"x"}
     assert thresholds(collect(relu_net(), feeds(np.full(SHAPE, 1e-37))), method) == {}

@@ -7,8 +7,9 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 import click
 
 from edgedla.errors import UsageError
+from edgedla.vocabulary import METRICS
 
-NAMES = "top1, top5, miou, map, cosine, or module:function or FILE.py:function of (outputs, label)."
+NAMES = f"{', '.join(METRICS)}, or module:function or FILE.py:function of (outputs, label)."
 Opened = Callable[[], Tuple[Sequence[str], Sequence[int]]]
 
 

@@ -12,6 +12,7 @@ from edgedla.cli.accuracy.progress import progress_bar, say
 from edgedla.cli.options import memory_option, platform_options, preprocess_options, preprocess_settings, shape_options
 from edgedla.cli.output import echo
 from edgedla.errors import UsageError
+from edgedla.vocabulary import CALIBRATION_METHODS
 
 
 @click.command()
@@ -33,7 +34,7 @@ from edgedla.errors import UsageError
 @shape_options()
 @click.option(
     "--method", default="auto", show_default=True, metavar="METHOD",
-    help="auto, minmax, entropy, percentile, percentile:99.9 or mse.",
+    help=f"{', '.join(CALIBRATION_METHODS)}, or percentile:99.9.",
 )  # fmt: skip
 @click.option("--calib", metavar="FILE", help="Judge and repair the scales of this calibration cache.")
 @metric_options(None)

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
+from edgedla.cli.accuracy.metric_options import NAMES
 from edgedla.cli.accuracy.progress import progress_bar
 from edgedla.cli.deploy.sizes import SizesType
 from edgedla.cli.options import memory_option, platform_options, preprocess_options, preprocess_settings
@@ -76,8 +77,7 @@ def parse_budget(text: str) -> float:
 )  # fmt: skip
 @click.option("--holdout", metavar="PATH", help="Samples for the end in place of the last fifth of --data.")
 @click.option(
-    "--metric", metavar="NAME", help="top1, top5, miou, map, cosine, l2, or module:function of (outputs, label).  "
-    "[default: l2, which needs no labels]",
+    "--metric", metavar="NAME", help=f"{NAMES}  [default: l2, which needs no labels]",
 )  # fmt: skip
 @click.option("--decode", metavar="NAME", help="For map: yolov5, yolov8, yolo11 or ssd.")
 @click.option(
