@@ -7,8 +7,10 @@ import pickle
 
 import pytest
 
+from edgedla.costs.engines import multiprocessors
 from edgedla.errors import UsageError
 from edgedla.targets import VersionRange, module_ids, modules, parse_version, platform_for, releases
+from edgedla.targets.board import MODELS, PARTS, SIZES_GB
 
 NAMES = (
     "agx-orin-32gb agx-orin-64gb agx-thor-t5000 agx-xavier-32gb agx-xavier-64gb orin-nano-4gb orin-nano-8gb "
@@ -16,9 +18,39 @@ NAMES = (
 ).split()
 
 
+NEWEST_10 = ".".join(str(n) for n in max(row.version for row in releases().tensorrt if row.version[0] == 10))
+
+
 def test_every_promised_module_is_there():
-    assert list(module_ids()) == NAMES
-    assert [m.id for m in modules().values()] == NAMES
+    assert sorted(set(NAMES) - set(module_ids())) == []
+    assert [m.id for m in modules().values()] == list(module_ids()) == sorted(module_ids())
+
+
+def test_a_board_of_every_module_is_recognised():
+    # A name that stands in SIZES_GB is a family: the board's memory tells which of its modules it is.
+    told = {f"{family}-{size}gb" for family, sizes in SIZES_GB.items() for size in sizes}
+    told |= {name for name in (*PARTS.values(), *(name for _, name in MODELS)) if name not in SIZES_GB}
+    assert (
+        sorted(set(module_ids()) - told) == []
+    ), "edgedla/targets/board.py: add its size to SIZES_GB, its part to PARTS"
+    assert (
+        sorted(told - set(module_ids())) == []
+    ), "edgedla/targets/board.py names them, rules/targets/ has no such file"
+
+
+@pytest.mark.parametrize("name", module_ids())
+def test_the_default_release_of_a_module_is_one_of_its_family(name):
+    module = modules()[name]
+    rows = [row for row in releases().jetpack if row.version == module.default_jetpack]
+    assert rows, f"rules/targets/{name}.yaml: releases.yaml has no JetPack {module.default_jetpack}"
+    assert (
+        module.family in rows[0].families
+    ), f"releases.yaml: JetPack {module.default_jetpack} is not for {module.family}"
+
+
+@pytest.mark.parametrize("name", module_ids())
+def test_every_module_has_engines_whose_costs_are_known(name):
+    assert multiprocessors(modules()[name]) > 0
 
 
 @pytest.mark.parametrize(
@@ -78,10 +110,21 @@ def test_pairs_answer_with_their_reason(target, jetpack, trt, status, reason):
 def test_tables_name_families_that_exist():
     families = {m.family for m in modules().values()}
     table = releases()
-    assert {f for row in table.jetpack for f in row.families} == families
-    assert {f for row in table.dla for f in row.families} == families
+    assert {f for row in table.jetpack for f in row.families} == families, "jetpack of releases.yaml names each family"
+    assert {f for row in table.dla for f in row.families} == families, "dla of releases.yaml names each family"
     known = {t.version for t in table.tensorrt}
     assert {v for row in table.jetpack for v in (row.trt, *row.also)} <= known
+
+
+def test_releases_stand_in_order():
+    for rows in (releases().tensorrt, releases().jetpack):
+        numbers = [parse_version(row.version) if isinstance(row.version, str) else row.version for row in rows]
+        assert numbers == sorted(numbers), "releases.yaml: the oldest release comes first"
+
+
+def test_no_release_has_a_dla_because_nobody_said_no():
+    endless = [row.families for row in releases().dla if row.answer == "yes" and row.trt.high is None]
+    assert endless == [], "dla of releases.yaml: a `yes` ends (trt: {to: ...}) where its source does"
 
 
 def test_platforms_can_be_copied_and_sent_to_another_process():
@@ -95,7 +138,7 @@ def test_without_a_release_the_module_default_holds():
     assert platform_for("xavier").release.trt == (8, 5, 2)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", module_ids())
 def test_default_releases_have_a_dla_where_the_module_has_one(name):
     platform = platform_for(name)
     assert platform.has_dla == (platform.module.dla_cores > 0)
@@ -112,7 +155,7 @@ def test_jetpack_brings_l4t_and_dla_software():
     [
         ("agx-orine", None, None, "did you mean agx-orin"),
         ("orin", None, "10.33", "Did you mean 10.3.0"),
-        ("orin", None, "10", "Name the second number too, 10.0.1 to 10.16.1"),
+        ("orin", None, "10", f"Name the second number too, 10.0.1 to {NEWEST_10}."),
         ("orin", "6", None, "JetPack 6 is several releases"),
         ("orin", None, "8.6.12", "unknown TensorRT"),
         ("orin", "6.3", None, "Did you mean 6.2.2"),
@@ -128,7 +171,7 @@ def test_unknown_names_say_what_is_known(target, jetpack, trt, words):
 
 
 def test_every_pair_of_module_and_release_answers():
-    for name in NAMES:
+    for name in module_ids():
         for release in releases().tensorrt:
             platform = platform_for(name, trt=".".join(map(str, release.version)))
             assert platform.dla_status in ("yes", "no", "unknown")
