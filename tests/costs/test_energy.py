@@ -40,8 +40,10 @@ def test_fp16_on_orins_dla_costs_many_times_the_energy_of_int8() -> None:
 
 
 def test_other_modules_are_a_guess_with_a_wide_spread() -> None:
+    spreads = {}
     for target, basis in (("agx-orin-64gb", "fitted"), ("orin-nx-16gb", "guessed"), ("agx-xavier-32gb", "guessed")):
         model = CostModel.load(platform_for(target), "int8")
         assert model.idle_power_basis == basis
-        spread = model.layer_costs(network("resnet18"))[0, "GPU"].energy_spread
-        assert (spread > 0.3) == (basis == "guessed")
+        spreads[target] = model.layer_costs(network("resnet18"))[0, "GPU"].energy_spread
+    fitted = spreads.pop("agx-orin-64gb")
+    assert min(spreads.values()) > 1.5 * fitted, f"guesses {spreads}, fitted {fitted}"

@@ -45,6 +45,13 @@ def mean_error(fitted, group: str, metric: str, work: str = "") -> float:
     return sum(errors) / len(errors)
 
 
+#: What a new figure may do to the fit.
+UNLIKE_THE_OTHERS = (
+    "with the last figures the model is further off than before: see their rows in rules/costs/README.md, whether `work`, "
+    "`includes` and `clocks` say all that the source says; `use: check` carries a figure that the model cannot explain"
+)
+
+
 def test_int8_networks_of_the_dla_table_within_ten_percent(fitted) -> None:
     assert mean_error(fitted, "dla2-int8", "throughput") <= 0.10
 
@@ -96,7 +103,9 @@ def test_no_engine_is_faster_than_its_published_peak(fitted) -> None:
 
 def test_rules_costs_is_what_the_fit_writes(files) -> None:
     stale = [name for name, text in files.items() if (rules_dir() / "costs" / name).read_text(encoding="utf-8") != text]
-    assert not stale, "run `python -m edgedla.costs.fit`"
+    assert (
+        not stale
+    ), "run: python -m edgedla.costs.fit, then pytest --update-golden: predicted times stand in shown outputs"
 
 
 def test_check_says_when_a_file_is_stale(tmp_path, files, monkeypatch) -> None:
@@ -134,6 +143,10 @@ def test_every_carried_row_has_source_and_licence() -> None:
     [
         ({"licence": ""}, "licence"),
         ({"use": "maybe"}, "use"),
+        ({"includes": "loadabel"}, "includes 'loadabel'"),
+        ({"engine": "3xDLA"}, "engine '3xDLA'"),
+        ({"metric": "speed"}, "metric 'speed'"),
+        ({"precision": "int4"}, "precision 'int4'"),
         ({"value": "fast"}, "number"),
         ({"clocks": "dla:1600"}, "number"),
         ({"id": "p002"}, "twice"),
@@ -184,16 +197,16 @@ def test_every_source_of_the_engines_is_on_record() -> None:
 def test_networks_of_unseen_sources_lie_within_fifteen_percent(fitted) -> None:
     errors = [abs(u.error) for u in unseen(fitted)]
     assert len(errors) >= 40
-    assert sum(errors) / len(errors) < 0.15
+    assert sum(errors) / len(errors) < 0.15, UNLIKE_THE_OTHERS
     plain = [abs(u.error) for u in unseen(fitted) if not u.fallback]
     assert len(plain) >= 40
-    assert sum(plain) / len(plain) < 0.10
+    assert sum(plain) / len(plain) < 0.10, UNLIKE_THE_OTHERS
 
 
 def test_power_modes_lie_within_eight_percent(fitted) -> None:
     errors = [abs(error) for _, error in power_mode_errors(fitted)]
     assert len(errors) >= 8
-    assert sum(errors) / len(errors) < 0.08
+    assert sum(errors) / len(errors) < 0.08, UNLIKE_THE_OTHERS
 
 
 def test_the_spread_is_calibrated_on_unseen_sources(fitted) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Tuple
+from typing import Dict, List, Mapping, Tuple
 
 from edgedla.data import rules_dir
 from edgedla.errors import RuleError
@@ -15,6 +15,17 @@ COLUMNS: Tuple[str, ...] = (
     "work", "includes", "engine", "metric", "value", "unit", "notes",
 )  # fmt: skip
 USES = ("fit", "check", "context")
+#: Words of `includes`, before their "=".
+INCLUDES = ("loadable", "engine", "io", "fc", "overlapped", "sparse", "tuned", "runner", "run_ms")
+#: Words of figures that the fit reads. A misspelled one would leave its figure out without a word.
+READ: Mapping[str, Tuple[str, ...]] = {
+    "metric": (
+        "latency", "throughput", "group time", "operator time", "operator gap", "transition", "reformat", "bandwidth",
+        "idle power", "board power", "energy above idle", "perf-per-watt ratio DLA/GPU",
+    ),
+    "engine": ("", "DLA", "2xDLA", "GPU", "DLA+GPU", "DLA vs GPU"),
+    "precision": ("", "fp16", "int8"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ def load_rows(path: Path | None = None) -> Tuple[Row, ...]:
     """All rows.
 
     Raises:
-        RuleError: a column is missing, a row has no source or licence, an id stands twice; `where` is file:line.
+        RuleError: a column is missing, a row has no source or licence, a word is unknown, an id stands twice; `where` is file:line.
     """
     path = path or rules_dir() / "evidence" / "performance.csv"
     rows_by_id: Dict[str, Row] = {}
@@ -73,8 +84,7 @@ def load_rows(path: Path | None = None) -> Tuple[Row, ...]:
             for key in ("id", "use", "source", "url", "licence", "metric", "value", "unit"):
                 if not raw[key]:
                     raise RuleError(f"the column {key!r} is empty", where=where)
-            if raw["use"] not in USES:
-                raise RuleError(f"unknown use {raw['use']!r}", where=where, allowed=", ".join(USES))
+            _only_known_words(raw, where)
             if raw["id"] in rows_by_id:
                 raise RuleError(f"the id {raw['id']} stands twice", where=where)
             try:
@@ -85,3 +95,13 @@ def load_rows(path: Path | None = None) -> Tuple[Row, ...]:
             keep = {k: raw[k] for k in Row.__dataclass_fields__ if k not in ("clocks", "value", "includes")}
             rows_by_id[raw["id"]] = Row(**keep, clocks=clocks, value=value, includes=tuple(raw["includes"].split()))
     return tuple(rows_by_id.values())
+
+
+def _only_known_words(raw: Mapping[str, str], where: str) -> None:
+    words: List[Tuple[str, str, Tuple[str, ...]]] = [("use", raw["use"], USES)]
+    if raw["use"] != "context":
+        words += [(key, raw[key], known) for key, known in READ.items()]
+    words += [("includes", word.partition("=")[0], INCLUDES) for word in raw["includes"].split()]
+    for key, word, known in words:
+        if word not in known:
+            raise RuleError(f"unknown {key} {word!r}", where=where, allowed=", ".join(k for k in known if k))
