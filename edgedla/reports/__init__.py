@@ -11,8 +11,8 @@ from edgedla.reports.check.view import CheckView
 from edgedla.reports.unchecked import Unchecked
 
 #: Form of a check report -> the function that writes it: (reports, view) -> text. To add a form: one file under
-#: reports/check/, one row here, its ending in cli/output.py. Each is imported where it is asked for: JSON needs neither
-#: rich nor Jinja2.
+#: reports/check/, one row here, its name in FORMATS of cli/check/check.py, its ending in cli/output.py. Each is imported where
+#: it is asked for: JSON needs neither rich nor Jinja2.
 FORMS: Mapping[str, str] = {
     "text": "edgedla.reports.check.text:to_text",
     "json": "edgedla.reports.check.json:to_json",
