@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from pathlib import Path
+from typing import Any, Dict
 
+import numpy as np
 import pytest
 
 from edgedla.bundles.choices import choices_of, libraries
+from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.pipeline.config import config_from
-from edgedla.runtime.pipeline.open_outputs import OUTPUTS, names_changed
+from edgedla.runtime.pipeline.open_outputs import OUTPUTS, names_changed, open_outputs
 from edgedla.runtime.pipeline.settings import OutputConfig, PipelineConfig
 
 pytestmark = pytest.mark.once
@@ -43,9 +46,32 @@ def test_a_path_is_relative_to_the_files_folder(field: Any) -> None:
     assert read == "/folder/x", f"name {field.name} among the outputs of PATHS (config.py)"
 
 
+#: Settings that ask for an output; {folder} is the test's.
+ASKED: Dict[str, Any] = {
+    "jsonl": {"jsonl": "{folder}/r.jsonl"},
+    "images": {"images": "{folder}/frames"},
+    "video": {"video": "{folder}/v.avi"},
+}
+#: They need a server: tests/runtime/test_mqtt.py and outputs/test_rtsp_out.py have one.
+SERVED = frozenset({"mqtt", "rtsp"})
+
+
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_nothing_is_made_that_nobody_asked_for(name: str) -> None:
+def test_an_output_takes_results_and_is_closed_where_it_is_asked_for(name: str, tmp_path: Path) -> None:
     assert not OUTPUTS[name].asked(PipelineConfig())
+    if name in SERVED:
+        return
+    assert name in ASKED, "add settings that ask for it to ASKED"
+    pytest.importorskip("cv2", reason="OpenCV is not installed")
+    outputs = {key: text.format(folder=tmp_path) for key, text in ASKED[name].items()}
+    config = config_from(1, {"artifact": "a", "source": "synthetic://", "outputs": outputs}, "/folder/pipeline.yaml")
+    opened = open_outputs(config, lambda source: 25.0)
+    assert list(opened) == [name]
+    for n in range(3):
+        opened[name].write(FrameResult(Frame(n, np.zeros((32, 32, 3), np.uint8), n / 25), (), "GPU", True, 1.0, 1.0))
+    opened[name].close()
+    opened[name].close()
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) > 0
 
 
 @pytest.mark.parametrize(
