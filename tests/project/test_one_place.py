@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 from typing import Set
 
+import click
 import pytest
 
 from edgedla.cli.main import VERBS
+from edgedla.cli.run import run
 from edgedla.fixes.rewrites import ORDER
 from edgedla.graph.kinds import KINDS, kind_class
 from edgedla.graph.kinds.base import Kind
@@ -71,17 +73,19 @@ def test_every_module_file_is_a_target() -> None:
 
 
 def test_every_source_of_frames_is_opened_and_told() -> None:
-    assert set(OPENERS) == set(
-        SCHEMES
-    ), "OPENERS (edgedla/runtime/sources/__init__.py) and TAKES (uri.py) name them all"
+    lone = set(OPENERS) ^ set(SCHEMES)
+    assert lone == set(), "OPENERS (edgedla/runtime/sources/__init__.py) and TAKES (uri.py) name every scheme"
     page = (ROOT / SOURCES_PAGE).read_text(encoding="utf-8")
     rows = "\n".join(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
     untold = [s for s in SCHEMES if {"file": "a file", "images": "a folder of images"}.get(s, f"{s}://") not in rows]
     assert untold == [], f"the table of sources in {SOURCES_PAGE} has no row for them"
 
 
-def test_every_decoder_is_a_function() -> None:
+def test_every_decoder_is_a_function_and_told() -> None:
     assert all(callable(d) for d in DECODERS.values())
+    told = "".join(str(o.help) for o in run.params if isinstance(o, click.Option) and "--decode" in o.opts)
+    untold = [name for name in DECODERS if not re.search(rf"\b{name}\b", told)]
+    assert untold == [], "the help of --decode in edgedla/cli/run.py names every decoder"
 
 
 @pytest.mark.parametrize("place", sorted(set(re.findall(r"`((?:edgedla|rules|tests|examples)/[\w/.-]+)`",
