@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from edgedla.errors import UsageError
 from edgedla.runtime.outputs.by_stream import ByStream, stream_path
 from edgedla.runtime.outputs.clips import Clips
 from edgedla.runtime.outputs.events import Events, EventSink
@@ -14,6 +16,7 @@ from edgedla.runtime.outputs.segments import Segments
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, JsonLines, Sink
 from edgedla.runtime.pipeline.config import sources_of_lane
 from edgedla.runtime.pipeline.settings import PipelineConfig
+from edgedla.runtime.sources.uri import parse_source
 
 #: Frames a second of a source, by its name; 0 where it is not known.
 Rate = Callable[[str], float]
@@ -25,12 +28,14 @@ class Output(NamedTuple):
     Attributes:
         asked: whether a pipeline's settings ask for it. make: opens it.
         depends_on: the settings that it is made of; where they are the same, a reload leaves it as it is.
+        writes: the files and folders that it may write.
         draws: it makes pictures, for which a board needs OpenCV.
     """
 
     asked: Callable[[PipelineConfig], bool]
     make: Callable[[PipelineConfig, Rate], Sink]
     depends_on: Callable[[PipelineConfig], object]
+    writes: Callable[[PipelineConfig], Sequence[str]] = lambda _: ()
     draws: bool = False
 
 
@@ -63,6 +68,12 @@ def _by_stream(config: PipelineConfig, one: Callable[[str, str], Sink]) -> Sink:
     return ByStream(one, several, streams)
 
 
+def _stream_paths(config: PipelineConfig, path: str) -> List[str]:
+    """What `_by_stream` may make of a path."""
+    streams = [(s, m) for s in config.named_sources for m in ("", *config.named_models)]
+    return [path, *(stream_path(path, *stream) for stream in streams)]
+
+
 def _several(config: PipelineConfig) -> Tuple[bool, bool]:
     """What the names of files of one stream follow from."""
     return bool(config.sources), len(config.models) > 1
@@ -74,11 +85,13 @@ OUTPUTS: Mapping[str, Output] = {
         lambda c: bool(c.outputs.jsonl),
         lambda c, _: JsonLines(c.outputs.jsonl, c.outputs.rotate_mb, c.outputs.keep),
         lambda c: (c.outputs.jsonl, c.outputs.rotate_mb, c.outputs.keep),
+        writes=lambda c: [c.outputs.jsonl],
     ),
     "images": Output(
         lambda c: bool(c.outputs.images),
         _images,
         lambda c: (c.outputs.images, c.outputs.every, c.outputs.limit, c.outputs.images_keep, _several(c)),
+        writes=lambda c: _stream_paths(c, c.outputs.images),
         draws=True,
     ),
     "video": Output(
@@ -87,6 +100,7 @@ OUTPUTS: Mapping[str, Output] = {
         lambda c: (
             c.outputs.video, c.outputs.segment_s, c.outputs.segment_mb, c.outputs.segments_keep, _several(c)
         ),
+        writes=lambda c: _stream_paths(c, c.outputs.video),
         draws=True,
     ),
     "mqtt": Output(
@@ -116,6 +130,25 @@ def draws(config: PipelineConfig) -> bool:
     return bool(config.outputs.clips.folder) or any(o.draws and o.asked(config) for o in OUTPUTS.values())
 
 
+def require_apart(config: PipelineConfig) -> None:
+    """Lets a pipeline pass none of whose outputs is written over the film or into the folder of pictures that it reads.
+
+    Raises:
+        UsageError: names both.
+    """
+    written = {f"outputs.{name}": output.writes(config) for name, output in OUTPUTS.items()}
+    written.update({"metrics.jsonl": [config.metrics.jsonl], "outputs.clips.folder": [config.outputs.clips.folder]})
+    for source in [parse_source(s.uri) for s in config.named_sources.values() if s.uri]:
+        if source.scheme not in ("file", "images") or not os.path.exists(source.place):
+            continue
+        for setting, paths in written.items():
+            if any(os.path.exists(path) and os.path.samefile(path, source.place) for path in paths if path):
+                raise UsageError(
+                    "the source is written over while it is read", where=f"{setting}: {source.text}",
+                    hint="give the output another place",
+                )  # fmt: skip
+
+
 def open_outputs(
     config: PipelineConfig,
     rate_of: Rate,
@@ -128,8 +161,9 @@ def open_outputs(
         kept: outputs that stay as they are. names: those to open; all of them if None.
 
     Raises:
-        UsageError, RunError, EnvironmentMissing: an output cannot be opened.
+        UsageError: an output would replace what a source reads. UsageError, RunError, EnvironmentMissing: one cannot be opened.
     """
+    require_apart(config)
     made: Dict[str, Sink] = {}
     with contextlib.ExitStack() as stack:
         for name, output in OUTPUTS.items():

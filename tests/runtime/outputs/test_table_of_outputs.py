@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from edgedla.bundles.choices import choices_of, libraries
+from edgedla.errors import UsageError
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.pipeline.config import config_from
 from edgedla.runtime.pipeline.open_outputs import OUTPUTS, names_changed, open_outputs
@@ -67,6 +68,8 @@ def test_an_output_takes_results_and_is_closed_where_it_is_asked_for(name: str, 
     config = config_from(1, {"artifact": "a", "source": "synthetic://", "outputs": outputs}, "/folder/pipeline.yaml")
     opened = open_outputs(config, lambda source: 25.0)
     assert list(opened) == [name]
+    path = next(iter(outputs.values()))
+    assert path in OUTPUTS[name].writes(config), "say in `writes` what it writes: a source must not stand there"
     for n in range(3):
         opened[name].write(FrameResult(Frame(n, np.zeros((32, 32, 3), np.uint8), n / 25), (), "GPU", True, 1.0, 1.0))
     opened[name].close()
@@ -89,3 +92,20 @@ def test_an_output_takes_results_and_is_closed_where_it_is_asked_for(name: str, 
 def test_a_board_is_told_that_it_needs_opencv_for_pictures(part: Any, opencv: bool) -> None:
     config = config_from(1, {"artifact": "a", "source": "csi://0", **part}, "/folder/pipeline.yaml")
     assert ("OpenCV (JetPack)" in libraries(choices_of(config, []))) is opencv
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("place", ["film.avi", "pictures"])
+def test_an_output_is_not_written_over_what_a_source_reads(name: str, place: str, tmp_path: Path) -> None:
+    (tmp_path / "film.avi").write_bytes(b"footage")
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "r.jsonl").write_text("an earlier run")
+    outputs = {key: str(tmp_path / place) for key in ASKED[name]}
+    source = f"file://{tmp_path}/{place}" if place == "film.avi" else place
+    one = {"artifact": "a", "source": source}
+    two = {"models": {"m": {"artifact": "a"}}, "sources": {"gate": {"uri": "csi://0"}, "yard": {"uri": source}}}
+    for version, document in ((1, one), (2, two)):
+        config = config_from(version, {**document, "outputs": outputs}, str(tmp_path / "pipeline.yaml"))
+        with pytest.raises(UsageError, match=rf"outputs.{name}: .*{place}: the source is written over"):
+            open_outputs(config, lambda source: 25.0)
+    assert (tmp_path / "film.avi").read_bytes() == b"footage"
