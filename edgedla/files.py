@@ -238,7 +238,9 @@ def writing(path: PathLike) -> Iterator[None]:
     try:
         yield
     except (FileExistsError, FileNotFoundError, NotADirectoryError) as e:
-        raise UsageError("cannot write: something on the way to this file is no folder", where=os.fspath(path)) from e
+        raise UsageError(
+            "cannot write: a part of this path is a file, or a folder that does not exist", where=os.fspath(path)
+        ) from e
     except IsADirectoryError as e:
         raise UsageError("cannot write: this is a folder", where=os.fspath(path), hint="Name a file.") from e
     except OSError as e:

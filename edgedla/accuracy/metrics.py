@@ -125,7 +125,10 @@ def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray
     predicted = scores.argmax(1)[0] if scores.ndim == 4 else scores.reshape(scores.shape[-2:]).astype(int)
     truth = np.asarray(label).astype(np.int64)
     if not truth.ndim:
-        raise DataError("the label is a class, mIoU compares masks", allowed="a class for every pixel", hint="top1?")
+        raise DataError(
+            "the label is one class, and mIoU compares masks", allowed="a class for every pixel",
+            hint="--metric top1 compares classes",
+        )  # fmt: skip
     if truth.shape != predicted.shape:
         raise DataError(f"a mask of {list(truth.shape)} pixels for an output of {list(predicted.shape)}")
     # 255 marks pixels that do not count, as in Pascal VOC and Cityscapes.
@@ -157,7 +160,8 @@ def require_labels(metric: Metric, samples: Samples, classes: Optional[int] = No
     folders = samples.class_folders
     if metric.by_class and folders and classes is not None and classes != folders:
         raise DataError(
-            f"which of the network's {classes} classes each of the {folders} folders is, is unknown", where=samples.detail,
+            f"{folders} folders of pictures for {classes} classes of the network: nothing says which class a folder shows",
+            where=samples.detail,
             allowed=f"{classes} folders, in the order of the outputs by name",
             hint="list the classes in the order of the outputs: --classes FILE",
         )  # fmt: skip

@@ -62,7 +62,7 @@ def explain(line: Optional[str], list_all: bool, output_format: Optional[str], o
         lines = _lines(line)
         explained, unknown = explain_log(lines)
         if not explained and not unknown and _is_log(line) and any(_BINARY.search(text) for text in lines):
-            raise DocumentError("no text: a log is one", where="standard input" if line == "-" else line,
+            raise DocumentError("this is no text file, and explain reads logs", where="standard input" if line == "-" else line,
                                 hint="`edgedla inspect` says what a file is")  # fmt: skip
         if not explained and not _is_log(line):
             from edgedla.rules.nearest import holding

@@ -58,8 +58,8 @@ def convert(
         python: interpreter that has the framework; this one by default.
 
     Raises:
-        UsageError: no such model, missing shapes, or a file that runs code without `trust`.
-        EnvironmentMissing: the framework is not installed. ModelError: it cannot be loaded or converted.
+        UsageError: no model of another framework, missing shapes, or a file that runs code without `trust`.
+        EnvironmentMissing: the framework is not installed. ModelError: it is missing, or cannot be loaded or converted.
     """
     one_of("exporter", exporter, EXPORTERS)
     platform = platform_for(target, jetpack=jetpack, trt=trt)
@@ -110,7 +110,7 @@ def _checked(source: Union[str, Path, Any], shapes: Optional[Mapping[str, Sequen
         raise UsageError(f"a {type(source).__name__} is no model that can be converted", allowed=_ALLOWED)
     path = Path(source)
     if not path.exists():
-        raise UsageError("no such file or folder", where=str(path))
+        raise ModelError("no such file or folder", where=str(path), hint=f"the current folder is {Path.cwd()}")
     kind = kind_of(path)
     if kind is None:
         hint = "a SavedModel's folder holds saved_model.pb" if path.is_dir() else None

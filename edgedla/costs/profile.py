@@ -215,7 +215,7 @@ def read_json(path: Union[str, os.PathLike[str]]) -> Any:
     except OSError as e:
         raise DocumentError(f"cannot read it: {e.strerror or e}", where=where) from e
     except (ValueError, RecursionError) as e:
-        raise DocumentError(f"no JSON: {e}", where=where) from e
+        raise DocumentError(f"no profile: it is no JSON ({e})", where=where) from e
 
 
 def positive(value: Any, name: str, where: str) -> float:

@@ -230,7 +230,7 @@ def _solved(
     if nowhere:
         first = nowhere[0]
         raise NoPlacement(
-            f"{first.name} may stand on none of {', '.join(problem.devices)}"
+            f"no device is left for layer {first.name} (of {', '.join(problem.devices)})"
             + (f" ({len(nowhere)} layers in all)" if len(nowhere) > 1 else "")
             + f": {first.reason}",
             hint="Allow the GPU.",

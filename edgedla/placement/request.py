@@ -105,14 +105,18 @@ class PlacementRequest:
                 raise UsageError(f"{fps:g} frames/s of model {n}", where="frames per second", allowed=allowed)
         if self.frames_per_second is not None and self.objective != "energy":
             raise UsageError(
-                f"frames per second with the objective {self.objective}",
+                f"frame rates do not go with the objective {self.objective}",
                 where="frames per second",
-                allowed="the objective energy; for throughput give rates",
+                allowed="the objective energy; with the objective throughput, rates",
             )
         if self.in_flight not in IN_FLIGHT:
             raise UsageError(f"{self.in_flight!r} frames in flight", where="in flight", allowed=", ".join(IN_FLIGHT))
         if self.in_flight == "one" and self.objective != "throughput":
-            raise UsageError("one frame in flight", where="in flight", allowed="the objective throughput")
+            raise UsageError(
+                f"one frame in flight does not go with the objective {self.objective}",
+                where="in flight",
+                allowed="the objective throughput",
+            )
 
     def check_models(self, count: int) -> None:
         """Raises UsageError where bounds or frame rates are given for another number of models."""

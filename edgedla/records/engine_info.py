@@ -155,7 +155,7 @@ def read_engine_info(source: Union[str, os.PathLike[str], bytes, Mapping[str, An
     try:
         document = parse_json(data)
     except (ValueError, RecursionError) as e:
-        raise DocumentError(f"no JSON: {e}", where=where) from e
+        raise DocumentError(f"no layer information: it is no JSON ({e})", where=where) from e
     return parse_engine_info(document, where)
 
 

@@ -137,7 +137,7 @@ class Connection:
     def _said(self) -> str:
         try:
             self._stderr.seek(0)
-            return printable(self._stderr.read(1 << 16).decode("utf-8", "replace"))
+            return printable(self._stderr.read(1 << 16).decode("utf-8", "replace").replace("\r\n", "\n"))
         except ValueError:
             return ""
 

@@ -66,7 +66,7 @@ def ssh_command(address: Address, command: str) -> List[str]:
 
 def explain(stderr: str, address: Address) -> EnvironmentMissing:
     """Why the connection failed, from ssh's own words."""
-    last_words = " ".join(stderr.split())[-500:]
+    last_words = " ".join(stderr.split())[-500:].replace("ssh: ", "", 1)
     for text, what, hint in CAUSES:
         if text in stderr:
             return EnvironmentMissing(

@@ -104,6 +104,18 @@ def build_kind(report: CheckReport) -> str:
     return "standalone loadable" if report.mode == "standalone" else "build without GPU fallback"
 
 
+def strict_answer(report: CheckReport) -> Tuple[str, int, str]:
+    """The line of text above what a mode without fallback says: tone, indent, answer."""
+    assert report.strict is not None
+    passes = report.strict.passes
+    tone = {True: "good", False: "bad", None: "unknown"}[passes]
+    answer = {True: "succeeds", False: "fails", None: "unknown"}[passes]
+    if passes and report.strict.findings:
+        answer = "succeeds, if the following is done"
+    what = build_kind(report)
+    return tone, 0, f"{what[0].upper()}{what[1:]}: {answer}"
+
+
 def subject(report: CheckReport) -> str:
     """Model, platform, precision and mode in one line."""
     p = report.platform

@@ -102,7 +102,7 @@ def options(**changes: Any) -> Dict[str, Any]:
     [
         ({"with_gpu_layers": True}, options(devices={"erf1": "DLA"}), "layer-on-dla: erf1"),
         ({}, options(devices={"conv1": "DLA1"}), "one-core: layers on DLA0 and DLA1"),
-        ({}, {**options(dla_core=1), "target": "orin-nx-8gb"}, "core-exists: DLA1 on a module with 1 DLA cores"),
+        ({}, {**options(dla_core=1), "target": "orin-nx-8gb"}, "core-exists: DLA1, and Jetson Orin NX 8GB has DLA0"),
         ({}, {**options(devices={"relu1": "GPU"}), "mode": "standalone"}, "no-gpu: relu1"),
         ({}, options(pools={"dla_sram_bytes": 1000000}), "MEMP002"),
         ({}, options(pools={"dla_local_dram_bytes": 2048}), "MEMP003"),

@@ -95,6 +95,8 @@ LINES: Dict[str, Sequence[Tuple[str, ...]]] = {
         ("build", "{m}", "--precision", "int8", "--calib", "{gone}.cache", "--plan"),
         ("quantize", "{m}", "--calib", "{gone}.cache", "-o", "{d}"),
         ("run", "{gone}.yaml"),
+        ("convert", "{gone}.pt2", "-o", "{d}/x.onnx"),
+        ("export", "triton", "{gone}", "-o", "{d}/x"),
         ("inspect", "{gone}.log"),
         # A model where an artifact, or a log, is wanted.
         ("bench", "{m}"),

@@ -42,7 +42,7 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     (["--target", "orin-nano-8gb"], 0, ["no DLA on this platform"]),
     (["--target", "orin-nano-8gb", "--fail-on", "gpu-only"], 1, ["no DLA on this platform"]),
     (["--target", "orin-nano-8gb", "--useDLACore=0"], 2, ["DLA0 cannot be used"]),
-    (["--devices", "DLA0"], 1, ["erf may stand on none of DLA0"]),
+    (["--devices", "DLA0"], 1, ["no device is left for layer erf (of DLA0)"]),
     (["--devices", "NPU"], 2, ["NPU cannot be used"]),
     (["--rates", "1,2"], 2, ["2 rates for 1 models"]),
     (["--rates", "fast"], 2, ["no list of numbers"]),
@@ -52,7 +52,7 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     (["--evaluate", "GPU", "--int8"], 0, ["INT8", "frames/s are with one frame in flight; with many"]),
     (["--evaluate", "GPU", "--objective", "energy"], 2, ["--objective: means nothing with --evaluate"]),
     (["--pareto", "latency,energy", "--objective", "energy"], 2, ["--objective: means nothing with --pareto"]),
-    (["--in-turn"], 2, ["means something with --evaluate alone"]),
+    (["--in-turn"], 2, ["--concurrent/--in-turn: only --evaluate uses it"]),
 ]
 
 

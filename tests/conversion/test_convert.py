@@ -65,7 +65,7 @@ def test_what_runs_code_is_refused_without_trust(tmp_path: Path, name: str) -> N
 
 
 def test_wrong_sources_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such file"):
+    with pytest.raises(ModelError, match="no such file"):
         edgedla.convert(tmp_path / "m.pt2")
     (tmp_path / "m.txt").write_text("x")
     with pytest.raises(UsageError, match="no model of another framework"):

@@ -235,7 +235,7 @@ def test_a_stage_that_ends_the_thread_fails_the_frame():
 
 
 def test_a_missing_input_is_named():
-    with counting(straight("DLA0", "DLA1")) as runner, pytest.raises(RunError, match="input x is nothing"):
+    with counting(straight("DLA0", "DLA1")) as runner, pytest.raises(RunError, match="the input x is missing"):
         runner.wait(runner.submit({"w": np.zeros(SIZE, np.uint8)}), WAIT_S)
 
 

@@ -77,7 +77,7 @@ def test_bytes_go_to_the_device_and_back():
             tickets.append((given, one.submit({"x": given})))
         for given, ticket in tickets:
             assert np.array_equal(one.wait(ticket, 10)["y"], given)
-        with pytest.raises(RunError, match="input x is nothing"):
+        with pytest.raises(RunError, match="the input x is missing"):
             one.wait(one.submit({}), 10)
     one.close()
 

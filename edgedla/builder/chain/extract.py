@@ -107,7 +107,7 @@ class _Extractor:
             if not part.results:
                 first_names = ", ".join(graph.layers[i].name for i in layers[:3]) + ("..." if len(layers) > 3 else "")
                 raise BuildError(
-                    f"nothing reads the outputs that a stage of its own would have: {first_names}", where=graph.name,
+                    f"these layers would be a stage of their own, and nothing reads its outputs: {first_names}", where=graph.name,
                     hint="take the nodes out of the model, or put them on the core before them: --layer-devices NAME:DLA0",
                 )  # fmt: skip
         read = {name for part in self.parts for name in part.inputs}

@@ -81,7 +81,8 @@ def _require_same_model(folder: Path, document: Mapping[str, Any], model: Path, 
     changed = folder / MODEL
     if changed.is_file():
         if sha256_of(changed) != identity["sha256"]:
-            raise UsageError("quantize changed the model", where=str(model), hint=f"build {changed}")
+            raise UsageError("the scales are for the model that `edgedla quantize` wrote, not for this one", where=str(model),
+                             hint=f"build {changed}")  # fmt: skip
         return
     of = document.get("model")
     if not isinstance(of, dict):

@@ -88,7 +88,9 @@ def _device_offences(
             "build from a placement (--placement), which makes one engine per core"
         )
     if cores and int(cores[-1][3:]) >= report.platform.module.dla_cores:
-        offences.append(f"core-exists: {cores[-1]} on a module with {report.platform.module.dla_cores} DLA cores")
+        module = report.platform.module
+        has = ", ".join(f"DLA{n}" for n in range(module.dla_cores)) or "no DLA core"
+        offences.append(f"core-exists: {cores[-1]}, and {module.title} has {has}")
     return offences + [text for name, text in _not_on_dla(plan, report, allow_unknown) if name in pinned]
 
 

@@ -42,7 +42,7 @@ def model_sources(
         elif not os.path.exists(name) and glob.has_magic(name):
             paths = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p))
             if not paths:
-                raise UsageError("the pattern fits no file", where=name)
+                raise UsageError("no file matches the pattern", where=name)
             sources += [ModelSource(path, path) for path in paths]
         elif ":" in name:
             sources.append(_from_factory(name, shapes, batch))

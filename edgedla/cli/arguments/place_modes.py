@@ -37,7 +37,7 @@ def require_meaning(context: click.Context) -> None:
         for option in context.command.params
         if context.get_parameter_source(option.name or "") == click.core.ParameterSource.COMMANDLINE
     ]
-    names = {option.name: option.opts[0] for option in typed}
+    names = {option.name: "/".join((*option.opts[:1], *option.secondary_opts[:1])) for option in typed}
     mode = next((name for name in TAKES if name in names), None)
     if mode is not None:
         odd = [name for name in names if name not in TAKES[mode] | {mode}]
@@ -45,7 +45,7 @@ def require_meaning(context: click.Context) -> None:
         odd = [name for name in names if name in _OF_EVALUATE or (name in _NOT_OF_PARETO and "pareto" in names)]
     if odd:
         if odd[0] in _OF_EVALUATE:
-            raise UsageError("means something with --evaluate alone", where=names[odd[0]])
+            raise UsageError("only --evaluate uses it", where=names[odd[0]], allowed="with --evaluate ASSIGNMENT")
         raise UsageError(f"means nothing with {names[mode] if mode else '--pareto'}", where=names[odd[0]])
 
 

@@ -23,7 +23,9 @@ def compare(sources: Sequence[ModelSource], given: Dict[str, Any], request: Chec
     """
     wanted = given["output_format"]
     if wanted and wanted not in TABLE_FORMATS:
-        raise UsageError(f"{wanted} holds no comparison", where="--format", allowed=", ".join(TABLE_FORMATS))
+        raise UsageError(
+            f"a table of models and platforms has no form {wanted}", where="--format", allowed=", ".join(TABLE_FORMATS)
+        )
     targets = destinations(wanted, given["output"], TABLE_FORMATS)
     from edgedla.cli.arguments.platforms import parse_platforms
     from edgedla.reports import gate

@@ -61,10 +61,8 @@ def _figures(report: CheckReport) -> Iterator[Line]:
 def _strict(report: CheckReport) -> Iterator[Line]:
     assert report.strict is not None
     strict = report.strict
-    answer = {True: ("good", "succeeds"), False: ("bad", "fails"), None: ("unknown", "unknown")}[strict.passes]
-    what = summary.build_kind(report)
     yield "", 0, ""
-    yield answer[0], 0, f"{what[0].upper()}{what[1:]}: {answer[1]}"
+    yield summary.strict_answer(report)
     yield from (("", 2, clean(message)) for message in strict.messages)
     for finding in strict.findings:
         yield "", 2, f"{finding.rule} {finding.rule_name}: {clean(finding.message)}"

@@ -147,10 +147,8 @@ def _figures(report: CheckReport) -> Iterator[Line]:
 def _strict(report: CheckReport) -> Iterator[Line]:
     assert report.strict is not None
     strict = report.strict
-    tone, answer = {True: ("good", "succeeds"), False: ("bad", "fails"), None: ("unknown", "unknown")}[strict.passes]
-    what = summary.build_kind(report)
     yield "", 0, ""
-    yield tone, 0, f"{what[0].upper()}{what[1:]}: {answer}"
+    yield summary.strict_answer(report)
     yield from (("", 2, clean(message)) for message in strict.messages[:NAMED_LAYERS])
     if len(strict.messages) > NAMED_LAYERS:
         yield "dim", 2, f"and {len(strict.messages) - NAMED_LAYERS} more (--all)"

@@ -12,7 +12,7 @@ from edgedla.errors import EnvironmentMissing
 from edgedla.runtime.board import tegrastats
 from edgedla.targets.board import Board, this_board
 from edgedla.targets.device_files import LOCKED_SHARE, Reading, read_board
-from edgedla.targets.jetson import ROOT_VARIABLE, root
+from edgedla.targets.jetson import root
 
 #: Sets of rails that make up all that a module draws, by the board's rails; the first set that is there whole counts.
 #: Rails that lie behind another one are in no set: VDDQ_VDD2_1V8AO of AGX Orin is fed by VIN_SYS_5V0. Nor are those of the
@@ -76,7 +76,7 @@ def samples(
     if board is None:
         raise EnvironmentMissing(
             "this is no Jetson: neither its release file nor its devices are here",
-            hint=f"run it on the board (tests set {ROOT_VARIABLE} to another tree)",
+            hint="run it on the board, or from here with --board",
         )
     with contextlib.ExitStack() as stack:
         stats = stack.enter_context(tegrastats.running(base, interval_s)) if use_tegrastats else None

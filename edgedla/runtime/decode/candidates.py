@@ -90,7 +90,7 @@ def read_candidates(outputs: Sequence[np.ndarray], settings: BoxSettings, layout
 
 def _rows(output: np.ndarray, settings: BoxSettings, layout: HeadLayout) -> Candidates:
     if output.shape[0] != 1 or output.shape[1] == output.shape[2]:
-        raise RunError(f"rows of shape {list(output.shape)}", allowed="(1, values, candidates) or its transpose")
+        raise RunError(f"an output of shape {list(output.shape)}", allowed="(1, values, candidates) or its transpose")
     values = output[0] if output.shape[1] < output.shape[2] else output[0].T
     classes = layout.classes(len(values), 4, settings.labels)
     at = np.flatnonzero(values[4 : 4 + classes].max(axis=0) >= settings.nms.score)

@@ -19,12 +19,12 @@ def decode_rows(output: np.ndarray, settings: BoxSettings, objectness: bool = Fa
     """
     if output.ndim != 3 or output.shape[0] != 1 or output.shape[1] == output.shape[2]:
         raise RunError(
-            f"rows of shape {list(output.shape)}", allowed="(1, values, candidates) or (1, candidates, values)"
+            f"an output of shape {list(output.shape)}", allowed="(1, values, candidates) or (1, candidates, values)"
         )
     values = output[0] if output.shape[1] < output.shape[2] else output[0].T
     first = 5 if objectness else 4
     if len(values) <= first:
-        raise RunError(f"rows of {len(values)} values have no class", allowed=f"more than {first}")
+        raise RunError(f"{len(values)} values per candidate hold no class", allowed=f"more than {first}")
     check_labels(settings.labels, len(values) - first)
     scores = values[first:].astype(np.float32)
     classes = scores.argmax(axis=0)

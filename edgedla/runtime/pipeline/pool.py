@@ -148,7 +148,7 @@ class Pool:
         with self._condition:
             while True:
                 if self._closed:
-                    raise RunError("the pool is closed")
+                    raise RunError("the pipeline is closed")
                 if not any(m.alive for m in self._members):
                     raise RunError("every runner failed", hint="the log names each failure")
                 member = self._choose()

@@ -122,7 +122,7 @@ class ChainRunner:
         try:
             missing = [name for name in stage.reads if name not in frame.tensors]
             if missing:
-                raise RunError(f"input {missing[0]} is nothing")
+                raise RunError(f"the input {missing[0]} is missing")
             ticket = stage.runner.submit({name: frame.tensors[name] for name in stage.reads})
         except Exception as e:
             self._fail(frame, e)

@@ -122,8 +122,8 @@ class CudaRunner(ThreadedRunner):
             pointers[b.name] = buffer.pointer
             given = inputs.get(b.name)
             if given is None or given.nbytes != b.size_bytes:
-                size = "nothing" if given is None else f"{given.nbytes} bytes"
-                raise RunError(f"input {b.name} is {size}", where=self.name, allowed=f"{b.size_bytes} bytes")
+                fault = "is missing" if given is None else f"has {given.nbytes} bytes"
+                raise RunError(f"the input {b.name} {fault}", where=self.name, allowed=f"{b.size_bytes} bytes")
             address = getattr(given, "pointer", None)
             if address and (self.mapped is not False or not getattr(given, "mapped", True)):
                 # Written by the CUDA preprocessing or by another engine: it lies where this engine can read it.

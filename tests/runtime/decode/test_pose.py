@@ -96,7 +96,7 @@ def test_points_go_back_to_the_frame_as_boxes_do():
     [
         ([np.zeros((1, 31, 8, 12), np.float32)], "hold no class"),
         ([np.zeros((1, 19, 500), np.float32)], "hold no class"),
-        ([np.zeros((2, 21, 500), np.float32)], "rows of shape"),
+        ([np.zeros((2, 21, 500), np.float32)], "an output of shape"),
         ([np.zeros((1, 33, 7, 12), np.float32)], "does not divide"),
     ],
 )
