@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import inspect
+import re
 import typing
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
 
@@ -74,6 +75,7 @@ def _type(cls: type, name: str) -> str:
     if _dataclass_in(hint) is not None:
         return "a mapping, below" if dataclasses.is_dataclass(hint) else "mappings, below"
     text = inspect.formatannotation(hint).replace("typing.", "").replace("NoneType", "None")
+    text = re.sub(r"Optional\[(\w+)\]", r"\1", text)
     for word, ours in (("Tuple[str, ...]", "list of texts"), ("Tuple[float, ...]", "list of numbers"),
                        ("Tuple[Tuple[float, float], ...]", "list of [x, y]"), ("Mapping[str, Any]", "mapping"),
                        ("str", "text"), ("int", "whole number"), ("float", "number"), ("bool", "true or false")):  # fmt: skip

@@ -42,7 +42,7 @@ def export(
 ) -> None:
     """Write what another runtime reads of a build or a placement: configuration, labels, caches, and a README.
 
-    What the runtime cannot be told is listed, in the README too; what would run otherwise than asked is refused.
+    What the runtime's configuration cannot express is listed, in the README too; what would run differently is refused.
     """
     from edgedla.export import ExportRequest
     from edgedla.export import export as hand_over

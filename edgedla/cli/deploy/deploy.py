@@ -69,7 +69,10 @@ def parse_budget(text: str) -> float:
     "as TensorRT places it, and the GPU is free for other work.",
 )  # fmt: skip
 @click.option("--devices", metavar="LIST", help="Devices that the best placement may use: GPU,DLA0,DLA1.")
-@click.option("--max-latency", type=float, metavar="US", help="A frame takes no longer, as predicted, in microseconds.")
+@click.option(
+    "--max-latency", type=float, metavar="US",
+    help="Longest latency of a frame, in microseconds: as measured on a Jetson, elsewhere as predicted.",
+)  # fmt: skip
 @click.option(
     "--data", metavar="PATH",
     help="Samples: a folder of pictures, a video, a .npz (with `labels`) or .npy, or a folder of them; `random` tries the "

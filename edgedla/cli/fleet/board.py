@@ -174,7 +174,8 @@ def jobs(name: str, output_format: str) -> None:
 def attach(name: str, job: str, output: Optional[Path]) -> int:
     """Follow a job from its first line, and take its results home.
 
-    They go where the command that started it said; of a job of another laptop, or to another place, with -o.
+    The results go where the command that started the job named them. -o names another folder; a job that another laptop started
+    needs it.
     """
     from edgedla.cli.board_option import terminal
     from edgedla.remote import client

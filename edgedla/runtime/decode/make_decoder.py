@@ -29,14 +29,14 @@ class DecodeOptions:
     """How outputs become results.
 
     Attributes:
-        kind: a name of DECODERS, "none" (the outputs' shapes and ranges only), or a function of your own, module:function or
-            FILE.py:function. It is called with ({output name: array (1, ...) in real values}, the Geometry that brings
+        kind: classification, segmentation, instances, pose, ssd, yolov5, yolov8, yolo11, centernet, depth, final (boxes after
+            NMS), none (the outputs' shapes and ranges only), or a function of your own, module:function or FILE.py:function. It is called with ({output name: array (1, ...) in real values}, the Geometry that brings
             boxes back to the frame, these options) and returns a list of results: Detection, ClassScore, or any object with
             to_dict(), and, to be drawn, draw(image, scale).
         labels: class names. outputs: names of the outputs in the decoder's order; the artifact's order if empty.
-        score, iou, limit: thresholds of detectors. k: of the classification top-k.
+        score: detections below it are dropped. iou: of NMS. limit: most detections of a frame. k: of the classification top-k.
         reg_max: bins of a YOLOv8 box distribution. priors: .npy file with SSD's prior boxes.
-        keypoints: of a pose network.
+        keypoints: how many a pose network gives per person.
         anchors: of YOLOv5, one text per stride, "8: 10,13 16,30 33,23" (w,h in pixels); the stock anchors if empty.
     """
 

@@ -34,7 +34,7 @@ class Limits:
     """When to stop by itself; 0 means never.
 
     `frames` counts those that one model takes of all its sources. After any stop, what is under way has `grace_s` to finish;
-    then it is given up and the run fails. systemd kills after TimeoutStopSec (30 s in our unit).
+    then it is given up and the run fails. The unit edgedla-pipeline@.service waits 30 s for it (TimeoutStopSec).
     """
 
     frames: int = 0

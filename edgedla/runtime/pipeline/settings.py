@@ -18,9 +18,11 @@ from edgedla.runtime.sources.reader import CaptureOptions
 
 @dataclass(frozen=True)
 class SourceConfig:
-    """`uri` and, beside it, the options of sources.uri.
+    """A camera, a file, a folder of images, or `synthetic://`. In the file the options of a source stand beside its `uri`.
 
     Attributes:
+        uri: csi://0, v4l2:///dev/video0, rtsp://..., http://..., gst://PIPELINE, synthetic://, or a path. A text alone is a uri.
+        options: width, height, rate, flip, frames, and those of the kind of source: codec, latency, loop, pattern, seed.
         weight: under overload the sources of a model share its runners as their weights.
         priority: waiting frames of a higher priority go first, whatever the weights.
         max_rate: frames per second that models see; those between are skipped, the newest is kept fresh. 0: all.
@@ -35,7 +37,14 @@ class SourceConfig:
 
 @dataclass(frozen=True)
 class PreprocessConfig:
-    """See runtime.preprocess.Preprocess. `device`: cuda, cpu, or auto (cuda where the runner is one on CUDA and it works)."""
+    """How a frame becomes the network's input: a pixel p of channel c becomes (p - mean[c]) / std[c].
+
+    Attributes:
+        device: cuda, cpu, or auto: cuda where the runner uses CUDA and the CUDA preprocessing works.
+        fit: letterbox, stretch or crop. colour: the order of the network's channels, rgb or bgr.
+        pad: pixel value 0 to 255 around a letterboxed frame.
+        mean, std: in pixel values 0 to 255, in the order of `colour`; std [255, 255, 255] makes 0 to 1.
+    """
 
     device: str = "auto"
     fit: str = "letterbox"
@@ -80,10 +89,16 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class OutputConfig:
-    """Where results go; empty means none. `every`, `limit` and `images_keep` are for images (see sinks.AnnotatedImages).
+    """Where results go; empty means none.
 
-    With `segment_s` or `segment_mb` a `video` becomes files of so many seconds or MB, of which `segments_keep` stay (0: all).
-    `jsonl` grows as long as the pipeline runs, unless `rotate_mb` starts a new file at so many MB; `keep` full ones stay.
+    Attributes:
+        jsonl: a file with one JSON line per result. It grows without end, unless `rotate_mb` starts a new file at so many
+            MB; `keep` full ones stay.
+        images: a folder of annotated frames, frame_000042.jpg, for each `every`-th result.
+        limit: only the first so many images are written. images_keep: only the newest so many stay, those of earlier runs
+            counted. 0: no limit.
+        video: an annotated film, .mp4 or .avi. With `segment_s` or `segment_mb` it becomes files of so many seconds or MB,
+            of which `segments_keep` stay (0: all).
     """
 
     jsonl: str = ""
@@ -121,9 +136,10 @@ class MetricsConfig:
 
 @dataclass(frozen=True)
 class ViewConfig:
-    """The live page on `address` (0: none).
+    """The live page.
 
     Attributes:
+        port: where it is served, on `address`; 0: not served.
         token_file: holds the token that the address must bring (/?token=...); "" none.
         rate: pictures per second and source at most. width: larger pictures are scaled down.
     """
@@ -141,7 +157,8 @@ class PipelineConfig:
     model). Paths are relative to the file's folder.
 
     Attributes:
-        devices: as of ModelConfig.
+        devices: GPU, DLA0, DLA1 share the frames; DEVICE=ARTIFACT for a device with an artifact of its own. A chain brings
+            its own devices.
         placement: in place of `devices`: a placement document, whose cores for these models are taken, or which chains
             must fit.
         events: by name; they go to `jsonl`, `mqtt` and `clips`.

@@ -27,7 +27,15 @@ MOST_STUCK = 4
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """Seconds. `every_frame` waits for the reader instead of dropping (files by default)."""
+    """How a source is read, and what happens where it breaks.
+
+    Attributes:
+        every_frame: true waits for a free runner in place of dropping frames. Default: for files and folders without `rate`.
+        reconnect: a source that breaks is opened again, first after `backoff_first_s` seconds, then after twice as long each
+            time, at most `backoff_most_s`.
+        stall_s: seconds without a frame after which the source is opened anew.
+        give_up_s: seconds after which a source that stays away ends the run; 0: never.
+    """
 
     every_frame: Optional[bool] = None
     reconnect: bool = True
