@@ -47,6 +47,8 @@ DOCUMENTS: Mapping[str, Document] = {
         Document("edgedla.acceptance", 1, "acceptance", "edgedla doctor --deep"),
         Document("edgedla.artifact", 1, "artifact", "edgedla build"),
         Document("edgedla.bench", 1, "bench", "edgedla bench --format json"),
+        Document("edgedla.board-jobs", 1, "board-jobs", "edgedla board jobs --format json"),
+        Document("edgedla.board-list", 1, "board-list", "edgedla board list --format json"),
         Document("edgedla.board-report", 1, "board-report", "edgedla board report"),
         Document("edgedla.bundle", 1, "bundle", "edgedla bundle"),
         Document("edgedla.check", 1, "check", "edgedla check --format json"),

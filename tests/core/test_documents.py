@@ -18,6 +18,9 @@ from edgedla.cli.main import main
 from edgedla.documents import DOCUMENTS, header, identify, require, schema
 from edgedla.errors import DocumentError, UsageError
 from edgedla.inspection.inspect_file import inspect
+from edgedla.remote.address import parse_address
+from edgedla.remote.boards import BoardJob
+from edgedla.remote.inventory import FILE_VARIABLE, BoardEntry, save_inventory
 from edgedla.remote.truth import board_report, failed_report
 
 pytestmark = pytest.mark.once
@@ -64,6 +67,13 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
         "edgedla.acceptance": json.dumps(acceptance_report([StepResult("P1", "skipped", 0.1, "no Jetson")], True)),
         "edgedla.artifact": (artifact / "manifest.json").read_text(),
         "edgedla.bench": printed("bench", str(artifact), "--iterations", "1", "--duration", "0", "--format", "json"),
+        "edgedla.board-jobs": json.dumps(
+            {
+                **header("edgedla.board-jobs"),
+                "jobs": [BoardJob("1", "build", "ana", "build m", "ended", 0, 1.5).to_dict()],
+            }
+        ),
+        "edgedla.board-list": board_list(work),
         "edgedla.board-report": json.dumps(
             board_report([failed_report(Path("m.onnx"), "fp16", UsageError("x"), True)])
         ),
@@ -115,6 +125,14 @@ def texts(artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Dict[str,
         "edgedla.targets": printed("targets", "--format", "json"),
         "edgedla.verification": printed("place", DETECTOR, "--verify", str(placed), "--format", "json"),
     }
+
+
+def board_list(work: Path) -> str:
+    entry = BoardEntry("orin1", parse_address("nvidia@10.0.0.5"), ("lab",))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FILE_VARIABLE, str(work / "boards.yaml"))
+        save_inventory({"orin1": entry})
+        return printed("board", "list", "--format", "json")
 
 
 def bundle_manifest(artifact: Path, work: Path) -> str:

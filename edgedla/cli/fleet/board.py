@@ -11,6 +11,7 @@ from typing import Any, Dict, Optional, Tuple
 import click
 
 from edgedla.cli.output import echo
+from edgedla.documents import header
 from edgedla.errors import UsageError
 
 FORMAT = click.option("--format", "output_format", type=click.Choice(("text", "json")), default="text")
@@ -66,7 +67,7 @@ def list_boards(probe: bool, output_format: str) -> None:
                 row["error"] = e.what
         rows.append(row)
     if output_format == "json":
-        echo(json.dumps({"schema": "edgedla.boards/1", "boards": rows}, indent=1))
+        echo(json.dumps({**header("edgedla.board-list"), "boards": rows}, indent=1))
         return
     for row in rows:
         echo(f"{row['name']:<16} {row['address']:<28} {','.join(row['groups']):<16} {_probed(row)}".rstrip())
@@ -159,7 +160,7 @@ def jobs(name: str, output_format: str) -> None:
 
     all_jobs = jobs_of(board_named(name))
     if output_format == "json":
-        echo(json.dumps({"schema": "edgedla.board_jobs/1", "jobs": [j.to_dict() for j in all_jobs]}, indent=1))
+        echo(json.dumps({**header("edgedla.board-jobs"), "jobs": [j.to_dict() for j in all_jobs]}, indent=1))
         return
     for job in all_jobs:
         when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(job.started))

@@ -30,9 +30,10 @@ class DecodeOptions:
 
     Attributes:
         kind: classification, segmentation, instances, pose, ssd, yolov5, yolov8, yolo11, centernet, depth, final (boxes after
-            NMS), none (the outputs' shapes and ranges only), or a function of your own, module:function or FILE.py:function. It is called with ({output name: array (1, ...) in real values}, the Geometry that brings
-            boxes back to the frame, these options) and returns a list of results: Detection, ClassScore, or any object with
-            to_dict(), and, to be drawn, draw(image, scale).
+            NMS), none (the outputs' shapes and ranges only), or a function of your own, module:function or FILE.py:function.
+            It is called with ({output name: array (1, ...) in real values}, the Geometry that brings boxes back to the frame,
+            these options). It returns a list of results: Detection, ClassScore, or any object with to_dict() and, to be
+            drawn, draw(image, scale).
         labels: class names. outputs: names of the outputs in the decoder's order; the artifact's order if empty.
         score: detections below it are dropped. iou: of NMS. limit: most detections of a frame. k: of the classification top-k.
         reg_max: bins of a YOLOv8 box distribution. priors: .npy file with SSD's prior boxes.
