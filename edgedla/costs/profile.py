@@ -19,6 +19,10 @@ from edgedla.records.json_text import parse_json
 from edgedla.vocabulary import DEVICE_KINDS, PRECISIONS
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
+#: How to get one, for messages.
+WRITTEN_BY = (
+    "write it with trtexec --exportProfile=FILE, or with `edgedla bench ARTIFACT --onnx MODEL --export-profile FILE`"
+)
 #: Parameters that no time depends on.
 _IGNORED = ("bias_weights", "kernel_weights", "epsilon")
 
@@ -215,7 +219,7 @@ def read_json(path: Union[str, os.PathLike[str]]) -> Any:
     except OSError as e:
         raise DocumentError(f"cannot read it: {e.strerror or e}", where=where) from e
     except (ValueError, RecursionError) as e:
-        raise DocumentError(f"no profile: it is no JSON ({e})", where=where) from e
+        raise DocumentError("no profile: it is no valid JSON", where=where, hint=WRITTEN_BY) from e
 
 
 def positive(value: Any, name: str, where: str) -> float:

@@ -10,6 +10,7 @@ from edgedla.costs.layer_costs import LayerCosts
 from edgedla.costs.model import CostModel
 from edgedla.costs.operators import Operator
 from edgedla.costs.profile import (
+    WRITTEN_BY,
     Measurement,
     Profile,
     is_profile,
@@ -124,7 +125,7 @@ def parse_times(document: Any, where: str = "profile") -> Tuple[LayerTime, ...]:
             found = "it is the engine inspector's output, for --layer-info" if is_engine_info(document) else "no list"
         raise DocumentError(
             f"no profile: {found}", where=where, allowed="a list that trtexec wrote, or edgedla's cost profile",
-            hint="write it with trtexec --exportProfile=FILE, or with `edgedla bench ARTIFACT --onnx MODEL --export-profile FILE`",
+            hint=WRITTEN_BY,
         )  # fmt: skip
     times: List[LayerTime] = []
     for i, entry in enumerate(document):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -272,8 +272,16 @@ def _solved(
 
 
 def _limits_text(problem: Problem, goal: Goal) -> str:
-    limits = {k: v for k, v in asdict(problem.limits).items() if v is not None}
-    for name, value in (("latency_bound_us", goal.latency_bound_us), ("frames_per_second", goal.frames_per_second)):
+    limits, bound, fps = problem.limits, goal.latency_bound_us, goal.frames_per_second
+    parts = [f"devices {', '.join(problem.devices)}", f"at most {limits.loadables_per_core} loadables per core"]
+    if limits.max_regions is not None:
+        parts.append(f"at most {limits.max_regions} in all")
+    if limits.min_region_layers > 1:
+        parts.append(f"at least {limits.min_region_layers} layers each")
+    pools = limits.local_dram_bytes >> 20, limits.global_dram_bytes >> 20
+    parts.append("{} MiB for tensors and {} MiB for weights of a loadable".format(*pools))
+    for value, unit in ((bound, "us per frame"), (fps, "frames/s")):
         if value:
-            limits[name] = ":".join(f"{x:g}" for x in value) if isinstance(value, tuple) else value
-    return f"devices {', '.join(problem.devices)}; " + ", ".join(f"{k} {v}" for k, v in limits.items())
+            each = value if isinstance(value, tuple) else (value,)
+            parts.append(f"{', '.join(f'{x:g}' for x in each)} {unit}")
+    return "; ".join(parts)

@@ -81,8 +81,11 @@ def read_cache(path: Union[str, Path]) -> CalibrationCache:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
+    except OSError as e:
         raise DocumentError(f"the calibration cache cannot be read: {e}", where=str(path)) from e
+    except UnicodeDecodeError as e:
+        raise DocumentError("no calibration cache: it is no text", where=str(path),
+                            hint="`edgedla quantize` writes one, as calib.cache") from e  # fmt: skip
     return parse_cache(text, str(path))
 
 

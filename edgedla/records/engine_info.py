@@ -14,6 +14,7 @@ from edgedla.records.json_text import parse_json
 
 #: Above this a JSON file is no inspector output; the largest known one has some 30 MB.
 MAX_FILE_BYTES = 512 * 1024 * 1024
+_WRITTEN_BY = "write it with trtexec --exportLayerInfo=FILE --profilingVerbosity=detailed"
 
 _PROFILE = re.compile(r" \[profile \d+\]$")
 _ONNX_LAYER = re.compile(r"\[ONNX Layer: ([^\x1e]*?)\](?=\x1e|$)")
@@ -155,7 +156,7 @@ def read_engine_info(source: Union[str, os.PathLike[str], bytes, Mapping[str, An
     try:
         document = parse_json(data)
     except (ValueError, RecursionError) as e:
-        raise DocumentError(f"no layer information: it is no JSON ({e})", where=where) from e
+        raise DocumentError("no layer information: it is no valid JSON", where=where, hint=_WRITTEN_BY) from e
     return parse_engine_info(document, where)
 
 
@@ -169,7 +170,7 @@ def parse_engine_info(document: Any, where: str = "inspector output") -> EngineI
         found = described(document) or "no list named Layers"
         raise DocumentError(
             f"not the output of TensorRT's engine inspector: {found}", where=where,
-            hint="write it with trtexec --exportLayerInfo=FILE --profilingVerbosity=detailed",
+            hint=_WRITTEN_BY,
         )  # fmt: skip
     entries = document["Layers"] if isinstance(document, Mapping) else document
     layers = tuple(_layer(entry, index, where) for index, entry in enumerate(entries))

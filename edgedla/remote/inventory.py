@@ -121,9 +121,12 @@ def save_inventory(boards: Dict[str, BoardEntry], path: Optional[Path] = None) -
     """Writes the file whole, after a check that it reads back as the same.
 
     Raises:
-        UsageError, DocumentError: a name or value that the file cannot hold.
+        UsageError: a name or value that the file cannot hold.
     """
     path = path or inventory_file()
+    for name in boards:
+        if not _NAME.match(name):
+            raise UsageError(f"{name!r} is no name of a board", where="NAME", allowed="letters, digits, - and _")
     lines: List[str] = ["# The boards of `edgedla --board NAME`.", "boards:"]
     for board in boards.values():
         lines += [f"  {board.name}:", f"    host: {_quoted(str(board.address))}"]
@@ -141,7 +144,12 @@ def save_inventory(boards: Dict[str, BoardEntry], path: Optional[Path] = None) -
     with tempfile.TemporaryDirectory() as folder:
         probe = Path(folder) / "boards.yaml"
         probe.write_text(text, encoding="utf-8")
-        if read_inventory(probe) != boards:
+        try:
+            same = read_inventory(probe) == boards
+        except DocumentError as e:
+            # Its place is a line of a file that is gone.
+            raise UsageError(e.what, where=str(path), allowed=e.allowed, hint=e.hint) from e
+        if not same:
             raise UsageError("the inventory cannot hold these values", where=str(path))
     return write_atomic(path, text)
 

@@ -141,7 +141,7 @@ def test_illegal_plans_are_refused_with_their_rule(
         (options(devices={"conv9": "GPU"}), "no layer 'conv9'"),
         (options(devices={"conv1": "TPU"}), "unknown device 'TPU'"),
         (options(precisions={"conv1": "fp8"}), "unknown precision 'fp8'"),
-        (options(input_formats=parse_io_formats("fp16:chw16,fp16:chw16")), "2 input formats for 1 inputs"),
+        (options(input_formats=parse_io_formats("fp16:chw16,fp16:chw16")), "2 input formats for 1 input "),
         ({**options(precisions={"conv1": "fp16"}), "trt": "11.4.1"}, "do not exist in TensorRT 11"),
         ({"mode": "both"}, "unknown mode"),
     ],

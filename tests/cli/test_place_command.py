@@ -43,6 +43,7 @@ ANSWERS: List[Tuple[List[str], int, List[str]]] = [
     (["--target", "orin-nano-8gb", "--fail-on", "gpu-only"], 1, ["no DLA on this platform"]),
     (["--target", "orin-nano-8gb", "--useDLACore=0"], 2, ["DLA0 cannot be used"]),
     (["--devices", "DLA0"], 1, ["no device is left for layer erf (of DLA0)"]),
+    (["--objective", "energy", "--fps", "9999999"], 1, ["at most 16 loadables per core", "1e+07 frames/s"]),
     (["--devices", "NPU"], 2, ["NPU cannot be used"]),
     (["--rates", "1,2"], 2, ["2 rates for 1 models"]),
     (["--rates", "fast"], 2, ["no list of numbers"]),

@@ -260,8 +260,8 @@ def test_artifacts_without_layer_times_are_refused_before_they_run(tmp_path, cap
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--onnx", str(MODEL)], 2, "it is about --export-profile"),
-        (["--export-profile", "P", "--batch", "2"], 2, "it is about the model"),
+        (["--onnx", str(MODEL)], 2, "only --export-profile uses it"),
+        (["--export-profile", "P", "--batch", "2"], 2, "only --onnx uses it"),
         (["--export-profile", "P", "--device", "DLA0", "--device", "DLA1"], 2, "one artifact on one device"),
         (["--export-profile", "P", "--device", "DLA0=b"], 2, "one artifact on one device"),
         (["--export-profile", "P", "--onnx", "RENAMED"], 3, "stale: built from another version"),

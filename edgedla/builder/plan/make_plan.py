@@ -164,7 +164,10 @@ def formats_by_name(graph: LayerGraph, options: PlanOptions) -> Dict[str, IoForm
         ("output", graph.outputs, options.output_formats),
     ):
         if formats and len(formats) not in (1, len(group)):
-            raise UsageError(f"{len(formats)} {what} formats for {len(group)} {what}s", allowed="one, or one for each")
+            raise UsageError(
+                f"{len(formats)} {what} formats for {len(group)} {what}{'s' * (len(group) != 1)}",
+                allowed="one, or one for each",
+            )
         # trtexec takes one format for all tensors of a direction.
         formats_of.update(zip(group, formats * len(group) if len(formats) == 1 else formats))
     return {**formats_of, **options.formats}

@@ -44,13 +44,13 @@ class BenchRequest:
         if not self.profile:
             self._refuse_unused({"--onnx": self.onnx, **needs_onnx}, "--export-profile", "with --export-profile FILE")
         elif self.onnx is None:
-            self._refuse_unused(needs_onnx, "the model", "with --onnx MODEL")
+            self._refuse_unused(needs_onnx, "--onnx", "with --onnx MODEL")
 
     @staticmethod
     def _refuse_unused(values: Mapping[str, object], about: str, allowed: str) -> None:
         for name, value in values.items():
             if value is not None:
-                raise UsageError(f"it is about {about}", where=name, allowed=allowed)
+                raise UsageError(f"only {about} uses it", where=name, allowed=allowed)
 
     @property
     def device_names(self) -> Tuple[str, ...]:
