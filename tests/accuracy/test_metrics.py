@@ -105,7 +105,7 @@ def test_top1_needs_to_know_which_class_a_folder_is() -> None:
 
     assert "needs labels" in fault("top1")
     text = fault("top5", labels=[0], class_folders=3)
-    assert "which of the network's 10 classes each of the 3 folders is" in text
+    assert "3 folders of pictures for 10 classes of the network" in text
     assert "--classes" in text
     for metric, folders, classes in (("top1", 10, 10), ("top1", 0, 10), ("top1", 3, None), ("miou", 3, 10)):
         require_labels(METRICS[metric], Samples((), False, "pictures", [0], class_folders=folders), classes)

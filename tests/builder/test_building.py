@@ -164,7 +164,7 @@ def test_a_folder_that_cannot_be_written_fails_before_the_build(chain: Callable[
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(UsageError, match="not a folder"):
         build(chain(), tmp_path / "taken", request())
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="a part of this path is a file"):
         build(chain(), tmp_path / "taken" / "below", request())
 
 

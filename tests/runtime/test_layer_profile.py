@@ -421,7 +421,7 @@ def test_a_profile_that_nobody_asked_for_is_not_written(tensorrt, tmp_path):
 
 @pytest.mark.parametrize(
     ("asked", "says"),
-    [({"onnx": MODEL}, "about --export-profile"), ({"profile": True, "batch": 2}, "about the model")],
+    [({"onnx": MODEL}, "only --export-profile uses it"), ({"profile": True, "batch": 2}, "only --onnx uses it")],
 )
 def test_a_request_refuses_what_would_have_no_effect(asked, says):
     with pytest.raises(UsageError, match=says):
