@@ -119,7 +119,9 @@ def test_a_mistake_that_is_found_later_leaves_no_folder_either(
 
 def test_what_stands_in_the_way_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="a part of this path is a file"), occupied(tmp_path / "file" / WORK, "k", False):
+    with pytest.raises(UsageError, match="a part of this path is a file"), occupied(
+        tmp_path / "file" / WORK, "k", False
+    ):
         pass
     (tmp_path / "out" / WORK).mkdir(parents=True)
     (tmp_path / "out" / WORK / LOCK).symlink_to(tmp_path / "file")

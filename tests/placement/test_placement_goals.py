@@ -130,7 +130,7 @@ def test_at_a_low_frame_rate_the_dla_loses_where_its_work_costs_more() -> None:
 
 
 def test_a_frame_rate_beyond_every_device_is_refused_with_the_rate() -> None:
-    with pytest.raises(NoPlacement, match="1e\+09 frames/s"):
+    with pytest.raises(NoPlacement, match=r"1e\+09 frames/s"):
         edgedla.place(small_model(), objective="energy", frames_per_second=[1e9], **ORIN)
 
 
