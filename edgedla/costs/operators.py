@@ -68,7 +68,8 @@ def _producer_to_join(
     best: Optional[int] = None
     for name in activations:
         producer = graph.producer(name)
-        if producer is None or name in outputs or not _alone_reads(layer, name, graph):
+        # The inputs of a conditional stand behind the layers of its branches, which read them.
+        if producer is None or producer not in leader_of or name in outputs or not _alone_reads(layer, name, graph):
             continue
         leader = leader_of[producer]
         head = graph.layers[leader]
