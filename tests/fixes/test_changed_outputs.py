@@ -101,3 +101,22 @@ def test_a_second_fix_keeps_the_first_ones_decoder(tmp_path):
     again.save(tmp_path / "twice.onnx")
     assert (tmp_path / "twice.decoder.onnx").read_bytes() == (tmp_path / "once.decoder.onnx").read_bytes()
     assert "twice.decoder.onnx" in model_identity(tmp_path / "twice.onnx")["external"]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "body"),
+    [
+        ("float[n,m,l] y, float[n,m,l] z", "c = Conv(a, w) r = Reshape(c, s) y = Sigmoid(r) z = MatMul(r, w2)"),
+        ("float[n,c,h,w] y, float[n] z", "z = Identity(wb) y = Conv(a, w, z)"),
+    ],
+)
+def test_what_the_network_reads_too_is_not_cut_off(outputs, body):
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 17]> net (float[1,3,8,8] x) => ({outputs}) {{ a = Relu(x) {body} }}'
+    )
+    rng = np.random.default_rng(0)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1, 10, 64]), "s"))
+    for name, shape in (("w", (10, 3, 1, 1)), ("w2", (64, 5)), ("wb", (10,))):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(rng.standard_normal(shape).astype("f"), name))
+    fixed = edgedla.fix(model, purpose="standalone", **ORIN)
+    assert [v.name for v in fixed.model.graph.outputs] == ["y", "z"]

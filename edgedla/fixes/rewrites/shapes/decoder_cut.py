@@ -28,13 +28,17 @@ def match(network: Network, node: Any) -> Optional[Site]:
     if not outputs or outputs[0].producer() is not node or all(n.op_type in RESHAPES for n in tail):
         return None
     heads = _heads(network, tail)
-    if heads is None:
+    if not heads:
+        # Outputs of constants alone have nothing in front of them to end at.
         return None
     unknown = [n for n in tail if n.domain not in DEFAULT_DOMAINS]
     nested = [n for n in tail if any(a.type.name in ("GRAPH", "GRAPHS") for a in n.attributes.values())]
     if unknown or nested:
         what = f"{unknown[0].op_type} is no ONNX operator" if unknown else f"{nested[0].op_type} holds a graph"
         raise Refused(f"its decoder cannot run by itself: {what}")
+    shared = [v for n in network.graph if n in tail for v in n.outputs if any(u.node not in tail for u in v.uses())]
+    if shared:
+        raise Refused(f"the network reads {shared[0].name} of its decoder too")
     if not network.goal.change_outputs:
         raise Refused(f"{len(heads)} convolutions would be the outputs: allow it with --change-outputs")
     names = ", ".join(v.name for v in outputs)
@@ -107,6 +111,12 @@ REWRITE = Rewrite(
         ),
         holds("x 1x8x1x1, w 10x8x1x1", "c = Conv(x, w) f = Flatten(c) y = Softmax<axis = 1>(f)", change_outputs=True),
         refuses(_INPUTS, _HEADS + _JOIN, "--change-outputs"),
+        refuses(
+            "x 1x8x6x6, w1 12x8x1x1, w2 12x12x1x1",
+            "p = Conv(x, w1) r = Softmax<axis = 1>(p) z = Conv(r, w2) y = Mul(r, z)",
+            "reads r",
+            change_outputs=True,
+        ),
         no_pattern("x 1x8x6x6, w 12x8x1x1", "p = Conv(x, w) y = Sigmoid(p)", change_outputs=True),
         no_pattern("x 1x8x6x6, w 12x8x1x1", "p = Conv(x, w) y = Flatten(p)", change_outputs=True),
         no_pattern("x 1x80, w 80x10", "p = MatMul(x, w) y = Softmax(p)", change_outputs=True),
