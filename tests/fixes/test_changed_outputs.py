@@ -120,3 +120,12 @@ def test_what_the_network_reads_too_is_not_cut_off(outputs, body):
         model.graph.initializer.append(onnx.numpy_helper.from_array(rng.standard_normal(shape).astype("f"), name))
     fixed = edgedla.fix(model, purpose="standalone", **ORIN)
     assert [v.name for v in fixed.model.graph.outputs] == ["y", "z"]
+
+
+def test_an_output_whose_dims_nobody_finds_stays_open():
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> net (float[1,3,8,8] x) => (float[n,c,h,w] y, int64[] z) '
+        "{ y = HardSwish(x) z = NonZero(y) }"
+    )
+    fixed = edgedla.fix(model, only="hard-sigmoid", purpose="standalone", **ORIN)
+    assert [v.shape for v in fixed.model.graph.outputs][1] is None

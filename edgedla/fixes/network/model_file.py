@@ -122,7 +122,9 @@ def _new_outline(name: str, tensor: Any) -> Any:
 
 
 def _checkable(model: Any) -> Any:
-    """The outline; large weights stand as inputs there, for onnx.checker looks for their files."""
+    """The outline as onnx.checker takes it: large weights stand as inputs, for it looks for their files, and every output has dims,
+    which exporters leave out and shape inference does not always find.
+    """
     import onnx
 
     proto = outline(model)
@@ -132,6 +134,9 @@ def _checkable(model: Any) -> Any:
                 onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
             )
             proto.graph.initializer.remove(tensor)
+    for output in proto.graph.output:
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.shape.SetInParent()
     return proto
 
 
@@ -230,12 +235,7 @@ def require_sound(model: Any) -> None:
     """Raises:
     ModelError: onnx.checker refuses the model.
     """
-    proto = _checkable(model)
-    for output in proto.graph.output:
-        # Exporters leave the dims of outputs open, and shape inference finds them.
-        if output.type.HasField("tensor_type"):
-            output.type.tensor_type.shape.SetInParent()
-    _check(proto, "the model", model.graph.name)
+    _check(_checkable(model), "the model", model.graph.name)
 
 
 def _check(proto: Any, what: str, name: str) -> None:
