@@ -194,6 +194,7 @@ def _end_earlier(network: Network, rewrite: str, site: Site, cut: Cut, record: b
     graph.outputs[:] = [*kept[:first], *heads, *kept[first:]]
     for node in reversed(site.nodes):
         graph.remove(node, safe=True)
+    network.cut_off = True
     names = tuple(v.name for v in cut.heads)
     changed = tuple(
         ChangedOutput(v.name, tuple(d if isinstance(d, int) else -1 for d in v.shape or ()), names, decoder=True)

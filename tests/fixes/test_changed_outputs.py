@@ -99,8 +99,25 @@ def test_a_second_fix_keeps_the_first_ones_decoder(tmp_path):
     again = edgedla.fix(tmp_path / "once.onnx", **ORIN, purpose="strict")
     assert [o.name for o in again.outputs] == ["y"]
     again.save(tmp_path / "twice.onnx")
+    assert (tmp_path / "twice.onnx").read_bytes() == (tmp_path / "once.onnx").read_bytes()
     assert (tmp_path / "twice.decoder.onnx").read_bytes() == (tmp_path / "once.decoder.onnx").read_bytes()
     assert "twice.decoder.onnx" in model_identity(tmp_path / "twice.onnx")["external"]
+
+
+@pytest.mark.parametrize("last", ["y = Identity(c)", "y = Neg(c)"])
+def test_a_crop_behind_a_transposed_convolution_is_no_decoder(last, tmp_path):
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> net (float[1,8,6,6] x) => (float[1,4,12,12] y) '
+        f"{{ a = Relu(x) c = ConvTranspose<strides = [2, 2], pads = [1, 1, 1, 1]>(a, w) {last} }}"
+    )
+    weight = np.random.default_rng(0).standard_normal((8, 4, 4, 4))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight.astype("f"), "w"))
+    fixed = edgedla.fix(model, purpose="standalone", **ORIN)
+    assert fixed.network.within
+    assert [v.name for v in fixed.model.graph.outputs] == ["c" if "Neg" in last else "y"]
+    fixed.save(tmp_path / "once.onnx")
+    edgedla.fix(tmp_path / "once.onnx", purpose="standalone", **ORIN).save(tmp_path / "twice.onnx")
+    assert (tmp_path / "twice.onnx").read_bytes() == (tmp_path / "once.onnx").read_bytes()
 
 
 @pytest.mark.parametrize(

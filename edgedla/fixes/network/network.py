@@ -44,6 +44,7 @@ class Network:
     Attributes:
         model: onnx_ir.Model. graph: its main graph; subgraphs and functions are left as they are.
         opset: of the default domain.
+        cut_off: whether a rewrite has taken a decoder off it.
     """
 
     def __init__(self, model: Any, goal: Goal) -> None:
@@ -52,6 +53,7 @@ class Network:
         self.goal = goal
         versions = [v for d, v in model.graph.opset_imports.items() if d in DEFAULT_DOMAINS]
         self.opset: int = versions[0] if versions else 0
+        self.cut_off = False
         self._read: Dict[int, Tuple[Any, Optional[np.ndarray]]] = {}
         self._names: Optional[Set[str]] = None
 

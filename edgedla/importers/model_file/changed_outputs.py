@@ -83,4 +83,7 @@ def decoder_path(model: Path) -> Path:
 
 def named(outputs: Sequence[ChangedOutput]) -> Dict[str, ChangedOutput]:
     """By old name; of an output that changed twice the first state counts."""
-    return {output.name: output for output in reversed(outputs)}
+    first: Dict[str, ChangedOutput] = {}
+    for output in outputs:
+        first.setdefault(output.name, output)
+    return first

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any, List, Optional, Set
 
 from edgedla.fixes.network.network import DEFAULT_DOMAINS, Network
+from edgedla.fixes.rewrites.convolution.deconv_crop import FIRST_SLICE
 from edgedla.fixes.rewrites.shapes.patterns import RESHAPES
 from edgedla.fixes.site import Cut, Refused, Rewrite, Site, holds, no_pattern, refuses
+from edgedla.importers.model_file.changed_outputs import METADATA, changed_outputs
 
 #: A Conv with at most so many weights behind a Softmax is part of a decoder: that of YOLOv8's box distributions has 16.
 MOST_DECODER_WEIGHTS = 64
@@ -39,6 +41,11 @@ def match(network: Network, node: Any) -> Optional[Site]:
     shared = [v for n in network.graph if n in tail for v in n.outputs if any(u.node not in tail for u in v.uses())]
     if shared:
         raise Refused(f"the network reads {shared[0].name} of its decoder too")
+    if (
+        network.cut_off
+        or changed_outputs(network.model.metadata_props.get(METADATA), network.graph.name).decoder_sha256
+    ):
+        raise Refused("a decoder was cut off before, and one file beside the model holds it")
     if not network.goal.change_outputs:
         raise Refused(f"{len(heads)} convolutions would be the outputs: allow it with --change-outputs")
     names = ", ".join(v.name for v in outputs)
@@ -67,9 +74,19 @@ def _tail(network: Network) -> Set[Any]:
         values = [v for v in node.inputs if v is not None and not network.is_constant(v)]
         dims = [network.shape(v) for v in (*values, *node.outputs)]
         inside = any(v.producer() in tail for v in values)
-        if node.op_type in SPATIAL and not inside and all(d is not None and len(d) == 4 for d in dims):
+        if (
+            (node.op_type in SPATIAL or _crops(network, node))
+            and not inside
+            and all(d is not None and len(d) == 4 for d in dims)
+        ):
             tail.discard(node)
     return tail
+
+
+def _crops(network: Network, node: Any) -> bool:
+    """Whether it is what deconv-crop puts behind a transposed convolution, which the DLA runs."""
+    behind = network.producer(node.inputs[0], "ConvTranspose") if node.op_type == "Slice" else None
+    return behind is not None and network.goal.trt >= FIRST_SLICE
 
 
 def _is_network(network: Network, node: Any) -> bool:
@@ -118,6 +135,12 @@ REWRITE = Rewrite(
             change_outputs=True,
         ),
         no_pattern("x 1x8x6x6, w 12x8x1x1", "p = Conv(x, w) y = Sigmoid(p)", change_outputs=True),
+        no_pattern(
+            "x 1x8x6x6, w 8x4x4x4",
+            "p = ConvTranspose<strides = [2, 2]>(x, w) s = Constant<value_ints = [1, 1]>() "
+            "e = Constant<value_ints = [13, 13]>() a = Constant<value_ints = [2, 3]>() y = Slice(p, s, e, a)",
+            change_outputs=True,
+        ),
         no_pattern("x 1x8x6x6, w 12x8x1x1", "p = Conv(x, w) y = Flatten(p)", change_outputs=True),
         no_pattern("x 1x80, w 80x10", "p = MatMul(x, w) y = Softmax(p)", change_outputs=True),
     ),
