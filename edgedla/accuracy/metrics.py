@@ -17,6 +17,8 @@ Outputs = Mapping[str, np.ndarray]
 #: Resamples of a bootstrap interval.
 RESAMPLES = 1000
 _Z95 = 1.959963984540054
+#: Of a mask at most: its pixels are bytes.
+_CLASSES = 256
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,11 @@ def _top(k: int) -> Callable[[Outputs, Any, Optional[Outputs]], float]:
         scores = _scores(outputs)
         if not 0 <= int(label) < len(scores):
             raise DataError(f"label {label} for {len(scores)} classes", allowed=f"0 to {len(scores) - 1}")
-        # Of equal scores the first comes first, as in argmax: a network of one level everywhere must not be right.
-        before = np.sum(scores > scores[int(label)]) + np.sum(scores[: int(label)] == scores[int(label)])
-        return float(before < k)
+        own = scores[int(label)]
+        # Of equal scores the first comes first, as in argmax: a network of one level everywhere must not be right. Nor must one
+        # of NaN, which is larger than nothing.
+        before = np.sum(~(scores <= own)) + np.sum(scores[: int(label)] == own)
+        return float(before < k and own == own)
 
     return value
 
@@ -121,8 +125,9 @@ def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray
     if len(outputs) != 1:
         raise UsageError(f"mIoU of {len(outputs)} outputs", allowed="one output of class scores (1, C, H, W)")
     scores = np.asarray(next(iter(outputs.values())))
-    classes = scores.shape[1] if scores.ndim == 4 else int(scores.max()) + 1
-    predicted = scores.argmax(1)[0] if scores.ndim == 4 else scores.reshape(scores.shape[-2:]).astype(int)
+    by_scores = scores.ndim == 4 and scores.shape[1] > 1
+    predicted = scores.argmax(1)[0] if by_scores else _class_map(scores)
+    classes = scores.shape[1] if by_scores else _CLASSES
     truth = np.asarray(label).astype(np.int64)
     if not truth.ndim:
         raise DataError(
@@ -133,9 +138,25 @@ def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray
         raise DataError(f"a mask of {list(truth.shape)} pixels for an output of {list(predicted.shape)}")
     # 255 marks pixels that do not count, as in Pascal VOC and Cityscapes.
     used = (truth >= 0) & (truth < classes) & (truth != 255)
-    size = classes if scores.ndim == 4 else 256
-    result: np.ndarray = np.bincount(truth[used] * size + np.minimum(predicted[used], size - 1), minlength=size * size)
+    size = int(classes)
+    result: np.ndarray = np.bincount(truth[used] * size + predicted[used], minlength=size * size)
     return result.reshape(size, size)
+
+
+def _class_map(numbers: np.ndarray) -> np.ndarray:
+    """(H, W) of an output that holds the class of each pixel, behind an ArgMax.
+
+    Raises:
+        UsageError: it holds other numbers, as one channel of scores does.
+    """
+    pixels = numbers.reshape(-1)
+    if numbers.ndim < 2 or numbers.shape[-2] * numbers.shape[-1] != pixels.size or np.any(pixels != np.rint(pixels)):
+        raise UsageError(
+            f"mIoU of an output of {list(numbers.shape)}", allowed="class scores (1, C, H, W) of two classes or more, or classes (1, H, W)",
+            hint="a metric of your own takes any: module:function",
+        )  # fmt: skip
+    classes: np.ndarray = np.clip(pixels, 0, _CLASSES - 1).astype(np.int64).reshape(numbers.shape[-2:])
+    return classes
 
 
 def _mean_iou(values: Sequence[np.ndarray]) -> float:

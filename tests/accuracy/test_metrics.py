@@ -45,6 +45,14 @@ def test_a_metric_is_one_at_its_best_and_lower_where_outputs_are_worse(name: str
     assert figures[1] < figures[0]
 
 
+def test_an_output_of_no_number_is_never_right() -> None:
+    nothing = {"y": np.full((1, 3), np.nan)}
+    assert [METRICS["top1"].of_sample(nothing, label, None) for label in (0, 1, 2)] == [0.0, 0.0, 0.0]
+    assert METRICS["top5"].of_sample(nothing, 0, None) == 0.0
+    partly = {"y": np.asarray([[np.nan, 0.7, 0.2]])}
+    assert METRICS["top1"].of_sample(partly, 1, None) == 0.0
+
+
 def test_cosine_is_against_the_reference() -> None:
     metric = METRICS["cosine"]
     assert metric.of_sample({"y": np.asarray([1.0, 0.0])}, None, {"y": np.asarray([1.0, 1.0])}) == pytest.approx(
@@ -62,6 +70,19 @@ def test_miou_is_over_all_pixels_of_all_samples() -> None:
     assert metric.figure(values) == pytest.approx(0.5)
     with pytest.raises(DataError, match="a mask of"):
         metric.of_sample({"y": scores}, np.zeros((2, 2)), None)
+
+
+def test_miou_of_classes_behind_an_argmax_counts_the_classes_that_were_not_found() -> None:
+    metric = METRICS["miou"]
+    truth = np.asarray([[0, 0, 1, 255]])
+    for found in (np.zeros((1, 1, 4), np.int64), np.zeros((1, 1, 1, 4), np.int64), np.zeros((1, 4), np.float32)):
+        # Class 0: found three times, true twice. Class 1: never found.
+        assert metric.figure([metric.of_sample({"y": found}, truth, None)]) == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_miou_of_one_channel_of_scores_is_refused() -> None:
+    with pytest.raises(UsageError, match="two classes or more"):
+        METRICS["miou"].of_sample({"y": np.full((1, 1, 1, 4), 0.3)}, np.zeros((1, 4)), None)
 
 
 @given(st.integers(0, 300), st.integers(1, 300))
