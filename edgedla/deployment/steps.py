@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
@@ -12,7 +13,7 @@ from edgedla.deployment.candidate import Candidate
 from edgedla.deployment.data import Parts
 from edgedla.deployment.request import DeployRequest
 from edgedla.deployment.store import Step, Store
-from edgedla.errors import NoPlacement
+from edgedla.errors import DataError, NoPlacement, RunError
 from edgedla.files import sha256_of, write_atomic
 from edgedla.quantization.samples import Samples
 
@@ -173,7 +174,7 @@ class Steps:
                 evaluation = evaluate(network, samples, metric, self.reference())
             finally:
                 runner.close()
-            return _score(evaluation, part == "final")
+            return _score(evaluation, part == "final", samples.detail)
 
         rests_on = {
             "artifact": digest, "model": self.source_sha256, "metric": self._metric(), "part": part,
@@ -216,9 +217,20 @@ class Steps:
         return (self.request.metric, self.request.decode, self.request.reg_max, self.request.iou)
 
 
-def _score(evaluation: Any, with_intervals: bool) -> Dict[str, Any]:
-    """An evaluation as a step keeps it; `drop`: how far the metric fell against FP32."""
+def _score(evaluation: Any, with_intervals: bool, where: str) -> Dict[str, Any]:
+    """An evaluation as a step keeps it; `drop`: how far the metric fell against FP32.
+
+    Raises:
+        DataError: the metric of the model in FP32 is no number. RunError: that of the step is none.
+    """
     score, against, difference = evaluation.score, evaluation.against, evaluation.difference
+    if not math.isfinite(against.value):
+        raise DataError(
+            f"{score.metric} of the model in FP32 is no number", where=where,
+            hint="a mAP of frames without an object is none, for example: give more samples",
+        )  # fmt: skip
+    if not math.isfinite(score.value):
+        raise RunError(f"{score.metric} of {score.network} is no number, in FP32 {against.value:.4g}", where=where)
     row = {
         "metric": score.metric,
         "basis": score.basis,

@@ -224,14 +224,17 @@ def test_a_metric_of_a_file_and_what_is_told_of_a_broken_one(
     own = tmp_path / "own.py"
     own.write_text(
         "def peak(outputs, label):\n    return outputs['y'].max() > 1\n\ndef bad(outputs, label):\n    raise KeyError('q')\n"
+        "\ndef none(outputs, label):\n    return float('nan')\n"
     )
     line = ["evaluate", str(model), "--data", str(samples), "--metric"]
     assert exit_code_of([*line, f"{own}:peak"]) == 0
     assert "80 samples" in capsys.readouterr().out
     assert exit_code_of([*line, f"{own}:bad"]) == 6
     assert "the metric fails: KeyError('q')" in capsys.readouterr().err
+    # A fall that is no number keeps no bound.
+    assert exit_code_of([*line, f"{own}:none", "--against", str(model), "--max-drop", "1"]) == 1
     assert exit_code_of([*line, f"{own}:gone"]) == 2
-    assert "gone is not there (allowed: bad, peak)" in capsys.readouterr().err
+    assert "gone is not there (allowed: bad, none, peak)" in capsys.readouterr().err
     assert exit_code_of([*line, "no_such_module:f"]) == 2
     assert "FILE.py:function needs none" in capsys.readouterr().err
 

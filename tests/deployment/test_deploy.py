@@ -16,7 +16,7 @@ import edgedla
 from edgedla.cli.main import exit_code_of
 from edgedla.deployment.commands import commands_of
 from edgedla.deployment.request import DeployRequest
-from edgedla.errors import DataError, UsageError
+from edgedla.errors import DataError, RunError, UsageError
 from edgedla.reports.deployment import FORMATS, render_deployment
 from edgedla.reports.deployment.rows import gain
 from tests.models import node, onnx_model
@@ -52,6 +52,22 @@ def test_int8_is_kept_where_the_metric_holds(model: Path, samples: Path, tmp_pat
     assert [detail[k].split(" of ")[0] for k in ("calibration", "search", "final")] == [
         "samples 0 to 8", "samples 9 to 11", "samples 12 to 14",
     ]  # fmt: skip
+
+
+def test_a_metric_that_is_no_number_fails_the_step_or_the_samples(model: Path, samples: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "import numpy as np\n"
+        "def steps(outputs, label):\n"
+        "    y = outputs['y']\n"
+        "    return float('nan') if np.array_equal(y, y.astype('f2')) else 0.5\n"
+        "def never(outputs, label):\n"
+        "    return float('nan')\n"
+    )
+    metric = f"{tmp_path}/own.py:steps"
+    with pytest.raises(RunError, match="no number, in FP32 0.5"):
+        edgedla.deploy(model, tmp_path / "out", level=0, data=samples, metric=metric, **TARGET)
+    with pytest.raises(DataError, match="in FP32 is no number"):
+        edgedla.deploy(model, tmp_path / "other", level=0, data=samples, metric=f"{tmp_path}/own.py:never", **TARGET)
 
 
 def test_int8_is_rejected_where_the_metric_falls(model: Path, samples: Path, tmp_path: Path) -> None:

@@ -52,10 +52,10 @@ def evaluate(network: str, data: str, against: Optional[str], **given: Any) -> i
         other = open_network(against, given["shapes"], devices) if against is not None else None
         result = _evaluated(opened, other, metric, data, given)
     echo(render_evaluation(result, given["output_format"]), nl=False)
-    dropped = (
-        result.difference is not None and given["max_drop"] is not None and -result.difference[0] > given["max_drop"]
-    )
-    return 1 if dropped else 0
+    if result.difference is None or given["max_drop"] is None:
+        return 0
+    # A difference that is no number keeps no bound.
+    return 0 if -result.difference[0] <= given["max_drop"] else 1
 
 
 def _on_device(stack: ExitStack, artifact: Any, name: str) -> Any:
