@@ -268,9 +268,17 @@ def preprocess_options(file: bool = True) -> Callable[[Command], Command]:
     """--mean, --std, --fit, --colour, and with `file` --preprocess FILE."""
     options = [
         click.option(
-            "--mean", callback=_three, metavar="R,G,B", help="Subtracted, in pixel values 0 to 255.  [default: 0]"
+            "--mean",
+            callback=_three,
+            metavar="A,B,C",
+            help="Subtracted, in pixel values 0 to 255, in the order of --colour.  [default: 0]",
         ),
-        click.option("--std", callback=_three, metavar="R,G,B", help="Divided by; 255 makes 0..1.  [default: 255]"),
+        click.option(
+            "--std",
+            callback=_three,
+            metavar="A,B,C",
+            help="Divided by, in the order of --colour; 255 makes 0..1.  [default: 255]",
+        ),
         click.option("--fit", type=click.Choice(["letterbox", "stretch", "crop"]), help="[default: letterbox]"),
         click.option("--colour", "--color", "colour", type=click.Choice(["rgb", "bgr"]), help="[default: rgb]"),
     ]

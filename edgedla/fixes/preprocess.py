@@ -94,7 +94,7 @@ def embed(model: Any, wanted: Embedded, goal: Goal) -> str:
     """Changes the onnx_ir.Model in place; returns what its input takes now, in a sentence.
 
     Raises:
-        UsageError: the release takes no 8-bit input.
+        UsageError: the release takes no 8-bit input, the model holds its preprocessing, or has another count of channels.
         ModelError: the model has several inputs, or one that is no image.
     """
     if wanted.uint8 and goal.trt < FIRST_UINT8:
@@ -103,9 +103,14 @@ def embed(model: Any, wanted: Embedded, goal: Goal) -> str:
             where="--embed-preprocess",
             allowed="uint8 from TensorRT 8.5 on",
         )
+    if METADATA in model.metadata_props:
+        raise UsageError(
+            "the model holds its preprocessing already, and would scale twice", where="--embed-preprocess",
+            hint="put it into the model as it was before",
+        )  # fmt: skip
     network = Network(model, goal)
     x, channels, dtype = _image(network)
-    mean, std = (np.broadcast_to(np.asarray(v, np.float64), (channels,)) for v in (wanted.mean, wanted.std))
+    mean, std = (_of_channels(v, channels) for v in (wanted.mean, wanted.std))
     if wanted.int8:
         mean = mean - MIDDLE
     order = np.arange(channels)[::-1] if wanted.swaps and channels == 3 else np.arange(channels)
@@ -144,6 +149,22 @@ def embed(model: Any, wanted: Embedded, goal: Goal) -> str:
     model.metadata_props[METADATA] = taken.to_text()
     kind = "8-bit pixel values" if wanted.uint8 else "pixel values - 128" if wanted.int8 else "pixel values 0 to 255"
     return f"{x.name} takes {kind} in {wanted.takes.upper()} order; mean, std and colour order are in the model"
+
+
+def _of_channels(numbers: Tuple[float, ...], channels: int) -> np.ndarray:
+    """One for each channel; three that are equal serve a grey image too.
+
+    Raises:
+        UsageError: another count.
+    """
+    given = numbers[:1] if len(set(numbers)) == 1 else numbers
+    if len(given) not in (1, channels):
+        raise UsageError(
+            f"{':'.join(f'{n:g}' for n in numbers)} for {channels} channel{'s' * (channels > 1)}",
+            where="--embed-preprocess", allowed="one number, or one for each channel",
+        )  # fmt: skip
+    result: np.ndarray = np.broadcast_to(np.asarray(given, np.float64), (channels,))
+    return result
 
 
 def _image(network: Network) -> Tuple[Any, int, np.dtype]:
@@ -205,7 +226,7 @@ def prove_embedding(original: Any, embedded: Any, wanted: Embedded, seed: int = 
     shape = [int(d) for d in original.graph.inputs[0].shape]
     name, dtype = original.graph.inputs[0].name, original.graph.inputs[0].dtype.numpy()
     grey = np.random.default_rng(seed).integers(0, 256, shape)
-    mean, std = (np.broadcast_to(np.asarray(v), (shape[1],))[None, :, None, None] for v in (wanted.mean, wanted.std))
+    mean, std = (_of_channels(v, shape[1])[None, :, None, None] for v in (wanted.mean, wanted.std))
     ordered = grey[:, ::-1] if wanted.swaps and shape[1] == 3 else grey
     ready = ((ordered - mean) / std).astype(dtype)
     outputs = [v.name for v in original.graph.outputs]

@@ -134,6 +134,16 @@ def test_what_cannot_be_done_is_said():
         edgedla.fix(network("y = Conv(x, w)"), target="xavier", trt="8.4", embed_preprocess=Embedded(uint8=True))
     with pytest.raises(ModelError, match="N x 3 x H x W"):
         edgedla.fix(network("y = Conv(x, w)", channels=5), **ORIN, embed_preprocess=Embedded())
+    with pytest.raises(UsageError, match="for 1 channel"):
+        edgedla.fix(network("y = Conv(x, w)", channels=1), **ORIN, embed_preprocess=Embedded(MEAN, STD))
+    once = edgedla.fix(network("y = Conv(x, w)"), **ORIN, embed_preprocess=Embedded(MEAN, STD)).to_proto()
+    with pytest.raises(UsageError, match="scale twice"):
+        edgedla.fix(once, **ORIN, embed_preprocess=Embedded(MEAN, STD))
+
+
+def test_the_defaults_serve_a_grey_image():
+    fixed = edgedla.fix(network("y = Conv(x, w)", channels=1), **ORIN, embed_preprocess=Embedded(uint8=True)).to_proto()
+    assert fixed.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.UINT8
 
 
 @pytest.mark.parametrize(
