@@ -83,7 +83,20 @@ def _scores(outputs: Outputs) -> np.ndarray:
         raise UsageError(
             f"top-1 of {len(outputs)} outputs", allowed="one output, or a metric of your own: module:function"
         )
-    return np.asarray(next(iter(outputs.values()))).reshape(-1)
+    scores = np.asarray(next(iter(outputs.values())))
+    _require_one(scores)
+    return scores.reshape(-1)
+
+
+def _require_one(scores: np.ndarray) -> None:
+    """Raises:
+    UsageError: the output holds the answers to several pictures.
+    """
+    if scores.ndim > 1 and 1 < scores.shape[0] < scores.size:
+        raise UsageError(
+            f"an output of {list(scores.shape)} for one label", allowed="a batch of 1",
+            hint="evaluate the model in a batch of 1, or by a metric of your own: module:function",
+        )  # fmt: skip
 
 
 def _top(k: int) -> Callable[[Outputs, Any, Optional[Outputs]], float]:
@@ -126,6 +139,8 @@ def _confusion(outputs: Outputs, label: Any, _: Optional[Outputs]) -> np.ndarray
         raise UsageError(f"mIoU of {len(outputs)} outputs", allowed="one output of class scores (1, C, H, W)")
     scores = np.asarray(next(iter(outputs.values())))
     by_scores = scores.ndim == 4 and scores.shape[1] > 1
+    if by_scores:
+        _require_one(scores)
     predicted = scores.argmax(1)[0] if by_scores else _class_map(scores)
     classes = scores.shape[1] if by_scores else _CLASSES
     truth = np.asarray(label).astype(np.int64)

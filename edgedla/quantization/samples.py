@@ -6,7 +6,6 @@ import math
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union, overload
 
@@ -236,16 +235,31 @@ def load_samples(
         parts.append(feeds_of(arrays, inputs, str(file)))
         require_undamaged(file, sorted(used))
         if "labels" in arrays and all(spec.name != "labels" for spec in inputs):
-            labels.extend(islice(arrays["labels"], len(parts[-1])))
+            labels.extend(_labels(arrays["labels"], len(parts[-1]), inputs, str(file)))
         read += len(parts[-1])
         if limit is not None and read >= limit:
             break
     feeds = Joined(parts, limit)
     if labels and len(labels) < len(feeds):
-        raise DataError(f"{len(labels)} labels for {len(feeds)} samples", where=str(root), allowed="one per sample")
+        raise DataError("some files have labels and some have none", where=str(root), allowed="one per sample")
     return Samples(
         feeds, False, f"{len(feeds)} samples of {root.name}", labels[: len(feeds)] or None, identity_of(files)
     )
+
+
+def _labels(given: Any, count: int, inputs: Sequence[InputSpec], where: str) -> List[Any]:
+    """One label a sample; those of a batch together, as an array.
+
+    Raises:
+        DataError: there are more or fewer.
+    """
+    every = list(given) if given.ndim else [given]
+    batch = inputs[0].shape[0] if inputs[0].shape else 1
+    if batch > 1 and len(every) == count * batch:
+        return [np.stack(every[i : i + batch]) for i in range(0, len(every), batch)]
+    if len(every) != count:
+        raise DataError(f"{len(every)} labels for {count} samples", where=where, allowed="one per sample")
+    return every
 
 
 def identity_of(files: Sequence[Path]) -> str:

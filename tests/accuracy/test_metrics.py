@@ -45,6 +45,14 @@ def test_a_metric_is_one_at_its_best_and_lower_where_outputs_are_worse(name: str
     assert figures[1] < figures[0]
 
 
+def test_the_answers_of_a_batch_are_no_answer_to_one_label() -> None:
+    with pytest.raises(UsageError, match="a batch of 1"):
+        METRICS["top1"].of_sample({"y": np.zeros((4, 5))}, 0, None)
+    with pytest.raises(UsageError, match="a batch of 1"):
+        METRICS["miou"].of_sample({"y": np.zeros((4, 3, 2, 2))}, np.zeros((2, 2)), None)
+    assert METRICS["top1"].of_sample({"y": np.asarray([0.1, 0.9])}, 1, None) == 1.0
+
+
 def test_an_output_of_no_number_is_never_right() -> None:
     nothing = {"y": np.full((1, 3), np.nan)}
     assert [METRICS["top1"].of_sample(nothing, label, None) for label in (0, 1, 2)] == [0.0, 0.0, 0.0]

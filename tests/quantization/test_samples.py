@@ -109,6 +109,15 @@ def test_labels_come_with_the_samples(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.ones((3, 3, 4, 4)), labels=[1])
     with pytest.raises(DataError, match="1 labels for 3 samples"):
         load_samples(tmp_path, [SPEC])
+    np.savez(tmp_path / "a.npz", x=np.ones((3, 3, 4, 4)), labels=[1, 2, 3, 4])
+    with pytest.raises(DataError, match="4 labels for 3 samples"):
+        load_samples(tmp_path, [SPEC])
+
+
+def test_labels_of_a_batch_stay_together(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.ones((4, 3, 4, 4)), labels=[1, 2, 3, 4])
+    samples = load_samples(tmp_path, [InputSpec("x", (2, 3, 4, 4), np.float32)])
+    assert [label.tolist() for label in samples.labels or ()] == [[1, 2], [3, 4]]
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
