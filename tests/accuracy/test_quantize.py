@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, Tuple
 
 import numpy as np
+import onnx
 import pytest
 
 import edgedla
@@ -47,6 +48,25 @@ def test_scales_errors_and_files(network: Any, data: Data, tmp_path: Path) -> No
     document = json.loads(paths[1].read_text())
     assert document["basis"] == "simulated"
     assert document["sqnr_db"] == pytest.approx(result.sqnr_db, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "int8"),
+    [
+        ("k = Constant<value_float = 2.0>() a = Mul(x, k) f = Constant<value_floats = [0.5]>() b = Add(a, f) y = Conv(b, w)", 3),
+        # A window that the DLA does not take: all of it runs on the GPU.
+        ("y = MaxPool<kernel_shape = [9, 9], pads = [4, 4, 4, 4]>(x)", 0),
+    ],
+)  # fmt: skip
+def test_constants_in_any_form_and_networks_with_nothing_to_round(nodes: str, int8: int) -> None:
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : 17]> net (float[1,4,12,12] x) => (float[1,4,12,12] y) {{ {nodes} }}'
+    )
+    weight = np.random.default_rng(0).standard_normal((4, 4, 1, 1))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight.astype("f"), "w"))
+    result = quantize(model, None, QuantizeRequest("agx-orin-64gb"))
+    assert result.nodes["dla_int8"] == int8
+    assert result.sqnr_db > 25
 
 
 def test_the_adjustable_simulation_is_the_plan_s_own(network: Any, data: Data) -> None:

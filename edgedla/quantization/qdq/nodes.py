@@ -48,9 +48,24 @@ def constants_of(model: Any) -> Dict[str, Any]:
     """Initializers and Constant nodes by name, as onnx.TensorProto."""
     constants = {i.name: i for i in model.graph.initializer}
     for node in model.graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            constants[node.output[0]] = node.attribute[0].t
+        if node.op_type == "Constant" and node.attribute:
+            tensor = _tensor_of(node.attribute[0])
+            if tensor is not None:
+                constants[node.output[0]] = tensor
     return constants
+
+
+def _tensor_of(entry: Any) -> Optional[Any]:
+    """What a Constant node's attribute holds; None of texts and sparse tensors."""
+    from onnx import numpy_helper
+
+    if entry.name == "value":
+        return entry.t
+    numbers = {
+        "value_float": (entry.f, np.float32), "value_floats": (list(entry.floats), np.float32),
+        "value_int": (entry.i, np.int64), "value_ints": (list(entry.ints), np.int64),
+    }.get(entry.name)  # fmt: skip
+    return None if numbers is None else numpy_helper.from_array(np.asarray(*numbers))
 
 
 def read_quantizer(node: Any, constants: Mapping[str, Any], *, weights: Optional[str] = None) -> Quantizer:
