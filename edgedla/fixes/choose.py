@@ -130,6 +130,9 @@ class Chooser:
         if sites and not self._rank(after, len(sites)) < self._rank(before, 0):
             dropped = self._added(self._none_left(dropped), before, bundles)
             after, sites = self._trial(dropped)
+        elif dropped:
+            dropped = self._back(dropped, bundles)
+            after, sites = self._trial(dropped)
         self.sites = sites
         return Choice(dropped, before, after, tuple(bundles), len(self._seen))
 
@@ -155,6 +158,21 @@ class Chooser:
             bundles.append(Bundle(title, tuple(sorted(keys)), better, self._value(figures), self._value(best)))
             if better:
                 dropped, best, count = dropped - keys, figures, len(sites)
+        return dropped
+
+    def _back(self, dropped: FrozenSet[Key], bundles: List[Bundle]) -> FrozenSet[Key]:
+        """Without what went after it, what did not pay in their company may: each kind that went is tried once more."""
+        for title, keys in self._by_rewrite(frozenset()):
+            figures, sites = self._trial(dropped)
+            if self._enough(figures) or len(self._seen) >= self._most:
+                break
+            if not keys & dropped:
+                continue
+            more, more_sites = self._trial(dropped - keys)
+            better = self._rank(more, len(more_sites)) < self._rank(figures, len(sites))
+            if better:
+                bundles.append(Bundle(title, tuple(sorted(keys)), True, self._value(more), self._value(figures)))
+                dropped = dropped - keys
         return dropped
 
     def _none_left(self, dropped: FrozenSet[Key]) -> FrozenSet[Key]:
