@@ -115,6 +115,27 @@ def test_a_paired_difference_is_narrower_than_its_parts() -> None:
     assert 0 <= low < high < 0.03
 
 
+def test_two_networks_that_agree_on_few_samples_may_still_differ() -> None:
+    agreed = [1.0] * 20
+    low, high = METRICS["top1"].difference_interval(agreed, agreed)
+    # One that is wrong on a tenth of all agrees on 20 with a chance of 12 %.
+    assert low == -high
+    assert 0.05 < high < 0.15
+    assert METRICS["top1"].difference_interval([1.0] * 5, [0.0] * 5)[1] == 1.0
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1])
+def test_the_interval_of_a_difference_holds_it_19_times_in_20(share: float) -> None:
+    rng = np.random.default_rng(0)
+    held = []
+    for _ in range(400):
+        first = (rng.random(100) < 0.9).astype(float)
+        second = np.where(rng.random(100) < share, 0.0, first)
+        low, high = METRICS["top1"].difference_interval(list(first), list(second))
+        held.append(low <= 0.9 * share <= high)
+    assert np.mean(held) > 0.93
+
+
 def test_a_metric_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_metric.py").write_text("def peak(outputs, label):\n    return outputs['y'].max()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
