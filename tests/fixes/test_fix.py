@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -20,6 +21,7 @@ from edgedla.errors import ModelError, RunError, UsageError
 from edgedla.fixes.preprocess import Embedded
 from edgedla.quantization.session import open_session
 from edgedla.reports.fixes import render_fix
+from edgedla.reports.fixes.text import headline
 from tests.models import node, onnx_model, save
 
 ORIN = {"target": "agx-orin-64gb", "trt": "10.3", "precision": "int8"}
@@ -241,6 +243,17 @@ def test_the_report_counts_what_the_objective_asks_for():
     assert re.search(r"; energy per frame [0-9.]+ times better \(predicted\)", energy)
     assert "mJ" in energy
     assert "busiest device's time" in render_fix(edgedla.fix(squeeze_excite(), **ORIN, objective="throughput"), "text")
+
+
+def test_a_gain_of_folded_constants_alone_is_told():
+    result = edgedla.fix(squeeze_excite(), **ORIN, only="patch-embedding")
+    assert not result.applied
+    assert headline(result)[1].startswith("nothing to rewrite")
+    faster = replace(result, after=replace(result.before, latency_us=result.before.latency_us / 2))
+    assert headline(faster) == (
+        "good",
+        "no site rewritten; constants folded; latency per frame 2.00 times better (predicted)",
+    )
 
 
 def test_a_network_that_the_parser_refuses_has_no_figures_before():

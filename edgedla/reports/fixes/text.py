@@ -64,6 +64,10 @@ def headline(result: FixResult) -> Tuple[str, str]:
     if not result.applied and result.before.refused:
         return "good", f"no site rewritten; accepted now, before: {clean(result.before.refused)}"
     if not result.applied:
+        gain = _gain(result)
+        if gain:
+            # What never changes is computed beforehand, whatever else is done.
+            return "good", f"no site rewritten; constants folded{gain}"
         return "mixed", "nothing to rewrite: no rewrite holds here, or none lowers the predicted cost"
     kinds = ", ".join(f"{n} {rewrite}" for rewrite, n in result.counts.items())
     sentence = f"{count(len(result.applied), 'site')} rewritten: {kinds}"
