@@ -59,7 +59,7 @@ class Capture:
         self.captured = self.skipped = 0
 
     def feed(self, slots: Slots[Frame], every: int = 1) -> None:
-        """Hands every `every`-th frame to the source's slot there. Call it before `start`."""
+        """Hands every `every`-th frame that the rate's cap lets through to the source's slot there. Call it before `start`."""
         if self.reader.started:
             raise RunError("the source has been started already", where=self.uri, hint="make the pipeline first")
         self._readers.append((slots, max(1, every)))
@@ -107,8 +107,10 @@ class Capture:
 
     def hand_on(self, frame: Frame) -> None:
         """Into the slots; with `every_frame` it waits for them to be free."""
+        # Of those that pass the cap: with 30 frames per second, 10 of them let through, each third could be one of the others.
+        number = frame.index - self.skipped
         for slots, every in self._readers:
-            if frame.index % every == 0:
+            if number % every == 0:
                 slots.put(self.name, frame, self.every_frame, self._given_up)
 
     def _given_up(self) -> bool:

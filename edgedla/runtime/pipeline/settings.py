@@ -70,7 +70,7 @@ class ModelConfig:
         devices: GPU, DLA0, DLA1 share the frames; DEVICE=ARTIFACT for a device with an artifact of its own. A chain brings
             its own devices; beside another runner its name stands for it (DLA0+DLA1).
         sources: names of those it sees; all of them if empty.
-        every: it sees each so-many-th frame of a source.
+        every: it sees each so-many-th frame of a source, of those that `max_rate` lets through.
         batch_wait_ms: how long a batch that is not full waits for further images, of any source.
         crops: it sees crops of another model's detections instead of frames.
         track: "bytetrack" gives detections ids that last from frame to frame; "" none.
