@@ -127,14 +127,17 @@ class Lane:
         self.ages = {s: age for s, age in self.ages.items() if s != source}
         self._trackers.pop(source, None)
 
-    def feed(self, more: Callable[[], bool], stopped: Callable[[], bool]) -> None:
-        """Takes, prepares and submits until `more()` is false and the slots are empty, or `stopped()`."""
+    def feed(
+        self, more: Callable[[], bool], stopped: Callable[[], bool], enough: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Takes, prepares and submits until `more()` is false and the slots are empty, `enough()` was taken, or `stopped()`,
+        which gives up what was taken and has no runner yet."""
         try:
-            while not stopped():
+            while not stopped() and not enough():
                 self._take_over()
                 if not self.engine.pool.await_room(self._lead_s, IDLE_S):
                     continue
-                parts = self._gather()
+                parts = self._gather(enough)
                 if not parts:
                     if not more() and not self.slots.waiting():
                         return
@@ -144,12 +147,14 @@ class Lane:
         finally:
             self.prepared_all.set()
 
-    def _gather(self) -> List[_Part]:
-        """Up to a batch of images, of whatever sources have some."""
+    def _gather(self, enough: Callable[[], bool]) -> List[_Part]:
+        """Up to a batch of images, of whatever sources have some; no frame more once there is `enough()`."""
         parts: List[_Part] = []
         until_s = 0.0
         while len(parts) < self.engine.batch:
             if not self._parts:
+                if enough():
+                    break
                 wait_s = max(0.0, until_s - time.monotonic()) if parts else IDLE_S
                 taken = self.slots.take(wait_s, 0.0 if parts else self.engine.pool.turn_s)
                 if taken is None:

@@ -268,7 +268,8 @@ class Pipeline:
             most = self._limits.frames
             lane.feed(
                 lambda: not all(c.over for s, c in self.captures.items() if s in lane.slots.names),
-                lambda: self._stop.is_set() or bool(most and lane.submitted >= most),
+                self._stop.is_set,
+                lambda: bool(most and lane.submitted >= most),
             )
             return
         # What the model before it found is still worked on after a stop.

@@ -82,14 +82,15 @@ class Slots(Generic[T]):
         """Fills the source's slot. An item of a source that was dismissed is lost.
 
         Args:
-            wait: instead of dropping an item that nobody took yet, wait until somebody does, or until `stopped()`.
+            wait: instead of dropping an item that nobody took yet, wait until somebody does; what is left at `stopped()`
+                is not put there.
         """
         with self._condition:
             slot = self._slots.get(name)
             while slot is not None and wait and slot.full and not stopped():
                 self._condition.wait(0.2)
                 slot = self._slots.get(name)
-            if slot is None:
+            if slot is None or (wait and slot.full):
                 return
             slot.came(self._clock())
             slot.item, slot.full = item, True

@@ -88,6 +88,30 @@ def test_a_rate_cap_skips_frames_and_drops_none():
     assert summary["frames"]["dropped"] == 0
 
 
+def test_every_nth_frame_is_one_of_those_that_the_rate_cap_lets_through():
+    seen = []
+    lanes = [lane(engine(), "a", name="all"), lane(engine(), "a", name="third")]
+    # Of 60 frames per second 20 pass: numbers 2, 5, 8 and so on, none of which 3 divides.
+    p = pipeline([camera("a", counter(90, rate=60), max_rate=20.0)], lanes, seen, every={"third": 3})
+    p.run()
+    passed = [index for index, _ in by_source(seen, "all")["a"]]
+    assert [index for index, _ in by_source(seen, "third")["a"]] == passed[::3]
+
+
+def test_a_limit_of_frames_cuts_a_batch_short():
+    seen = []
+    captures = [camera(n, counter()) for n in "abc"]
+    p = pipeline(captures, [lane(engine(5.0, 4), "abc", batch_wait_s=0.5)], seen, Limits(frames=10))
+    assert p.run()["frames"]["dropped"] == 0, "files' frames that came too late for the limit replaced none"
+    assert len(seen) == 10
+
+
+def test_the_last_frame_of_a_limit_waits_for_a_slow_runner():
+    seen = []
+    pipeline([camera("a", counter())], [lane(engine(600.0), "a")], seen, Limits(frames=2)).run()
+    assert [r.frame.index for r in seen] == [0, 1]
+
+
 class Broken:
     """A camera that refuses, or that hangs in its first read until `release`."""
 

@@ -96,7 +96,8 @@ def test_waiting_for_a_slot_ends_when_the_pipeline_does():
     slots = Slots({"f": Share()})
     slots.put("f", 0)
     slots.put("f", 1, wait=True, stopped=lambda: True)
-    assert slots.take(0.0) == ("f", 1)
+    assert slots.take(0.0) == ("f", 0)
+    assert slots.dropped("f") == 0
 
 
 class Clock:
