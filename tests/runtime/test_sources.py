@@ -38,6 +38,7 @@ cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
         ("csi://", "csi", ""),
         ("rtsps://cam/1", "rtsp", "rtsps://cam/1"),
         ("https://cam/video.mjpg?id=7&rate=5", "http", "https://cam/video.mjpg?id=7"),
+        ("rtsp://cam/1?token=a%26b+c&video&rate=5", "rtsp", "rtsp://cam/1?token=a%26b+c&video"),
         (
             "gst://videotestsrc pattern=ball ! video/x-raw,width=64",
             "gst",
@@ -419,6 +420,16 @@ class Promising:
 
     def get(self, what):
         return self._count if what == cv2.CAP_PROP_FRAME_COUNT else self._capture.get(what)
+
+
+def test_a_file_without_an_index_loops_too(tmp_path):
+    path = tmp_path / "raw.mjpeg"
+    path.write_bytes(
+        b"".join(cv2.imencode(".jpg", np.full((8, 8, 3), 50 * i, np.uint8))[1].tobytes() for i in range(4))
+    )
+    source = open_source(str(path), {"loop": "true", "frames": 10})
+    source.open()
+    assert [round(f.mean() / 50) for f in frames_of(source)] == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
 
 
 def test_images_keep_their_own_sizes_unless_one_is_given(tmp_path):

@@ -102,9 +102,7 @@ class OpenCvSource:
         ok, image = (True, self._ahead) if self._ahead is not None else self._capture.read()
         self._ahead = None
         if not ok and self._spec.scheme == "file" and self._spec.loop:
-            cv2 = import_cv2()
-            self._capture.set(cv2.CAP_PROP_POS_FRAMES, 0)
-            ok, image = self._capture.read()
+            ok, image = self._again()
         if not ok:
             if self._endless:
                 raise RunError("the source has no more frames", where=self.uri)
@@ -120,6 +118,18 @@ class OpenCvSource:
                 image = cv2.resize(image, (u.width, u.height), interpolation=cv2.INTER_AREA)
         frame: np.ndarray = image
         return frame
+
+    def _again(self) -> Tuple[bool, Any]:
+        """The first frame of a file that came to its end."""
+        cv2 = import_cv2()
+        self._capture.set(cv2.CAP_PROP_POS_FRAMES, 0)
+        ok, image = self._capture.read()
+        if not ok:
+            # Files without an index, as raw streams are, cannot be wound back.
+            self._capture.release()
+            self._capture = cv2.VideoCapture(self._spec.place)
+            ok, image = self._capture.read()
+        return ok, image
 
     def _check_whole(self) -> None:
         """Says when a file ends early: OpenCV does not tell a broken one from its end."""

@@ -137,11 +137,12 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
         place = parts.netloc + parts.path
         scheme = {"rtsps": "rtsp", "https": "http"}.get(scheme, scheme)
         if scheme in ("rtsp", "http"):
-            # Cameras keep options of their own in the query; ours are told apart by name.
-            kept = [(k, v) for k, v in parse_qsl(query, keep_blank_values=True) if k not in OPTIONS]
-            base = text.split("?", 1)[0]
-            place = base + ("?" + "&".join(f"{k}={v}" for k, v in kept) if kept else "")
-            query = "&".join(f"{k}={v}" for k, v in parse_qsl(query) if k in OPTIONS)
+            # Cameras keep options of their own in the query; ours are told apart by name, theirs stay as they are written.
+            base, _, query = text.partition("?")
+            fields = query.split("&")
+            kept = [f for f in fields if f.partition("=")[0] not in OPTIONS]
+            place = base + "?" * any(kept) + "&".join(kept)
+            query = "&".join(f for f in fields if f.partition("=")[0] in OPTIONS)
         if scheme == "gst":
             place, query = text[len("gst://") :], ""
         if scheme in ("file", "images"):
