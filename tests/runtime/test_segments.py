@@ -53,6 +53,19 @@ def test_files_are_cut_by_size_and_the_newest_stay(tmp_path):
     assert (tmp_path / "other.avi").exists()
 
 
+def test_films_of_names_that_go_on_are_not_ours_to_remove(tmp_path):
+    others = ["v-2.avi", "v-2-20260101-000000.avi", "v-20260101.avi"]
+    for name in [*others, "v-20250101-000000.avi", "v-20250101-000000-2.avi"]:
+        (tmp_path / name).write_bytes(b"film")
+    sink = Segments(str(tmp_path / "v.avi"), 10.0, 1.0, 0.0, keep=1)
+    for n in range(15):
+        sink.write(result(n, n / 10))
+    sink.close()
+    names = {f.name for f in tmp_path.iterdir()}
+    assert set(others) < names
+    assert len(names) == len(others) + 1
+
+
 def test_files_of_the_same_second_do_not_overwrite_each_other(tmp_path):
     sink = Segments(str(tmp_path / "v.avi"), 10.0, 0.1, 0.0)
     for n in range(9):

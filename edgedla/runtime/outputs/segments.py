@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from pathlib import Path
 from typing import Optional
@@ -13,6 +14,8 @@ from edgedla.runtime.outputs.sinks import AnnotatedVideo
 
 #: The size of a file that is being written is looked at so often.
 LOOK_EVERY = 25
+#: What stands in a file's name between the film's and the ending.
+_STAMP = re.compile(r"-\d{8}-\d{6}(-\d+)?")
 
 
 class Segments:
@@ -68,7 +71,9 @@ class Segments:
         if self._keep:
             folder, stem = os.path.split(self._stem)
             files = Path(folder or ".").glob(f"{glob_escaped(stem)}-[0-9]*{self._ending}")
-            for old in sorted(files, key=lambda p: (p.stat().st_mtime_ns, p.name))[: -self._keep]:
+            # Of v.avi, and not v-2.avi, or the files of a camera whose name goes on: v-gate-2 beside v-gate.
+            ours = [p for p in files if _STAMP.fullmatch(p.name[len(stem) : -len(self._ending)])]
+            for old in sorted(ours, key=lambda p: (p.stat().st_mtime_ns, p.name))[: -self._keep]:
                 with contextlib.suppress(OSError):
                     old.unlink()
 
