@@ -138,6 +138,13 @@ def test_anchors_read_every_channel_where_the_reference_does(nc):
     )
 
 
+def test_of_two_certain_classes_the_more_certain_one_is_named():
+    head = np.full((1, 3 * 7, 4, 4), -9.0, np.float32)
+    head[0, 4:7, 2, 2] = 20, 18, 25
+    (found,) = decode_anchors([head], BoxSettings((32, 32)))
+    assert found.cls == 1
+
+
 def test_anchors_of_other_strides_and_counts_come_from_the_settings():
     table = parse_anchors(["8: 19,27 44,40", "64: 436,615 739,380"])
     heads = random_heads(2 * (5 + 2), (128, 128), (8, 64))

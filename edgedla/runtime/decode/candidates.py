@@ -116,6 +116,6 @@ def _head(parts: Sequence[np.ndarray], settings: BoxSettings, layout: HeadLayout
     cell = np.stack([xs, ys], 1).astype(np.float32)
     centre = cell + 0.5
     boxes = np.concatenate([centre - distances[:, :2], centre + distances[:, 2:]], 1) * stride
-    scores = sigmoid(picked[:, sides_of : sides_of + classes])
-    best = scores.max(axis=1, initial=-np.inf)
-    return boxes, best, scores.argmax(axis=1), picked[:, sides_of + classes :], cell, np.full((len(xs), 1), stride)
+    logits = picked[:, sides_of : sides_of + classes]
+    best = sigmoid(logits.max(axis=1, initial=-np.inf))
+    return boxes, best, logits.argmax(axis=1), picked[:, sides_of + classes :], cell, np.full((len(xs), 1), stride)

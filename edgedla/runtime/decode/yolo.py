@@ -168,8 +168,10 @@ def decode_anchors(
         a, ys, xs = np.nonzero(raw[:, 4] >= threshold)
         if not ys.size:
             continue
-        picked = sigmoid(raw[a, :, ys, xs])
-        cls = picked[:, 5:].argmax(1) if picked.shape[1] > 5 else np.zeros(len(a), np.int64)
+        logits = raw[a, :, ys, xs]
+        picked = sigmoid(logits)
+        # Of the logits: two large ones are both 1.0 after the sigmoid.
+        cls = logits[:, 5:].argmax(1) if picked.shape[1] > 5 else np.zeros(len(a), np.int64)
         score = picked[:, 4] * (picked[np.arange(len(a)), 5 + cls] if picked.shape[1] > 5 else 1)
         xy = (picked[:, :2] * 2 - 0.5 + np.stack([xs, ys], 1)) * stride
         wh = (picked[:, 2:4] * 2) ** 2 * sizes[a]

@@ -54,6 +54,14 @@ def test_raw_heads_give_what_the_reference_gives(seed):
     check(found, reference(arrays))
 
 
+def test_of_two_certain_classes_the_more_certain_one_is_named():
+    (head, _) = heads(0)
+    head[0, 4 * REG_MAX : 4 * REG_MAX + 2] = -9
+    head[0, : 4 * REG_MAX + 2, 2, 2] = [*[0] * 4 * REG_MAX, 18, 25]
+    (found,) = decode_pose([head], BoxSettings(INPUT_HW, OPTIONS), REG_MAX, POINTS)
+    assert found.cls == 1
+
+
 def test_the_three_parts_of_a_scale_may_come_apart():
     arrays = heads(1)
     cuts = (4 * REG_MAX, 4 * REG_MAX + 2)
