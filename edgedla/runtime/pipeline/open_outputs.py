@@ -15,7 +15,7 @@ from edgedla.runtime.outputs.rtsp import Rtsp
 from edgedla.runtime.outputs.segments import Segments
 from edgedla.runtime.outputs.sinks import AnnotatedImages, AnnotatedVideo, JsonLines, Sink
 from edgedla.runtime.pipeline.config import sources_of_lane
-from edgedla.runtime.pipeline.settings import PipelineConfig
+from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.sources.uri import parse_source
 
 #: Frames a second of a source, by its name; 0 where it is not known.
@@ -52,12 +52,22 @@ def _video(config: PipelineConfig, rate_of: Rate) -> Sink:
     out = config.outputs
 
     def one(source: str, model: str) -> Sink:
-        path, rate = stream_path(out.video, source, model), rate_of(source)
+        path, rate = stream_path(out.video, source, model), _film_rate(config, rate_of(source), source, model)
         if out.segment_s or out.segment_mb:
             return Segments(path, rate, out.segment_s, out.segment_mb, out.segments_keep)
         return AnnotatedVideo(path, rate)
 
     return _by_stream(config, one)
+
+
+def _film_rate(config: PipelineConfig, rate: float, source: str, model: str) -> float:
+    """How many of a source's `rate` frames per second a model sees, without those that it drops; 0 where it is not known."""
+    # A source that a reload added is not in these settings.
+    most, models = config.named_sources.get(source, SourceConfig()).max_rate, config.named_models
+    seen = models[model or next(iter(models))]
+    while seen.crops.of:
+        seen = models[seen.crops.of]
+    return (min(rate or most, most) if most else rate) / seen.every
 
 
 def _by_stream(config: PipelineConfig, one: Callable[[str, str], Sink]) -> Sink:

@@ -12,9 +12,10 @@ import pytest
 from edgedla.bundles.choices import choices_of, libraries
 from edgedla.errors import UsageError
 from edgedla.runtime.frames import Frame, FrameResult
+from edgedla.runtime.pipeline.cascade import CropRule
 from edgedla.runtime.pipeline.config import config_from
 from edgedla.runtime.pipeline.open_outputs import OUTPUTS, names_changed, open_outputs
-from edgedla.runtime.pipeline.settings import OutputConfig, PipelineConfig
+from edgedla.runtime.pipeline.settings import ModelConfig, OutputConfig, PipelineConfig, SourceConfig
 
 pytestmark = pytest.mark.once
 
@@ -75,6 +76,28 @@ def test_an_output_takes_results_and_is_closed_where_it_is_asked_for(name: str, 
     opened[name].close()
     opened[name].close()
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) > 0
+
+
+def test_a_film_has_the_rate_of_the_frames_that_its_model_sees(tmp_path: Path) -> None:
+    cv2 = pytest.importorskip("cv2", reason="OpenCV is not installed")
+    models = {
+        "all": ModelConfig("m"),
+        "third": ModelConfig("m", every=3),
+        "crops": ModelConfig("m", crops=CropRule(of="third")),
+    }
+    sources = {"fast": SourceConfig("synthetic://"), "capped": SourceConfig("synthetic://", max_rate=12.0)}
+    outputs = OutputConfig(video=str(tmp_path / "v.avi"))
+    video = open_outputs(PipelineConfig(sources=sources, models=models, outputs=outputs), lambda _: 30.0)["video"]
+    frame = Frame(0, np.zeros((48, 64, 3), np.uint8), 0.0, None, 0.0)
+    for source in ("fast", "capped", "added"):
+        for model in models:
+            video.write(FrameResult(frame, (), "host", True, 0.0, 0.0, source, model))
+    video.close()
+    rates = {f.stem[2:]: cv2.VideoCapture(str(f)).get(cv2.CAP_PROP_FPS) for f in tmp_path.iterdir()}
+    assert rates == pytest.approx({
+        "fast-all": 30, "fast-third": 10, "fast-crops": 10, "capped-all": 12, "capped-third": 4, "capped-crops": 4,
+        "added-all": 30, "added-third": 10, "added-crops": 10,
+    })  # fmt: skip
 
 
 @pytest.mark.parametrize(
