@@ -16,6 +16,8 @@ from edgedla.runtime.frames import FrameResult
 log = logging.getLogger("edgedla.runtime.outputs.events")
 POINTS = ("bottom", "centre")
 Document = Dict[str, Any]
+#: The number before 1: what touches the frame's edge is in a zone that reaches it.
+_WITHIN = 1 - 2**-53
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ class EventRule:
 
     def _place(self, d: Detection, width: int, height: int) -> Tuple[float, float]:
         x1, y1, x2, y2 = d.box_xyxy
-        return (x1 + x2) / 2 / width, (y2 if self.point == "bottom" else (y1 + y2) / 2) / height
+        x, y = (x1 + x2) / 2 / width, (y2 if self.point == "bottom" else (y1 + y2) / 2) / height
+        # Boxes are cut at the frame's edge, and a polygon's right and lower edges are outside it.
+        return (_WITHIN if x == 1 else x), (_WITHIN if y == 1 else y)
 
 
 def _detections(results: Sequence[object], box: Tuple[float, float, float, float]) -> List[Detection]:

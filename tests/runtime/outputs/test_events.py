@@ -119,6 +119,21 @@ def test_class_score_and_zone_decide_what_counts(rule, counts):
     assert bool(rule.objects(result(0, PERSON))) == counts
 
 
+@pytest.mark.parametrize(
+    ("box", "point"),
+    [
+        ((40.0, 20.0, 60.0, 100.0), "bottom"),
+        ((0.0, 20.0, 0.0, 100.0), "bottom"),
+        ((200.0, 100.0, 200.0, 100.0), "centre"),
+    ],
+)
+def test_what_stands_on_the_frames_edge_is_in_a_zone_that_reaches_it(box, point):
+    at_the_edge = result(0, dataclasses.replace(PERSON, box_xyxy=box))
+    whole = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0))
+    assert EventRule(zone=whole, point=point).objects(at_the_edge)
+    assert not EventRule(zone=tuple((x, y * 0.9) for x, y in whole), point=point).objects(at_the_edge)
+
+
 def test_a_class_of_a_crop_counts_with_the_crops_box_and_one_of_the_frame_with_the_frames():
     crop = CropResult(0, PERSON, (ClassScore(2, 0.8, "red"), ClassScore(1, 0.1, "blue")))
     [found] = EventRule(classes=("red",)).objects(result(0, crop))
