@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class CropRule:
         """(its number in the result, detection), best first."""
         fitting = [
             (i, d)
-            for i, d in enumerate(result.results)
+            for i, d in enumerate(_flat(result.results))
             if isinstance(d, Detection)
             and (not self.classes or d.label in self.classes or str(d.cls) in self.classes)
             and d.score >= self.score
@@ -73,7 +73,8 @@ class CropResult:
     """What a model says of one crop.
 
     Attributes:
-        of: number of the detection in the result of the model before, of the same frame.
+        of: number of the detection in the result of the model before, of the same frame; where that one runs on crops too,
+            counted through all of them.
         parent: that detection. results: decoded objects; boxes are in pixels of the frame.
     """
 
@@ -83,6 +84,15 @@ class CropResult:
 
     def to_dict(self) -> Dict[str, Any]:
         return {"of": self.of, "parent": self.parent.to_dict(), "results": [r.to_dict() for r in self.results]}
+
+
+def _flat(results: Sequence[Result]) -> Iterator[Result]:
+    """The results of a frame, or those of all its crops."""
+    for result in results:
+        if isinstance(result, CropResult):
+            yield from result.results
+        else:
+            yield result
 
 
 def crops_of(rule: CropRule, result: FrameResult) -> List[Crop]:

@@ -216,6 +216,26 @@ def test_crops_reach_the_second_model_and_its_results_name_their_parents(batch):
     assert set(sizes) <= {(10, 8), (10, 10), (6, 6)}
 
 
+def test_crops_of_crops_are_cut_around_what_was_found_in_all_of_them():
+    def found(buffers, geometries):
+        return [[Detection((1, 1, 3, 5), 0.5, 7), Detection((0, 0, 2, 2), 0.4, 8)] for _ in geometries]
+
+    seen, rule = [], CropRule("objects", ("car", "dog"), min_size=2, margin=0.0)
+    lanes = [
+        lane(engine(decode=boxes), "a", name="objects"),
+        lane(engine(decode=found), "a", name="faces", crops=rule),
+        lane(engine(decode=found), "a", name="eyes", crops=CropRule("faces", ("7", "8"), min_size=2, margin=0.0)),
+    ]
+    pipeline([camera("a", counter(3))], lanes, seen).run()
+    eyes = [r for r in seen if r.model == "eyes"]
+    assert [r.frame.index for r in eyes] == [0, 1, 2]
+    # The faces of the car at (0, 2), then those of the dog at (0, 0), the better ones first.
+    assert [(c.of, c.parent.box_xyxy) for c in eyes[0].results] == [
+        (0, (1, 3, 3, 7)), (2, (1, 1, 3, 5)), (1, (0, 2, 2, 4)), (3, (0, 0, 2, 2)),
+    ]  # fmt: skip
+    assert eyes[0].results[0].results[0].box_xyxy == (1, 3, 3, 7)
+
+
 def test_a_stop_in_the_middle_finishes_the_crops_of_what_was_found():
     seen = []
     second = engine(2.0, decode=lambda b, g: [[1] for _ in g])
