@@ -5,12 +5,12 @@ from __future__ import annotations
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 import pytest
 
 from edgedla.builder.artifact.artifact import Artifact
-from edgedla.errors import RunError
+from edgedla.errors import RunError, UsageError
 from edgedla.runtime.measure import bench as bench_module
 from edgedla.runtime.measure.request import BenchRequest
 from edgedla.runtime.measure.timing import BenchOptions, time_runner
@@ -89,3 +89,9 @@ def test_ctrl_c_is_no_failure_of_an_inference_that_has_just_ended() -> None:
     failed.set_exception(KeyboardInterrupt())
     with pytest.raises(RunError, match="the inference failed"):
         result_of(failed, "DLA0", None)
+
+
+@pytest.mark.parametrize("given", [{"duration_s": float("nan"), "iterations": 0}, {"warm_up_ms": float("nan")}])
+def test_a_time_that_is_no_number_is_refused(given: Dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(given))} is no number"):
+        BenchOptions(**given)
