@@ -38,6 +38,10 @@ class Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         level = "bad" if record.levelno >= logging.ERROR else "warn"
         self.lines.append((record.created, level, without_secrets(record.getMessage())[:300]))
+        # Python prints a warning for which there is no handler at all, and this one would silence the log of a service.
+        others = [h for name in ("edgedla", None) for h in logging.getLogger(name).handlers if h is not self]
+        if not others and logging.lastResort is not None:
+            logging.lastResort.handle(record)
 
 
 class State:

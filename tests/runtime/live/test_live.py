@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import logging
 import shutil
 import threading
 import time
@@ -17,7 +18,7 @@ from edgedla.runtime.decode.detections import Detection
 from edgedla.runtime.frames import Frame, FrameResult
 from edgedla.runtime.live.scenes import Scenes
 from edgedla.runtime.live.server import page, serve_view
-from edgedla.runtime.live.state import WORDS
+from edgedla.runtime.live.state import WORDS, Warnings
 from edgedla.runtime.pipeline.capture import Capture
 from edgedla.runtime.pipeline.pipeline import Limits
 from edgedla.runtime.pipeline.settings import ViewConfig
@@ -219,6 +220,20 @@ def test_a_token_that_no_cookie_can_hold_is_refused(tmp_path, text):
     (tmp_path / "token").write_text(text)
     with pytest.raises(RunError, match="this is no token"), running(token_file=str(tmp_path / "token")):
         pass
+
+
+def test_warnings_are_printed_too_where_nobody_else_takes_the_log(monkeypatch, capsys):
+    log = logging.getLogger("edgedla.runtime.pipeline.reload")
+    root, warnings = logging.getLogger(), Warnings()
+    with monkeypatch.context() as m:
+        m.setattr(root, "handlers", [])
+        m.setattr(logging.getLogger("edgedla"), "handlers", [warnings])
+        log.warning("model %s is replaced", "a")
+        assert capsys.readouterr().err == "model a is replaced\n"
+        m.setattr(root, "handlers", [logging.NullHandler()])
+        log.warning("once")
+        assert not capsys.readouterr().err
+    assert [text for _, _, text in warnings.lines] == ["model a is replaced", "once"]
 
 
 def test_other_addresses_than_this_machine_are_said(caplog):
