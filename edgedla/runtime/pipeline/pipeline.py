@@ -86,6 +86,8 @@ class Pipeline:
         self.captures, self.lanes = {c.name: c for c in captures}, list(lanes)
         self._sinks, self._sink_lock = list(sinks), threading.Lock()
         self._closed_sinks: List[Sink] = []
+        #: Counts of sources that a reload took away or opened anew: what Prometheus sums up must not fall.
+        self._left: Dict[str, Any] = dict.fromkeys(COUNTS, 0)
         self._limits = limits or Limits()
         self._stop, self._force = threading.Event(), threading.Event()
         # `stop` leaves it alone: a signal handler must not take a lock that `_watch` may hold.
@@ -110,6 +112,11 @@ class Pipeline:
 
     def set_capture(self, name: str, capture: Optional[Capture]) -> None:
         """Puts a capture that has been started in a source's place, or none; the one before it is the caller's."""
+        left = self.captures.get(name)
+        if left is not None:
+            # Its slots go on counting what is dropped where another capture fills them from now on.
+            counts = {**left.to_dict(), **({"dropped": 0} if capture is not None else {})}
+            self._left = {key: n + counts[key] for key, n in self._left.items()}
         others = {n: c for n, c in self.captures.items() if n != name or capture is not None}
         # A copy: other threads go through the captures meanwhile.
         self.captures = others if capture is None else {**others, name: capture}
@@ -300,7 +307,7 @@ class Pipeline:
         models = [lane.to_dict() for lane in self.lanes]
         sources = [c.to_dict() for c in self.captures.values()]
         last = max((lane.last_result_s for lane in self.lanes if lane.last_result_s is not None), default=None)
-        counts = {key: sum(s[key] for s in sources) for key in COUNTS}
+        counts = {key: round(sum((s[key] for s in sources), n), 3) for key, n in self._left.items()}
         return {
             "simulated": any(lane.engine.pool.simulated for lane in self.lanes),
             "seconds": round(seconds, 3),

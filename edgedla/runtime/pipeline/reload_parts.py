@@ -112,9 +112,10 @@ def _place(source: SourceConfig) -> SourceConfig:
 
 def _remove(opened: Opened, name: str) -> None:
     capture = opened.pipeline.captures[name]
+    # First, while its slots can tell what they dropped.
+    opened.pipeline.set_capture(name, None)
     for lane in opened.pipeline.lanes:
         lane.dismiss(name)
-    opened.pipeline.set_capture(name, None)
     capture.stop(STOP_S)
 
 

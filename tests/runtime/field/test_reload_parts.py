@@ -137,6 +137,28 @@ def test_a_changed_address_opens_anew_and_goes_on_counting(field):
     assert widths == sorted(widths)
 
 
+def test_the_counts_of_all_sources_never_fall(field):
+    field.write(source("gate"), source("yard"))
+    with field.running() as (parts, reloader):
+        frames = [parts.pipeline.summary()["frames"]]
+        for sources in (
+            (source("gate", width=96), source("yard")),
+            (source("yard"),),
+            (source("yard"), source("gate")),
+        ):
+            assert field.comes("yard", 5)
+            frames.append(parts.pipeline.summary()["frames"])
+            field.write(*sources)
+            reloader.reload()
+            frames.append(parts.pipeline.summary()["frames"])
+        assert field.comes("gate")
+    frames.append(parts.pipeline.summary()["frames"])
+    for key in ("captured", "dropped", "results"):
+        counts = [f[key] for f in frames]
+        assert counts == sorted(counts), key
+    assert frames[-1]["captured"] >= frames[-1]["results"] > 20
+
+
 def test_weight_priority_and_cap_change_under_an_open_camera(field):
     field.write(source("gate"), source("yard"))
     with field.running() as (parts, reloader):
