@@ -113,8 +113,9 @@ class Recorder(Protocol):
     def close(self) -> None: ...
 
 
-#: A source without frames for so long, taken out of the pipeline or broken, has no events that go on.
-SILENT_S = 5.0
+#: A source without frames for so long, and for so many times as long as between its last two, taken out of the pipeline or
+#: broken, has no events that go on.
+SILENT_S, SILENT_TIMES = 5.0, 3
 
 
 class _Stream:
@@ -125,7 +126,13 @@ class _Stream:
         #: The document of the event that goes on.
         self.now: Optional[Document] = None
         self.began_s = self.seen_s = 0.0
+        #: Of the newest result, and how long after the one before it.
+        self.last_s, self.gap_s = 0.0, 0.0
         self.best: Optional[Detection] = None
+
+
+def _silent_s(rule: EventRule, stream: _Stream) -> float:
+    return max(rule.end_s, SILENT_S, SILENT_TIMES * stream.gap_s)
 
 
 class Events:
@@ -159,12 +166,16 @@ class Events:
 
     def _end_silent(self, now_s: float, time_s: float) -> None:
         for (name, _, _), stream in self._streams.items():
-            if stream.now is not None and now_s - stream.seen_s >= max(self._rules[name].end_s, SILENT_S):
+            if stream.now is not None and now_s - stream.seen_s >= _silent_s(self._rules[name], stream):
                 self._end(stream, time_s)
 
     def _step(self, name: str, rule: EventRule, result: FrameResult) -> None:
         stream = self._streams.setdefault((name, result.source, result.model), _Stream())
         objects, at_s = rule.objects(result), result.frame.captured_s
+        if stream.now is not None and stream.gap_s and at_s - stream.last_s >= _silent_s(rule, stream):
+            # Whoever stands there after an outage is a new event: nobody knows what was there meanwhile.
+            self._end(stream, result.frame.time_s)
+        stream.gap_s, stream.last_s = (at_s - stream.last_s if stream.last_s else 0.0), at_s
         if objects:
             stream.row += 1
             stream.seen_s = at_s

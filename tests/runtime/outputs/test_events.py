@@ -83,6 +83,26 @@ def test_the_event_of_a_source_without_frames_ends(end_s, last, ended):
         assert told.documents[-1]["seconds"] == pytest.approx(0.5 - 0.1 * told.documents[0]["frame"])
 
 
+def test_whoever_stands_there_after_an_outage_is_a_new_event():
+    told, events = run(
+        {"e": EventRule(frames=2, end_s=2.0)}, [result(i, PERSON) for i in [*range(1, 6), *range(36000, 36005)]]
+    )
+    assert [d["state"] for d in told.documents] == ["begin", "end", "begin"]
+    assert told.documents[1]["seconds"] == pytest.approx(0.3)
+    assert told.documents[2]["frame"] == 36001
+
+
+def test_a_slow_source_is_not_silent_between_its_frames():
+    told = Told()
+    events = Events({"e": EventRule(frames=1, models=("slow",))}, [told])
+    for i in range(1, 400):
+        events.write(result(i, model="objects"))
+        if i % 100 == 1:
+            events.write(result(i, PERSON, model="slow"))
+    assert [d["state"] for d in told.documents][-1] == "begin"
+    assert len(told.documents) <= 3, "once, before it is known how slow it is"
+
+
 def test_what_goes_on_at_the_close_is_ended():
     told, events = run({"e": EventRule(frames=1)}, [result(0, PERSON)])
     events.close()
