@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from edgedla.errors import EnvironmentMissing
+from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.runtime.board.doctor import doctor, summary
 from edgedla.runtime.board.monitor import samples
 from edgedla.targets.board import this_board
@@ -158,3 +158,9 @@ def test_doctor_says_that_an_orin_nano_has_no_dla(tmp_path):
     }
     checks = {c.name: c for c in doctor(tree(tmp_path, files))}
     assert checks["DLA in this release"].state == "fail"
+
+
+@pytest.mark.parametrize("interval_s", [float("nan"), float("inf"), -1.0])
+def test_an_interval_that_is_no_time_is_refused(interval_s):
+    with pytest.raises(UsageError, match="the interval is"):
+        next(samples(interval_s))

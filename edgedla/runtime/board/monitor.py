@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
-from edgedla.errors import EnvironmentMissing
+from edgedla.errors import EnvironmentMissing, UsageError
 from edgedla.runtime.board import tegrastats
 from edgedla.targets.board import Board, this_board
 from edgedla.targets.device_files import LOCKED_SHARE, Reading, read_board
@@ -25,6 +25,8 @@ TOTAL_RAILS: Tuple[Tuple[str, ...], ...] = (
 )
 #: A core is judged by its clock above this share: an idle core's clock is gated.
 BUSY_SHARE = 0.05
+#: A day between two samples.
+MOST_INTERVAL_S = 86400.0
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,10 @@ def samples(
     """One Sample an interval, `count` of them (0: without end). tegrastats runs beside it where it is installed.
 
     Raises:
-        EnvironmentMissing: this is no Jetson.
+        UsageError: the interval is no time. EnvironmentMissing: this is no Jetson.
     """
+    if not 0 <= interval_s <= MOST_INTERVAL_S:
+        raise UsageError(f"the interval is {interval_s:g} s", allowed=f"at most {MOST_INTERVAL_S:g}")
     base = base or root()
     board = this_board(base)
     if board is None:
