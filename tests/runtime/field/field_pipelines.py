@@ -56,7 +56,8 @@ def engine(latency_ms=0.0, batch=1, compute=None, decode=numbers, runners=1):
 
 
 def lane(made, sources, **options):
-    return Lane(made, {s: options.pop("shares", {}).get(s, Share()) for s in sources}, **options)
+    shares = options.pop("shares", {})
+    return Lane(made, {s: shares.get(s, Share()) for s in sources}, **options)
 
 
 def pipeline(captures, lanes, seen=None, limits=None, every=None):

@@ -68,7 +68,7 @@ def test_each_model_sees_its_sources_and_every_nth_frame():
 
 
 def test_under_overload_the_results_are_shared_by_weight():
-    shares = {"a": Share(3.0), "b": Share(1.0), "c": Share(1.0)}
+    shares = {"a": Share(2.5), "b": Share(2.0), "c": Share(0.5)}
     seen = []
     captures = [camera(n, counter(rate=200)) for n in "abc"]
     p = pipeline(captures, [lane(engine(10.0), "abc", shares=shares)], seen, Limits(frames=150))
