@@ -422,6 +422,15 @@ class Promising:
         return self._count if what == cv2.CAP_PROP_FRAME_COUNT else self._capture.get(what)
 
 
+def test_options_behind_a_path_are_told_from_a_files_name(tmp_path):
+    (tmp_path / "film.avi").touch()
+    with pytest.raises(UsageError, match=r"a path takes no options") as error:
+        parse_source(f"{tmp_path}/film.avi?loop=1")
+    assert parse_source(str(error.value.hint).partition(",")[0]).loop
+    (tmp_path / "film.avi?loop=1").touch()
+    assert parse_source(f"{tmp_path}/film.avi?loop=1").place == f"{tmp_path}/film.avi?loop=1"
+
+
 def test_a_file_without_an_index_loops_too(tmp_path):
     path = tmp_path / "raw.mjpeg"
     path.write_bytes(

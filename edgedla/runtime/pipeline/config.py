@@ -225,8 +225,8 @@ def name_sources(texts: Sequence[str]) -> Dict[str, SourceConfig]:
     named: Dict[str, SourceConfig] = {}
     for i, text in enumerate(texts):
         name, equals, uri = text.partition("=")
-        # An option of an address, as in synthetic://?rate=5, has no name before it.
-        if not (equals and NAME.fullmatch(name)):
+        # An option of an address, as in synthetic://?rate=5, has no name before it; a file's name may hold a = too.
+        if not (equals and NAME.fullmatch(name)) or os.path.exists(text):
             name, uri = f"cam{i}", text
         if name in named:
             raise UsageError(f"the source {name} is given twice", where="--source")

@@ -162,6 +162,11 @@ def parse_source(text: str, options: Optional[Mapping[str, object]] = None) -> S
     elif _is_bare(text):
         raise UsageError("this address has no scheme", where="...", allowed="rtsp://user:password@host/path")
     else:
+        path, options_given, _ = text.partition("?")
+        if options_given and os.path.exists(path) and not os.path.exists(text):
+            raise UsageError(
+                "a path takes no options", where=text, hint=f"file://{text}, or beside uri in a pipeline file"
+            )
         scheme = "images" if os.path.isdir(text) or text.lower().endswith(IMAGE_ENDINGS) else "file"
     given: Dict[str, object] = dict(parse_qsl(query, keep_blank_values=True))
     given.update(options or {})

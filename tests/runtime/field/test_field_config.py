@@ -108,6 +108,13 @@ def test_sources_of_the_command_line_have_names_of_their_own_or_numbers():
         name_sources(["a=x.mp4", "a=y.mp4"])
 
 
+def test_a_file_whose_name_holds_an_equals_sign_is_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "take=1.mp4").touch()
+    named = name_sources(["take=1.mp4", "gate=take=1.mp4"])
+    assert {name: s.uri for name, s in named.items()} == {"cam0": "take=1.mp4", "gate": "take=1.mp4"}
+
+
 def test_one_source_of_a_file_can_be_replaced_by_a_film(tmp_path):
     config = with_overrides(load(tmp_path, GOOD), sources=["yard=synthetic://"])
     assert config.sources["yard"].uri == "synthetic://"
