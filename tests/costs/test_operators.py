@@ -71,10 +71,10 @@ def test_pooling_and_concatenation_stand_alone() -> None:
 
 def test_the_branches_of_a_conditional_stand_in_front_of_the_inputs_that_they_read() -> None:
     """As the parser of TensorRT 8.5 adds them."""
-    branch = "=> (float[1,8,4,4] {0}) {{ {0} = Mul(a, a) }}"
+    branch = "=> (float[1,8,4,4] {0}) {{ {0} = Mul({1}, {1}) }}"
     text = (
         '<ir_version: 8, opset_import: ["" : 17]> net (float[1,8,4,4] x, bool c) => (float[1,8,4,4] y) { a = Relu(x) '
-        f"y = If(c) <then_branch = then () {branch.format('p')}, else_branch = other () {branch.format('q')}> }}"
+        f"y = If(c) <then_branch = then () {branch.format('p', 'a')}, else_branch = other () {branch.format('q', 'x')}> }}"
     )
     model = onnx.parser.parse_model(text)
     for attribute in model.graph.node[1].attribute:
