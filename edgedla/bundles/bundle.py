@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, Tuple, Union
+from typing import Any, Dict, Iterator, Optional, Tuple, Union
 
 from edgedla.arguments import typed
 from edgedla.bundles.contents import Contents, contents_of
@@ -70,7 +71,8 @@ def bundle(
 
     Args:
         artifact: folder of `edgedla build`; the source is then named at the start. pipeline: a pipeline file.
-        out: a folder, or a file that ends in .tar, .tar.gz, .tgz or .pyz. What stands there is replaced if it is a bundle.
+        out: a folder, or a file that ends in .tar, .tar.gz, .tgz or .pyz. A file is replaced, a folder if it holds a bundle and
+            nothing else.
 
     Raises:
         UsageError, DocumentError, EnvironmentMissing.
@@ -138,8 +140,12 @@ def _tar(contents: Contents, top: str, packed: bool) -> bytes:
 
 def _folder(contents: Contents, path: Path) -> None:
     """The folder, by a rename when it is whole."""
-    if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError("something else stands there", where=str(path), allowed="a new folder, or one with a bundle")
+    foreign = _foreign(path)
+    if foreign is not None:
+        raise UsageError(
+            f"something else stands there{foreign and ': '}{foreign}", where=str(path),
+            allowed="a new folder, or one with a bundle and nothing else",
+        )  # fmt: skip
     with publication() as out:
         partial = out.folder(path)
         for name, body in _entries(contents):
@@ -148,6 +154,26 @@ def _folder(contents: Contents, path: Path) -> None:
             if _mode(contents, name) == 0o600:
                 target.touch(mode=0o600)
             target.write_bytes(body)
+
+
+def _foreign(path: Path) -> Optional[str]:
+    """What stands at `path` and is no bundle's: a file in it, or "" of the whole; None where nothing would be lost.
+
+    A pipeline's relative outputs are written into the bundle's folder.
+    """
+    if not path.exists():
+        return None
+    if not path.is_dir():
+        return ""
+    own = {MANIFEST}
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        if manifest["document"] == "edgedla.bundle":
+            own |= {*manifest["files"], *manifest["data"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        own = set()
+    files = (p.relative_to(path) for p in sorted(path.rglob("*")) if not p.is_dir() or p.is_symlink())
+    return next((str(f) for f in files if f.as_posix() not in own and "__pycache__" not in f.parts), None)
 
 
 def _size(path: Path) -> int:

@@ -51,7 +51,7 @@ def root_of(place: str) -> Tuple[str, bytes, Dict[str, Any]]:
         if archive is None:
             return place, text, manifest
         folder = unpacked(archive, manifest, text)
-        verify(manifest, lambda name: content(folder, name))
+        mend(archive, folder, manifest, text)
         return folder, text, manifest
     except (OSError, KeyError, ValueError, AttributeError, EOFError) as e:
         fail("the bundle is damaged: " + str(e))
@@ -135,6 +135,30 @@ def unpacked(archive: zipfile.ZipFile, manifest: Dict[str, Any], text: bytes) ->
         if held >= 0:
             os.close(held)
     return folder
+
+
+def mend(archive: zipfile.ZipFile, folder: str, manifest: Dict[str, Any], text: bytes) -> None:
+    """Unpacks again what a power cut or a damaged card left unlike the archive. The folder stays: results are written there too.
+
+    Of data only the size is compared: artifacts are verified when they are loaded.
+    """
+    digests = {**dict.fromkeys(manifest["data"]), **manifest["files"], "bundle.json": sha256(text)}
+    for name, digest in digests.items():
+        try:
+            size = os.stat(folder + "/" + name).st_size
+            if size == archive.getinfo(name).file_size and (digest is None or sha256(content(folder, name)) == digest):
+                continue
+        except OSError:
+            pass
+        target = os.path.join(folder, *name.split("/"))
+        partial = target + "." + os.urandom(8).hex()
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(partial, "xb") as f:
+                f.write(member(archive, name))
+            os.replace(partial, target)
+        except OSError as e:
+            fail(target + " is damaged, and cannot be unpacked again: " + str(e.strerror), 4)
 
 
 def partial_folder(above: str, name: str) -> Tuple[str, int]:

@@ -184,6 +184,20 @@ def test_a_damaged_archive_is_noticed(pipeline: Path, tmp_path: Path, part: str)
     assert "Traceback" not in done.stderr
 
 
+def test_what_is_damaged_where_it_was_unpacked_is_unpacked_again(pipeline: Path, tmp_path: Path) -> None:
+    """A power cut may leave files empty; to bundle again would not help, for equal bundles share their folder."""
+    place = bundle(None, tmp_path / "out.pyz", pipeline=pipeline).path
+    assert start(place, cwd=tmp_path).returncode == 0
+    (folder,) = (tmp_path / "cache" / "edgedla" / "bundles").iterdir()
+    (model,) = (folder / "artifacts" / "0").glob("model-*.onnx")
+    for victim in (folder / "edgedla" / "errors.py", model, folder / "bundle.json"):
+        victim.write_bytes(b"")
+    (folder / "__main__.py").unlink()
+    done = start(place, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len((folder / "results.jsonl").read_text().splitlines()) == 6
+
+
 def verified(place: Path, cwd: Path) -> subprocess.CompletedProcess:
     """What the start says of the file."""
     code = f"from edgedla.bundles.start import root_of; root_of({str(place)!r})"
@@ -338,6 +352,22 @@ def test_what_stands_there_is_not_overwritten(artifact: Path, tmp_path: Path) ->
     with pytest.raises(UsageError, match="nothing to bundle"):
         bundle(None, tmp_path / "out")
     assert bundle(artifact, tmp_path / "out").path == bundle(artifact, tmp_path / "out").path
+
+
+def test_a_bundles_folder_with_other_files_is_not_replaced(pipeline: Path, tmp_path: Path) -> None:
+    """A pipeline's relative outputs stand in the bundle's folder; a bundle.json of another program makes none a bundle's."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "bundle.json").write_text('{"files": {}, "data": []}')
+    with pytest.raises(UsageError, match=r"bundle\.json"):
+        bundle(None, mine, pipeline=pipeline)
+    made = bundle(None, tmp_path / "out", pipeline=pipeline).path
+    assert start(made, cwd=tmp_path).returncode == 0
+    with pytest.raises(UsageError, match=r"results\.jsonl"):
+        bundle(None, made, pipeline=pipeline)
+    assert len((made / "results.jsonl").read_text().splitlines()) == 3
+    (made / "results.jsonl").unlink()
+    bundle(None, made, pipeline=pipeline)
 
 
 @pytest.mark.parametrize(
