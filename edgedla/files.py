@@ -16,7 +16,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 #: Windows has no such flag.
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 #: Of a name of up to 255 bytes, so much stands in the name of its partial file.
-_MOST_NAME = 50
+MOST_NAME = 50
 #: What OpenSSL hashes no sooner than Python's own code, its loading counted.
 _LITTLE_BYTES = 4 << 20
 
@@ -148,7 +148,7 @@ def _sha256(size_bytes: int) -> Any:
 def open_partial(folder: str, name: str) -> Tuple[int, str]:
     """(descriptor, path) of a new file beside `name`, under a name that nobody can plant a link at."""
     while True:
-        path = os.path.join(folder, f".{name[:_MOST_NAME]}.{os.urandom(8).hex()}.part")
+        path = os.path.join(folder, f".{name[:MOST_NAME]}.{os.urandom(8).hex()}.part")
         try:
             # The kernel takes the process's umask off 0666; reading it would mean to set it, for every thread.
             return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | _NOFOLLOW, 0o666), path

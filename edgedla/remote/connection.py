@@ -7,6 +7,7 @@ import contextlib
 import json
 import subprocess
 import tempfile
+import time
 import zlib
 from pathlib import Path
 from typing import IO, Any, Callable, Dict, Iterator, Optional, Tuple
@@ -15,7 +16,7 @@ from edgedla.errors import EnvironmentMissing, RunError
 from edgedla.remote.board_side.agent import HEARTBEAT_S, MARK
 from edgedla.remote.board_side.wire import Message, Wire, WireBroken, WireClosed
 from edgedla.remote.inventory import BoardEntry
-from edgedla.remote.ssh import explain, ssh_command
+from edgedla.remote.ssh import TOO_OLD, explain, ssh_command
 
 #: Modules of the board's side in the order in which they need each other.
 MODULES = ("wire", "store", "lock", "runner", "jobs", "agent")
@@ -23,6 +24,8 @@ MODULES = ("wire", "store", "lock", "runner", "jobs", "agent")
 START = "exec {python} -c 'import sys;b=sys.stdin.buffer;exec(b.read(int(b.read(8))))'"
 #: Without any frame for so long the board is gone: its side speaks every HEARTBEAT_S.
 SILENCE_S = 12 * HEARTBEAT_S
+#: So often somebody who waits for an answer looks whether it is still wanted.
+LOOK_S = 0.2
 
 
 class ConnectionLost(RunError):
@@ -82,9 +85,11 @@ class Connection:
         except WireClosed as e:
             raise self._lost(e) from e
 
-    def answer(self, other: Optional[Callable[[Message, bytes], None]] = None) -> Dict[str, Any]:
-        """Waits for the answer with `done`; hands what comes before it to `other`."""
-        for message, payload in self.messages():
+    def answer(
+        self, other: Optional[Callable[[Message, bytes], None]] = None, look: Callable[[], None] = lambda: None
+    ) -> Dict[str, Any]:
+        """Waits for the answer with `done`; hands what comes before it to `other`, and calls `look` again and again."""
+        for message, payload in self.messages(look):
             if message.get("done"):
                 if "error" in message:
                     raise BoardRefused.of(message, self.where)
@@ -93,12 +98,16 @@ class Connection:
                 other(message, payload)
         raise AssertionError("messages() ends by an exception only")
 
-    def messages(self) -> Iterator[Tuple[Message, bytes]]:
+    def messages(self, look: Callable[[], None]) -> Iterator[Tuple[Message, bytes]]:
+        heard = time.monotonic()
         while True:
-            got = self.poll(SILENCE_S)
-            if got is None:
+            got = self.poll(LOOK_S)
+            look()
+            if got is not None:
+                yield got
+                heard = time.monotonic()
+            elif time.monotonic() - heard > SILENCE_S:
                 raise self._lost(WireClosed(f"nothing came for {SILENCE_S:.0f} s"))
-            yield got
 
     def poll(self, timeout_s: float) -> Optional[Tuple[Message, bytes]]:
         """The next message, None where none comes in time."""
@@ -190,6 +199,8 @@ def bootstrap() -> bytes:
     package = "edgedla.remote.board_side"
     program = f"""\
 import base64, json, sys, types, zlib
+if sys.version_info < (3, 8):
+    sys.exit("{TOO_OLD}: %d.%d" % sys.version_info[:2])
 for name in ("edgedla", "edgedla.remote", "{package}"):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = []

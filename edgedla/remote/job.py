@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from edgedla.errors import EdgedlaError, EnvironmentMissing, RunError
+from edgedla.errors import BuildError, EdgedlaError, EnvironmentMissing, RunError, UsageError
+from edgedla.files import remove_folder
 from edgedla.remote import client
 from edgedla.remote.board_side.wire import Message
 from edgedla.remote.connection import BoardRefused, Connection, ConnectionLost, in_use_by, printable
@@ -142,7 +143,11 @@ def follow(board: BoardEntry, job: str, terminal: Terminal, into: Optional[Path]
     goes_on = f"the job {job} goes on: edgedla board attach {board.name} {job}"
     _with_reconnect(board, read, terminal, goes_on, lambda: True)
     assert ended is not None
-    _with_reconnect(board, bring, terminal, goes_on, lambda: True)
+    try:
+        _with_reconnect(board, bring, terminal, goes_on, lambda: True)
+    except (UsageError, BuildError, EnvironmentMissing):
+        terminal.say(f"the results stay on the board: edgedla board attach {board.name} {job} -o FOLDER brings them")
+        raise
     client.forget(job)
     if ended["state"] == "lost":
         raise RunError(
@@ -177,8 +182,27 @@ def _start(connection: Connection, job: str, request: Request, terminal: Termina
             who = {str(k): printable(str(v))[:200] for k, v in message["waiting"].items()}
             terminal.say(f"{connection.where}: waiting, it is in use by {in_use_by(who)}")
 
+    asked = ""
+
+    def look() -> None:
+        nonlocal asked
+        how = terminal.stop()
+        if how is not None and not asked:
+            # A board that waits for its lock takes any request for the end of the waiting.
+            asked = how
+            connection.send("jobs")
+
     connection.send("start", job=document, exclusive=request.exclusive, wait_s=request.wait_s)
-    connection.answer(waiting)
+    try:
+        connection.answer(waiting, look)
+    except BoardRefused as e:
+        if asked:
+            raise KeyboardInterrupt from e
+        raise
+    if asked:
+        connection.answer()
+        with contextlib.suppress(BoardRefused):
+            connection.ask("cancel", job=job, how=asked)
 
 
 def _program(facts: Dict[str, Any], connection: Connection) -> str:
@@ -190,8 +214,13 @@ def _program(facts: Dict[str, Any], connection: Connection) -> str:
             f"there is no edgedla on the board{f' at {named}' if named else ''}", where=connection.where, hint=hint
         )
     if version != __version__:
+        there = (
+            f"runs edgedla {printable(version)[:40]}"
+            if isinstance(version, str)
+            else "has an edgedla that does not start"
+        )
         raise EnvironmentMissing(
-            f"the board runs edgedla {printable(str(version))[:40]}, this is {__version__}",
+            f"the board {there}, this is {__version__}",
             where=connection.where,
             allowed="the same version on both sides",
             hint=hint,
@@ -211,11 +240,18 @@ def _results(
         if not files:
             continue
         destination = slots[slot]
-        staging = staging_of(destination, job)
+        staging = staging_of(destination, job, slot)
         is_file = files[0].path == slot
-        for output in files:
-            fetch(connection, job, output, staging if is_file else staging / output.path[len(slot) + 1 :])
-        place(staging, is_file, destination, Path(model) if model else None)
+        try:
+            for output in files:
+                fetch(connection, job, output, staging if is_file else staging / output.path[len(slot) + 1 :])
+            place(staging, is_file, destination, Path(model) if model else None)
+        except ConnectionLost:
+            raise
+        except (EdgedlaError, OSError):
+            # Nothing half stays here: the board still has it.
+            remove_folder(staging)
+            raise
         written.append(destination)
     return written
 
@@ -262,6 +298,8 @@ def _progress(terminal: Terminal, total: int) -> Callable[[int, int], None]:
 
     def show(done: int, todo: int) -> None:
         nonlocal shown
+        if terminal.stop() is not None:
+            raise KeyboardInterrupt
         # Small files need no word; large ones one every other second.
         if time.monotonic() - shown > 2.0:
             shown = time.monotonic()

@@ -8,16 +8,25 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence
 
 from edgedla.errors import UsageError
-from edgedla.files import below
+from edgedla.files import MOST_NAME, below, special_file, writing
+from edgedla.remote.client import state_folder
 from edgedla.remote.transfer import Output
 
 #: The name by which a folder is known to be an artifact.
 MANIFEST = "manifest.json"
 
 
-def staging_of(destination: Path, job: str) -> Path:
-    """Where a job's results gather until they are whole: beside the destination, so that a rename suffices."""
-    return destination.parent / f".{destination.name}.{job}.part"
+def staging_of(destination: Path, job: str, slot: str) -> Path:
+    """Where a job's result gathers until it is whole: beside the destination, so that a rename suffices.
+
+    What goes to a device or a pipe, which no rename replaces, gathers in the state folder.
+    """
+    target = os.path.realpath(destination)
+    name = f"{job}.{slot.partition('/')[0]}.part"
+    if special_file(target, True) and not os.path.isdir(target):
+        return state_folder() / "jobs" / name
+    # A name of up to 255 bytes leaves no room for more.
+    return Path(os.path.dirname(target), f".{os.path.basename(target)[:MOST_NAME]}.{name}")
 
 
 def by_slot(outputs: Sequence[Output], slots: Iterable[str]) -> Dict[str, List[Output]]:
@@ -45,7 +54,7 @@ def place(staging: Path, slot_is_file: bool, destination: Path, model: Optional[
     if slot_is_file:
         if destination.is_dir():
             raise UsageError("cannot write: this is a folder", where=str(destination), hint="Name a file.")
-        os.replace(staging, destination)
+        _file(staging, os.path.realpath(destination))
         return
     if (staging / MANIFEST).is_file():
         from edgedla.builder.artifact.load import load_artifact
@@ -59,6 +68,19 @@ def place(staging: Path, slot_is_file: bool, destination: Path, model: Optional[
     else:
         _keep_files(staging, destination)
     shutil.rmtree(staging, ignore_errors=True)
+
+
+def _file(staging: Path, target: str) -> None:
+    """As `write_atomic`: a link keeps pointing where it points, a file keeps its permissions, a pipe or device is written to."""
+    with writing(target):
+        if special_file(target, True):
+            with open(staging, "rb") as source, open(target, "wb") as special:
+                shutil.copyfileobj(source, special)
+            staging.unlink()
+            return
+        if os.path.exists(target):
+            shutil.copymode(target, staging)
+        os.replace(staging, target)
 
 
 def _keep_files(source: Path, destination: Path) -> None:

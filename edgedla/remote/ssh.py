@@ -22,19 +22,24 @@ OPTIONS = (
 )  # fmt: skip
 #: Longest path of a Unix socket that Linux takes, less what ssh adds while it binds.
 _SOCKET_BYTES = 107 - 18
+#: What our program says to a Python that cannot run it; one before 3 says the other.
+TOO_OLD = "edgedla needs Python 3.8 or newer"
+_OLD = ("its Python is older than 3.8", "python: in boards.yaml names another one")
 #: What ssh says -> what it means here and what to do. The first that fits counts.
 CAUSES: Tuple[Tuple[str, str, str], ...] = (
     ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key has changed",
-     "flashed anew? Make sure of it, then: ssh-keygen -R {host}. If not, somebody stands between you and the board."),
+     "flashed anew? Make sure of it, then: ssh-keygen -R {known}. If not, somebody stands between you and the board."),
     ("Host key verification failed", "its host key is not known here",
-     "connect once by hand and compare the fingerprint: ssh {host}"),
-    ("host key is known for", "its host key is not known here", "connect once by hand: ssh {host}"),
-    ("Permission denied", "it refuses the login", "log in with a key: ssh-copy-id {host}, ssh-add"),
+     "connect once by hand and compare the fingerprint: ssh {login}"),
+    ("host key is known for", "its host key is not known here", "connect once by hand: ssh {login}"),
+    ("Permission denied", "it refuses the login", "log in with a key: ssh-copy-id {login}, ssh-add"),
     ("Could not resolve hostname", "there is no host of this name", "`edgedla board list` shows the boards"),
     ("Connection refused", "nothing listens there", "is sshd on, and is the port right?"),
     ("Connection timed out", "it does not answer", "is it on, and in this network?"),
     ("No route to host", "it does not answer", "is it on, and in this network?"),
     ("Network is unreachable", "it does not answer", "is it on, and in this network?"),
+    (TOO_OLD, *_OLD),
+    ("object has no attribute 'buffer'", *_OLD),
     ("No such file or directory", "what serves the connection cannot be started", "python: in boards.yaml names it"),
     ("not found", "what serves the connection cannot be started", "the board needs python3; boards.yaml can name it"),
 )  # fmt: skip
@@ -72,9 +77,19 @@ def explain(stderr: str, address: Address) -> EnvironmentMissing:
             return EnvironmentMissing(
                 f"no connection: {what}",
                 where=f"board {address}",
-                hint=f"{hint.format(host=address)}\n  ssh: {last_words}",
+                hint=f"{hint.format(login=_login(address), known=_known(address))}\n  ssh: {last_words}",
             )
     return EnvironmentMissing(f"no connection: {last_words or 'ssh ended without a word'}", where=f"board {address}")
+
+
+def _login(address: Address) -> str:
+    """The address as ssh and ssh-copy-id take it."""
+    return (f"-p {address.port} " if address.port else "") + (f"{address.user}@" if address.user else "") + address.host
+
+
+def _known(address: Address) -> str:
+    """The host as known_hosts names it."""
+    return f"'[{address.host}]:{address.port}'" if address.port not in (None, 22) else address.host
 
 
 def _base() -> List[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 from edgedla.errors import DataError, EnvironmentMissing, ModelError, RunError, UsageError
-from edgedla.files import sha256_of
+from edgedla.files import make_folder, sha256_of
 from edgedla.remote.board_side.store import SHA256
 from edgedla.remote.board_side.wire import CHUNK_BYTES, Message
 from edgedla.remote.connection import Connection, printable
@@ -159,14 +159,14 @@ def fetch(connection: Connection, job: str, output: Output, target: Path) -> Non
     Raises:
         RunError: it is not what was announced; the file is removed. EnvironmentMissing: our disk is full.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     there = target.stat().st_size if target.is_file() else 0
     if there > output.size:
         target.unlink()
         there = 0
     if output.size - there > shutil.disk_usage(target.parent).free:
         raise EnvironmentMissing(
-            f"{output.path} has {output.size >> 20} MB, more than is free", where=str(target.parent)
+            f"{output.path} has {output.size / 1e6:.1f} MB, more than is free", where=str(target.parent)
         )
     with open(target, "ab") as f:
         connection.send("get", job=job, path=output.path, offset=there)

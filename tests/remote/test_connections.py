@@ -10,6 +10,9 @@ import time
 import pytest
 
 from edgedla import load_artifact
+from edgedla.remote.address import parse_address
+from edgedla.remote.connection import bootstrap
+from edgedla.remote.ssh import TOO_OLD, explain
 from tests.amounts import amount
 from tests.remote.loopback import MODEL, keygen
 
@@ -57,6 +60,28 @@ def test_nobody_there_no_login_no_python(laptop):
     assert (done.returncode, "nothing listens there" in done.stderr) == (4, True)
     done = laptop.edgedla("doctor", "--board", "no-such-host.invalid")
     assert (done.returncode, "no host of this name" in done.stderr) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "words", [f"edgedla: {TOO_OLD}: 3.6", "AttributeError: 'file' object has no attribute 'buffer'"]
+)
+def test_a_python_that_is_too_old_is_named(words):
+    error = explain(words, parse_address("orin1"))
+    assert "its Python is older than 3.8" in error.what
+    assert "if sys.version_info < (3, 8):" in bootstrap().decode().splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("address", "words", "hint"),
+    [
+        ("ana@10.0.0.5:2222", "Permission denied", "ssh-copy-id -p 2222 ana@10.0.0.5,"),
+        ("ana@10.0.0.5:2222", "REMOTE HOST IDENTIFICATION HAS CHANGED", "ssh-keygen -R '[10.0.0.5]:2222'."),
+        ("ana@10.0.0.5", "REMOTE HOST IDENTIFICATION HAS CHANGED", "ssh-keygen -R 10.0.0.5."),
+        ("[fe80::1]:2222", "Host key verification failed", "ssh -p 2222 fe80::1\n"),
+    ],
+)
+def test_lines_to_paste_are_what_ssh_takes(address, words, hint):
+    assert hint in str(explain(words, parse_address(address)).hint)
 
 
 def test_a_login_that_talks_does_no_harm(laptop):

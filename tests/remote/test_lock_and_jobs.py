@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 
 import pytest
 
 from edgedla import load_artifact
+from edgedla.remote.board_side import agent, lock
+from edgedla.remote.job import Terminal, _progress
 from tests.remote.loopback import MODEL
 
 pytestmark = pytest.mark.once
@@ -70,6 +73,48 @@ def test_a_reserved_board_is_its_owners(two):
     assert "not locked" in ben.edgedla("board", "lock", "orin1", "--release").stdout
     assert "given back" in ana.edgedla("board", "lock", "orin1", "--release").stdout
     built(ben)
+
+
+def test_ctrl_c_ends_the_waiting_for_a_board(two):
+    ana, ben = two
+    built(ben)
+    assert ana.edgedla("board", "lock", "orin1", "--for", "5").returncode == 0
+    waits = ben.popen(*bench(ben, 0.1, "--wait"))
+    while "waiting" not in waits.stderr.readline():
+        assert waits.poll() is None
+    waits.send_signal(signal.SIGINT)
+    _, err = waits.communicate(timeout=20)
+    assert (waits.returncode, err.strip()) == (130, "edgedla: interrupted")
+    assert "bench" not in ana.edgedla("board", "jobs", "orin1").stdout
+    assert list((ben.folder / "state" / "edgedla" / "jobs").iterdir()) == []
+
+
+def test_a_board_that_is_waited_for_says_that_it_lives(monkeypatch):
+    """Without a word for a minute the laptop takes the connection for broken."""
+    monkeypatch.setattr(agent, "HEARTBEAT_S", 0.0)
+    looks = iter([lock.Busy({"owner": "ana"}), lock.Busy({"owner": "ana"}), lock.Busy({"owner": "ana"})])
+
+    def acquire(info):
+        for busy in looks:
+            raise busy
+        return []
+
+    class Laptop:
+        sent = []
+        send = sent.append
+
+        def receive(self, timeout_s):
+            return None
+
+    monkeypatch.setattr(lock, "acquire", acquire)
+    assert agent.Agent(Laptop())._locked({}, 60.0) == []
+    assert Laptop.sent == [{"waiting": {"owner": "ana"}}, {"alive": True}, {"alive": True}]
+
+
+def test_ctrl_c_ends_the_sending_of_files():
+    show = _progress(Terminal(stop=lambda: "interrupt"), 8)
+    with pytest.raises(KeyboardInterrupt):
+        show(1, 8)
 
 
 def test_a_job_is_cancelled_and_a_killed_one_is_lost(laptop):

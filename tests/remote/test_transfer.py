@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -101,6 +102,41 @@ def test_a_full_disk_ends_clearly_with_nothing_half(laptop, tmp_path):
     finally:
         subprocess.run(["umount", "-l", str(board.home)], check=True)
     assert laptop.edgedla("build", MODEL, *words).returncode == 0
+
+
+def test_results_replace_no_link_no_permissions_and_no_device(laptop):
+    """As `bench -o` does without a board."""
+    folder = laptop.folder
+    (folder / "real.json").write_text("old")
+    (folder / "real.json").chmod(0o640)
+    (folder / "link.json").symlink_to("real.json")
+    os.mkfifo(folder / "pipe")
+    bench = ("bench", "art", "--duration", "0.1", "--format", "json", "--board", "orin1", "-o")
+    assert laptop.edgedla("build", MODEL, "-o", "art", "--backend", "host").returncode == 0
+    assert laptop.edgedla(*bench, "link.json").returncode == 0
+    assert (folder / "link.json").is_symlink()
+    assert json.loads((folder / "real.json").read_text())["document"] == "edgedla.bench"
+    assert (folder / "real.json").stat().st_mode & 0o777 == 0o640
+    process = laptop.popen(*bench, "pipe")
+    assert json.loads((folder / "pipe").read_text())["document"] == "edgedla.bench"
+    assert process.wait(60) == 0
+    process.communicate()
+    assert (folder / "pipe").is_fifo()
+    name = "n" * 250
+    assert laptop.edgedla(*bench, name).returncode == 0
+    assert (folder / name).is_file()
+
+
+def test_a_result_without_a_place_stays_on_the_board(laptop):
+    folder = laptop.folder
+    assert laptop.edgedla("build", MODEL, "-o", "art", "--backend", "host").returncode == 0
+    (folder / "mine").mkdir()
+    done = laptop.edgedla("bench", "art", "--duration", "0.1", "--format", "json", "--board", "orin1", "-o", "mine")
+    assert (done.returncode, "this is a folder" in done.stderr) == (2, True)
+    assert not list(folder.glob(".*"))
+    words = re.search(r"edgedla (board attach orin1 \S+) -o FOLDER", done.stderr)
+    assert laptop.edgedla(*words.group(1).split(), "-o", "mine").returncode == 0
+    assert json.loads((folder / "mine/mine").read_text())["document"] == "edgedla.bench"
 
 
 @pytest.mark.parametrize(

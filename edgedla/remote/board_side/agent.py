@@ -114,7 +114,7 @@ class Agent:
     def _locked(self, job: Dict[str, Any], wait_s: float) -> List[int]:
         info = {k: str(job.get(k, "")) for k in ("owner", "what", "kind")}
         info["since"] = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        until, shown = time.monotonic() + wait_s, None
+        until, shown, spoke = time.monotonic() + wait_s, None, time.monotonic()
         while True:
             try:
                 return lock.acquire(info)
@@ -124,6 +124,9 @@ class Agent:
                 if e.holder != shown:
                     shown = e.holder
                     self.wire.send({"waiting": e.holder})
+                elif time.monotonic() - spoke > HEARTBEAT_S:
+                    self.wire.send({"alive": True})
+                    spoke = time.monotonic()
             if self.wire.receive(0.2) is not None:
                 raise Refused("a request while another waits")
 
