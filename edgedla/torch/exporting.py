@@ -10,7 +10,7 @@ import logging
 import re
 import warnings
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple, Union
 
 import torch
 from torch import nn
@@ -97,8 +97,10 @@ def forward_inputs(module: nn.Module, example_inputs: Inputs) -> Tuple[Tuple[Any
     """(arguments in order, their names) for the module's forward.
 
     Raises:
-        UsageError: a name that forward does not have, or more inputs than it takes.
+        UsageError: no module, what is no tensor, a name that forward does not have, or more inputs than it takes.
     """
+    if not isinstance(module, nn.Module):
+        raise UsageError(f"it is a {type(module).__name__}", allowed="an nn.Module")
     parameters = inspect.signature(module.forward).parameters
     known = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     many = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
@@ -108,7 +110,8 @@ def forward_inputs(module: nn.Module, example_inputs: Inputs) -> Tuple[Tuple[Any
         if unknown or list(known[:count]) != [n for n in known if n in example_inputs]:
             raise UsageError(f"example inputs {sorted(example_inputs)}", allowed=", ".join(known))
         return tuple(example_inputs[n] for n in known[:count]), tuple(known[:count])
-    args = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
+    one = isinstance(example_inputs, torch.Tensor) or not isinstance(example_inputs, Iterable)
+    args = (example_inputs,) if one else tuple(example_inputs)
     if not args or not all(isinstance(a, torch.Tensor) for a in args):
         raise UsageError("example inputs are tensors", allowed="a tensor, a sequence of them, or a mapping by name")
     if len(args) > len(known) and not many:

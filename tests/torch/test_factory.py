@@ -39,6 +39,7 @@ def user_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'edgedla[torch]'")
     text = Path(__file__).with_name("networks.py").read_text()
     text += "\n\ndef broken() -> None:\n    raise ValueError('no weights here')\n\n\nnumber = 3\n\n\ndef text() -> str:\n    return 'x'\n"
+    text += "\n\ndef numbers() -> tuple:\n    return small(), 5\n"
     (tmp_path / "user_nets.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -57,6 +58,7 @@ def test_check_takes_a_factory(user_package: Path, capsys: pytest.CaptureFixture
     ("name", "code", "message"),
     [
         ("user_nets:small", 2, "--shapes"),
+        ("user_nets:numbers", 2, "example inputs are tensors"),
         ("user_nets:smal", 2, "small_with_inputs"),
         ("no_such_package:small", 2, "no Python module"),
         ("user_nets:broken", 3, "no weights here"),
