@@ -13,6 +13,8 @@ from edgedla.export.handover import Export, Files, Handover
 
 READ_BY = "ONNX Runtime with the TensorRT execution provider, built for the board's TensorRT"
 
+#: The folder that the provider calls engine cache.
+_CACHES = "engine_cache"
 _RUN = Path(__file__).resolve().parent / "templates" / "ort_run.py.txt"
 
 
@@ -32,18 +34,22 @@ def export(handover: Handover, number: int = 1) -> Export:
             "an engine cache on DLA core 1: ONNX Runtime loads a cached engine onto core 0, so each start builds"
         )
     else:
-        options.update(trt_engine_cache_enable=1, trt_engine_cache_path="engine_cache")
+        options.update(trt_engine_cache_enable=1, trt_engine_cache_path=_CACHES)
     if handover.precision == "int8":
         options.update(
             trt_int8_enable=1,
+            # The provider looks for the table there, engines kept or not.
+            trt_engine_cache_path=_CACHES,
             trt_int8_calibration_table_name="calibration.cache",
             # TensorRT's own format, which edgedla writes, and not ONNX Runtime's.
             trt_int8_use_native_calibration_table=1,
         )
         if handover.calibration is not None:
-            files["calibration.cache"] = handover.calibration
+            files[f"{_CACHES}/calibration.cache"] = handover.calibration
         else:
-            missing["calibration.cache"] = "the calibration cache: edgedla quantize MODEL --data DATA -o SCALES"
+            missing[f"{_CACHES}/calibration.cache"] = (
+                "the calibration cache: edgedla quantize MODEL --data DATA -o SCALES"
+            )
     if handover.onnx is not None:
         files[handover.onnx_name] = handover.onnx
     else:

@@ -53,11 +53,12 @@ def export(
     """Writes what `runtime` reads of an artifact's folder or a placement's file.
 
     Args:
-        runtime: a name of RUNTIMES. out: a folder; files of the same names are replaced, others stay.
+        runtime: a name of RUNTIMES.
+        out: a folder; files of an earlier export are replaced, others stay.
 
     Raises:
         UsageError: the runtime cannot run it as edgedla does, the message names what; or the folder has a README.md of its
-            own, as a project has. DocumentError: the source is wrong.
+            own, as a project has, or without a README another file of these names. DocumentError: the source is wrong.
     """
     name = one_of("runtime", runtime, tuple(RUNTIMES))
     models = handovers(source, request or ExportRequest())
@@ -67,23 +68,31 @@ def export(
     files: Files = {f"{prefix}{path}": data for _, prefix, e in exports for path, data in e.files.items()}
     missing = {f"{prefix}{path}": why for _, prefix, e in exports for path, why in e.missing.items()}
     files[README] = _readme(name, exports, missing)
-    _require_own_readme(Path(out))
+    _require_own(Path(out), files)
     with publication() as published:
         for path, data in files.items():
-            body: Union[bytes, str] = data.read_bytes() if isinstance(data, Path) else data
-            published.write(below(out, path), body, follow=False)
+            published.write(below(out, path), _body(data), follow=False)
     gaps = dict.fromkeys(gap for _, _, e in exports for gap in e.not_expressed)
     return Exported(name, str(out), tuple(sorted(files)), missing, tuple(gaps))
 
 
-def _require_own_readme(folder: Path) -> None:
+def _require_own(folder: Path, files: Files) -> None:
     readme = folder / README
     # A link is replaced, not what it leads to.
-    if is_plain_file(readme) and _WRITTEN not in readme.read_text(encoding="utf-8", errors="replace"):
+    if is_plain_file(readme):
+        foreign = README if _WRITTEN not in readme.read_text(encoding="utf-8", errors="replace") else ""
+    else:
+        there = (n for n in sorted(files) if is_plain_file(folder / n))
+        foreign = next((n for n in there if (folder / n).read_bytes() != _body(files[n])), "")
+    if foreign:
         raise UsageError(
-            f"the folder holds a {README} that edgedla did not write", where=str(folder),
+            f"the folder holds a {foreign} that edgedla did not write", where=str(folder),
             hint=f"-o {folder / 'export'}, or another folder",
         )  # fmt: skip
+
+
+def _body(data: Union[bytes, str, Path]) -> bytes:
+    return data.read_bytes() if isinstance(data, Path) else data.encode() if isinstance(data, str) else data
 
 
 def _readme(runtime: str, exports: List[Tuple[Handover, str, Export]], missing: Mapping[str, str]) -> str:

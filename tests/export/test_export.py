@@ -199,6 +199,11 @@ def test_onnxruntime_options_are_those_of_its_manual_and_core_1_is_not_cached():
     assert options["trt_int8_use_native_calibration_table"] == 1
     cached = json.loads(RUNTIMES["onnxruntime"](changed(core=0), 1).files["provider_options.json"])
     assert cached["trt_engine_cache_enable"] == 1
+    # GetCachePath(cache_path_, int8_calibration_cache_name_) in the provider's source.
+    for o in (options, cached):
+        assert f"{o['trt_engine_cache_path']}/{o['trt_int8_calibration_table_name']}" in made.files
+    without = RUNTIMES["onnxruntime"](changed(calibration=None), 1)
+    assert "engine_cache/calibration.cache" in without.missing
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +262,20 @@ def test_the_readme_of_a_project_is_not_replaced(artifact, tmp_path):
     with pytest.raises(UsageError, match="holds a README.md that edgedla did not write"):
         export("triton", artifact, tmp_path)
     assert [p.name for p in sorted(tmp_path.iterdir())] == ["README.md", "models"]
+
+
+def test_files_that_an_export_did_not_write_are_kept(artifact, tmp_path):
+    (tmp_path / "run.py").write_text("mine")
+    (tmp_path / MODEL.name).write_bytes(MODEL.read_bytes())
+    request = ExportRequest(onnx=tmp_path / MODEL.name)
+    with pytest.raises(UsageError, match=r"holds a run\.py that edgedla did not write"):
+        export("onnxruntime", artifact, tmp_path, request)
+    assert (tmp_path / "run.py").read_text() == "mine"
+    (tmp_path / "run.py").unlink()
+    # The model beside which it is written is no obstacle, and neither is the export before.
+    for _ in range(2):
+        export("onnxruntime", artifact, tmp_path, request)
+    assert (tmp_path / MODEL.name).read_bytes() == MODEL.read_bytes()
 
 
 def test_a_placement_is_handed_over_layer_by_layer(tmp_path):
