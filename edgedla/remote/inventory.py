@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from edgedla.errors import DocumentError, RuleError, UsageError
-from edgedla.files import write_atomic
+from edgedla.files import make_folder, write_atomic
 from edgedla.remote.address import Address, parse_address
 
 #: Sets another file than ~/.config/edgedla/boards.yaml.
@@ -115,6 +116,22 @@ def boards_in(group: str, path: Optional[Path] = None) -> Tuple[BoardEntry, ...]
             hint=f"boards are listed in {path or inventory_file()}; `edgedla board add` adds one",
         )
     return members
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Holds the inventory's folder, so that of two who read, change and save neither loses what the other added."""
+    folder = inventory_file().absolute().parent
+    make_folder(folder)
+    with contextlib.ExitStack() as stack:
+        # Windows, or a file system without locks: whoever saves last wins.
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            held = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, held)
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def save_inventory(boards: Dict[str, BoardEntry], path: Optional[Path] = None) -> Path:

@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from edgedla import load_artifact
-from edgedla.remote.board_side import agent, lock
+from edgedla.remote.board_side import agent, lock, runner
 from edgedla.remote.job import Terminal, _progress
 from tests.remote.loopback import MODEL
 
@@ -147,6 +147,26 @@ def test_results_of_another_laptop_need_a_place(two):
     done = ben.edgedla("board", "attach", "orin1", job, "-o", "theirs")
     assert done.returncode == 0, done.stderr
     assert load_artifact(ben.folder / "theirs/art")
+
+
+def test_boards_that_are_added_at_once_all_stay(new_laptop):
+    laptop = new_laptop()
+    at_once = [laptop.popen("board", "add", f"nx{i}", f"10.0.0.{i}") for i in range(8)]
+    for process in at_once:
+        process.communicate(timeout=60)
+    assert len(laptop.edgedla("board", "list").stdout.splitlines()) == 8
+
+
+def test_a_result_may_be_named_as_a_lock_or_a_part(tmp_path, monkeypatch):
+    for name in ("x.lock", "y.part", ".z", ".lock", ".x.lock.0a.part"):
+        (tmp_path / name).write_text("x")
+    assert [o["path"] for o in runner.outputs_of(str(tmp_path))] == [".z", "x.lock", "y.part"]
+    monkeypatch.setattr(runner, "MAX_OUTPUTS", 2)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "in").mkdir()
+    runner.run_job(str(tmp_path), {"kind": "verb", "argv": ["/bin/sh", "-c", "touch out/a out/b out/c"]}, [])
+    assert len(json.loads((tmp_path / "state.json").read_text())["outputs"]) == 2
+    assert "no more than 2 files come back" in (tmp_path / "log").read_text()
 
 
 def test_the_inventory_is_kept_and_read_strictly(laptop):

@@ -39,13 +39,14 @@ def add(
 ) -> None:
     """Write a board into the inventory."""
     from edgedla.remote.address import parse_address
-    from edgedla.remote.inventory import BoardEntry, inventory_file, read_inventory, save_inventory
+    from edgedla.remote.inventory import BoardEntry, inventory_file, one_at_a_time, read_inventory, save_inventory
 
-    boards = read_inventory()
-    if name in boards and not again:
-        raise UsageError(f"there is a board {name!r} already", where=str(inventory_file()), allowed="--replace")
-    boards[name] = BoardEntry(name, parse_address(address), tuple(groups), python, edgedla or None, note)
-    echo(f"{name} stands in {save_inventory(boards)}")
+    entry = BoardEntry(name, parse_address(address), tuple(groups), python, edgedla or None, note)
+    with one_at_a_time():
+        boards = read_inventory()
+        if name in boards and not again:
+            raise UsageError(f"there is a board {name!r} already", where=str(inventory_file()), allowed="--replace")
+        echo(f"{name} stands in {save_inventory({**boards, name: entry})}")
 
 
 @board.command("list")

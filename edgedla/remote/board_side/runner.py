@@ -127,12 +127,15 @@ def run_job(folder: str, job: Dict[str, Any], held: List[int]) -> None:
         copier.join(5)  # a grandchild may keep the pipe open for ever
     # The contents stay as blobs; a model twice on a board's disk is once too often.
     shutil.rmtree(os.path.join(folder, "in"), ignore_errors=True)
+    outputs = outputs_of(os.path.join(folder, "out"))
+    if len(outputs) == MAX_OUTPUTS:
+        log.write("err", "no more than %d files come back; the others stay in %s/out\n" % (MAX_OUTPUTS, folder))
     write_json(
         state,
         {
             "state": "ended",
             "rc": rc if rc >= 0 else 128 - rc,
-            "outputs": outputs_of(os.path.join(folder, "out")),
+            "outputs": outputs,
             "ended": time.time(),
         },
     )
@@ -152,7 +155,12 @@ def outputs_of(base: str) -> List[Dict[str, Any]]:
         folders.sort()
         for name in sorted(files):
             path = os.path.join(parent, name)
-            if name.endswith((".lock", ".part")) or not stat.S_ISREG(os.lstat(path).st_mode):
+            # Of edgedla: a build's lock, and what a killed process left beside a result.
+            if (
+                name == ".lock"
+                or (name[0] == "." and name.endswith(".part"))
+                or not stat.S_ISREG(os.lstat(path).st_mode)
+            ):
                 continue
             if len(outputs) == MAX_OUTPUTS:
                 return outputs
