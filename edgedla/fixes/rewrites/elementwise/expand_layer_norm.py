@@ -11,10 +11,12 @@ from typing import Any, Optional
 import numpy as np
 
 from edgedla.fixes.network.network import Network, attribute
-from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern
+from edgedla.fixes.site import Refused, Rewrite, Site, holds, no_pattern, refuses
 
 #: First release whose parser imports the operator.
 FIRST_WITHOUT_NEED = (8, 6)
+#: Each row has a scale and an offset of its own; a picture of 1024 x 1024 has so many.
+MOST_ROWS = 1 << 20
 
 
 def match(network: Network, node: Any) -> Optional[Site]:
@@ -27,6 +29,8 @@ def match(network: Network, node: Any) -> Optional[Site]:
     shape = network.static(x)
     axis = attribute(node, "axis", -1) % len(shape)
     rows, columns = math.prod(shape[:axis]), math.prod(shape[axis:])
+    if rows > MOST_ROWS:
+        raise Refused(f"{rows} rows would take as many constants twice")
     epsilon = attribute(node, "epsilon", 1e-5)
     dtype = network.dtype(x)
 
@@ -48,6 +52,7 @@ REWRITE = Rewrite(
         holds("x 2x7x8, w 8, wb 8", "y = LayerNormalization(x, w, wb)", opset=17, trt=(8, 5)),
         holds("x 2x7x8x3, w 8x3", "y = LayerNormalization<axis = 2>(x, w)", opset=17, trt=(8, 5)),
         holds("x 2x7x8, w 8", "y = LayerNormalization(x, w)", opset=21, trt=(8, 5)),
+        refuses("x 1025x1024x8, w 8", "y = LayerNormalization(x, w)", "1049600 rows", opset=17, trt=(8, 5)),
         no_pattern("x 2x7x8, w 8", "y = LayerNormalization(x, w)", opset=17),
     ),
 )
