@@ -86,7 +86,7 @@ def _producer_to_join(
 
 def _alone_reads(layer: Layer, name: str, graph: LayerGraph) -> bool:
     """Nothing else reads the tensor; the two layers of SiLU, x * sigmoid(x), count as one reader."""
-    readers = graph.consumers(name)
+    readers = graph.readers(name)
     if readers == (layer.index,):
         return True
     return len(readers) == 2 and layer.index in readers and gate_of(graph.layers[readers[-1]], graph) == readers[0]

@@ -185,7 +185,7 @@ def gate_of(layer: Layer, graph: LayerGraph) -> Optional[int]:
         return None
     for x, gated in (layer.inputs, layer.inputs[::-1]):
         index = graph.producer(gated)
-        if index is not None and graph.consumers(gated) == (layer.index,) and gated not in graph.output_names:
+        if index is not None and graph.readers(gated) == (layer.index,) and gated not in graph.output_names:
             activation = graph.layers[index]
             if (
                 activation.type == "ACTIVATION"

@@ -74,6 +74,11 @@ class LayerGraph:
         """Indices of the live layers that read the tensor, in order."""
         return tuple(self._consumers.get(tensor, ()))
 
+    def readers(self, tensor: str) -> Tuple[int, ...]:
+        """As `consumers`, without those that no output depends on."""
+        found = self.consumers(tensor)
+        return tuple([i for i in found if i not in self.unread]) if self.unread else found
+
     def predecessors(self, index: int) -> Tuple[int, ...]:
         """Indices of the live layers that feed layer `index`, without repeats."""
         producers = (self._producer.get(t) for t in self.layers[index].inputs)
@@ -105,6 +110,25 @@ class LayerGraph:
     def output_names(self) -> FrozenSet[str]:
         """`outputs`, for a quick look-up."""
         return frozenset(self.outputs)
+
+    @cached_property
+    def unread(self) -> FrozenSet[int]:
+        """Indices of the layers that no output of the network depends on: what is left where an output was taken away.
+
+        The borders of loops and conditions stay with what feeds them: they hang together by more than tensors.
+        """
+        if not self.outputs:
+            return frozenset()
+        borders = LOOP_ENTRIES | LOOP_EXITS | CONDITION_BORDERS
+        pending = [i for i in map(self._producer.get, self.outputs) if i is not None]
+        pending += [layer.index for layer in self.layers if layer.type in borders or not layer.outputs]
+        read = set(pending)
+        while pending:
+            for i in self.predecessors(pending.pop()):
+                if i not in read:
+                    read.add(i)
+                    pending.append(i)
+        return frozenset(range(len(self.layers))) - read
 
     def once(self, name: str, work_out: Callable[[LayerGraph], T]) -> T:
         """What follows from the graph alone, worked out once. A graph above MOST_KEPT layers keeps nothing.

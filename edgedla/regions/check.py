@@ -175,7 +175,7 @@ def _region(
     read = [t for i in region.layers for t in graph.activations(graph.layers[i])]
     inputs = [t.name for t in read if graph.producer(t.name) not in inside]
     written = [t for i in region.layers for t in graph.layers[i].outputs]
-    outputs = {t for t in written if t in graph.output_names or any(c not in inside for c in graph.consumers(t))}
+    outputs = {t for t in written if t in graph.output_names or any(c not in inside for c in graph.readers(t))}
     element_bytes = 1 if precision == "int8" else 2
     weight_bytes = sum(work[i].weight_elements for i in region.layers) * element_bytes
     internal_bytes = sum(graph.tensors[t].size_bytes(element_bytes) for t in written if t not in outputs)
@@ -208,7 +208,7 @@ def _totals(layers: Sequence[LayerReport], prediction: Prediction, work_known: b
         layers_gpu=count(Placed.GPU),
         layers_folded=count(Placed.FOLDED),
         layers_unknown=sum(layer.cause is Cause.UNKNOWN for layer in layers),
-        macs=sum(layer.macs for layer in layers) if work_known else 0,
+        macs=sum(layer.macs for layer in layers if layer.placed is not Placed.FOLDED) if work_known else 0,
         macs_dla=sum(layer.macs for layer in layers if layer.placed is Placed.DLA) if work_known else 0,
         regions=len(prediction.kept),
         regions_dropped=len(prediction.dropped),

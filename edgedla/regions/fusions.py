@@ -3,6 +3,8 @@
 Order and passes as verbose logs of TensorRT 10.3 show them (ResNet-50 and DETR on AGX Orin; YOLO logs of 8.5.2
 agree):
 
+- Dead-layer removal: what no output of the network depends on goes away. Logs print it in front of what the DLA takes
+  (issue 2252).
 - MatMulToConvTransform: a MATRIX_MULTIPLY whose second operand is constant becomes a 1x1 convolution over [rows, K,
   1, 1] with two shuffles that TensorRT names `reshape_before_X` and `reshape_after_X`. Both change the rank: the GPU
   runs them.
@@ -125,7 +127,7 @@ class _Fuser:
 
     def is_private(self, tensor: str) -> bool:
         """True when one unit at most reads the tensor and the network does not hand it out."""
-        return tensor not in self.network_outputs and len(self.graph.consumers(tensor)) <= 1
+        return tensor not in self.network_outputs and len(self.graph.readers(tensor)) <= 1
 
     def add_layer(self, layer: Layer) -> None:
         if layer.type == "SHUFFLE":
@@ -214,7 +216,7 @@ class _Fuser:
             predecessors.append(feeding)
             for p in feeding:
                 successors[p].append(i)
-        gone = sorted(layer for op in self.ops if id(op) in erased for layer in op.layers)
+        gone = sorted([*self.graph.unread, *(layer for op in self.ops if id(op) in erased for layer in op.layers)])
         unit_of = {layer: i for i, unit in enumerate(units) for layer in unit.layers}
         return UnitGraph(tuple(units), unit_of, tuple(gone), tuple(predecessors), tuple(tuple(s) for s in successors))
 
@@ -243,7 +245,8 @@ def fuse(graph: LayerGraph) -> UnitGraph:
 def _fuse(graph: LayerGraph) -> UnitGraph:
     fuser = _Fuser(graph)
     for layer in graph.layers:
-        fuser.add_layer(layer)
+        if layer.index not in graph.unread:
+            fuser.add_layer(layer)
     return fuser.finish()
 
 

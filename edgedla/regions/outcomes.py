@@ -69,7 +69,7 @@ class LayerOutcomes:
         first: Optional[int] = None
         for verdict in self.verdicts:
             rejects = {f.rule for f in verdict.findings if f.effect is Effect.REJECT}
-            if rejects != {OPEN_SIZES_RULE}:
+            if rejects != {OPEN_SIZES_RULE} or verdict.index in self.graph.unread:
                 continue
             if first is None:
                 first = verdict.index
@@ -82,7 +82,7 @@ class LayerOutcomes:
         if region is not None:
             return _ON_DLA if region.kept else self.dropped[region.id]
         if verdict.index in self.erased:
-            return _ERASED
+            return _UNREAD if verdict.index in self.graph.unread else _ERASED
         root = self.roots[verdict.index]
         if root is not None:
             return root
@@ -125,6 +125,8 @@ class LayerOutcomes:
 
 _ON_DLA: Outcome = (Placed.DLA, Cause.ON_DLA, "runs on the DLA", ())
 _ERASED: Outcome = (Placed.FOLDED, Cause.FOLDED, "TensorRT merges it with the shuffles around it", ())
+
+_UNREAD: Outcome = (Placed.FOLDED, Cause.FOLDED, "no output of the network depends on it, so TensorRT removes it", ())
 
 
 def _root_cause(verdict: Verdict, platform: Platform) -> Optional[Outcome]:

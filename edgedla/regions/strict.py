@@ -9,7 +9,7 @@ from edgedla.graph import LayerGraph
 from edgedla.regions.fusions import INNER_IN, fuse
 from edgedla.regions.prediction import predict
 from edgedla.regions.report import StrictResult
-from edgedla.regions.values import Cause, Placed, Prediction
+from edgedla.regions.values import Cause, LayerPrediction, Placed, Prediction
 from edgedla.rules.verdict import Effect, Finding, Support, Verdict
 from edgedla.targets import Platform
 
@@ -59,7 +59,7 @@ def check_strict(
         if p.placed is Placed.GPU and p.cause not in (Cause.RULE, Cause.UNKNOWN)
     ]
     later += _added_reshapes(graph, best)
-    unknown = [(graph.layers[p.index].name, p.reason) for p in prediction.layers if p.cause is Cause.UNKNOWN]
+    unknown = [(graph.layers[p.index].name, p.reason) for p in prediction.layers if _is_open(p)]
     unknown += [(n.name, n.reason) for n in prediction.nodes if n.cause is Cause.UNKNOWN and not n.layers]
     rejected = [f for f in io_findings if f.effect is Effect.REJECT]
     messages = [f"{name}: {reason}" for name, reason in refused + later + unknown]
@@ -88,7 +88,7 @@ def known_as(
     graph: LayerGraph, verdicts: Sequence[Verdict], prediction: Prediction, platform: Platform, precision: str
 ) -> Optional[KnownAs]:
     """The prediction with every unknown layer on the DLA; None where no layer is unknown."""
-    if not any(p.cause is Cause.UNKNOWN for p in prediction.layers):
+    if not any(_is_open(p) for p in prediction.layers):
         return None
     rules: Dict[str, str] = {}
     for verdict in verdicts:
@@ -96,6 +96,11 @@ def known_as(
             if finding.effect is Effect.UNKNOWN:
                 rules.setdefault(verdict.layer, finding.rule)
     return KnownAs(predict(graph, [_on_dla(v) for v in verdicts], platform, precision), rules)
+
+
+def _is_open(layer: LayerPrediction) -> bool:
+    """Nobody knows. The per-layer check also asks what goes away afterwards: it stands in front of all removals."""
+    return layer.cause is Cause.UNKNOWN or (layer.placed is Placed.FOLDED and layer.support is Support.UNKNOWN)
 
 
 def _on_dla(verdict: Verdict) -> Verdict:
@@ -128,7 +133,8 @@ def _refused(graph: LayerGraph, prediction: Prediction) -> Iterator[Tuple[str, s
                 yield name, f"a constant operand of {layer.name}: TensorRT refuses constant layers without fallback"
         p = prediction.layers[i]
         if p.support is Support.GPU:
-            why = p.reason if p.cause is Cause.RULE else "refused by the per-layer check"
+            early = ", which comes before TensorRT removes what no output depends on" if i in graph.unread else ""
+            why = p.reason if p.cause is Cause.RULE else f"refused by the per-layer check{early}"
             yield layer.name, why
 
 

@@ -22,7 +22,7 @@ def work_is_known(graph: LayerGraph) -> bool:
     """False where a layer that counts MACs has open sizes: no share of the others' MACs means anything then."""
     kinds: Dict[str, bool] = {}
     for layer in graph.layers:
-        if not any(t.is_dynamic for t in graph.output_tensors(layer)):
+        if layer.index in graph.unread or not any(t.is_dynamic for t in graph.output_tensors(layer)):
             continue
         if layer.type not in kinds:
             kinds[layer.type] = kind_class(layer.type).macs is not Kind.macs

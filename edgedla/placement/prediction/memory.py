@@ -47,7 +47,7 @@ def alive_bytes(graph: LayerGraph, layers: Sequence[int], precision: str, packed
             if graph.producer(tensor.name) not in members:
                 border[tensor.name] = size(tensor.name)
         for name in graph.layers[i].outputs:
-            readers = graph.consumers(name)
+            readers = graph.readers(name)
             if name in outputs or any(r not in members for r in readers):
                 border[name] = size(name)
             elif readers:

@@ -183,7 +183,7 @@ class Predictor:
             cost = problem.region_cost(region.core, region.items)
             memory = loadable_memory(graph, inside, precision, problem.limits, self._sram())
             loadables.append(PredictedLoadable(region.core, inside, cost, memory))
-        everything = tuple(layer.index for layer in graph.layers)
+        everything = tuple(layer.index for layer in graph.layers if layer.index not in graph.unread)
         alive, io = alive_bytes(graph, everything, precision, packed=False)
         return PredictedStream(
             name=graph.name,

@@ -31,7 +31,7 @@ def require_sizes(graph: LayerGraph) -> None:
         raise UsageError(text, where=graph.name)
     for layer in graph.layers:
         for tensor in graph.output_tensors(layer):
-            if tensor.is_dynamic:
+            if tensor.is_dynamic and layer.index not in graph.unread:
                 raise UsageError(
                     f"the size of {tensor.name!r} depends on the data ({dims_text(tensor.dims)}), so nothing can be "
                     f"predicted from layer {layer.name!r} [{layer.type}] on",
