@@ -4,7 +4,7 @@ Order and passes as verbose logs of TensorRT 10.3 show them (ResNet-50 and DETR 
 agree):
 
 - Dead-layer removal: what no output of the network depends on goes away. Logs print it in front of what the DLA takes
-  (issue 2252).
+  (TensorRT issue 2252).
 - MatMulToConvTransform: a MATRIX_MULTIPLY whose second operand is constant becomes a 1x1 convolution over [rows, K,
   1, 1] with two shuffles that TensorRT names `reshape_before_X` and `reshape_after_X`. Both change the rank: the GPU
   runs them.
