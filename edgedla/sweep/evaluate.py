@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
 from edgedla.errors import EdgedlaError, UsageError
 from edgedla.sweep.row import Row, error_row, new_row
 from edgedla.sweep.task import Task
+from edgedla.vocabulary import GPU
 
 if TYPE_CHECKING:
     from edgedla.graph import LayerGraph
+    from edgedla.placement.result.placement import Placement
     from edgedla.regions import CheckReport
     from edgedla.targets import Platform
 
@@ -42,12 +44,20 @@ class Evaluator:
         from edgedla.importers import load_onnx
         from edgedla.importers.parser_releases import lowering_name
 
-        key = (task.model, task.sha256, lowering_name(platform.release.trt), task.settings.batch)
+        # As `check` does: what places, rewrites or builds works on the file as it is.
+        as_trained = task.settings.action == "check"
+        key = (task.model, task.sha256, lowering_name(platform.release.trt), task.settings.batch, as_trained)
         if self._graph[0] != key or self._graph[1] is None:
             self._graph = (None, None)
             self._graph = (
                 key,
-                load_onnx(task.model, trt=platform.release.trt, batch=task.settings.batch, open_batch=TRTEXEC_BATCH),
+                load_onnx(
+                    task.model,
+                    trt=platform.release.trt,
+                    batch=task.settings.batch,
+                    open_batch=TRTEXEC_BATCH,
+                    as_trained=as_trained,
+                ),
             )
         graph = self._graph[1]
         assert graph is not None
@@ -69,8 +79,9 @@ class Evaluator:
 
         row = self.check(task)
         platform = platform_for(task.target, jetpack=task.jetpack, trt=task.trt)
+        graph = self.graph(task, platform)
         placement = place(
-            [self.graph(task, platform)],
+            [graph],
             target=task.target,
             jetpack=task.jetpack,
             trt=task.trt,
@@ -87,11 +98,8 @@ class Evaluator:
             period_us=round(f.period.latency_us, 1),
             energy_mj=round(f.energy.energy_mj, 3),
             gpu_latency_us=round(gpu.latency.latency_us, 1) if gpu else None,
-            regions=sum(f.regions.values()),
-            transitions=sum(len(m.transitions) for m in placement.models),
-            layers_dla=sum(layer.device != "GPU" for m in placement.models for layer in m.layers),
-            layers_gpu=sum(layer.device == "GPU" for m in placement.models for layer in m.layers),
             basis="predicted",
+            **_placed(placement, graph),
         )
         return row
 
@@ -160,6 +168,26 @@ def _figures(report: CheckReport) -> Dict[str, Any]:
         "regions": t.regions,
         "regions_dropped": t.regions_dropped,
         "transitions": t.transitions,
+    }
+
+
+def _placed(placement: Placement, graph: LayerGraph) -> Dict[str, Any]:
+    """What `_figures` says of TensorRT's own placement, of this one; a placement keeps its loadables within the cap."""
+    from edgedla.regions.work import work_of
+
+    work = work_of(graph)
+    (model,) = placement.models
+    live = [layer for layer in model.layers if layer.why != "folded"]
+    on_dla = [layer for layer in live if layer.device != GPU]
+    macs = sum(work[layer.index].macs for layer in live)
+    return {
+        "layers_dla": len(on_dla),
+        "layers_gpu": len(live) - len(on_dla),
+        "share_layers_dla": round(len(on_dla) / max(len(live), 1), 6),
+        "share_macs_dla": round(sum(work[layer.index].macs for layer in on_dla) / max(macs, 1), 6),
+        "regions": len(model.regions),
+        "regions_dropped": 0,
+        "transitions": len(model.transitions),
     }
 
 

@@ -13,7 +13,7 @@ import time
 import onnx
 import pytest
 
-from edgedla import check
+from edgedla import check, place
 from edgedla.errors import EnvironmentMissing, ModelError
 from edgedla.guard import resident_bytes
 from edgedla.sweep.journal import Journal
@@ -21,7 +21,8 @@ from edgedla.sweep.row import COLUMNS, new_row
 from edgedla.sweep.sweep import run_sweep
 from edgedla.sweep.task import Settings, Task, find_models, tasks_of
 from edgedla.sweep.worker import Limits, Worker
-from tests.models import save
+from tests.importers.test_shared_parameters import network as untrained
+from tests.models import node, ones, onnx_model, save
 from tests.runtime.waiting import until
 from tests.sweep.conftest import network
 
@@ -65,6 +66,34 @@ def test_a_row_of_an_open_batch_says_what_check_says(tmp_path):
     (row,) = run_sweep(list(tasks_of([str(path)], PLATFORMS[:1], ("int8",), Settings())), limits=Limits(), jobs=1)
     totals = check(path, target="agx-orin-64gb", precision="int8").totals
     assert (row["layers_dla"], row["layers_gpu"]) == (totals.layers_dla, totals.layers_gpu) == (4, 0)
+
+
+def test_a_row_of_an_untrained_model_says_what_check_says(tmp_path):
+    path = tmp_path / "untrained.onnx"
+    path.write_bytes(untrained(trained=False).SerializeToString())
+    (row,) = run_sweep(list(tasks_of([str(path)], PLATFORMS[:1], ("fp16",), Settings())), limits=Limits(), jobs=1)
+    totals = check(path, target="agx-orin-64gb").totals
+    assert (row["layers"], row["layers_dla"], row["regions"]) == (totals.layers, totals.layers_dla, totals.regions)
+
+
+def test_a_row_of_a_placement_says_what_the_placement_says(tmp_path):
+    """So small a network is best left to the GPU, though the DLA would take all of it but the global average."""
+    path = tmp_path / "pooled.onnx"
+    nodes = [
+        node("Conv", "x w", "c"),
+        node("GlobalAveragePool", "c", "p"),
+        node("Flatten", "p", "f"),
+        node("Relu", "f", "y"),
+    ]
+    save(onnx_model(nodes, {"x": (1, 8, 16, 16)}, {"y": (1, 8)}, [ones("w", 8, 8, 1, 1)]), path)
+    wanted = list(tasks_of([str(path)], PLATFORMS[:1], ("fp16",), Settings(action="place", objective="latency")))
+    (row,) = run_sweep(wanted, limits=Limits(), jobs=1)
+    (model,) = place(path, target="agx-orin-64gb").models
+    live = [layer for layer in model.layers if layer.why != "folded"]
+    assert {layer.device for layer in live} == {"GPU"}
+    assert (row["layers_dla"], row["layers_gpu"]) == (0, len(live))
+    assert (row["share_layers_dla"], row["share_macs_dla"]) == (0, 0)
+    assert (row["regions"], row["regions_dropped"], row["transitions"]) == (0, 0, 0)
 
 
 def test_a_sweep_goes_on_where_it_stopped(models, tmp_path):
