@@ -13,7 +13,7 @@ from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import NoPlacement, UsageError
 from edgedla.placement.prediction.one_in_flight import OneInFlight
-from edgedla.placement.problem.baselines import baselines
+from edgedla.placement.problem.baselines import baselines, starts
 from edgedla.placement.problem.evaluate import Evaluation
 from edgedla.placement.problem.goal import GAP, Goal, Solution
 from edgedla.placement.problem.inputs import problem_of
@@ -137,7 +137,7 @@ class Prepared:
             NoPlacement: none keeps the bound and the limits.
         """
         problem = self.problem(goal)
-        return _solved(problem, goal, self._pace(goal), list(baselines(problem).values()), deadline, self.request)
+        return _solved(problem, goal, self._pace(goal), starts(problem), deadline, self.request)
 
     def assembled(self, goal: Goal, solution: Solution) -> Placement:
         """The document of a solution of `solved`."""

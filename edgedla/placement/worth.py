@@ -11,7 +11,7 @@ from edgedla.graph import LayerGraph
 from edgedla.placement.prediction.breakdown import Breakdown, breakdown
 from edgedla.placement.prediction.lanes import lanes_of
 from edgedla.placement.prediction.streams import GPU_SWITCH_US, side_by_side, together
-from edgedla.placement.problem.baselines import after_cap, baselines, greedy
+from edgedla.placement.problem.baselines import after_cap, greedy, starts
 from edgedla.placement.problem.evaluate import Evaluation, evaluate
 from edgedla.placement.problem.inputs import problem_of, problem_on
 from edgedla.placement.problem.model import Model
@@ -158,7 +158,7 @@ class Worthiness:
         from edgedla.placement.solvers.solve import solve
 
         pair = problem_of((self.model,), self.costs, DEVICES[:2], problem.limits)
-        solution = solve(pair, Goal("latency"), list(baselines(pair).values()), SEARCH_S, "auto", GAP)
+        solution = solve(pair, Goal("latency"), starts(pair), SEARCH_S, "auto", GAP)
         if solution.best is None:
             return replace(self.way("gpu"), name="best")
         latency, parts = solution.best.latency(0), breakdown(pair, solution.best)
@@ -181,8 +181,8 @@ class Worthiness:
     def _on(self, device: str) -> Evaluation:
         """Every layer on the device where it may stand there, the rest on the GPU, as TensorRT does it."""
         if device not in self._evaluations:
-            assignment = after_cap(self.problem, greedy(self.problem, (device,)))
-            self._evaluations[device] = evaluate(self.problem, assignment)
+            problem = self.problem.by_default()
+            self._evaluations[device] = evaluate(problem, after_cap(problem, greedy(problem, (device,))))
         return self._evaluations[device]
 
 

@@ -18,6 +18,9 @@ from edgedla.vocabulary import GPU
 #: What `predict(devices=...)` takes for one model.
 Assignment = Union[str, Path, Placement, Mapping[str, str]]
 
+#: How `devices_of_model` names what says the device of every layer.
+SAID_BY_LAYER = ("pins", "placement")
+
 ALLOWED = "GPU, DLA0, DLA1, tensorrt, a placement file, or pins such as conv1:DLA0,*:GPU"
 
 
@@ -74,6 +77,7 @@ def devices_of_model(problem: Problem, m: int, model: Model, asked: Assignment) 
 
 
 def _filled(problem: Problem, m: int, device: str) -> Tuple[str, ...]:
+    problem = problem.by_default()
     items_of_model = set(problem.items_of(m))
     whole = greedy(problem, tuple(device if k == m else GPU for k in range(len(problem.models))))
     settled = after_cap(problem, tuple(d if i in items_of_model else GPU for i, d in enumerate(whole)))

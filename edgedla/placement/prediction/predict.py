@@ -11,7 +11,7 @@ from edgedla.costs.model import CostModel
 from edgedla.costs.profile import Profile
 from edgedla.costs.trt_profile import require_profile, with_measurements
 from edgedla.errors import UsageError
-from edgedla.placement.prediction.assignments import Assignment, devices_of_model, each_model, opened
+from edgedla.placement.prediction.assignments import SAID_BY_LAYER, Assignment, devices_of_model, each_model, opened
 from edgedla.placement.prediction.lanes import lanes_of
 from edgedla.placement.prediction.memory import (
     DEFAULT_SRAM_BYTES,
@@ -148,8 +148,10 @@ class Predictor:
         self, assignment: Tuple[str, ...], names: Tuple[str, ...], concurrent: bool = False, one_process: bool = False
     ) -> Prediction:
         """The prediction of a device by item of `problem`."""
-        evaluation = evaluate(self.problem, assignment)
-        lanes = lanes_of(self.problem, evaluation)
+        # Of what a name stands for TensorRT decides; pins and placements say it layer by layer.
+        problem = self.problem.by_default({m for m, name in enumerate(names) if name not in SAID_BY_LAYER})
+        evaluation = evaluate(problem, assignment)
+        lanes = lanes_of(problem, evaluation)
         if concurrent:
             paces = side_by_side(lanes, self.costs.transfer_factor, GPU_SWITCH_US, one_process)
         else:

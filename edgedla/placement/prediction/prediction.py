@@ -75,6 +75,7 @@ class PredictedStream:
         busy: share of the time that the stream keeps each device busy.
         gpu_visits: times per frame that the stream hands over to the GPU.
         layers: live layers by device.
+        transitions: tensors that cross to another device, each device once; the network's inputs and outputs count.
         weight_bytes: weights of the engine on all devices.
         activation_bytes: of all engine tensors that are alive together.
         broken: limits of the platform that the assignment does not keep.

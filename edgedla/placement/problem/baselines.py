@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 from edgedla.placement.problem.evaluate import Region
 from edgedla.placement.problem.problem import Item, Problem
@@ -19,6 +19,7 @@ TITLES: Mapping[str, str] = {
 
 def baselines(problem: Problem) -> Dict[str, Tuple[str, ...]]:
     """Assignments by name. They keep pins and verdicts, but not always caps and bounds; GPU-only needs no DLA."""
+    problem = problem.by_default()
     by_name: Dict[str, Tuple[str, ...]] = {}
     if all(GPU in item.allowed for item in problem.items):
         by_name["gpu"] = (GPU,) * len(problem.items)
@@ -31,6 +32,14 @@ def baselines(problem: Problem) -> Dict[str, Tuple[str, ...]]:
             turn = [problem.devices[m % len(problem.devices)] for m in range(len(problem.models))]
             by_name["one-per-device"] = after_cap(problem, greedy(problem, turn))
     return by_name
+
+
+def starts(problem: Problem) -> List[Tuple[str, ...]]:
+    """Where a search begins: the baselines, and what the cap leaves of the loadables that a placement of them has."""
+    found = list(baselines(problem).values())
+    if problem.cores and problem.defaults is not None:
+        found.append(after_cap(problem, greedy(problem, (problem.cores[0],) * len(problem.models))))
+    return found
 
 
 def greedy(problem: Problem, device_of_model: Sequence[str]) -> Tuple[str, ...]:

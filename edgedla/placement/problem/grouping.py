@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Dict, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, Sequence, Set, Tuple
 
 from edgedla.placement.problem.problem import Grouping, Problem
-from edgedla.regions.candidates import form_groups
+from edgedla.regions.candidates import form_groups, split_groups
 from edgedla.regions.fusions import UnitGraph
 
 
@@ -25,6 +25,33 @@ def tensorrt_grouping(units: Sequence[UnitGraph], items: Sequence[Sequence[int]]
         item_of = {u: i for i in members for u in items[i]}
         formed = form_groups(graph, [u in item_of for u in range(len(graph.units))], precision)
         return tuple(sorted(tuple(sorted({item_of[u] for u in g})) for g in formed))
+
+    return group
+
+
+def default_grouping(
+    units: Sequence[UnitGraph], items: Sequence[Sequence[int]], failing: Sequence[Mapping[int, str]], precision: str
+) -> Grouping:
+    """The grouping where nobody says what TensorRT puts on the core, as `check` predicts it.
+
+    Units that fail the second look are in their candidate until then, and split it; in an engine of a placement they stand
+    on the GPU from the start. What the cap dropped has been in candidates of its own.
+
+    Args:
+        failing: by model, the units that the second look throws out, with the message.
+    """
+
+    def group(problem: Problem, core: str, members: Tuple[int, ...]) -> Tuple[Tuple[int, ...], ...]:
+        model = problem.items[members[0]].model
+        graph, thrown_out = units[model], failing[model]
+        item_of = {u: i for i in problem.items_of(model) if core in problem.items[i].allowed for u in items[i]}
+        formed = form_groups(graph, [u in item_of or u in thrown_out for u in range(len(graph.units))], precision)
+        # An operator that is split stands with its last unit.
+        part_of = {item_of[u]: n for n, part in enumerate(split_groups(formed, thrown_out)) for u in part}
+        parts: Dict[int, List[int]] = {}
+        for i in members:
+            parts.setdefault(part_of[i], []).append(i)
+        return tuple(sorted(tuple(part) for part in parts.values()))
 
     return group
 

@@ -13,10 +13,10 @@ from edgedla.graph import LayerGraph, Tensor
 from edgedla.graph.open_sizes import open_sizes_text
 from edgedla.graph.tensor import dims_text
 from edgedla.placement.problem.borders import Borders, border_format
-from edgedla.placement.problem.grouping import tensorrt_grouping
+from edgedla.placement.problem.grouping import default_grouping, tensorrt_grouping
 from edgedla.placement.problem.items import ItemMaker
 from edgedla.placement.problem.loops import in_order, loops_of
-from edgedla.placement.problem.model import Model, legal_units
+from edgedla.placement.problem.model import Model, legal_units, thrown_out
 from edgedla.placement.problem.problem import Flow, Item, Limits, Link, Problem
 from edgedla.regions.cap import subgraphs_per_core
 from edgedla.regions.fusions import INNER_IN, UnitGraph, fuse, outer_name
@@ -78,10 +78,12 @@ def problem_of(
     links: List[Link] = []
     graphs: List[UnitGraph] = []
     units_by_item: List[Tuple[int, ...]] = []
+    failing: List[Mapping[int, str]] = []
     for m, model in enumerate(models):
         require_sizes(model.graph)
         units = fuse(model.graph)
         graphs.append(units)
+        failing.append(thrown_out(model, units, use_unknown))
         layer_costs = costs.layer_costs(model.graph)
         legal = legal_units(model, units, use_unknown)
         maker = ItemMaker(model, m, units, devices, layer_costs, costs.precision)
@@ -102,6 +104,7 @@ def problem_of(
         grouping=tensorrt_grouping(graphs, units_by_item, costs.precision),
         models=tuple(m.graph.name for m in models),
         engine=costs.engine(),
+        defaults=default_grouping(graphs, units_by_item, failing, costs.precision) if any(failing) else None,
         loadable=costs.loadable() if any(d != GPU for d in devices) else Cost(),
         devices=devices,
         limits=limits,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import List, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
-from edgedla.regions.candidates import unit_devices
+from edgedla.regions.candidates import failing_units, unit_devices
 from edgedla.regions.fusions import Unit, UnitGraph
 from edgedla.rules.verdict import Effect, Support, Verdict
+from edgedla.vocabulary import GPU
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,15 @@ def legal_units(model: Model, units: UnitGraph, use_unknown: bool) -> List[bool]
     """For each unit whether the DLA may run it: all its layers pass both looks, and no reshape is merged into it."""
     accepted = {Support.DLA, Support.UNKNOWN} if use_unknown else {Support.DLA}
     return unit_devices(units, [v.support in accepted and not v.validation for v in model.verdicts])
+
+
+def thrown_out(model: Model, units: UnitGraph, use_unknown: bool) -> Dict[int, str]:
+    """Units that TensorRT would put on the DLA and that its second look throws out, with the message."""
+    accepted = {Support.DLA, Support.UNKNOWN} if use_unknown else {Support.DLA}
+    devices = unit_devices(
+        units, [v.support in accepted and model.pins.get(i) != GPU for i, v in enumerate(model.verdicts)]
+    )
+    return failing_units(units, devices, {v.index: v.validation[0].message for v in model.verdicts if v.validation})
 
 
 def why_not(model: Model, unit: Unit, use_unknown: bool = False) -> str:

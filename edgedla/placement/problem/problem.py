@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Container, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.costs.cost import Cost, device_kind, total
 from edgedla.vocabulary import DEVICES, GPU
@@ -133,6 +133,7 @@ class Problem:
         slowdown: by set of engines that run together, the factor (>= 1) on each engine's time. Sets that are missing,
             and sets of one engine, mean 1.
         grouping: what TensorRT makes of the items on one core.
+        defaults: the same where TensorRT itself decides what runs there; None where that makes no difference.
         schedules: by assignment, the shortest schedule as far as it was searched for; see `schedule.shortest_schedule`.
     """
 
@@ -147,6 +148,7 @@ class Problem:
     rates: Tuple[float, ...] = (1.0,)
     slowdown: Mapping[FrozenSet[str], Mapping[str, float]] = field(default_factory=dict)
     engine: Cost = field(default_factory=Cost)
+    defaults: Optional[Grouping] = field(default=None, compare=False, repr=False)
     _predecessors: List[Tuple[int, ...]] = field(default_factory=list, init=False, repr=False, compare=False)
     schedules: Dict[Tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _groups: Dict[Tuple[str, Tuple[int, ...]], Tuple[Tuple[int, ...], ...]] = field(
@@ -160,6 +162,18 @@ class Problem:
                 for consumer in flow.consumers:
                     sources[consumer][flow.producer] = None
         self._predecessors.extend(tuple(sorted(f)) for f in sources)
+
+    def by_default(self, models: Optional[Container[int]] = None) -> Problem:
+        """The same with TensorRT's own choice of what runs on the core, for these models or all: no engine of a placement."""
+        chosen, placed = self.defaults, self.grouping
+        if chosen is None:
+            return self
+
+        def group(problem: Problem, core: str, members: Tuple[int, ...]) -> Tuple[Tuple[int, ...], ...]:
+            own = models is None or problem.items[members[0]].model in models
+            return (chosen if own else placed)(problem, core, members)
+
+        return replace(self, grouping=group)
 
     @property
     def cores(self) -> Tuple[str, ...]:

@@ -72,7 +72,7 @@ def assemble(
         figures=figures_of(problem, best, one_in_flight=one_in_flight),
         frame_latency_us=frame_us,
         baselines=tuple(
-            p.Baseline(name, _title(problem, name), *_checked(problem, goal, assignment, one_in_flight))
+            p.Baseline(name, _title(problem, name), *_checked(problem.by_default(), goal, assignment, one_in_flight))
             for name, assignment in known.items()
         ),
         timeline=_timeline(kind, schedule, problem),

@@ -1,0 +1,73 @@
+"""What `check` predicts of a default build, priced: the same loadables, also where the second look splits a candidate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import ModelProto
+
+import edgedla
+from edgedla.costs.model import CostModel
+from edgedla.importers import load_onnx
+from edgedla.placement.worth import worth_of
+from edgedla.rules import load_rules
+from edgedla.targets import platform_for
+from tests.models import node, onnx_model
+
+TARGET = "agx-orin-64gb"
+
+
+def side_branch() -> ModelProto:
+    """A chain of two poolings, and beside it an addition that passes the first check only.
+
+    The candidate holds all until the second look splits it, at the network's order. With the addition on the GPU from the
+    start the chain stays whole.
+    """
+    nodes = [
+        node("MaxPool", "x", "a0", kernel_shape=[2, 2]),
+        node("Add", "x row", "b1"),
+        node("MaxPool", "a0", "a1", kernel_shape=[2, 2], pads=[1, 1, 1, 1]),
+        node("Relu", "b1", "b2"),
+        node("Concat", "a1 b2", "y", axis=1),
+    ]
+    row = np.arange(8, dtype=np.float32).reshape(1, 1, 1, 8)
+    return onnx_model(nodes, {"x": (1, 8, 8, 8)}, {"y": (1, 16, 8, 8)}, {"row": row})
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_the_loadables_are_those_of_check(precision: str) -> None:
+    report = edgedla.check(side_branch(), target=TARGET, precision=precision)
+    assert report.totals.regions == 2
+    assert [str(layer.cause) for layer in report.layers if str(layer.placed) == "gpu"] in (["unknown"], ["validation"])
+    asked = {"target": TARGET, "precision": precision}
+    for word in ("tensorrt", "DLA0"):
+        (stream,) = edgedla.predict(side_branch(), devices=word, **asked).streams
+        assert {x.layers for x in stream.loadables} == {r.layers for r in report.regions}
+    (both,) = {
+        tuple(len(s.loadables) for s in edgedla.predict([side_branch()] * 2, devices=["DLA0", "DLA1"], **asked).streams)
+    }
+    assert both == (2, 2)
+    baselines = {b.name: b.figures for b in edgedla.place(side_branch(), **asked).baselines}
+    assert baselines["tensorrt"].regions["DLA0"] == 2
+    assert baselines["tensorrt"].latency.latency_us == pytest.approx(
+        edgedla.predict(side_branch(), devices="tensorrt", **asked).streams[0].latency.latency_us
+    )
+
+
+def test_the_worth_of_check_is_that_of_its_loadables() -> None:
+    platform = platform_for(TARGET)
+    graph = load_onnx(side_branch(), trt=platform.release.trt)
+    worth = worth_of(graph, platform, load_rules().check(graph, platform, "fp16"), CostModel.load(platform, "fp16"))
+    (stream,) = edgedla.predict(side_branch(), devices="tensorrt", target=TARGET).streams
+    assert worth.ways[0].cost.latency_us == pytest.approx(stream.latency.latency_us)
+
+
+def test_pins_and_placements_keep_it_on_the_gpu_from_the_start() -> None:
+    pins = {layer.name: "DLA0" for layer in edgedla.check(side_branch(), target=TARGET).layers}
+    pins.update(b1="GPU")
+    (pinned,) = edgedla.predict(side_branch(), devices=pins, target=TARGET).streams
+    placed = edgedla.place(side_branch(), target=TARGET, pins="a*:DLA0,b2:DLA0,y:DLA0")
+    (stream,) = edgedla.predict(side_branch(), devices=placed, target=TARGET).streams
+    assert len(stream.loadables) == len(placed.models[0].regions)
+    assert [x.layers for x in stream.loadables] == [x.layers for x in pinned.loadables] == [(0, 2, 3, 4)]
+    assert edgedla.verify(placed, [side_branch()]) == ()
