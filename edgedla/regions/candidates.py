@@ -15,7 +15,7 @@ walking backwards. The difference between FP16 and INT8 rests on that one networ
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from edgedla.graph import LayerGraph
 from edgedla.regions.fusions import UnitGraph, fuse
@@ -45,8 +45,7 @@ def candidates(
     units = fuse(graph)
     devices = unit_devices(units, on_dla)
     failing = failing_units(units, devices, validation)
-    groups = split_groups(form_groups(units, devices, precision), failing)
-    return describe(graph, units, groups, failing)
+    return describe(graph, units, form_groups(units, devices, precision), failing)
 
 
 def unit_devices(units: UnitGraph, on_dla: Sequence[bool]) -> List[bool]:
@@ -144,17 +143,27 @@ def split_groups(groups: Sequence[Sequence[int]], failing: Mapping[int, str]) ->
 
 
 def describe(
-    graph: LayerGraph, units: UnitGraph, groups: Sequence[Sequence[int]], failing: Mapping[int, str]
+    graph: LayerGraph, units: UnitGraph, formed: Sequence[Sequence[int]], failing: Mapping[int, str]
 ) -> Tuple[Region, ...]:
-    """Regions of the groups, each with what stands at its borders."""
+    """Regions of what the second look leaves of the groups that were formed, each with what stands at its borders."""
+    groups = split_groups(formed, failing)
     group_of = {u: g for g, group in enumerate(groups) for u in group}
+    candidate_of = {u: n for n, candidate in enumerate(formed) for u in candidate}
+
+    def splitting(u: int, v: int) -> Optional[int]:
+        """The first unit at which the candidate of two units was split between them; None where it was not."""
+        if v in failing or candidate_of.get(u) != candidate_of.get(v):
+            return None
+        inside = formed[candidate_of[u]]
+        return next((x for x in inside if x in failing and min(u, v) < x < max(u, v)), None)
+
     return tuple(
         Region(
             id=g,
             layers=tuple(sorted(i for u in group for i in units.units[u].layers)),
             batch=units.units[group[0]].batch,
             size=len(group),
-            cuts=_cuts(graph, units, g, group, group_of, failing),
+            cuts=_cuts(graph, units, g, group, group_of, failing, splitting),
         )
         for g, group in enumerate(groups)
     )
@@ -167,12 +176,15 @@ def _cuts(
     group: Sequence[int],
     group_of: Mapping[int, int],
     failing: Mapping[int, str],
+    splitting: Callable[[int, int], Optional[int]],
 ) -> Tuple[Cut, ...]:
     cuts: Dict[Tuple[str, int], Cut] = {}
     for u in group:
-        for v in units.predecessors[u] + units.successors[u]:
-            if group_of.get(v) == g:
+        for neighbour in units.predecessors[u] + units.successors[u]:
+            if group_of.get(neighbour) == g:
                 continue
+            split_at = splitting(u, neighbour)
+            v = neighbour if split_at is None else split_at
             other = units.units[v]
             layer = other.layers[0] if other.layers else other.reshape_of[0]
             name = graph.layers[layer].name

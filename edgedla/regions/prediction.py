@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Sequence, Tuple
 
 from edgedla.graph import LayerGraph, OnnxNode
-from edgedla.regions.candidates import describe, failing_units, form_groups, split_groups, unit_devices
+from edgedla.regions.candidates import describe, failing_units, form_groups, unit_devices
 from edgedla.regions.cap import apply_cap, subgraphs_per_core
 from edgedla.regions.fusions import fuse
 from edgedla.regions.outcomes import LayerOutcomes
@@ -42,7 +42,7 @@ def predict(
     devices = unit_devices(units, supported)
     failing = failing_units(units, devices, {v.index: v.validation[0].message for v in verdicts if v.validation})
     groups = form_groups(units, devices, precision) if platform.has_dla else []
-    regions = describe(graph, units, split_groups(groups, failing), failing)
+    regions = describe(graph, units, groups, failing)
     limit = subgraphs_per_core(platform)
     regions = apply_cap(regions, limit)
     layers = LayerOutcomes(graph, verdicts, platform, units, failing, regions, limit).all()

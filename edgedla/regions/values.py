@@ -51,7 +51,8 @@ class Cut(NamedTuple):
 
     Attributes:
         kind: "gpu_layer" (a layer between them runs on the GPU), "batch" (their effective batches differ),
-            "validation" (TensorRT split its candidate at a layer that failed the second look).
+            "validation" (TensorRT split its candidate at a layer that failed the second look), "path" (in one region they
+            would wait for a GPU layer between them).
         layer: index of the layer at which the cut is.
         message: one sentence.
     """

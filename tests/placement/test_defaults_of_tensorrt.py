@@ -39,6 +39,9 @@ def test_the_loadables_are_those_of_check(precision: str) -> None:
     report = edgedla.check(side_branch(), target=TARGET, precision=precision)
     assert report.totals.regions == 2
     assert [str(layer.cause) for layer in report.layers if str(layer.placed) == "gpu"] in (["unknown"], ["validation"])
+    assert [[(cut.kind, cut.layer) for cut in region.cuts] for region in report.regions] == [
+        [("validation", 1)]
+    ] * 2, "no GPU layer lies between the poolings"
     asked = {"target": TARGET, "precision": precision}
     for word in ("tensorrt", "DLA0"):
         (stream,) = edgedla.predict(side_branch(), devices=word, **asked).streams
