@@ -96,8 +96,8 @@ def identify(value: Any) -> Optional[Tuple[str, int]]:
     return name, version
 
 
-def document_in(path: str) -> Optional[Dict[str, Any]]:
-    """The JSON object in a file; None where there is none."""
+def document_in(path: str, name: str = "") -> Optional[Dict[str, Any]]:
+    """The JSON object in a file; None where there is none, or where it is not the document of this name."""
     from edgedla.strict_documents import read_json
 
     # A pipe would never end.
@@ -107,12 +107,13 @@ def document_in(path: str) -> Optional[Dict[str, Any]]:
         document = read_json(path)
     except DocumentError:
         return None
-    return document if isinstance(document, dict) else None
+    wanted = isinstance(document, dict) and (not name or (identify(document) or ("",))[0] == name)
+    return dict(document) if wanted else None
 
 
 def is_artifact(folder: str) -> bool:
     """Whether the folder's manifest.json is that of an artifact; other tools write files of that name."""
-    return (identify(document_in(os.path.join(folder, MANIFEST))) or ("",))[0] == "edgedla.artifact"
+    return document_in(os.path.join(folder, MANIFEST), "edgedla.artifact") is not None
 
 
 def described(value: Any) -> Optional[str]:

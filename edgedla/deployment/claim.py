@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Collection, Dict, Mapping, Optional, Sequence
 
 from edgedla.deployment.occupied import LOCK
-from edgedla.documents import identify
-from edgedla.errors import DocumentError, UsageError
+from edgedla.documents import document_in
+from edgedla.errors import UsageError
 from edgedla.files import sha256_of, writing
 from edgedla.sealed import is_plain_file, read_sealed, write_sealed
-from edgedla.strict_documents import read_json
 
 #: Form of the report -> its file.
 REPORTS: Mapping[str, str] = {"json": "deployment.json", "html": "report.html", "markdown": "report.md"}
@@ -113,9 +112,5 @@ def _begun(folder: Path) -> bool:
 def _deployed_name(folder: Path) -> Optional[str]:
     """What the deployment in the folder calls its model; None where there is none."""
     file = folder / REPORTS["json"]
-    try:
-        document: Any = read_json(file) if is_plain_file(file) else None
-    except DocumentError:
-        return None
-    identity = identify(document)
-    return str(document.get("model")) if identity is not None and identity[0] == "edgedla.deployment" else None
+    document = document_in(str(file), "edgedla.deployment") if is_plain_file(file) else None
+    return None if document is None else str(document.get("model"))

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Tuple
 
-from edgedla.documents import document_in, identify, is_artifact
+from edgedla.documents import document_in, is_artifact
 from edgedla.errors import ModelError
 from edgedla.files import sha256_of
 from edgedla.importers.model_file.onnx_file import of_artifact
@@ -84,10 +84,7 @@ def _made(top: str, paths: List[str]) -> Iterator[LeftOut]:
 
 def _built_model(report: str) -> Any:
     """The hash that a deployment's report states of its model; None where it is no such report."""
-    document = document_in(report)
-    if document is None or (identify(document) or ("",))[0] != "edgedla.deployment":
-        return None
-    hashes = document.get("hashes")
+    hashes = (document_in(report, "edgedla.deployment") or {}).get("hashes")
     return hashes.get("built_model") if isinstance(hashes, dict) else None
 
 
