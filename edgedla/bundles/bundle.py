@@ -115,8 +115,9 @@ def _mode(contents: Contents, name: str) -> int:
 
 
 def _zip(contents: Contents) -> bytes:
-    buffer = io.BytesIO(b"")
-    buffer.write(b"#!/usr/bin/env python3\n")
+    # Python reads what was cut, and is no archive, as a program: no part of this one is any.
+    buffer = io.BytesIO()
+    buffer.write(b'"bundle: error: the bundle is damaged: it was cut; copy or bundle it again\n')
     with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED) as archive:
         for name, body in _entries(contents):
             info = zipfile.ZipInfo(name, _EPOCH)

@@ -24,7 +24,36 @@ from edgedla.runtime.pipeline.settings import PipelineConfig, SourceConfig
 from edgedla.runtime.sources.uri import has_secret
 from edgedla.version import __version__
 
-START = "__main__.py"
+#: What Python runs, and what that starts.
+MAIN, START = "__main__.py", "edgedla/bundles/start.py"
+#: One expression, so that no part of it is a program: where it was cut, Python itself says so. It verifies what it starts, for the
+#: beginning of a program may be one that does nothing and ends well.
+FIRST = '''\
+[exec("""# The start of a bundle. If it is said to have no end, it was cut: copy or bundle it again.
+import os, sys
+try:
+    if sys.version_info >= (3, 12):
+        from _sha2 import sha256
+    else:
+        from _sha256 import sha256
+except ImportError:
+    from hashlib import sha256
+try:
+    START = os.path.join(os.path.dirname(__file__), *"%s".split("/"))
+    BODY = __loader__.get_data(START)
+    DAMAGE = "" if sha256(BODY).hexdigest() == "%s" else "is not the file that was bundled"
+except Exception as e:
+    DAMAGE = "cannot be read: " + str(e)
+if DAMAGE:
+    try:
+        DAMAGE = "bundle: error: the bundle is damaged: " + START + " " + DAMAGE + "; copy or bundle it again\\\\n"
+        os.write(2, DAMAGE.encode("utf-8", "backslashreplace"))
+    except OSError:
+        pass
+    raise SystemExit(3)
+exec(compile(BODY, START, "exec"))
+""")]
+'''
 
 
 @dataclass(frozen=True)
@@ -113,7 +142,8 @@ def _contents(
     modules, _ = closure(ROOTS, needed(choices))
     sources = lean({name: path.read_text(encoding="utf-8") for name, path in modules.items()})
     code = {modules[n].relative_to(PACKAGE.parent).as_posix(): text.encode() for n, text in sources.items()}
-    code[START] = Path(__file__).with_name("start.py").read_bytes()
+    code[START] = (PACKAGE.parent / START).read_bytes()
+    code[MAIN] = (FIRST % (START, hashlib.sha256(code[START]).hexdigest())).encode()
     for name in ("runtime/preprocess/preprocess.cu",):
         if "edgedla.runtime.preprocess.cuda_preprocess" in modules:
             code[f"edgedla/{name}"] = (PACKAGE / name).read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -170,7 +171,7 @@ def test_a_changed_artifact_is_noticed(pipeline: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["middle", "end"])
 def test_a_damaged_archive_is_noticed(pipeline: Path, tmp_path: Path, part: str) -> None:
-    """Changed bytes in a compressed member; a file that was cut off, which Python would not even start."""
+    """Changed bytes in a compressed member; a file that was cut off, which Python takes for no archive."""
     place = bundle(None, tmp_path / "out.pyz", pipeline=pipeline).path
     data = bytearray(place.read_bytes())
     with zipfile.ZipFile(place) as archive:
@@ -182,6 +183,33 @@ def test_a_damaged_archive_is_noticed(pipeline: Path, tmp_path: Path, part: str)
     assert done.returncode == 3, done.stderr
     assert "damaged" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("file", ["__main__.py", "edgedla/bundles/start.py", "bundle.json"])
+def test_no_part_of_a_start_ends_well(pipeline: Path, tmp_path: Path, file: str) -> None:
+    """The beginning of a Python file may be a program that does nothing: a copy that was cut must not look as if it had run."""
+    place = bundle(None, tmp_path / "out", pipeline=pipeline).path
+    whole = (place / file).read_bytes()
+    ends = [m.end() for m in re.finditer(rb"\n", whole)][:-1]
+    for at in {1, 5, 6, *ends[:: max(1, len(ends) // 6)], len(whole) - 2}:
+        (place / file).write_bytes(whole[:at])
+        done = start(place, "--verify", cwd=tmp_path)
+        # Of the file that Python reads first it says itself that it has no end.
+        cut = file == "__main__.py" and (done.returncode, "SyntaxError" in done.stderr) == (1, True)
+        said = done.stderr.startswith("bundle: error: ") and "Traceback" not in done.stderr
+        assert cut or (done.returncode == 3 and said), (at, done.stderr)
+
+
+def test_no_part_of_an_archive_ends_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = {"modules": [], "needs": [], "targets": [], "simulated": False}
+    small = contents.Contents(manifest, {"__main__.py": b"1"}, {})
+    monkeypatch.setattr("edgedla.bundles.bundle.contents_of", lambda *_: small)
+    whole = bundle("", tmp_path / "out.pyz").path.read_bytes()
+    for at in (1, 23, 40, whole.index(b"\n") + 1, len(whole) // 2, len(whole) - 30, len(whole) - 1):
+        (tmp_path / "cut.pyz").write_bytes(whole[:at])
+        done = start(tmp_path / "cut.pyz", cwd=tmp_path)
+        assert (done.returncode, "SyntaxError" in done.stderr) == (1, True), (at, done.stderr)
+        assert at < 40 or "the bundle is damaged" in done.stderr
 
 
 def test_what_is_damaged_where_it_was_unpacked_is_unpacked_again(pipeline: Path, tmp_path: Path) -> None:
